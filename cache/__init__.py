@@ -1,0 +1,30 @@
+"""Keys, entries, bytes and paths; imports no torch (only `fingerprint`, which is not re-exported, does)."""
+
+from gearcache.cache.atomic import TEMPORARY_PREFIX as TEMPORARY_PREFIX
+from gearcache.cache.atomic import file_digest as file_digest
+from gearcache.cache.atomic import read_verified as read_verified
+from gearcache.cache.atomic import write_atomic as write_atomic
+from gearcache.cache.encoding import Encodable as Encodable
+from gearcache.cache.encoding import Plain as Plain
+from gearcache.cache.encoding import encode as encode
+from gearcache.cache.encoding import lower as lower
+from gearcache.cache.key import FORMAT_VERSION as FORMAT_VERSION
+from gearcache.cache.key import CacheKey as CacheKey
+from gearcache.cache.key import Difference as Difference
+from gearcache.cache.key import Missing as Missing
+from gearcache.cache.key import first_difference as first_difference
+from gearcache.cache.layout import Layout as Layout
+from gearcache.cache.layout import is_digest as is_digest
+from gearcache.cache.layout import resolve_root as resolve_root
+from gearcache.cache.lock import key_lock as key_lock
+from gearcache.cache.manifest import Manifest as Manifest
+from gearcache.cache.manifest import OtherFormat as OtherFormat
+from gearcache.cache.manifest import decode_manifest as decode_manifest
+from gearcache.cache.manifest import encode_manifest as encode_manifest
+from gearcache.cache.nearest import Nearest as Nearest
+from gearcache.cache.nearest import nearest_entry as nearest_entry
+from gearcache.cache.result import Hit as Hit
+from gearcache.cache.result import Miss as Miss
+from gearcache.cache.result import MissReason as MissReason
+from gearcache.cache.store import DiskStore as DiskStore
+from gearcache.cache.store import Store as Store

@@ -1,0 +1,130 @@
+"""Writing files whole or not at all; the only code that opens files for writing."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+
+from gearcache.cache.trust import read_trusted
+from gearcache.errors import CorruptEntry, PublishError
+
+TEMPORARY_PREFIX = ".writing-"
+"""Start of the name of an unfinished file; one that stays behind belonged to a killed process."""
+
+_PIECE = 1 << 20
+_NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP)
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Put `data` at `path`, mode 0600: readers see the old file or the new one, also after a crash.
+
+    The parent folder must exist. Safe against other threads and processes; the last writer wins.
+    """
+    _commit(path, (data,))
+
+
+def copy_atomic(source: Path, path: Path, digest: str) -> None:
+    """Like `write_atomic`, with the bytes of another file, which must have this sha256 while it is copied."""
+    try:
+        descriptor = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise PublishError(path, f"`{source}` cannot be read: {error.strerror}") from error
+    try:
+        _commit(path, _checked(descriptor, source, path, digest))
+    finally:
+        os.close(descriptor)
+
+
+def move_aside(path: Path, target: Path) -> None:
+    """Rename within the cache; both folders must exist. Raises `OSError`."""
+    path.replace(target)
+
+
+def read_verified(path: Path, digest: str) -> bytes:
+    """Read a trusted file whose sha256 must be `digest`, else `CorruptEntry`. Raises `OSError` too."""
+    data = read_trusted(path)
+    found = sha256(data).hexdigest()
+    if found != digest:
+        raise CorruptEntry(path, f"its {len(data)} bytes have the sha256 {found}")
+    return data
+
+
+def file_digest(path: Path) -> str:
+    """Sha256 of a file, read in pieces. Raises `OSError`."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return descriptor_digest(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def descriptor_digest(descriptor: int) -> str:
+    """Sha256 of an open file from its current position on."""
+    # Not hashlib.file_digest, which needs Python 3.11.
+    state = sha256()
+    buffer = memoryview(bytearray(_PIECE))
+    while count := os.readv(descriptor, [buffer]):
+        state.update(buffer[:count])
+    return state.hexdigest()
+
+
+def _commit(path: Path, pieces: Iterable[bytes]) -> None:
+    temporary = path.parent / _temporary_name()
+    try:
+        _write_all(temporary, pieces)
+        temporary.replace(path)
+        _sync_folder(path.parent)
+    except BaseException as error:
+        with suppress(OSError):
+            temporary.unlink()
+        if isinstance(error, OSError):
+            raise PublishError(path, error.strerror or type(error).__name__) from error
+        raise
+
+
+def _write_all(path: Path, pieces: Iterable[bytes]) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        for piece in pieces:
+            rest = memoryview(piece)
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        # Some network file systems cannot sync a folder; the file itself is complete there.
+        if error.errno not in _NO_FOLDER_SYNC:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _temporary_name() -> str:
+    # The host is in the name because process ids repeat among the hosts that share a folder.
+    host = "".join(letter for letter in os.uname().nodename if letter.isalnum())[:32]
+    return f"{TEMPORARY_PREFIX}{host}-{os.getpid()}-{os.urandom(8).hex()}"
+
+
+def _pieces(descriptor: int) -> Iterator[bytes]:
+    while piece := os.read(descriptor, _PIECE):
+        yield piece
+
+
+def _checked(descriptor: int, source: Path, path: Path, digest: str) -> Iterator[bytes]:
+    state = sha256()
+    for piece in _pieces(descriptor):
+        state.update(piece)
+        yield piece
+    if state.hexdigest() != digest:
+        raise PublishError(path, f"`{source}` changed while it was copied")

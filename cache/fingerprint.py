@@ -1,0 +1,166 @@
+"""The key of a method: everything that identifies it and is known before tracing.
+
+The only module of `cache/` that imports torch. Weight values, HOME, absolute paths, process ids, device indices,
+host names and log settings are left out on purpose.
+"""
+
+from __future__ import annotations
+
+import functools
+import platform
+import sys
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from gearcache.cache.key import CacheKey
+from gearcache.guards.code import code_digest
+from gearcache.guards.names import name_of
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Where a process stands in a distributed job; None where it is not in one."""
+
+    world_size: int | None = None
+    global_rank: int | None = None
+    tp_rank: int | None = None
+    pp_rank: int | None = None
+
+    @property
+    def scope(self) -> str:
+        """The folder of this rank below an entry; empty outside a distributed job."""
+        parts = []
+        if self.world_size is not None or self.global_rank is not None:
+            parts.append(f"world{self.world_size or 1}global_rank{self.global_rank or 0}")
+        parts += [f"tp_rank{self.tp_rank}"] if self.tp_rank is not None else []
+        parts += [f"pp_rank{self.pp_rank}"] if self.pp_rank is not None else []
+        return "_".join(parts)
+
+
+def resolve_ranks(global_rank: int | None, tp_rank: int | None, pp_rank: int | None) -> Ranks:
+    """Return the ranks as they are now: the caller's, else those of an initialised process group of 2 or more."""
+    world: int | None = None
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        size = torch.distributed.get_world_size()
+        if size > 1:
+            world = size
+            if global_rank is None:
+                global_rank = torch.distributed.get_rank()
+    return Ranks(world, global_rank, tp_rank, pp_rank)
+
+
+def method_component(function: types.FunctionType) -> dict[str, Any]:
+    """Return module, name and code of a method, through all decorators that keep `__wrapped__`."""
+    codes = []
+    inner: Any = function
+    while inner is not None:
+        code = getattr(inner, "__code__", None)
+        codes.append(code_digest(code) if isinstance(code, types.CodeType) else name_of(inner))
+        inner = getattr(inner, "__wrapped__", None)
+    return {"name": name_of(function), "code": codes}
+
+
+def module_component(module: torch.nn.Module) -> dict[str, Any]:
+    """Return the class tree and the parameters and buffers with sizes, dtypes and devices; never their values."""
+    classes = [[name, name_of(type(child))] for name, child in module.named_modules(remove_duplicate=False)]
+    return {
+        "classes": classes,
+        "parameters": _tensors(module.named_parameters(remove_duplicate=False)),
+        "buffers": _tensors(module.named_buffers(remove_duplicate=False)),
+    }
+
+
+def _tensors(named: Any) -> list[list[Any]]:
+    """Return name, sizes, strides, dtype, device type and requires_grad; a tensor met before is named instead."""
+    seen: dict[int, str] = {}
+    found: list[list[Any]] = []
+    for name, tensor in named:
+        if id(tensor) in seen:
+            found.append([name, "same as", seen[id(tensor)]])
+            continue
+        seen[id(tensor)] = name
+        found.append(
+            [
+                name,
+                list(tensor.shape),
+                list(tensor.stride()),
+                str(tensor.dtype),
+                tensor.device.type,
+                tensor.requires_grad,
+            ]
+        )
+    return found
+
+
+def state_component() -> dict[str, Any]:
+    """Return torch's global state that a trace depends on. Grad mode is not in it: every trace runs without."""
+    devices = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
+    default_device = torch.get_default_device()
+    return {
+        "autocast": [
+            [device, str(torch.get_autocast_dtype(device))] for device in devices if torch.is_autocast_enabled(device)
+        ],
+        "default_dtype": str(torch.get_default_dtype()),
+        "default_device": default_device.type,
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "inference_mode": torch.is_inference_mode_enabled(),
+        "matmul_precision": torch.get_float32_matmul_precision(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+@functools.cache
+def versions_component() -> dict[str, str]:
+    """Return the versions that compiled code depends on."""
+    return {
+        "torch": str(torch.__version__),
+        "torch_git": str(torch.version.git_version),
+        "cuda": str(torch.version.cuda),
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "implementation": sys.implementation.cache_tag or sys.implementation.name,
+        "system": platform.system(),
+        "machine": platform.machine(),
+    }
+
+
+def decompositions_component(decompositions: Mapping[Any, Callable[..., Any]] | None) -> list[list[str]]:
+    """Return operator names and the code of their decompositions."""
+    found = []
+    for operator, function in (decompositions or {}).items():
+        code = getattr(function, "__code__", None)
+        found.append(
+            [str(operator), name_of(function), code_digest(code) if isinstance(code, types.CodeType) else ""]
+        )
+    return sorted(found)
+
+
+def method_key(
+    module: torch.nn.Module,
+    function: types.FunctionType,
+    *,
+    options: Mapping[str, Any],
+    gears: Mapping[str, Any],
+    dynamic: bool,
+    decompositions: Mapping[Any, Callable[..., Any]] | None,
+    ranks: Ranks,
+    state: Mapping[str, Any],
+    backend: Mapping[str, Any],
+) -> CacheKey:
+    """Return the key; `UnkeyableValue` names the component that has no stable form."""
+    components: tuple[tuple[str, Any], ...] = (
+        ("method", method_component(function)),
+        ("module", module_component(module)),
+        ("options", dict(options)),
+        ("gears", dict(gears)),
+        ("dynamic", dynamic),
+        ("decompositions", decompositions_component(decompositions)),
+        ("ranks", [ranks.world_size, ranks.global_rank, ranks.tp_rank, ranks.pp_rank]),
+        ("state", dict(state)),
+        ("versions", versions_component()),
+        ("backend", dict(backend)),
+    )
+    return CacheKey(f"{type(module).__name__}.{function.__name__}", components)

@@ -1,0 +1,154 @@
+"""The manifest of an entry: its fields and its bytes.
+
+A manifest file is ``magic, u16 format version, u64 body length, sha256 of the body, body`` (big endian); the
+body is one msgpack map of the fields of `Manifest`.  No extension types, no pickle: decoding runs no code.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, fields
+from hashlib import sha256
+from pathlib import Path
+from typing import cast
+
+import msgpack  # type: ignore[import-untyped]
+
+from gearcache.cache.key import FORMAT_VERSION, Plain
+from gearcache.cache.layout import is_digest
+from gearcache.errors import CorruptEntry
+
+MAGIC = b"GEARCACHE\0"
+MAX_MANIFEST_SIZE = 256 << 20
+MAX_NESTING = 64
+MAX_ITEMS = 1 << 20
+
+_HEADER = struct.Struct(f">{len(MAGIC)}sHQ32s")
+_LEAVES = frozenset((type(None), bool, int, float, str, bytes))
+
+
+class OtherFormat(CorruptEntry):
+    """A manifest of another format version: not ours to read, and not damaged either."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """All that is stored for one key, except the bytes of its blobs (sha256 -> size)."""
+
+    name: str
+    key_digest: str
+    components: dict[str, Plain]
+    payload: dict[str, Plain]
+    blobs: dict[str, int]
+    created: float
+    producer: dict[str, Plain]
+
+
+_FIELDS = tuple(field.name for field in fields(Manifest))
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """The bytes of a manifest; tuples become lists. `TypeError` or `ValueError` for what cannot be stored."""
+    body_fields = {name: getattr(manifest, name) for name in _FIELDS}
+    _check_plain(body_fields)
+    problem = _check_fields(body_fields)
+    if problem:
+        raise ValueError(problem)
+    try:
+        body = cast(bytes, msgpack.packb(body_fields))
+    except OverflowError as error:
+        raise ValueError("integers of a manifest have at most 64 bits") from error
+    data = _HEADER.pack(MAGIC, FORMAT_VERSION, len(body), sha256(body).digest()) + body
+    if len(data) > MAX_MANIFEST_SIZE:
+        raise ValueError(f"a manifest has at most {MAX_MANIFEST_SIZE} bytes, got {len(data)}")
+    return data
+
+
+def decode_manifest(data: bytes, path: Path) -> Manifest:
+    """Read a manifest back; any fault is a `CorruptEntry` for `path`, another version `OtherFormat`."""
+    if len(data) > MAX_MANIFEST_SIZE:
+        raise CorruptEntry(path, f"it has {len(data)} bytes, more than the limit of {MAX_MANIFEST_SIZE}")
+    if len(data) < _HEADER.size:
+        raise CorruptEntry(path, f"it is cut off after {len(data)} bytes")
+    magic, version, length, digest = _HEADER.unpack_from(data)
+    if magic != MAGIC:
+        raise CorruptEntry(path, "it does not start as a manifest")
+    if version != FORMAT_VERSION:
+        raise OtherFormat(path, f"written by format {version}, this is format {FORMAT_VERSION}")
+    body = memoryview(data)[_HEADER.size :]
+    if len(body) != length:
+        raise CorruptEntry(path, f"it holds {len(body)} bytes where {length} were written")
+    if sha256(body).digest() != digest:
+        raise CorruptEntry(path, "its content does not match its sha256")
+    return _decode_body(body, path)
+
+
+def _decode_body(body: memoryview, path: Path) -> Manifest:
+    try:
+        # All is checked while msgpack reads it, in C where possible: a second walk would double the time
+        # of a lookup. Timestamps bypass the hook and are refused by their length; msgpack bounds the nesting.
+        found = msgpack.unpackb(
+            body,
+            strict_map_key=True,
+            object_hook=_check_names,
+            ext_hook=_refuse_extension,
+            max_array_len=MAX_ITEMS,
+            max_map_len=MAX_ITEMS,
+            max_ext_len=0,
+        )
+    # msgpack names some of its errors and adds that "other exceptions can be raised".
+    except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
+        raise CorruptEntry(path, f"its body cannot be decoded: {error or type(error).__name__}") from error
+    problem = _check_fields(found)
+    if problem:
+        raise CorruptEntry(path, problem)
+    return Manifest(**found)
+
+
+def _check_plain(value: object) -> None:
+    level = [value]
+    for _ in range(MAX_NESTING):
+        below: list[object] = []
+        for node in level:
+            kind = type(node)
+            if kind is dict:
+                below += _check_names(cast("dict[str, object]", node)).values()
+            elif kind is list or kind is tuple:
+                below += cast("list[object]", node)
+            elif kind not in _LEAVES:
+                raise TypeError(f"a value of type `{kind.__qualname__}`")
+        if not below:
+            return
+        level = below
+    raise ValueError(f"nested more than {MAX_NESTING} deep")
+
+
+def _check_names(found: dict[str, object]) -> dict[str, object]:
+    # msgpack lets bytes pass as names even with `strict_map_key`.
+    for name in found:
+        if type(name) is not str:
+            raise TypeError(f"a map key of type `{type(name).__qualname__}`")
+    return found
+
+
+def _refuse_extension(code: int, data: bytes) -> None:
+    raise TypeError(f"an extension of type {code}")
+
+
+def _check_fields(found: object) -> str:
+    """What is wrong with the top level, or nothing."""
+    if not isinstance(found, dict) or sorted(found) != sorted(_FIELDS):
+        return f"its fields are not {', '.join(_FIELDS)}"
+    if type(found["name"]) is not str or not found["name"]:
+        return "`name` is not a text"
+    if type(found["key_digest"]) is not str or not is_digest(found["key_digest"]):
+        return "`key_digest` is not a sha256"
+    if type(found["created"]) is not float or not 0 <= found["created"] < float("inf"):
+        return "`created` is not a time"
+    for name in ("components", "payload", "blobs", "producer"):
+        if type(found[name]) is not dict:
+            return f"`{name}` is not a map"
+    for digest, size in found["blobs"].items():
+        if not is_digest(digest) or type(size) is not int or size < 0:
+            return "`blobs` does not map sha256 to sizes"
+    return ""

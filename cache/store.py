@@ -1,0 +1,258 @@
+"""The store of entries and blobs: one protocol, and its implementation on disk."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Protocol
+
+from gearcache.cache.atomic import (
+    copy_atomic,
+    descriptor_digest,
+    file_digest,
+    read_verified,
+    write_atomic,
+)
+from gearcache.cache.key import CacheKey, Plain
+from gearcache.cache.layout import Layout
+from gearcache.cache.lock import key_lock
+from gearcache.cache.manifest import (
+    MAX_MANIFEST_SIZE,
+    Manifest,
+    OtherFormat,
+    decode_manifest,
+    encode_manifest,
+)
+from gearcache.cache.nearest import nearest_entry
+from gearcache.cache.quarantine import quarantine
+from gearcache.cache.result import Hit as Hit
+from gearcache.cache.result import Miss as Miss
+from gearcache.cache.result import MissReason as MissReason
+from gearcache.cache.trust import open_trusted, read_trusted
+from gearcache.errors import CacheError, CorruptEntry, PublishError, UnsafePath
+
+DEFAULT_LOCK_TIMEOUT = 1800.0
+
+
+class Store(Protocol):
+    """What the wrapper needs of a store; `tests/conformance.py` holds its laws.
+
+    Safe to use from several threads and processes at once: readers take no lock, and only `publish` needs
+    the caller to hold `exclusive`.
+    """
+
+    def lookup(self, key: CacheKey, *, explain: bool = True) -> Hit | Miss:
+        """Find the entry of a key; `explain=False` does not look for the nearest one."""
+
+    def has_blob(self, digest: str) -> bool:
+        """Whether a blob is present, unverified."""
+
+    def read_blob(self, digest: str) -> bytes:
+        """The verified bytes of a blob."""
+
+    def blob_path(self, digest: str) -> Path:
+        """A verified file with the bytes of a blob, to be loaded by a backend."""
+
+    def put_blob(self, data: bytes) -> str:
+        """Store bytes under their sha256, and return it."""
+
+    def put_blob_file(self, path: Path) -> str:
+        """Store a copy of a file under its sha256, and return it."""
+
+    def publish(
+        self,
+        key: CacheKey,
+        payload: Mapping[str, Plain],
+        blobs: Mapping[str, int],
+        producer: Mapping[str, Plain],
+    ) -> Manifest:
+        """Make the entry exist, or replace it; its blobs must be stored already."""
+
+    def exclusive(self, key: CacheKey) -> AbstractContextManager[None]:
+        """Be the only writer of a key on this host."""
+
+
+class DiskStore:
+    """A store in a folder, as `Layout` draws it.
+
+    Holds no state but its options: many threads and processes may use one folder. Nothing is deleted by a
+    failed load; what is corrupt, and only that, moves to the quarantine.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        *,
+        lock_timeout: float = DEFAULT_LOCK_TIMEOUT,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.layout = layout
+        self.lock_timeout = lock_timeout
+        self.clock = clock
+
+    def lookup(self, key: CacheKey, *, explain: bool = True) -> Hit | Miss:
+        """Find the entry of a key without taking a lock; raises `UnsafePath` and nothing else.
+
+        A hit costs the same in a cache of any size; the explanation of an absent entry does not.
+        """
+        path = self.layout.manifest(key)
+        try:
+            return Hit(_read_manifest(path, key))
+        except (FileNotFoundError, NotADirectoryError):
+            return self._absent(key, explain)
+        except OtherFormat as error:
+            return Miss(MissReason.OTHER_VERSION, str(error))
+        except CorruptEntry as error:
+            quarantine(self.layout, error, f"{key.name}.manifest", lambda: _read_manifest(path, key))
+            return Miss(MissReason.CORRUPT, str(error))
+        except OSError as error:
+            return Miss(MissReason.UNREADABLE, f"`{path}` cannot be read: {error.strerror}")
+
+    def has_blob(self, digest: str) -> bool:
+        """Whether a blob is present, unverified."""
+        return _size(self.layout.blob(digest)) is not None
+
+    def read_blob(self, digest: str) -> bytes:
+        """The bytes of a blob; `CorruptEntry` if damaged or gone, `UnsafePath`, or a plain `CacheError`."""
+        with self._verifying(digest) as path:
+            return read_verified(path, digest)
+
+    def blob_path(self, digest: str) -> Path:
+        """The file of a blob, verified now; errors as for `read_blob`."""
+        with self._verifying(digest) as path:
+            _check_digest(path, digest)
+            return path
+
+    def put_blob(self, data: bytes) -> str:
+        """Store bytes under their sha256; a sound blob is not written again, a damaged one is replaced."""
+        digest = sha256(data).hexdigest()
+        path = self.layout.blob(digest)
+        if not _is_sound(path, digest, len(data)):
+            self._prepare(path.parent)
+            write_atomic(path, data)
+        return digest
+
+    def put_blob_file(self, path: Path) -> str:
+        """Store a copy of a file; like `put_blob`, without holding it in memory."""
+        try:
+            digest, size = file_digest(path), path.stat().st_size
+        except OSError as error:
+            raise PublishError(path, f"it cannot be read: {error.strerror}") from error
+        target = self.layout.blob(digest)
+        if not _is_sound(target, digest, size):
+            self._prepare(target.parent)
+            copy_atomic(path, target, digest)
+        return digest
+
+    def publish(
+        self,
+        key: CacheKey,
+        payload: Mapping[str, Plain],
+        blobs: Mapping[str, int],
+        producer: Mapping[str, Plain],
+    ) -> Manifest:
+        """Write the manifest, which alone makes the entry exist; the caller holds `exclusive(key)`.
+
+        An entry that exists is replaced at once: readers see all of the old one or all of the new one.
+        """
+        path = self.layout.manifest(key)
+        manifest = Manifest(
+            name=key.name,
+            key_digest=key.digest,
+            components=key.lowered(),
+            payload=dict(payload),
+            blobs=dict(blobs),
+            created=float(self.clock()),
+            producer=dict(producer),
+        )
+        try:
+            data = encode_manifest(manifest)
+        except (TypeError, ValueError) as error:
+            raise PublishError(path, f"the entry cannot be stored: {error}") from error
+        for digest, size in manifest.blobs.items():
+            found = _size(self.layout.blob(digest))
+            if found != size:
+                state = "is not stored" if found is None else f"has {found} bytes instead of {size}"
+                raise PublishError(path, f"the blob {digest} {state}")
+        self._prepare(path.parent)
+        write_atomic(path, data)
+        return manifest
+
+    @contextmanager
+    def exclusive(self, key: CacheKey) -> Iterator[None]:
+        """Hold the lock of a key; `LockTimeout`, or `PublishError` where nothing can be written.
+
+        Look up again after entering: the entry may have been published while this waited.
+        """
+        path = self.layout.lock(key)
+        self._prepare(path.parent)
+        with key_lock(path, self.lock_timeout):
+            yield
+
+    def _absent(self, key: CacheKey, explain: bool) -> Miss:
+        try:
+            nearest = nearest_entry(self.layout, key) if explain else None
+        except OSError as error:
+            folder = self.layout.entries_folder
+            return Miss(MissReason.UNREADABLE, f"`{folder}` cannot be read: {error.strerror}")
+        if nearest is None:
+            return Miss(MissReason.ABSENT, f"no entry for `{key.label}`")
+        return Miss(MissReason.ABSENT, str(nearest), nearest.difference)
+
+    @contextmanager
+    def _verifying(self, digest: str) -> Iterator[Path]:
+        path = self.layout.blob(digest)
+        try:
+            yield path
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise CorruptEntry(path, "the blob is missing") from error
+        except OSError as error:
+            raise CacheError(f"`{path}` cannot be read: {error.strerror}") from error
+        except CorruptEntry as error:
+            quarantine(self.layout, error, f"{digest}.blob", lambda: _check_digest(path, digest))
+            raise
+
+    def _prepare(self, folder: Path) -> None:
+        try:
+            self.layout.prepare()
+            for missing in (folder.parent, folder):
+                missing.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise PublishError(folder, error.strerror or type(error).__name__) from error
+
+
+def _read_manifest(path: Path, key: CacheKey) -> Manifest:
+    manifest = decode_manifest(read_trusted(path, MAX_MANIFEST_SIZE), path)
+    if manifest.key_digest != key.digest:
+        raise CorruptEntry(path, f"it belongs to the key {manifest.key_digest}")
+    return manifest
+
+
+def _check_digest(path: Path, digest: str) -> None:
+    with open_trusted(path) as descriptor:
+        found = descriptor_digest(descriptor)
+    if found != digest:
+        raise CorruptEntry(path, f"it has the sha256 {found}")
+
+
+def _is_sound(path: Path, digest: str, size: int) -> bool:
+    if _size(path) != size:
+        return False
+    try:
+        _check_digest(path, digest)
+    except (OSError, CorruptEntry, UnsafePath):
+        return False
+    return True
+
+
+def _size(path: Path) -> int | None:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_size if stat.S_ISREG(found.st_mode) else None

@@ -1,0 +1,61 @@
+"""Opening files of the cache that nobody else may have changed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gearcache.errors import CorruptEntry, UnsafePath
+
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_ELSEWHERE = "delete it, or set `cache_dir` to a folder of your own"
+
+
+@contextmanager
+def open_trusted(path: Path) -> Iterator[int]:
+    """Open for reading, as a descriptor, a regular file that only this user (or root) can write.
+
+    The checks are made on the opened file, so it cannot be exchanged in between. `UnsafePath` for symbolic
+    links, other owners and files writable by group or others; `OSError` if it cannot be opened.
+    """
+    try:
+        # O_NONBLOCK: a FIFO put there would hang the open.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise UnsafePath(path, "it is a symbolic link", _ELSEWHERE) from error
+        raise
+    try:
+        _check_trusted(path, os.fstat(descriptor))
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def read_trusted(path: Path, limit: int | None = None) -> bytes:
+    """Read a trusted file whole; one larger than `limit` bytes is a `CorruptEntry`."""
+    with open_trusted(path) as descriptor:
+        size = os.fstat(descriptor).st_size
+        if limit is not None and size > limit:
+            raise CorruptEntry(path, f"it has {size} bytes, more than the limit of {limit}")
+        # In one piece as a rule: joining two copies costs as much as hashing them.
+        data = os.read(descriptor, size + 1)
+        while len(data) < size and (piece := os.read(descriptor, size + 1 - len(data))):
+            data += piece
+    return data
+
+
+def _check_trusted(path: Path, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise UnsafePath(path, "it is not a regular file", _ELSEWHERE)
+    # Root can change everything anyway, and images are often baked by root and served by another user.
+    if found.st_uid not in (os.geteuid(), 0):
+        raise UnsafePath(path, f"it belongs to user {found.st_uid}, not to {os.geteuid()}", _ELSEWHERE)
+    if found.st_mode & _OTHERS_WRITE:
+        mode = stat.S_IMODE(found.st_mode)
+        remedy = f"run `chmod go-w {path}` if you trust it"
+        raise UnsafePath(path, f"its mode {mode:04o} lets others write", remedy)

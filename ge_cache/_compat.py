@@ -1,0 +1,151 @@
+"""Every private name of torch that gearcache uses, chosen by feature test. One test per name.
+
+Two groups: the warm path (`torch._C` only, no Dynamo import) at the top, and the cold path, whose functions
+import `torch._dynamo`, `torch._inductor` and `sympy` when they are called.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+# -- warm path ---------------------------------------------------------------------------------------------
+
+
+def aoti_runner(path: str) -> Any:
+    """Load an AOTInductor shared object: `torch._C._aoti.AOTIModelContainerRunnerCpu` (no Inductor import)."""
+    return torch._C._aoti.AOTIModelContainerRunnerCpu(path, 1)
+
+
+def storage_key(tensor: torch.Tensor) -> int:
+    """Return an identity of the storage that also works for fake tensors."""
+    return int(tensor.untyped_storage()._cdata)
+
+
+def cpu_capability() -> str:
+    """Return the instruction set that ATen uses, e.g. `AVX2`."""
+    return str(torch.backends.cpu.get_cpu_capability())
+
+
+# -- cold path ---------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def capture_settings(*, dynamic: bool, duck_shape: bool = False) -> Iterator[None]:
+    """Set Dynamo up for one full-graph capture of an inference method.
+
+    Parameters and buffers become attributes of the graph; every other tensor, also one that hangs off the
+    module, a global or a closure, stays an input, so that a replaced tensor is seen.
+    """
+    import torch._dynamo.config as dynamo_config
+    import torch._dynamo.variables.builder as builder
+    import torch.fx.experimental._config as fx_config
+    from torch._dynamo.utils import dynamo_timed, get_metrics_context
+    from torch._dynamo.variables.torch_function import torch_function_mode_stack_state_mgr
+
+    original = builder.is_from_unspecialized_nn_module_source
+    hidden = {name: getattr(builder, name) for name in ("is_from_global_source", "is_from_nonlocal_source")}
+
+    def is_parameter_or_buffer(source: Any) -> bool:
+        return bool(original(source)) and type(getattr(source, "base", None)).__name__ == (
+            "UnspecializedParamBufferSource"
+        )
+
+    settings = {
+        "install_free_tensors": True,
+        "record_runtime_overhead": False,
+        "specialize_int": True,
+        "specialize_float": True,
+        "assume_static_by_default": not dynamic,
+        "automatic_dynamic_shapes": False,
+        "force_nn_module_property_static_shapes": False,
+        "capture_scalar_outputs": False,
+    }
+    known = {name: value for name, value in settings.items() if hasattr(dynamo_config, name)}
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(dynamo_config.patch(**known))
+        stack.enter_context(fx_config.patch(use_duck_shape=duck_shape))  # type: ignore[attr-defined]
+        stack.enter_context(get_metrics_context())
+        stack.enter_context(dynamo_timed("gearcache.capture"))
+        stack.enter_context(torch_function_mode_stack_state_mgr)
+        try:
+            builder.is_from_unspecialized_nn_module_source = is_parameter_or_buffer
+            for name in hidden:
+                setattr(builder, name, lambda source: False)
+            yield
+        finally:
+            builder.is_from_unspecialized_nn_module_source = original
+            for name, function in hidden.items():
+                setattr(builder, name, function)
+
+
+def compile_frame(
+    function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], compiler: Callable[..., Any]
+) -> tuple[Any, Any, Any]:
+    """Run Dynamo over one call; returns (frame info, dynamo output, graph capture output)."""
+    from torch._dynamo import convert_frame
+    from torch._guards import CompileContext, compile_context
+
+    frame = convert_frame._get_frame(function, arguments, keywords)
+    with compile_context(CompileContext(convert_frame.get_compile_id({}))):
+        output = convert_frame.compile_frame(
+            frame.code,
+            frame.globals,
+            frame.locals,
+            frame.builtins,
+            frame.closure,
+            compiler_fn=compiler,
+            one_graph=True,
+            restart_reasons=set(),
+        )
+    return frame, output, output.graph_capture_output(frame.argdefs, frame.kwdefaults)
+
+
+def tracing_context() -> Any:
+    """Return Dynamo's context of the capture under way (fake mode and shape environment)."""
+    from torch._guards import TracingContext
+
+    return TracingContext.get()
+
+
+def dynamo_errors() -> tuple[type[BaseException], ...]:
+    """Return the exception classes with which Dynamo refuses a method."""
+    from torch._dynamo.exc import TorchDynamoException
+
+    return (TorchDynamoException,)
+
+
+def guard_kinds() -> list[str]:
+    """Return the names of all guard kinds that the installed torch knows."""
+    from torch._dynamo.guards import GuardBuilder
+
+    return sorted(name for name in vars(GuardBuilder) if name.isupper())
+
+
+def fake_mode(shape_env: Any = None) -> Any:
+    """Return a mode in which tensors have shapes but no data."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    return FakeTensorMode(allow_non_fake_inputs=True, shape_env=shape_env)
+
+
+def inductor_compile(
+    module: torch.fx.GraphModule, inputs: list[torch.Tensor], options: dict[str, Any], inner: Callable[..., Any]
+) -> Any:
+    """Compile with AOTInductor; `inner(compile_inner, module, inputs, **options)` wraps the last stage."""
+    from torch._inductor.compile_fx import compile_fx_aot, compile_fx_inner
+
+    def wrapped(graph: Any, example_inputs: Any, **keywords: Any) -> Any:
+        return inner(compile_fx_inner, graph, example_inputs, **keywords)
+
+    return compile_fx_aot(module, inputs, inner_compile=wrapped, config_patches=options)  # type: ignore[arg-type]
+
+
+def print_expression(expression: Any) -> str:
+    """Return a size expression as Python source."""
+    from torch.utils._sympy.printers import PythonPrinter
+
+    return str(PythonPrinter().doprint(expression))

@@ -1,0 +1,112 @@
+"""The seam that CPU, CUDA and NPU share: what a backend is given and what it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from gearcache.ge_cache.specialise import TensorSpec
+
+#: Runs one gear: a flat list of checked input tensors in, a flat list of fresh output tensors out.
+Runner = Callable[[list[torch.Tensor]], list[torch.Tensor]]
+Stage = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class CompileJob:
+    """One gear to compile, as plain data, so that it can be sent to another process.
+
+    `graph` is the form of `ge_cache.aten`; its placeholders are `inputs`, then `attributes` in order.
+    """
+
+    method: str
+    gear: str
+    graph: Any
+    inputs: list[TensorSpec]
+    attributes: dict[str, TensorSpec]
+    options: dict[str, Any]
+    threads: int
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """What a backend made of one gear: a small plain header and named blobs."""
+
+    header: dict[str, Any]
+    blobs: dict[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StoredArtifact:
+    """An artifact that was read back: digests are verified before `read` or `path` returns."""
+
+    header: dict[str, Any]
+    read: Callable[[str], bytes]
+    path: Callable[[str], Path]
+
+
+class Backend(Protocol):
+    """A compiler of static gear graphs."""
+
+    name: str
+    #: Whether compiling is slow enough to be worth worker processes.
+    parallel: bool
+    #: Whether graphs with random operators may be compiled (they draw fresh numbers on each call).
+    allows_random: bool
+    #: Whether one graph with dynamic dims can be compiled.
+    allows_dynamic: bool
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return what else identifies compiled code, as key components."""
+        ...
+
+    def compile(self, job: CompileJob, workdir: Path, stage: Stage) -> Artifact:
+        """Compile one gear; may be called in a worker process. Raises whatever the compiler raises."""
+        ...
+
+    def load(
+        self, artifact: StoredArtifact, attributes: Mapping[str, torch.Tensor], device: torch.device
+    ) -> Runner:
+        """Make a compiled gear callable; `attributes` are the live weights, bound without a copy."""
+        ...
+
+
+def plain_spec(spec: TensorSpec) -> list[Any]:
+    """Return a tensor spec as plain data."""
+    return [list(spec.sizes), list(spec.strides), str(spec.dtype).removeprefix("torch."), str(spec.device)]
+
+
+def spec_of_plain(plain: Any) -> TensorSpec:
+    """Inverse of `plain_spec`."""
+    sizes, strides, dtype, device = plain
+    return TensorSpec(tuple(sizes), tuple(strides), getattr(torch, dtype), torch.device(device))
+
+
+def plain_job(job: CompileJob) -> dict[str, Any]:
+    """Return a job as plain data."""
+    return {
+        "method": job.method,
+        "gear": job.gear,
+        "graph": job.graph,
+        "inputs": [plain_spec(spec) for spec in job.inputs],
+        "attributes": [[name, plain_spec(spec)] for name, spec in job.attributes.items()],
+        "options": job.options,
+        "threads": job.threads,
+    }
+
+
+def job_of_plain(plain: dict[str, Any]) -> CompileJob:
+    """Inverse of `plain_job`."""
+    return CompileJob(
+        method=plain["method"],
+        gear=plain["gear"],
+        graph=plain["graph"],
+        inputs=[spec_of_plain(spec) for spec in plain["inputs"]],
+        attributes={name: spec_of_plain(spec) for name, spec in plain["attributes"]},
+        options=plain["options"],
+        threads=plain["threads"],
+    )

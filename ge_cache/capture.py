@@ -1,0 +1,243 @@
+"""One full-graph Dynamo capture of a method: graph, frame, inputs, symbols and guards.
+
+The capture is made once per variant, with autograd off. Integer inputs that Dynamo adds for dynamic sizes are
+replaced by `aten.sym_size` of the tensor that has them, so the frame passes tensors only.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from gearcache.errors import CaptureError
+from gearcache.ge_cache import _compat
+from gearcache.ge_cache.guards import GuardTranslator
+from gearcache.ge_cache.sources import access_of
+from gearcache.guards.access import Access, Scope
+from gearcache.guards.checks import Check
+
+
+@dataclass(frozen=True)
+class CapturedInput:
+    """One tensor input of the graph. `sizes` and `strides` are ints or sympy expressions of the symbols."""
+
+    access: Access
+    node_name: str
+    sizes: tuple[Any, ...]
+    strides: tuple[Any, ...]
+    dtype: torch.dtype
+    device: torch.device
+    requires_grad: bool
+    example: torch.Tensor
+
+
+@dataclass
+class Capture:
+    """What one Dynamo run over a method gave."""
+
+    method: str
+    module: torch.fx.GraphModule
+    inputs: list[CapturedInput]
+    attributes: dict[str, Access]
+    attribute_tensors: dict[str, torch.Tensor]
+    shape_env: Any
+    frame_code: types.CodeType
+    graph_name: str
+    imports: dict[str, str]
+    checks: list[Check]
+    mutated: list[Access]
+    frame_globals: dict[str, Any] = field(default_factory=dict)
+    traced_code: list[types.CodeType] = field(default_factory=list)
+
+
+def capture_method(
+    function: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    keywords: dict[str, Any],
+    *,
+    method: str,
+    dynamic: bool,
+) -> Capture:
+    """Trace one call of a bound method; `CaptureError` names the method and why it cannot be one graph."""
+    if torch._C._len_torch_function_stack() > 0:
+        raise CaptureError(method, "it was called under a torch function mode, which a static graph cannot honour")
+    hook = _GraphHook()
+    try:
+        with torch.no_grad(), _compat.capture_settings(dynamic=dynamic):
+            frame, output, captured = _compat.compile_frame(function, arguments, keywords, hook)
+    except _compat.dynamo_errors() as error:
+        raise CaptureError(method, _cause(error)) from error
+    if hook.module is None:
+        raise CaptureError(method, "it runs no tensor operation that could be compiled")
+    free_variables = tuple(frame.code.co_freevars)
+    scope = Scope(
+        {name: value for name, value in frame.locals.items() if name not in free_variables},
+        frame.globals,
+        dict(zip(free_variables, frame.closure, strict=True)),
+    )
+    translator = GuardTranslator(method, scope, captured.import_sources, free_variables)
+    inputs = [
+        _describe(translator.access(source), node, scope) for source, node in zip(hook.sources, hook.nodes, strict=True)
+    ]
+    attributes, tensors = _attributes(hook.module, captured.output_graph, translator)
+    return Capture(
+        method=method,
+        module=hook.module,
+        inputs=inputs,
+        attributes=attributes,
+        attribute_tensors=tensors,
+        shape_env=hook.shape_env,
+        frame_code=captured.bytecode,
+        graph_name=hook.graph_name,
+        imports=dict(captured.import_sources),
+        checks=translator.translate(captured.output_graph.guards),
+        mutated=_mutated(output.tracer_output.output_graph, captured.import_sources, free_variables),
+        frame_globals=dict(captured.f_globals),
+        traced_code=[frame.code, *captured.traced_code],
+    )
+
+
+def _cause(error: BaseException) -> str:
+    text = str(error).strip()
+    first, _, rest = text.partition("\n")
+    detail = [line.strip() for line in rest.splitlines() if line.strip().startswith(("Explanation:", "Hint:"))]
+    where = [line.strip() for line in rest.splitlines() if line.strip().startswith("File ")]
+    return "; ".join([f"Dynamo could not form one graph: {first}", *detail[:2], *where[-1:]])
+
+
+class _GraphHook:
+    """Dynamo's backend for the capture: keeps the graph and makes it take tensors only."""
+
+    def __init__(self) -> None:
+        self.module: torch.fx.GraphModule | None = None
+        self.shape_env: Any = None
+        self.graph_name = ""
+        self.sources: list[Any] = []
+        self.nodes: list[torch.fx.Node] = []
+
+    def __call__(self, module: torch.fx.GraphModule, example_inputs: list[Any]) -> torch.fx.GraphModule:
+        self.module = module
+        self.shape_env = _compat.tracing_context().fake_mode.shape_env
+        self.graph_name = str(module.meta["backend_id"])
+        placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+        tensors = {
+            node.meta["grapharg"].source.name: node
+            for node in placeholders
+            if isinstance(node.meta["example_value"], torch.Tensor)
+        }
+        last = placeholders[-1] if placeholders else None
+        for node in placeholders:
+            if not isinstance(node.meta["example_value"], torch.Tensor):
+                _replace_size(module.graph, node, tensors, last)
+        self.nodes = [node for node in module.graph.nodes if node.op == "placeholder"]
+        self.sources = [node.meta["grapharg"].source for node in self.nodes]
+        module.recompile()
+        return module
+
+
+_SIZE_OPERATORS = {
+    "SIZE": torch.ops.aten.sym_size.int,
+    "STRIDE": torch.ops.aten.sym_stride.int,
+    "STORAGE_OFFSET": torch.ops.aten.sym_storage_offset.default,
+}
+
+
+def _replace_size(
+    graph: torch.fx.Graph, node: torch.fx.Node, tensors: dict[str, torch.fx.Node], last: torch.fx.Node | None
+) -> None:
+    source = node.meta["grapharg"].source
+    base = getattr(source, "base", None)
+    owner = tensors.get(base.name) if base is not None else None
+    if owner is None or type(source).__name__ != "TensorPropertySource":
+        raise CaptureError("", f"the graph takes `{source.name}`, which is not a tensor") from None
+    assert last is not None
+    operator = _SIZE_OPERATORS[source.prop.name]
+    arguments = (owner,) if source.idx is None else (owner, source.idx)
+    if node.users:
+        with graph.inserting_after(last):
+            size = graph.call_function(operator, arguments)
+        size.meta["example_value"] = node.meta["example_value"]
+        node.replace_all_uses_with(size)
+    graph.erase_node(node)
+
+
+def _describe(access: Access, node: torch.fx.Node, scope: Scope) -> CapturedInput:
+    fake = node.meta["example_value"]
+    example = access.resolve(scope)
+    return CapturedInput(
+        access=access,
+        node_name=node.name,
+        sizes=tuple(_expression(size) for size in fake.shape),
+        strides=tuple(_expression(stride) for stride in fake.stride()),
+        dtype=fake.dtype,
+        device=fake.device,
+        requires_grad=bool(example.requires_grad),
+        example=example,
+    )
+
+
+def _expression(size: Any) -> Any:
+    return size.node.expr if isinstance(size, torch.SymInt) else int(size)
+
+
+def _attributes(
+    module: torch.fx.GraphModule, output_graph: Any, translator: GuardTranslator
+) -> tuple[dict[str, Access], dict[str, torch.Tensor]]:
+    """Return where the live module keeps each tensor that the graph holds as an attribute."""
+    sources = {guard.name: guard.originating_source for guard in output_graph.guards}
+    by_identity: dict[int, Any] = {}
+    for source in sources.values():
+        if "ParamBufferSource" in type(source).__name__ or "_parameters" in source.name or "_buffers" in source.name:
+            access = translator.access(source)
+            with_value = _resolve(translator, access)
+            if isinstance(with_value, torch.Tensor):
+                by_identity.setdefault(id(with_value), access)
+    attributes: dict[str, Access] = {}
+    tensors: dict[str, torch.Tensor] = {}
+    for node in module.graph.nodes:
+        if node.op != "get_attr" or node.target in tensors:
+            continue
+        value = functools.reduce(getattr, str(node.target).split("."), module)
+        if not isinstance(value, torch.Tensor):
+            continue
+        tensors[node.target] = value
+        if id(value) in by_identity:
+            attributes[node.target] = by_identity[id(value)]
+    return attributes, tensors
+
+
+def _resolve(translator: GuardTranslator, access: Access) -> Any:
+    try:
+        return translator._walker.resolve(access)
+    except (LookupError, AttributeError, TypeError):
+        return None
+
+
+def _mutated(output_graph: Any, imports: dict[str, str], free_variables: tuple[str, ...]) -> list[Access]:
+    """Return the paths that the frame writes: their guards have to be checked on every call."""
+    effects = output_graph.side_effects
+    found: list[Access] = []
+    for variable, attributes in effects.store_attr_mutations.items():
+        source = getattr(variable, "source", None)
+        if source is None:
+            continue
+        try:
+            base = access_of(source, imports, free_variables)
+        except Exception:  # a source without a path cannot be guarded on either
+            continue
+        found.extend(base.then("attr", name) for name in attributes)
+    for variable in effects.id_to_variable.values():
+        if getattr(variable, "source", None) is None or not effects.is_modified(variable):
+            continue
+        if variable in effects.store_attr_mutations:
+            continue
+        try:
+            found.append(access_of(variable.source, imports, free_variables))
+        except Exception:
+            continue
+    return found

@@ -1,0 +1,47 @@
+"""The `eager` backend: runs the recorded ATen graph as it is. No compiler, instant, bit for bit eager."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import torch
+
+from gearcache.ge_cache.aten import decode_tensor, to_python
+from gearcache.ge_cache.backend import Artifact, CompileJob, Runner, Stage, StoredArtifact
+
+_GRAPH = "graph.msgpack"
+
+
+class EagerBackend:
+    """Stores the graph; loading it writes one Python function of operator calls."""
+
+    name = "eager"
+    parallel = False
+    allows_random = True
+    allows_dynamic = True
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Nothing beyond what the key holds anyway: no machine code is stored."""
+        return {}
+
+    def compile(self, job: CompileJob, workdir: Path, stage: Stage) -> Artifact:
+        """Encode the graph."""
+        return Artifact({"inputs": len(job.inputs)}, {_GRAPH: msgpack.packb(job.graph, use_bin_type=True)})
+
+    def load(self, artifact: StoredArtifact, attributes: Mapping[str, torch.Tensor], device: torch.device) -> Runner:
+        """Write the graph as a function over the inputs and the live attributes."""
+        graph = msgpack.unpackb(artifact.read(_GRAPH), raw=False, strict_map_key=False)
+        constants = {name: decode_tensor(plain, device) for name, plain in graph["constants"].items()}
+        run = to_python(graph, constants)
+        # Detached aliases: the live storage, but in-place operators never meet a leaf that requires grad.
+        weights = [tensor.detach() for tensor in attributes.values()]
+        no_grad = torch.no_grad
+
+        def run_eager(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+            with no_grad():
+                return run(*inputs, *weights)
+
+        return run_eager

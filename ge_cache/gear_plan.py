@@ -1,0 +1,105 @@
+"""Which gears one capture covers, and the sizes of every input at each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from gearcache.errors import GearSpecError
+from gearcache.ge_cache.capture import Capture
+from gearcache.ge_cache.symbols import Symbols
+from gearcache.guards.gears import Axis, GearSpec
+
+
+@dataclass(frozen=True)
+class PlannedGear:
+    """One gear: its size per axis, and the value of every symbol that an axis fixes."""
+
+    sizes: tuple[int, ...]
+    assignment: dict[Any, int]
+    broken: str | None
+
+    def text(self, spec: GearSpec) -> str:
+        """The gear as messages name it, e.g. `ids.size(0)=4`."""
+        return gear_text(spec, self.sizes)
+
+
+def gear_text(spec: GearSpec, sizes: tuple[int, ...]) -> str:
+    """Return a gear as messages name it, e.g. `ids.size(0)=4, ids.size(1)=16`."""
+    return ", ".join(f"{axis.text}={size}" for axis, size in zip(spec.axes, sizes, strict=True))
+
+
+def plan_gears(capture: Capture, symbols: Symbols, spec: GearSpec) -> list[PlannedGear]:
+    """Return every gear of the spec that can exist, in order, with the reason if the trace does not hold there.
+
+    `GearSpecError`: a path that names no tensor input, a dim that does not exist or that the trace fixed, or (with
+    `zip`) two dims that the trace proved equal and a gear makes different. With `product` such gears are left out.
+    """
+    columns = [_axis_sizes(capture, axis) for axis in spec.axes]
+    planned = []
+    for gear in spec.gears:
+        conflict, assignment, fixed = _assign(spec, columns, gear, symbols)
+        if conflict is not None:
+            if spec.policy == "product":
+                continue
+            raise GearSpecError(f"`{capture.method}`: gear {gear_text(spec, gear)} cannot exist: {conflict}")
+        planned.append(PlannedGear(gear, assignment, fixed or symbols.broken(assignment)))
+    if not planned:
+        raise GearSpecError(f"`{capture.method}`: no gear of the spec fits: the trace ties all combinations apart")
+    return planned
+
+
+def _axis_sizes(capture: Capture, axis: Axis) -> list[Any]:
+    matching = [item for item in capture.inputs if axis.matches(item.access.text)]
+    if not matching:
+        names = ", ".join(item.access.text for item in capture.inputs)
+        raise GearSpecError(
+            f"`{capture.method}`: gears name `{axis.path}`, which is no tensor that the method uses; it uses {names}"
+        )
+    for item in matching:
+        if axis.dim >= len(item.sizes):
+            raise GearSpecError(
+                f"`{capture.method}`: gears name dim {axis.dim} of `{item.access.text}`, which has {len(item.sizes)} dims"
+            )
+    return [item.sizes[axis.dim] for item in matching]
+
+
+def _assign(
+    spec: GearSpec, columns: list[list[Any]], gear: tuple[int, ...], symbols: Symbols
+) -> tuple[str | None, dict[Any, int], str | None]:
+    """Return (conflict between axes, symbol values, condition of the trace that the gear breaks)."""
+    assignment: dict[Any, int] = {}
+    owners: dict[Any, Axis] = {}
+    fixed: str | None = None
+    for axis, expressions, size in zip(spec.axes, columns, gear, strict=True):
+        for expression in expressions:
+            simple = symbols.simplify(expression)
+            if isinstance(simple, int):
+                if simple != size:
+                    fixed = f"{axis.text} == {simple}"
+                continue
+            if not simple.is_Symbol:
+                solved = _solve(simple, size)
+                if solved is None:
+                    return f"{axis.text} is {simple} of the traced sizes", {}, None
+                simple, size_of_symbol = solved
+            else:
+                size_of_symbol = size
+            other = assignment.setdefault(simple, size_of_symbol)
+            if other != size_of_symbol:
+                owner = owners[simple]
+                return f"{axis.text} and {owner.text} are equal in every call", {}, None
+            owners.setdefault(simple, axis)
+    return None, assignment, fixed
+
+
+def _solve(expression: Any, size: int) -> tuple[Any, int] | None:
+    import sympy
+
+    free = list(expression.free_symbols)
+    if len(free) != 1:
+        return None
+    solutions = sympy.solve(sympy.Eq(expression, size), free[0])
+    if len(solutions) == 1 and solutions[0].is_Integer:
+        return free[0], int(solutions[0])
+    return None

@@ -1,0 +1,195 @@
+"""From one capture to the ATen graph of one gear.
+
+The captured graph keeps Python-level operations and symbolic sizes. For a gear it is run once under fake
+tensors of the gear's sizes and recorded as ATen operations, so every shape decision below the method (broadcast,
+contiguity, choice of attention kernel) is made anew at the true sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+
+from gearcache.errors import CaptureError
+from gearcache.ge_cache import _compat
+from gearcache.ge_cache.capture import Capture, CapturedInput
+from gearcache.ge_cache.results import Result, ResultPlan
+
+Sizes = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """Sizes and strides of one input of a gear (ints; `None` marks a dynamic dim), dtype and device."""
+
+    sizes: Sizes
+    strides: Sizes
+    dtype: torch.dtype
+    device: torch.device
+
+
+@dataclass
+class GearGraph:
+    """The ATen graph of one gear: placeholders are the inputs, then the attributes, in order."""
+
+    module: fx.GraphModule
+    inputs: list[TensorSpec]
+    attributes: dict[str, TensorSpec]
+    results: list[Result]
+    written_inputs: list[int] = field(default_factory=list)
+    written_attributes: list[str] = field(default_factory=list)
+    random_operators: list[str] = field(default_factory=list)
+    #: For a graph with dynamic dims: `sizes` per input (ints and expressions) and `ranges` per symbol.
+    symbols: dict[str, Any] = field(default_factory=dict)
+
+
+def lift_attributes(capture: Capture) -> fx.GraphModule:
+    """Return the captured graph with its attributes as trailing placeholders, in `attributes` order.
+
+    Tensors that belong to no module (constants that Dynamo made) stay attributes and are recorded as constants.
+    ."""
+    graph = fx.Graph()
+    mapping: dict[fx.Node, fx.Node] = {}
+    placeholders = [node for node in capture.module.graph.nodes if node.op == "placeholder"]
+    for node in placeholders:
+        mapping[node] = graph.placeholder(node.name)
+    lifted = {name: graph.placeholder(f"attribute_{number}") for number, name in enumerate(capture.attributes)}
+    for node in capture.module.graph.nodes:
+        if node.op == "get_attr" and node.target in lifted:
+            mapping[node] = lifted[str(node.target)]
+        elif node.op != "placeholder":
+            mapping[node] = graph.node_copy(node, lambda source: mapping[source])
+    return fx.GraphModule(capture.module, graph)
+
+
+def input_spec(captured: CapturedInput, substitute: Any) -> TensorSpec:
+    """Return the sizes of an input under one assignment of the symbols."""
+    return TensorSpec(
+        tuple(substitute(size) for size in captured.sizes),
+        tuple(substitute(stride) for stride in captured.strides),
+        captured.dtype,
+        captured.device,
+    )
+
+
+def trace_gear(
+    capture: Capture,
+    lifted: fx.GraphModule,
+    inputs: list[TensorSpec],
+    decompositions: Mapping[Any, Any] | None,
+) -> GearGraph:
+    """Record the ATen operations of one static gear."""
+    mode = _compat.fake_mode()
+    with mode:
+        fakes = [
+            torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device) for spec in inputs
+        ]
+    attributes = {
+        name: mode.from_tensor(capture.attribute_tensors[name].detach(), static_shapes=True)
+        for name in capture.attributes
+    }
+    graph = record(capture.method, lifted, fakes, attributes, decompositions, int)
+    graph.inputs = list(inputs)
+    graph.attributes = {
+        name: TensorSpec(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, tensor.device)
+        for name, tensor in capture.attribute_tensors.items()
+        if name in capture.attributes
+    }
+    return graph
+
+
+def record(
+    method: str,
+    lifted: fx.GraphModule,
+    inputs: list[torch.Tensor],
+    attributes: dict[str, torch.Tensor],
+    decompositions: Mapping[Any, Any] | None,
+    number: Any,
+) -> GearGraph:
+    """Run `lifted` on fake tensors and record it; `number` turns a size into an int or an expression."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    outputs: list[Any] = []
+    arguments = [*inputs, *attributes.values()]
+    versions = [tensor._version for tensor in arguments]
+
+    def run(*tensors: torch.Tensor) -> list[Any]:
+        outputs.extend(lifted(*tensors))
+        return [value for value in outputs if isinstance(value, torch.Tensor)]
+
+    try:
+        with torch.no_grad():
+            module = make_fx(run, decomposition_table=dict(decompositions or {}), _allow_non_fake_inputs=True, pre_dispatch=True)(
+                *arguments
+            )
+    except CaptureError:
+        raise
+    except Exception as error:
+        raise CaptureError(method, f"its graph cannot be traced at these sizes: {type(error).__name__}: {error}") from error
+    plan = ResultPlan(method, number)
+    plan.plan(outputs, inputs, attributes)
+    _keep_outputs(module, outputs, plan.compiled)
+    written = [tensor._version != version for tensor, version in zip(arguments, versions, strict=True)]
+    names = list(attributes)
+    return GearGraph(
+        module=module,
+        inputs=[],
+        attributes={},
+        results=plan.results,
+        written_inputs=[index for index in range(len(inputs)) if written[index]],
+        written_attributes=[names[index] for index in range(len(names)) if written[len(inputs) + index]],
+        random_operators=_random_operators(module),
+    )
+
+
+def order_inputs(graph: GearGraph) -> None:
+    """Make the attributes that the graph writes its last inputs: they are read anew on every call."""
+    placeholders = [node for node in graph.module.graph.nodes if node.op == "placeholder"]
+    count = len(graph.inputs)
+    names = list(graph.attributes)
+    written = [placeholders[count + names.index(name)] for name in graph.written_attributes]
+    rest = [node for node in placeholders[count:] if node not in written]
+    ordered = [*placeholders[:count], *written, *rest]
+    for before, node in zip(ordered, ordered[1:], strict=False):
+        before.append(node)
+    position = {}
+    for name in graph.written_attributes:
+        position[name] = len(graph.inputs)
+        graph.written_inputs.append(position[name])
+        graph.inputs.append(graph.attributes.pop(name))
+    for form in graph.results:
+        if form[0] in ("attribute", "attribute_view") and form[1] in position:
+            form[0], form[1] = form[0].replace("attribute", "input"), position[form[1]]
+    graph.module.recompile()
+
+
+def _keep_outputs(module: fx.GraphModule, outputs: list[Any], compiled: list[int]) -> None:
+    """Leave only the compiled outputs in the graph."""
+    position = {}
+    for index, value in enumerate(outputs):
+        if isinstance(value, torch.Tensor):
+            position[index] = len(position)
+    (output,) = [node for node in module.graph.nodes if node.op == "output"]
+    returned = output.args[0]
+    output.args = ([returned[position[index]] for index in compiled],)
+    module.recompile()
+
+
+def _random_operators(module: fx.GraphModule) -> list[str]:
+    """Return the names of operators that draw random numbers."""
+    names = set()
+    for node in module.graph.nodes:
+        if isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags:
+            bound = dict(zip((item.name for item in node.target._schema.arguments), node.args, strict=False))
+            bound |= node.kwargs
+            # Attention kernels and dropout carry the tag for a dropout that inference does not use.
+            if bound.get("dropout_p", bound.get("p")) == 0.0 or bound.get("train") is False:
+                continue
+            if node.target._schema.name.startswith("aten::scaled_dot") and "dropout_p" not in bound:
+                continue
+            names.add(str(node.target))
+    return sorted(names)

@@ -1,0 +1,62 @@
+"""The symbols of a capture: what each size is at a gear, and whether the trace holds there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+Assignment = Mapping[Any, int]
+
+
+class Symbols:
+    """Read-only view of a capture's shape environment."""
+
+    def __init__(self, shape_env: Any) -> None:
+        import sympy
+
+        self._sympy = sympy
+        self._shape_env = shape_env
+
+    def simplify(self, size: Any) -> Any:
+        """Return an int or an expression in independent symbols (equal dims share one)."""
+        if isinstance(size, int):
+            return size
+        expression = self._sympy.sympify(self._shape_env.replace(size))
+        return int(expression) if expression.is_Integer else expression
+
+    def symbols_of(self, size: Any) -> set[Any]:
+        """Return the independent symbols of a size."""
+        simple = self.simplify(size)
+        return set() if isinstance(simple, int) else set(simple.free_symbols)
+
+    def hint(self, symbol: Any) -> int:
+        """Return the symbol's value in the traced call."""
+        return int(self._shape_env.backed_var_to_val[symbol])
+
+    def value(self, size: Any, assignment: Assignment) -> int:
+        """Return a size at a gear; symbols that no gear assigns keep their traced value."""
+        simple = self.simplify(size)
+        if isinstance(simple, int):
+            return simple
+        values = {symbol: assignment.get(symbol, self.hint(symbol)) for symbol in simple.free_symbols}
+        return int(simple.xreplace({symbol: self._sympy.Integer(value) for symbol, value in values.items()}))
+
+    def broken(self, assignment: Assignment) -> str | None:
+        """Return the first condition of the trace that does not hold at a gear, as text.
+
+        Sizes 0 and 1 never fit a trace with symbolic dims: Dynamo takes every symbol for at least 2
+        without recording a guard.
+        """
+        for symbol, value in assignment.items():
+            if value < 2:
+                return f"{symbol} >= 2"
+            bounds = self._shape_env.var_to_range.get(symbol)
+            if bounds is not None and value not in bounds:
+                return f"{bounds.lower} <= {symbol} <= {bounds.upper}"
+        for guard in self._shape_env.guards:
+            condition = self._sympy.sympify(self._shape_env.replace(guard.expr))
+            free = getattr(condition, "free_symbols", set())
+            values = {symbol: self._sympy.Integer(assignment.get(symbol, self.hint(symbol))) for symbol in free}
+            if condition.xreplace(values) == self._sympy.false:
+                return str(guard.expr)
+        return None

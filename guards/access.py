@@ -1,0 +1,155 @@
+"""Access paths: where a value that the trace depends on lives, as plain data.
+
+A path is a root and a tuple of steps. Roots: `("argument", name)`, `("global", name)` (a global of the
+method's defining module), `("module", name)` (an importable module), `("closure", name)` (a free variable of
+the method) and `("builtins", "")`. Steps are pairs, see `_STEPS`. The same path is walked at build time, at
+load time and, compiled into Python source, on every call.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import CellType
+from typing import Any
+
+Step = tuple[str, Any]
+
+
+def _nth_key(value: Any, index: Any) -> Any:
+    for position, key in enumerate(value):
+        if position == index:
+            return key
+    raise IndexError(index)
+
+
+def _dataclass_fields(value: Any, _: Any) -> tuple[str, ...]:
+    return tuple(value.__dataclass_fields__)
+
+
+_STEPS: dict[str, Callable[[Any, Any], Any]] = {
+    "attr": getattr,
+    "item": lambda value, key: value[key],
+    "list_item": lambda value, key: list.__getitem__(value, key),
+    "dict_item": lambda value, key: dict.__getitem__(value, key),
+    "nth_key": _nth_key,
+    "nth_value": lambda value, index: value[_nth_key(value, index)],
+    "type": lambda value, _: type(value),
+    "call": lambda value, _: value(),
+    "fields": _dataclass_fields,
+}
+
+_SOURCE: dict[str, str] = {
+    "attr": "{base}.{argument}",
+    "item": "{base}[{argument!r}]",
+    "list_item": "{base}[{argument!r}]",
+    "dict_item": "{base}[{argument!r}]",
+    "type": "type({base})",
+    "call": "{base}()",
+}
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Where the roots of access paths are looked up: one method, bound to one instance."""
+
+    arguments: Mapping[str, Any]
+    module_globals: Mapping[str, Any]
+    closure: Mapping[str, CellType] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Access:
+    """One access path; hashable, and plain data through `to_plain`."""
+
+    root: tuple[str, str]
+    steps: tuple[Step, ...] = ()
+
+    def then(self, kind: str, argument: Any = None) -> Access:
+        """Return the path one step further."""
+        return Access(self.root, (*self.steps, (kind, argument)))
+
+    @property
+    def text(self) -> str:
+        """The path as a user would write it, e.g. `cache.layers[0].keys`."""
+        kind, name = self.root
+        text = name if kind != "builtins" else "builtins"
+        for step, argument in self.steps:
+            if step == "dict_item" and text.endswith((".__dict__", "._modules", "._parameters", "._buffers")):
+                text = f"{text.rsplit('.', 1)[0]}.{argument}"
+            elif step in _SOURCE:
+                text = _SOURCE[step].format(base=text, argument=argument)
+            else:
+                text = f"{step}({text}, {argument!r})"
+        return text
+
+    def resolve_root(self, scope: Scope) -> Any:
+        """Return the object at the root; `LookupError` if it is not there."""
+        kind, name = self.root
+        if kind == "argument":
+            return scope.arguments[name]
+        if kind == "global":
+            if name in scope.module_globals:
+                return scope.module_globals[name]
+            return getattr(builtins, name)
+        if kind == "closure":
+            return scope.closure[name].cell_contents
+        if kind == "module":
+            return sys.modules.get(name) or importlib.import_module(name)
+        return builtins.__dict__
+
+    def resolve(self, scope: Scope) -> Any:
+        """Walk the path; raises whatever the walked objects raise (`AttributeError`, `KeyError`, ...)."""
+        value = self.resolve_root(scope)
+        for kind, argument in self.steps:
+            value = _STEPS[kind](value, argument)
+        return value
+
+    def starts_with(self, other: Access) -> bool:
+        """Whether `other` is this path or leads to it."""
+        return self.root == other.root and self.steps[: len(other.steps)] == other.steps
+
+    def to_plain(self) -> list[Any]:
+        """Return msgpack-able data."""
+        return [list(self.root), [[kind, argument] for kind, argument in self.steps]]
+
+    @staticmethod
+    def from_plain(data: Any) -> Access:
+        """Inverse of `to_plain`; unknown step kinds are refused with `ValueError`."""
+        (kind, name), steps = data
+        for step, _ in steps:
+            if step not in _STEPS:
+                raise ValueError(f"unknown access step {step!r}")
+        return Access((kind, name), tuple((step, argument) for step, argument in steps))
+
+
+class Walker:
+    """Resolves many paths over one scope and walks every shared prefix once.
+
+    Not thread safe; meant for one pass over the evidence, while nothing changes the objects.
+    """
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._roots: dict[tuple[str, str], Any] = {}
+        self._children: dict[tuple[int, str, Any], Any] = {}
+        self._alive: list[Any] = []
+
+    def resolve(self, access: Access) -> Any:
+        """Return the value at `access`, like `Access.resolve`."""
+        try:
+            value = self._roots[access.root]
+        except KeyError:
+            value = self._roots[access.root] = access.resolve_root(self._scope)
+        children = self._children
+        for kind, argument in access.steps:
+            key = (id(value), kind, argument)
+            try:
+                value = children[key]
+            except KeyError:
+                value = children[key] = _STEPS[kind](value, argument)
+                self._alive.append(value)
+        return value

@@ -1,0 +1,89 @@
+"""Tensors inside call arguments: finding them by path, and making a like call with other tensors."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+_MAX_DEPTH = 12
+
+
+def find_tensors(arguments: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    """Return argument path -> tensor, through lists, tuples, dicts, dataclasses and plain objects.
+
+    Modules are not entered: what they hold is the method's own state. Paths are those of `Access.text`.
+    """
+    found: dict[str, torch.Tensor] = {}
+    seen: set[int] = set()
+    for name, value in arguments.items():
+        _find(value, name, found, seen, 0)
+    return found
+
+
+def _find(value: Any, path: str, found: dict[str, torch.Tensor], seen: set[int], depth: int) -> None:
+    if isinstance(value, torch.Tensor):
+        found[path] = value
+        return
+    if depth > _MAX_DEPTH or id(value) in seen or isinstance(value, (str, bytes, int, float, type(None))):
+        return
+    children = _children(value)
+    if children:
+        seen.add(id(value))
+        for step, child in children:
+            _find(child, path + step, found, seen, depth + 1)
+
+
+def _children(value: Any) -> list[tuple[str, Any]]:
+    if isinstance(value, (list, tuple)):
+        names = getattr(value, "_fields", None)
+        if names:
+            return [(f".{name}", child) for name, child in zip(names, value, strict=True)]
+        return [(f"[{index}]", child) for index, child in enumerate(value)]
+    if isinstance(value, dict):
+        return [(f"[{key!r}]", child) for key, child in value.items()]
+    if isinstance(value, (torch.nn.Module, type)) or callable(value) or inspect.ismodule(value):
+        return []
+    if dataclasses.is_dataclass(value) or hasattr(value, "__dict__"):
+        return [(f".{name}", child) for name, child in vars(value).items()] if hasattr(value, "__dict__") else []
+    return []
+
+
+def replace_tensors(value: Any, replacements: Mapping[int, torch.Tensor], memo: dict[int, Any] | None = None) -> Any:
+    """Return `value` with tensors exchanged by identity; what holds no such tensor is returned as it is.
+
+    Containers and objects on the way are shallow copies, so the caller's own are not touched.
+    """
+    memo = {} if memo is None else memo
+    if isinstance(value, torch.Tensor):
+        return replacements.get(id(value), value)
+    if id(value) in memo:
+        return memo[id(value)]
+    memo[id(value)] = value
+    children = _children(value)
+    if not children:
+        return value
+    changed = {step: replace_tensors(child, replacements, memo) for step, child in children}
+    if all(changed[step] is child for step, child in children):
+        return value
+    result: Any
+    if isinstance(value, tuple):
+        items = [changed[step] for step, _ in children]
+        result = type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    elif isinstance(value, list):
+        result = copy.copy(value)
+        result[:] = [changed[step] for step, _ in children]
+    elif isinstance(value, dict):
+        result = copy.copy(value)
+        for key, (step, _) in zip(list(value), children, strict=True):
+            result[key] = changed[step]
+    else:
+        result = copy.copy(value)
+        for name, (step, _) in zip(list(vars(value)), children, strict=True):
+            object.__setattr__(result, name, changed[step])
+    memo[id(value)] = result
+    return result

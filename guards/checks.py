@@ -1,0 +1,140 @@
+"""Checks: predicates on one access path, the plain form of what Dynamo's guards say.
+
+A check is `(kind, access, expected)` with plain `expected`. The same check serves as evidence (run once when an
+entry is loaded) and as a part of the dispatch (compiled to Python source, run on every call).
+
+| kind | holds when |
+|---|---|
+| `type` | the exact type has this `module:qualname` |
+| `constant` | the value is this constant, type included |
+| `length` | `len()` is this number |
+| `keys` | the mapping has these keys in this order |
+| `has_attr`, `no_attr` | `hasattr` is true or false |
+| `contains`, `lacks` | the container holds the constant or not |
+| `not_none` | the value is not `None` |
+| `name` | the class, function, builtin or module has this name |
+| `function` | the function has this name and this code |
+| `same` | the value is the very object at another path |
+| `empty` | the container is empty or None (module hooks) |
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from gearcache.guards.access import Access, Walker
+from gearcache.guards.code import function_plain
+from gearcache.guards.constants import NotConstant, to_plain
+from gearcache.guards.names import name_of
+
+
+def _constant(value: Any) -> Any:
+    try:
+        return to_plain(value)
+    except NotConstant as error:
+        return ["other", str(error)]
+
+
+def _keys(value: Any) -> Any:
+    return [_constant(key) for key in value]
+
+
+def _contains(value: Any, key: Any) -> bool:
+    return any(_constant(item) == key for item in value)
+
+
+#: kind -> function(value) giving the plain data that must equal `expected`
+_OBSERVE: dict[str, Callable[[Any], Any]] = {
+    "type": lambda value: name_of(type(value)),
+    "constant": _constant,
+    "length": len,
+    "keys": _keys,
+    "not_none": lambda value: value is not None,
+    "name": name_of,
+    "function": function_plain,
+    "empty": lambda value: not value,
+}
+
+_PREDICATES: dict[str, Callable[[Any, Any], bool]] = {
+    "has_attr": lambda value, name: hasattr(value, name),
+    "no_attr": lambda value, name: not hasattr(value, name),
+    "contains": _contains,
+    "lacks": lambda value, key: not _contains(value, key),
+}
+
+KINDS = frozenset(_OBSERVE) | frozenset(_PREDICATES) | {"same"}
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A check that did not hold: which, and what was found instead."""
+
+    check: Check
+    found: str
+
+    def __str__(self) -> str:
+        return f"`{self.check.access.text}`: {self.check.kind} was {self.check.expected!r}, is now {self.found}"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One predicate. `expected` is plain data (see `guards.constants`)."""
+
+    kind: str
+    access: Access
+    expected: Any
+
+    def failure(self, walker: Walker) -> Failure | None:
+        """Return None when the check holds."""
+        try:
+            value = walker.resolve(self.access)
+        except (LookupError, AttributeError, TypeError, ImportError, ValueError) as error:
+            return Failure(self, f"not there ({type(error).__name__}: {error})")
+        if self.kind == "same":
+            try:
+                other = walker.resolve(Access.from_plain(self.expected))
+            except (LookupError, AttributeError, TypeError, ImportError, ValueError) as error:
+                return Failure(self, f"without its counterpart ({type(error).__name__}: {error})")
+            return None if value is other else Failure(self, "another object")
+        predicate = _PREDICATES.get(self.kind)
+        if predicate is not None:
+            return None if predicate(value, self.expected) else Failure(self, "no longer so")
+        found = _OBSERVE[self.kind](value)
+        return None if found == self.expected else Failure(self, repr(found))
+
+    def to_plain(self) -> list[Any]:
+        """Return msgpack-able data."""
+        return [self.kind, self.access.to_plain(), self.expected]
+
+    @staticmethod
+    def from_plain(data: Any) -> Check:
+        """Inverse of `to_plain`; unknown kinds are refused with `ValueError`."""
+        kind, access, expected = data
+        if kind not in KINDS:
+            raise ValueError(f"unknown check kind {kind!r}")
+        return Check(kind, Access.from_plain(access), expected)
+
+
+def observe(kind: str, access: Access, value: Any, argument: Any = None) -> Check:
+    """Make the check that holds for `value` now; `NotConstant` when it has no plain form."""
+    if kind in _PREDICATES or kind == "same":
+        return Check(kind, access, argument)
+    if kind == "constant":
+        return Check(kind, access, to_plain(value))
+    if kind == "keys":
+        return Check(kind, access, [to_plain(key) for key in value])
+    if kind == "function" and not isinstance(getattr(value, "__func__", value), types.FunctionType):
+        return Check("name", access, name_of(value))
+    return Check(kind, access, _OBSERVE[kind](value))
+
+
+def first_failure(checks: list[Check], walker: Walker) -> Failure | None:
+    """Return the first check that does not hold, or None."""
+    for check in checks:
+        failure = check.failure(walker)
+        if failure is not None:
+            return failure
+    return None

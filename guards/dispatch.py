@@ -1,0 +1,283 @@
+"""The one function that every call goes through, written as Python source from the loaded variants.
+
+    state -> argument checks of a group of variants -> sizes that tell the gears apart -> frame -> graph
+
+A group holds the variants with equal argument checks; its table maps the few sizes in which their gears differ to
+a frame. Whatever does not fit goes to `miss`, which is slow and explains.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gearcache.guards.access import _STEPS, Access, Scope, Walker
+from gearcache.guards.checks import Check
+from gearcache.guards.graph_call import Mismatch
+from gearcache.guards.variant import StoredGear, StoredVariant
+
+Frame = Callable[..., Any]
+_MISSED = (AttributeError, TypeError, LookupError)
+
+
+@dataclass(frozen=True)
+class BoundGear:
+    """A gear with the frame that calls its graph."""
+
+    variant: StoredVariant
+    gear: StoredGear
+    frame: Frame
+
+
+def build_dispatch(
+    method: types.FunctionType,
+    gears: Sequence[BoundGear],
+    scope: Scope,
+    states: Sequence[Callable[[], bool]],
+    miss: Callable[..., Any],
+) -> Callable[..., Any]:
+    """Return a function with the method's own signature (its instance first) that dispatches a call."""
+    writer = _Writer(scope)
+    parameters, call = _signature(method)
+    groups: dict[str, list[BoundGear]] = {}
+    for bound in gears:
+        identity = repr([check.to_plain() for check in bound.variant.call_checks])
+        groups.setdefault(identity, []).append(bound)
+    namespace = writer.namespace
+    namespace["miss"], namespace["Mismatch"], namespace["MISSED"] = miss, Mismatch, _MISSED
+    lines = [f"def dispatch({parameters}):"]
+    indent = "    "
+    if states:
+        for index, state in enumerate(states):
+            namespace[f"state{index}"] = state
+        lines.append(f"    if {' or '.join(f'state{index}()' for index in range(len(states)))}:")
+        indent = "        "
+    for number, members in enumerate(groups.values()):
+        lines += [indent + line for line in _group_lines(writer, number, members, call)]
+    if len(lines) == 1 or not groups:
+        lines.append(f"{indent}pass")
+    lines.append(f"    return miss({call})")
+    exec(compile("\n".join(lines) + "\n", f"<gearcache dispatch {method.__qualname__}>", "exec"), namespace)
+    function = namespace["dispatch"]
+    function.__defaults__, function.__kwdefaults__ = method.__defaults__, method.__kwdefaults__
+    return function  # type: ignore[no-any-return]
+
+
+def _group_lines(writer: _Writer, number: int, members: list[BoundGear], call: str) -> list[str]:
+    static = [bound for bound in members if not bound.gear.is_dynamic]
+    dynamic = [bound.frame for bound in members if bound.gear.is_dynamic]
+    dims, table = _table(static)
+    checks = members[0].variant.call_checks
+    writer.begin([check.access for check in checks] + [access for access, _ in dims])
+    test = " and ".join(writer.check(check) for check in _in_order(checks))
+    sizes = [f"{writer.path(access)}.size({dim})" for access, dim in dims]
+    name = f"table{number}"
+    fallback = _chain(dynamic)
+    if not static:
+        writer.namespace[f"only{number}"] = fallback
+        found = f"only{number}"
+    elif not dims and fallback is None:
+        writer.namespace[f"only{number}"] = table[()]
+        found = f"only{number}"
+    else:
+        writer.namespace[name] = table.get
+        key = sizes[0] if len(sizes) == 1 else f"({', '.join(sizes)})"
+        found = f"{name}({key})"
+        if fallback is not None:
+            writer.namespace[f"dynamic{number}"] = fallback
+            found = f"{name}({key}, dynamic{number})"
+    if test:
+        found = f"({found}) if ({test}) else None"
+    guarded = [f"try: frame = {found}", "except MISSED: frame = None"] if test or sizes else [f"frame = {found}"]
+    return [
+        *guarded,
+        "if frame is not None:",
+        f"    try: return frame({call})",
+        "    except Mismatch: pass",
+    ]
+
+
+def _table(static: list[BoundGear]) -> tuple[list[tuple[Access, int]], dict[Any, Frame]]:
+    """Return the fewest dims that tell the gears apart, and the frames by their sizes."""
+    sizes = [_sizes(bound) for bound in static]
+    common = set.intersection(*(set(row) for row in sizes)) if sizes else set()
+    varying = [dim for dim in common if len({row[dim] for row in sizes}) > 1]
+    varying.sort(key=lambda dim: (-len({row[dim] for row in sizes}), len(dim[0].steps), dim[0].text, dim[1]))
+    chosen: list[tuple[Access, int]] = []
+    wanted = len({tuple(row[dim] for dim in varying) for row in sizes})
+    for dim in varying:
+        if len({tuple(row[item] for item in chosen) for row in sizes}) == wanted:
+            break
+        chosen.append(dim)
+    grouped: dict[Any, list[Frame]] = {}
+    for bound, row in zip(static, sizes, strict=True):
+        key = tuple(row[dim] for dim in chosen)
+        grouped.setdefault(key[0] if len(key) == 1 else key, []).append(bound.frame)
+    return chosen, {key: _chain(frames) for key, frames in grouped.items()}  # type: ignore[misc]
+
+
+def _sizes(bound: BoundGear) -> dict[tuple[Access, int], int | None]:
+    return {
+        (stored.access, dim): size
+        for stored, row in zip(bound.variant.inputs, bound.gear.sizes, strict=True)
+        for dim, size in enumerate(row)
+    }
+
+
+def _chain(frames: list[Frame]) -> Frame | None:
+    """Return one callable that tries the frames in turn."""
+    if len(frames) <= 1:
+        return frames[0] if frames else None
+
+    def chained(*arguments: Any, **keywords: Any) -> Any:
+        for frame in frames[:-1]:
+            try:
+                return frame(*arguments, **keywords)
+            except Mismatch:
+                continue
+        return frames[-1](*arguments, **keywords)
+
+    return chained
+
+
+def _in_order(checks: Sequence[Check]) -> list[Check]:
+    return sorted(checks, key=lambda check: (len(check.access.steps), check.kind != "type", check.access.text))
+
+
+def _signature(method: types.FunctionType) -> tuple[str, str]:
+    """Return the parameters of the dispatch function and the arguments that pass them on."""
+    parameters, call, keyword_only, positional_only = [], [], False, 0
+    for parameter in inspect.signature(method, follow_wrapped=False).parameters.values():
+        default = "=None" if parameter.default is not inspect.Parameter.empty else ""
+        name = parameter.name
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            parameters.append(f"*{name}")
+            call.append(f"*{name}")
+            keyword_only = True
+            continue
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            parameters.append(f"**{name}")
+            call.append(f"**{name}")
+            continue
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+            if not keyword_only:
+                parameters.append("*")
+                keyword_only = True
+            call.append(f"{name}={name}")
+        else:
+            if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+                positional_only = len(parameters) + 1
+            call.append(name)
+        parameters.append(name + default)
+    if positional_only:
+        parameters.insert(positional_only, "/")
+    return ", ".join(parameters), ", ".join(call)
+
+
+class _Writer:
+    """Writes checks on access paths as source; a prefix used more than once becomes a temporary."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.namespace: dict[str, Any] = {}
+        self._scope = scope
+        self._walker = Walker(scope)
+        self._uses: dict[Access, int] = {}
+        self._temporaries: dict[Access, str] = {}
+        self._bound = 0
+
+    def begin(self, accesses: list[Access]) -> None:
+        """Start a group: count how often each prefix is used."""
+        self._uses, self._temporaries = {}, {}
+        for access in accesses:
+            for length in range(1, len(access.steps) + 1):
+                prefix = Access(access.root, access.steps[:length])
+                self._uses[prefix] = self._uses.get(prefix, 0) + 1
+
+    def bind(self, value: Any) -> str:
+        """Return a name for an object."""
+        self._bound += 1
+        name = f"b{self._bound}"
+        self.namespace[name] = value
+        return name
+
+    def path(self, access: Access) -> str:
+        """Return the source of an access path."""
+        if access in self._temporaries:
+            return self._temporaries[access]
+        if not access.steps:
+            return self._root(access)
+        base = self.path(Access(access.root, access.steps[:-1]))
+        kind, argument = access.steps[-1]
+        if kind == "attr" and argument.isidentifier():
+            text = f"{base}.{argument}"
+        elif kind in ("item", "list_item") and type(argument) in (int, str, bool):
+            text = f"{base}[{argument!r}]"
+        elif kind == "type":
+            text = f"type({base})"
+        else:
+            text = f"{self.bind(_STEPS[kind])}({base}, {self.bind(argument)})"
+        if self._uses.get(access, 0) > 1:
+            name = f"p{len(self.namespace)}_{len(self._temporaries)}"
+            self._temporaries[access] = name
+            return f"({name} := {text})"
+        return text
+
+    def _root(self, access: Access) -> str:
+        kind, name = access.root
+        if kind == "argument":
+            if not name.isidentifier():
+                raise ValueError(f"argument {name!r} is not a name")
+            return name
+        if kind == "global":
+            return f"{self.bind(self._scope.module_globals)}[{name!r}]"
+        if kind == "closure":
+            return f"{self.bind(self._scope.closure[name])}.cell_contents"
+        return self.bind(access.resolve_root(self._scope))
+
+    def check(self, check: Check) -> str:
+        """Return a check as a boolean expression; it holds for the present call."""
+        value = self.path(check.access)
+        expected = check.expected
+        if check.kind == "type":
+            return f"type({value}) is {self.bind(type(self._walker.resolve(check.access)))}"
+        if check.kind == "constant":
+            if expected is None or type(expected) is bool:
+                return f"{value} is {expected!r}"
+            if type(expected) in (int, str):
+                return f"type(c := {value}) is {type(expected).__name__} and c == {expected!r}"
+            if self._is_singleton(check):
+                return f"{value} is {self.bind(self._walker.resolve(check.access))}"
+        if check.kind == "length":
+            return f"len({value}) == {int(expected)}"
+        if check.kind == "not_none":
+            return f"{value} is not None"
+        if check.kind == "empty":
+            return f"not {value}"
+        if check.kind == "lacks" and isinstance(expected, str):
+            return f"{expected!r} not in {value}"
+        if check.kind in ("has_attr", "no_attr"):
+            negation = "not " if check.kind == "no_attr" else ""
+            return f"{negation}hasattr({value}, {str(expected)!r})"
+        if check.kind == "same":
+            return f"{value} is {self.path(Access.from_plain(expected))}"
+        if check.kind in ("name", "function"):
+            return f"{value} is {self.bind(self._walker.resolve(check.access))}"
+        return f"{self.bind(_holds(check))}({value})"
+
+    def _is_singleton(self, check: Check) -> bool:
+        from gearcache.guards.constants import is_identity_constant
+
+        return is_identity_constant(self._walker.resolve(check.access))
+
+
+def _holds(check: Check) -> Callable[[Any], bool]:
+    """Return the slow form of a check, on the value itself."""
+    here = Check(check.kind, Access(("argument", "value")), check.expected)
+
+    def holds(value: Any) -> bool:
+        return here.failure(Walker(Scope({"value": value}, {}))) is None
+
+    return holds

@@ -1,0 +1,56 @@
+"""Arithmetic over sizes, stored as text and admitted only from a short grammar."""
+
+from __future__ import annotations
+
+import ast
+import functools
+
+_NODES = (
+    ast.Expression,
+    ast.BinOp,
+    ast.UnaryOp,
+    ast.BoolOp,
+    ast.Compare,
+    ast.Name,
+    ast.Load,
+    ast.Constant,
+    ast.Add,
+    ast.Sub,
+    ast.Mult,
+    ast.FloorDiv,
+    ast.Mod,
+    ast.Pow,
+    ast.USub,
+    ast.And,
+    ast.Or,
+    ast.Not,
+    ast.Eq,
+    ast.NotEq,
+    ast.Lt,
+    ast.LtE,
+    ast.Gt,
+    ast.GtE,
+    ast.IfExp,
+)
+_FUNCTIONS = {"max", "min"}
+
+
+@functools.lru_cache(maxsize=1024)
+def checked_expression(text: str) -> str:
+    """Return `text` when it is arithmetic over symbols `s<number>`; `ValueError` for anything else."""
+    try:
+        tree = ast.parse(text, mode="eval")
+    except SyntaxError as error:
+        raise ValueError(f"{text!r} is not an expression over sizes") from error
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            allowed = isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS and not node.keywords
+        elif isinstance(node, ast.Name):
+            allowed = node.id in _FUNCTIONS or (node.id[:1] == "s" and node.id[1:].isdigit())
+        elif isinstance(node, ast.Constant):
+            allowed = isinstance(node.value, (int, bool))
+        else:
+            allowed = isinstance(node, _NODES)
+        if not allowed:
+            raise ValueError(f"{text!r} is not an expression over sizes")
+    return text

@@ -1,0 +1,170 @@
+"""The method's frame: Dynamo's bytecode that unpacks arguments, calls the graph and rebuilds the result.
+
+Stored field by field, never as a pickle or marshal; made into a function only from a manifest whose digest was
+verified. It is bytecode of one Python version (which is part of the key).
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import itertools
+import sys
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from gearcache.guards import frame_helpers
+
+_NUMBERS = (
+    "co_argcount",
+    "co_posonlyargcount",
+    "co_kwonlyargcount",
+    "co_nlocals",
+    "co_stacksize",
+    "co_flags",
+    "co_firstlineno",
+)
+_TEXTS = ("co_filename", "co_name", "co_qualname")
+_TABLES = ("co_code", "co_linetable", "co_exceptiontable")
+_NAMES = ("co_names", "co_varnames", "co_freevars", "co_cellvars")
+_serial = itertools.count()
+
+
+class UnstorableConstant(Exception):
+    """A constant in the frame that has no plain form; carries its type."""
+
+
+def encode_code(code: types.CodeType) -> dict[str, Any]:
+    """Return a code object as plain data."""
+    plain: dict[str, Any] = {"consts": [_encode_constant(constant) for constant in code.co_consts]}
+    for field in (*_NUMBERS, *_TEXTS, *_TABLES):
+        if hasattr(code, field):
+            plain[field] = getattr(code, field)
+    if not hasattr(code, "co_linetable"):
+        plain["co_lnotab"] = code.co_lnotab
+    for field in _NAMES:
+        plain[field] = list(getattr(code, field))
+    return plain
+
+
+def decode_code(plain: dict[str, Any], rename: dict[str, str]) -> types.CodeType:
+    """Inverse of `encode_code`; `rename` maps global names to unique ones."""
+    changes: dict[str, Any] = {
+        field: plain[field] for field in (*_NUMBERS, *_TEXTS, *_TABLES) if field in plain
+    }
+    for field in _NAMES:
+        changes[field] = tuple(plain[field])
+    changes["co_names"] = tuple(rename.get(name, name) for name in plain["co_names"])
+    changes["co_consts"] = tuple(_decode_constant(constant, rename) for constant in plain["consts"])
+    return _EMPTY.replace(**changes)
+
+
+def _empty() -> None:
+    return None
+
+
+_EMPTY = _empty.__code__
+
+
+def _encode_constant(value: Any) -> Any:
+    kind = type(value)
+    if value is None or kind in (bool, str, bytes):
+        return value
+    if kind is int:
+        return value if -(1 << 63) <= value < (1 << 63) else {"int": str(value)}
+    if kind is float:
+        return {"float": value.hex()}
+    if kind is complex:
+        return {"complex": [value.real.hex(), value.imag.hex()]}
+    if kind is tuple:
+        return {"tuple": [_encode_constant(item) for item in value]}
+    if kind is frozenset:
+        return {"frozenset": [_encode_constant(item) for item in sorted(value, key=repr)]}
+    if kind is slice:
+        return {"slice": [_encode_constant(item) for item in (value.start, value.stop, value.step)]}
+    if value is Ellipsis:
+        return {"ellipsis": True}
+    if kind is types.CodeType:
+        return {"code": encode_code(value)}
+    if isinstance(value, (torch.dtype, torch.layout, torch.memory_format)):
+        return {"torch": str(value).removeprefix("torch.")}
+    if isinstance(value, torch.device):
+        return {"device": str(value)}
+    if isinstance(value, torch.Size):
+        return {"size": list(value)}
+    raise UnstorableConstant(f"{kind.__module__}.{kind.__qualname__}")
+
+
+_DECODERS: dict[str, Callable[[Any], Any]] = {
+    "int": int,
+    "float": float.fromhex,
+    "complex": lambda parts: complex(*(float.fromhex(part) for part in parts)),
+    "ellipsis": lambda _: Ellipsis,
+    "torch": lambda name: getattr(torch, name),
+    "device": torch.device,
+    "size": torch.Size,
+}
+
+
+def _decode_constant(plain: Any, rename: dict[str, str]) -> Any:
+    if not isinstance(plain, dict):
+        return plain
+    ((kind, value),) = plain.items()
+    if kind == "code":
+        return decode_code(value, rename)
+    if kind in ("tuple", "frozenset", "slice"):
+        items = [_decode_constant(item, rename) for item in value]
+        return slice(*items) if kind == "slice" else tuple(items) if kind == "tuple" else frozenset(items)
+    return _DECODERS[kind](value)
+
+
+def resolve_reference(kind: str, value: str) -> Any:
+    """Return what a global name of the frame stands for.
+
+    `module`: an imported module (Dynamo's own modules are replaced by `frame_helpers`); `builtins`: the builtins
+    dictionary; `object`: `module:qualname`.
+    """
+    if kind == "builtins":
+        return builtins.__dict__
+    if kind == "module":
+        if value.startswith("torch._dynamo"):
+            return frame_helpers
+        return sys.modules.get(value) or importlib.import_module(value)
+    if kind == "object":
+        module, _, qualname = value.partition(":")
+        found: Any = sys.modules.get(module) or importlib.import_module(module)
+        for name in qualname.split("."):
+            found = getattr(found, name)
+        return found
+    raise ValueError(f"unknown reference kind {kind!r}")
+
+
+def bind_frame(
+    plain: dict[str, Any],
+    references: dict[str, Any],
+    method: types.FunctionType,
+) -> types.FunctionType:
+    """Return the frame as a function in the *method's own* globals, closure and defaults.
+
+    Helpers get unique names in those globals, as Dynamo does it, so that a read or write of a user's global is
+    the method's; they are removed when the function dies.
+    """
+    serial = next(_serial)
+    rename = {name: f"__gearcache_{serial}_{index}" for index, name in enumerate(references)}
+    namespace = method.__globals__
+    for name, value in references.items():
+        namespace[rename[name]] = value
+    code = decode_code(plain, rename)
+    function = types.FunctionType(code, namespace, method.__name__, method.__defaults__, method.__closure__)
+    function.__kwdefaults__ = method.__kwdefaults__  # type: ignore[assignment]
+    weakref.finalize(function, _remove, namespace, list(rename.values()))
+    return function
+
+
+def _remove(namespace: dict[str, Any], names: list[str]) -> None:
+    for name in names:
+        namespace.pop(name, None)

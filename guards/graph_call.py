@@ -1,0 +1,147 @@
+"""The call of one compiled graph: check the inputs, run, rebuild the results. Written as Python source."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from gearcache.guards.access import Scope
+from gearcache.guards.expressions import checked_expression
+from gearcache.guards.inputs import make_check
+from gearcache.guards.variant import StoredGear, StoredVariant
+
+Runner = Callable[[list[torch.Tensor]], list[torch.Tensor]]
+
+
+class Mismatch(Exception):
+    """Inputs that do not fit the graph that was chosen; raised before anything ran."""
+
+    def __init__(self, graph: GraphCall, tensors: tuple[torch.Tensor, ...]) -> None:
+        super().__init__()
+        self.graph = graph
+        self.tensors = tensors
+
+
+class GraphCall:
+    """One loaded gear of one variant. `function` takes the tensors that the frame passes, in order."""
+
+    def __init__(
+        self,
+        variant: StoredVariant,
+        gear: StoredGear,
+        run: Runner,
+        attributes: Mapping[str, torch.Tensor],
+        scope: Scope,
+        *,
+        validate: bool,
+    ) -> None:
+        self.variant = variant
+        self.gear = gear
+        self._run = run
+        self._attributes = attributes
+        self._scope = scope
+        self._validate = validate
+        self._checks: list[Callable[..., bool]] = []
+        self._calls = itertools.count()
+        #: Replaced when another check is added; the frame reaches it through `function`.
+        self.function: Callable[..., Any] = self._first_call if validate else self._build()
+
+    @property
+    def calls(self) -> int:
+        """How often this graph has run."""
+        return int(repr(self._calls)[len("count(") : -1])
+
+    def accept(self, tensors: tuple[torch.Tensor, ...]) -> None:
+        """Admit tensors like these (already found to fit): another kind of plain tensor, or dispatch keys."""
+        self._checks.append(make_check(self.gear, tensors))
+        self.function = self._build()
+
+    def tensors(self, passed: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        """Return all inputs of the graph, given those that the frame passes."""
+        rest = iter(passed)
+        return tuple(
+            next(rest) if stored.in_frame else stored.access.resolve(self._scope) for stored in self.variant.inputs
+        )
+
+    def _first_call(self, *passed: torch.Tensor) -> Any:
+        raise Mismatch(self, self.tensors(passed))
+
+    def _build(self) -> Callable[..., Any]:
+        names = [f"t{index}" for index in range(len(self.variant.inputs))]
+        parameters = [name for name, stored in zip(names, self.variant.inputs, strict=True) if stored.in_frame]
+        namespace: dict[str, Any] = {
+            "run": getattr(self._run, "run", self._run),
+            "runner": self._run,
+            "tick": self._calls.__next__,
+            "mismatch": self._mismatch,
+        }
+        lines = []
+        for index, stored in enumerate(self.variant.inputs):
+            if not stored.in_frame:
+                namespace[f"read{index}"] = _reader(stored.access, self._scope)
+                lines.append(f"t{index} = read{index}()")
+        listed = ", ".join(names)
+        lines += self._symbol_lines()
+        conditions = [f"check{index}({listed})" for index in range(len(self._checks))]
+        for index, check in enumerate(self._checks):
+            namespace[f"check{index}"] = check
+        if conditions:
+            test = " or ".join(conditions)
+            extra = [checked_expression(text) for text in self.gear.conditions]
+            if extra:
+                test = f"({test}) and " + " and ".join(f"({text})" for text in extra)
+            lines.append(f"if not ({test}): mismatch(({listed},))")
+        lines.append("tick()")
+        lines += self._result_lines(f"run([{listed}])", namespace)
+        source = f"def graph({', '.join(parameters)}):\n    " + "\n    ".join(lines) + "\n"
+        exec(compile(source, f"<gearcache graph {self.gear.text}>", "exec"), namespace)
+        return namespace["graph"]  # type: ignore[no-any-return]
+
+    def _mismatch(self, tensors: tuple[torch.Tensor, ...]) -> None:
+        raise Mismatch(self, tensors)
+
+    def _symbol_lines(self) -> list[str]:
+        return [f"{checked_expression(name)} = t{int(tensor)}.size({int(dim)})" for name, tensor, dim in self.gear.symbols]
+
+    def _result_lines(self, call: str, namespace: dict[str, Any]) -> list[str]:
+        results = self.gear.results
+        if all(form == ["output", index] for index, form in enumerate(results)):
+            return [f"return {call}"]
+        values = [self._result(index, form, namespace) for index, form in enumerate(results)]
+        return [f"out = {call}", f"return [{', '.join(values)}]"]
+
+    def _result(self, index: int, form: list[Any], namespace: dict[str, Any]) -> str:
+        kind, owner = form[0], form[1]
+        if kind == "constant":
+            if isinstance(owner, dict):
+                return f"({checked_expression(owner['expression'])})"
+            namespace[f"constant{index}"] = owner
+            return f"constant{index}"
+        base = {"output": f"out[{owner}]", "input": f"t{owner}"}.get(kind.removesuffix("_view"))
+        if base is None:
+            namespace[f"attribute{index}"] = self._attributes[owner]
+            base = f"attribute{index}"
+        if not kind.endswith("_view"):
+            return base
+        sizes, strides, offset = form[2:]
+        return (
+            f"{base}.as_strided(({_numbers(sizes)}), ({_numbers(strides)}), "
+            f"{base}.storage_offset() + {_numbers([offset]).rstrip(', ')})"
+        )
+
+
+def _numbers(values: list[Any]) -> str:
+    texts = [checked_expression(value["expression"]) if isinstance(value, dict) else str(int(value)) for value in values]
+    return "".join(f"{text}, " for text in texts)
+
+
+def _reader(access: Any, scope: Scope) -> Callable[[], torch.Tensor]:
+    """Return a function that reads one access path now (a buffer that the graph writes)."""
+
+    def read() -> torch.Tensor:
+        return access.resolve(scope)  # type: ignore[no-any-return]
+
+    return read

@@ -1,0 +1,80 @@
+"""The check of all tensor inputs of one compiled graph, and the words for a call that fails it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from gearcache.guards._native import tensor_check
+from gearcache.guards.variant import StoredGear, StoredInput
+
+Check = Callable[..., bool]
+_PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a tensor does not fit: the argument, what it is, what is allowed; `shape` for a size outside a gear."""
+
+    argument: str
+    found: str
+    allowed: str
+    kind: str
+
+
+def make_check(gear: StoredGear, tensors: Sequence[torch.Tensor]) -> Check:
+    """Return the C check of a gear, taking type and dispatch keys from `tensors` (any sizes)."""
+    return tensor_check(tensors, gear.sizes, gear.strides)
+
+
+def find_problem(
+    inputs: Sequence[StoredInput], gear: StoredGear, tensors: Sequence[torch.Tensor]
+) -> Problem | None:
+    """Return the first difference between tensors and a gear; None when the graph may run on them."""
+    seen: dict[int, str] = {}
+    for stored, sizes, strides, tensor in zip(inputs, gear.sizes, gear.strides, tensors, strict=True):
+        name = stored.access.text
+        problem = _properties(stored, tensor, name) or _layout(tensor, sizes, strides, name)
+        if problem is not None:
+            return problem
+        if id(tensor) in seen:
+            return Problem(name, f"the same tensor as `{seen[id(tensor)]}`", "a tensor of its own", "alias")
+        seen[id(tensor)] = name
+    return None
+
+
+def _properties(stored: StoredInput, tensor: object, name: str) -> Problem | None:
+    if not isinstance(tensor, torch.Tensor):
+        return Problem(name, f"a {type(tensor).__name__}", "a tensor", "type")
+    if type(tensor) not in _PLAIN_TYPES:
+        return Problem(name, f"a {type(tensor).__qualname__}", "a plain torch.Tensor", "type")
+    if tensor.dtype != stored.dtype:
+        return Problem(name, f"of dtype {tensor.dtype}", f"dtype {stored.dtype}", "dtype")
+    if tensor.device.type != stored.device:
+        return Problem(name, f"on device {tensor.device}", f"device {stored.device}", "device")
+    if tensor.requires_grad and torch.is_grad_enabled():
+        return Problem(name, "a tensor that requires grad", "tensors without grad, or a call under no_grad", "grad")
+    return None
+
+
+def _layout(
+    tensor: torch.Tensor, sizes: Sequence[int | None], strides: Sequence[int | None], name: str
+) -> Problem | None:
+    if tensor.layout != torch.strided:
+        return Problem(name, f"of layout {tensor.layout}", "a dense tensor", "layout")
+    if tensor.dim() != len(sizes):
+        return Problem(name, f"of rank {tensor.dim()}", f"rank {len(sizes)}", "rank")
+    if any(wanted is not None and wanted != found for wanted, found in zip(sizes, tensor.shape, strict=True)):
+        return Problem(name, f"of shape {tuple(tensor.shape)}", f"shape {_shape(sizes)}", "shape")
+    if any(wanted is not None and wanted != found for wanted, found in zip(strides, tensor.stride(), strict=True)):
+        return Problem(
+            name, f"of strides {tensor.stride()}", f"strides {_shape(strides)} (call .contiguous() on it)", "stride"
+        )
+    return None
+
+
+def _shape(sizes: Sequence[int | None]) -> str:
+    inner = ", ".join("*" if size is None else str(size) for size in sizes)
+    return f"({inner},)" if len(sizes) == 1 else f"({inner})"

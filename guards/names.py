@@ -1,0 +1,15 @@
+"""Stable names of classes, functions and modules."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+
+def name_of(value: Any) -> str:
+    """Return `module:qualname` of a class, function, builtin or module."""
+    if isinstance(value, types.ModuleType):
+        return f"{value.__name__}:"
+    module = getattr(value, "__module__", None) or getattr(type(value), "__module__", "")
+    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None) or type(value).__qualname__
+    return f"{module}:{name}"

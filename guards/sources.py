@@ -1,0 +1,165 @@
+"""Traced source: the digests that tell whether a method, or anything it calls, was edited.
+
+A file whose sha256 is unchanged is taken as it is. In a changed file only the traced functions count: the new
+text is compiled and their code digests are compared, so an edit elsewhere in the file stays a hit.
+torch and the standard library are left out; their versions are in the key.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import hashlib
+import importlib.util
+import os
+import sys
+import sysconfig
+import types
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from gearcache.guards.code import code_digest, code_objects
+from gearcache.guards.names import name_of
+
+Plain = dict[str, Any]
+
+
+class UnknownSource(Exception):
+    """Traced code that belongs to no file and to no function that can be found by name."""
+
+
+def record_sources(codes: Iterable[types.CodeType]) -> Plain:
+    """Return files (module, sha256) with the digests of their traced code objects, and functions without a file."""
+    modules = {
+        os.path.realpath(file): name
+        for name, module in list(sys.modules.items())
+        if isinstance(file := getattr(module, "__file__", None), str)
+    }
+    files: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    homeless: list[types.CodeType] = []
+    for code in dict.fromkeys(codes):
+        path = os.path.realpath(code.co_filename)
+        if _is_versioned(path) or code.co_filename.startswith("<frozen"):
+            continue
+        if path in modules and os.path.exists(path):
+            files[path].add((_qualname(code), code_digest(code)))
+        else:
+            homeless.append(code)
+    return {
+        "files": [
+            [modules[path], _file_digest(path), [list(item) for item in sorted(found)]]
+            for path, found in sorted(files.items())
+        ],
+        "functions": _functions(homeless),
+    }
+
+
+def changed_source(plain: Plain) -> str | None:
+    """Return what was edited since the sources were recorded, with file and function, or None."""
+    for module, digest, codes in plain["files"]:
+        path = _module_file(module)
+        if path is None:
+            return f"module `{module}`, which the trace went through, cannot be found"
+        if _file_digest(path) == digest:
+            continue
+        present = _codes_in(path)
+        for qualname, code in codes:
+            if code not in present.get(qualname, ()):
+                state = "was changed" if qualname in present else "is gone"
+                line = min(present.get(qualname, {"": 0}).values())
+                return f"`{qualname}` in `{path}`{f', line {line},' if line else ''} {state}"
+    for name, digest in plain["functions"]:
+        found = _function_digest(name)
+        if found != digest:
+            return f"function `{name}` {'was changed' if found else 'is gone'}"
+    return None
+
+
+def _qualname(code: types.CodeType) -> str:
+    return getattr(code, "co_qualname", code.co_name)
+
+
+@functools.cache
+def _versioned_folders() -> tuple[str, ...]:
+    paths = sysconfig.get_paths()
+    torch_folder = os.path.dirname(os.path.realpath(torch.__file__))
+    return (torch_folder + os.sep, os.path.realpath(paths["stdlib"]) + os.sep)
+
+
+def _is_versioned(path: str) -> bool:
+    torch_folder, stdlib = _versioned_folders()
+    if path.startswith(torch_folder):
+        return True
+    return path.startswith(stdlib) and "site-packages" not in path and "dist-packages" not in path
+
+
+def _module_file(name: str) -> str | None:
+    module = sys.modules.get(name)
+    file = getattr(module, "__file__", None)
+    if isinstance(file, str):
+        return file
+    try:
+        specification = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return None
+    return specification.origin if specification is not None else None
+
+
+def _file_digest(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
+    except OSError:
+        return ""
+
+
+def _codes_in(path: str) -> dict[str, dict[str, int]]:
+    """Return qualname -> {code digest: line} of everything a source file defines."""
+    found: dict[str, dict[str, int]] = defaultdict(dict)
+    try:
+        with open(path, "rb") as file:
+            module = compile(file.read(), path, "exec", dont_inherit=True)
+    except (OSError, SyntaxError, ValueError):
+        return found
+    for code in code_objects(module):
+        found[_qualname_of(code)][code_digest(code)] = code.co_firstlineno
+    return found
+
+
+def _qualname_of(code: types.CodeType) -> str:
+    return _qualname(code)
+
+
+def _functions(codes: list[types.CodeType]) -> list[list[str]]:
+    """Return name and digest of the functions that own code without a file (made by `exec`, as dataclasses do)."""
+    if not codes:
+        return []
+    wanted = {id(code): code for code in codes}
+    owners = {
+        id(value.__code__): value
+        for value in gc.get_objects()
+        if isinstance(value, types.FunctionType) and id(value.__code__) in wanted
+    }
+    found = []
+    for identity, code in wanted.items():
+        owner = owners.get(identity)
+        name = name_of(owner) if owner is not None else ""
+        if not name or _function_digest(name) != code_digest(code):
+            raise UnknownSource(f"`{_qualname(code)}` from `{code.co_filename}`")
+        found.append([name, code_digest(code)])
+    return sorted(found)
+
+
+def _function_digest(name: str) -> str | None:
+    module, _, qualname = name.partition(":")
+    value: Any = sys.modules.get(module)
+    for part in qualname.split("."):
+        if part == "<locals>" or value is None:
+            return None
+        value = value.__dict__.get(part) if isinstance(value, type) else getattr(value, part, None)
+    value = getattr(value, "__func__", value)
+    code = getattr(value, "__code__", None)
+    return code_digest(code) if isinstance(code, types.CodeType) else None

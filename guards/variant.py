@@ -1,0 +1,109 @@
+"""A stored variant: one trace of a method with its gears, as plain data and back.
+
+Nothing here executes: frames, checks and results become runnable in `guards.frame`, `guards.dispatch` and
+`guards.graph_call`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from gearcache.guards.access import Access
+from gearcache.guards.checks import Check
+
+
+@dataclass(frozen=True)
+class StoredInput:
+    """One tensor input of the graph; `in_frame` tells whether the frame passes it or the graph call reads it."""
+
+    access: Access
+    dtype: torch.dtype
+    device: str
+    in_frame: bool = True
+
+    def to_plain(self) -> list[Any]:
+        """Return msgpack-able data."""
+        return [self.access.to_plain(), str(self.dtype).removeprefix("torch."), self.device, self.in_frame]
+
+    @staticmethod
+    def from_plain(data: Any) -> StoredInput:
+        """Inverse of `to_plain`."""
+        access, dtype, device, in_frame = data
+        return StoredInput(Access.from_plain(access), getattr(torch, dtype), device, in_frame)
+
+
+@dataclass(frozen=True)
+class StoredGear:
+    """One compiled graph of a variant. Sizes and strides are per input; `None` marks a dynamic dim."""
+
+    text: str
+    sizes: list[list[int | None]]
+    strides: list[list[int | None]]
+    results: list[list[Any]]
+    header: dict[str, Any]
+    blobs: dict[str, str]
+    written: list[int] = field(default_factory=list)
+    #: For a dynamic graph: the name of each free dim `(symbol, input, dim)` and what must hold among them.
+    symbols: list[list[Any]] = field(default_factory=list)
+    conditions: list[str] = field(default_factory=list)
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether one graph serves many sizes."""
+        return bool(self.symbols)
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return msgpack-able data."""
+        return dict(vars(self))
+
+    @staticmethod
+    def from_plain(data: dict[str, Any]) -> StoredGear:
+        """Inverse of `to_plain`."""
+        return StoredGear(**data)
+
+
+@dataclass(frozen=True)
+class StoredVariant:
+    """One trace: the frame around the graph, what the trace depends on, and its gears."""
+
+    frame: dict[str, Any]
+    references: dict[str, list[str]]
+    graph_name: str
+    inputs: list[StoredInput]
+    attributes: dict[str, Access]
+    call_checks: list[Check]
+    evidence: list[Check]
+    sources: dict[str, Any]
+    gears: list[StoredGear]
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return msgpack-able data."""
+        return {
+            "frame": self.frame,
+            "references": self.references,
+            "graph_name": self.graph_name,
+            "inputs": [item.to_plain() for item in self.inputs],
+            "attributes": [[name, access.to_plain()] for name, access in self.attributes.items()],
+            "call_checks": [check.to_plain() for check in self.call_checks],
+            "evidence": [check.to_plain() for check in self.evidence],
+            "sources": self.sources,
+            "gears": [gear.to_plain() for gear in self.gears],
+        }
+
+    @staticmethod
+    def from_plain(data: dict[str, Any]) -> StoredVariant:
+        """Inverse of `to_plain`; `ValueError`, `KeyError` or `TypeError` for data of another form."""
+        return StoredVariant(
+            frame=data["frame"],
+            references=data["references"],
+            graph_name=data["graph_name"],
+            inputs=[StoredInput.from_plain(item) for item in data["inputs"]],
+            attributes={name: Access.from_plain(access) for name, access in data["attributes"]},
+            call_checks=[Check.from_plain(check) for check in data["call_checks"]],
+            evidence=[Check.from_plain(check) for check in data["evidence"]],
+            sources=data["sources"],
+            gears=[StoredGear.from_plain(gear) for gear in data["gears"]],
+        )

@@ -1,0 +1,61 @@
+"""gearcache: a persistent compile cache for PyTorch serving.
+
+Names are imported when they are first used, so that the command line and the storage layer need no torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from importlib.metadata import version as _version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gearcache.errors import BackendUnavailable as BackendUnavailable
+    from gearcache.errors import CacheError as CacheError
+    from gearcache.errors import CaptureError as CaptureError
+    from gearcache.errors import CompileError as CompileError
+    from gearcache.errors import GearcacheError as GearcacheError
+    from gearcache.errors import GearSpecError as GearSpecError
+    from gearcache.errors import InputError as InputError
+    from gearcache.guards.gears import set_dim_gears as set_dim_gears
+    from gearcache.options import CompilerConfig as CompilerConfig
+    from gearcache.wrapper import cache_compile as cache_compile
+
+_HOMES = {
+    "BackendUnavailable": "gearcache.errors",
+    "CacheError": "gearcache.errors",
+    "CaptureError": "gearcache.errors",
+    "CompileError": "gearcache.errors",
+    "CompilerConfig": "gearcache.options",
+    "GearSpecError": "gearcache.errors",
+    "GearcacheError": "gearcache.errors",
+    "InputError": "gearcache.errors",
+    "cache_compile": "gearcache.wrapper",
+    "set_dim_gears": "gearcache.guards.gears",
+}
+__all__ = [
+    "BackendUnavailable",
+    "CacheError",
+    "CaptureError",
+    "CompileError",
+    "CompilerConfig",
+    "GearSpecError",
+    "GearcacheError",
+    "InputError",
+    "cache_compile",
+    "set_dim_gears",
+]
+__version__ = _version("gearcache")
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module `gearcache` has no attribute `{name}`")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

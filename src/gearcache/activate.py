@@ -1,0 +1,103 @@
+"""From a stored variant to callable gears: check the evidence, bind the weights, load the graphs."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from gearcache.ge_cache.backend import Backend, StoredArtifact
+from gearcache.guards.access import Scope, Walker
+from gearcache.guards.checks import first_failure
+from gearcache.guards.dispatch import BoundGear
+from gearcache.guards.frame import bind_frame, resolve_reference
+from gearcache.guards.graph_call import GraphCall
+from gearcache.guards.sources import changed_source
+from gearcache.guards.variant import StoredVariant
+
+
+class BlobReader(Protocol):
+    """The reading half of a store: verified bytes and verified files."""
+
+    def read_blob(self, digest: str) -> bytes:
+        """Return the bytes of a blob."""
+        ...
+
+    def blob_path(self, digest: str) -> Path:
+        """Return a file that holds a blob."""
+        ...
+
+
+@dataclass
+class ActiveVariant:
+    """A variant whose evidence held and whose gears are loaded."""
+
+    variant: StoredVariant
+    graphs: list[GraphCall]
+    method: types.FunctionType
+
+    def bound_gears(self) -> list[BoundGear]:
+        """Return a frame per gear, as the dispatch needs them."""
+        return [
+            BoundGear(self.variant, graph.gear, bind_frame(self.variant.frame, self._references(graph), self.method))
+            for graph in self.graphs
+        ]
+
+    def _references(self, graph: GraphCall) -> dict[str, Any]:
+        references = {name: resolve_reference(kind, value) for name, (kind, value) in self.variant.references.items()}
+        references[self.variant.graph_name] = graph.function
+        return references
+
+
+def fits_call(variant: StoredVariant, scope: Scope) -> str | None:
+    """Return the first argument check that a call fails, or None."""
+    failure = first_failure(variant.call_checks, Walker(scope))
+    return str(failure) if failure is not None else None
+
+
+def stale_reason(variant: StoredVariant, scope: Scope) -> str | None:
+    """Return what the trace depended on and is no longer so, or None when the evidence holds."""
+    changed = changed_source(variant.sources)
+    if changed is not None:
+        return changed
+    failure = first_failure(variant.evidence, Walker(scope))
+    return str(failure) if failure is not None else None
+
+
+def activate(
+    variant: StoredVariant,
+    scope: Scope,
+    method: types.FunctionType,
+    backend: Backend,
+    store: BlobReader,
+    *,
+    validate: bool,
+) -> ActiveVariant:
+    """Load every gear; the live weights are bound without a copy.
+
+    `CacheError` when a blob is missing, corrupt or not to be trusted.
+    """
+    walker = Walker(scope)
+    attributes: dict[str, torch.Tensor] = {name: walker.resolve(access) for name, access in variant.attributes.items()}
+    device = torch.device(variant.inputs[0].device if variant.inputs else "cpu")
+    graphs = []
+    for gear in variant.gears:
+        run = backend.load(_artifact(gear.header, gear.blobs, store), attributes, device)
+        graphs.append(GraphCall(variant, gear, run, attributes, scope_of_instance(scope, method), validate=validate))
+    return ActiveVariant(variant, graphs, method)
+
+
+def scope_of_instance(scope: Scope, method: types.FunctionType) -> Scope:
+    """Return a scope that keeps the instance alive but none of the call's arguments."""
+    instance = method.__code__.co_varnames[0]
+    return Scope({instance: scope.arguments[instance]}, scope.module_globals, scope.closure)
+
+
+def _artifact(header: dict[str, Any], blobs: Mapping[str, str], store: BlobReader) -> StoredArtifact:
+    return StoredArtifact(
+        header, lambda name: store.read_blob(blobs[name]), lambda name: store.blob_path(blobs[name])
+    )

@@ -1,0 +1,424 @@
+"""One method of one instance under one global state: its entry, its loaded variants, its dispatch."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import tempfile
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gearcache.activate import ActiveVariant, activate, fits_call, stale_reason
+from gearcache.build import BuildRequest, BuiltVariant, build, call_sizes, gear_text, self_names
+from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Manifest
+from gearcache.errors import (
+    CacheError,
+    CompileError,
+    GradientRequired,
+    InputError,
+    PublishError,
+    TooManyVariants,
+    UnknownGear,
+)
+from gearcache.ge_cache.backend import Backend
+from gearcache.guards._native import state_check
+from gearcache.guards.access import Scope
+from gearcache.guards.dispatch import BoundGear, build_dispatch
+from gearcache.guards.gears import GearSpec
+from gearcache.guards.graph_call import GraphCall
+from gearcache.guards.inputs import Problem, find_problem
+from gearcache.guards.memory import find_overlap
+from gearcache.guards.variant import StoredVariant
+from gearcache.options import Settings
+from gearcache.stats import Counters
+
+logger = logging.getLogger("gearcache")
+_MAX_STATES = 4
+
+
+class Binding:
+    """Serves the calls of one bound method. Not thread safe by itself: its owner holds a lock around `prepare`."""
+
+    def __init__(
+        self,
+        name: str,
+        function: types.MethodType,
+        key: CacheKey,
+        layout: Layout,
+        settings: Settings,
+        spec: GearSpec,
+        backend: Backend,
+        counters: Counters,
+        *,
+        dynamic: bool,
+        decompositions: Mapping[Any, Any] | None,
+    ) -> None:
+        self.name = name
+        self.key = key
+        self.layout = layout
+        self._function = function
+        self._method: types.FunctionType = function.__func__  # type: ignore[assignment]
+        self._settings = settings
+        self._spec = spec
+        self._backend = backend
+        self._counters = counters
+        self._dynamic = dynamic
+        self._decompositions = decompositions
+        self._store = DiskStore(layout, lock_timeout=settings.lock_timeout)
+        self._stored: list[StoredVariant] | None = None
+        self._active: list[ActiveVariant] = []
+        self._gears: list[BoundGear] = []
+        self._states: list[Callable[[], bool]] = []
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self.history: list[str] = []
+
+    def gear_calls(self) -> dict[str, int]:
+        """Return calls per gear."""
+        counts: dict[str, int] = {}
+        for active in self._active:
+            for graph in active.graphs:
+                counts[graph.gear.text] = counts.get(graph.gear.text, 0) + graph.calls
+        return counts
+
+    def gear_texts(self) -> list[str]:
+        """Return the loaded gears."""
+        return [graph.gear.text for active in self._active for graph in active.graphs]
+
+    def dispatch(self, miss: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function for the calls to come, valid for the global states met so far."""
+        states = self._states if self._settings.validate == "inputs" else []
+        return build_dispatch(self._method, self._gears, self._scope({}), states, miss)
+
+    def note_state(self) -> None:
+        """Admit the present global state: it has the same key as the one this binding was made for."""
+        if not any(state() for state in self._states):
+            self._states = [*self._states[-(_MAX_STATES - 1) :], state_check()]
+
+    def prepare(self, arguments: Mapping[str, Any], *, run_eagerly: bool = False) -> Callable[..., Any] | None:
+        """Make a call possible and return the frame that serves it; None when `on_miss` passes it on to eager.
+
+        Raises `InputError` and its kin for a call that no graph may take, `CaptureError` and `CompileError` when the
+        method or a gear cannot be compiled.
+        """
+        scope = self._scope(arguments)
+        problems = _Problems()
+        frame = self._find_active(scope, problems)
+        if frame is None and self._load_stored(scope):
+            frame = self._find_active(scope, problems)
+        if frame is not None:
+            return frame
+        self._refuse(arguments, problems)
+        if problems.is_gear_miss and self._settings.on_miss == "eager":
+            self._counters.eager_calls += 1
+            return None
+        self._build(arguments, scope)
+        frame = self._find_active(scope, _Problems())
+        if frame is None:
+            problems = _Problems()
+            self._find_active(scope, problems)
+            raise InputError(self.name, *problems.sentence())
+        return frame
+
+    # -- loaded variants ---------------------------------------------------------------------------------
+
+    def _find_active(self, scope: Scope, problems: _Problems) -> Callable[..., Any] | None:
+        for active in self._active:
+            if fits_call(active.variant, scope) is not None:
+                continue
+            try:
+                tensors = tuple(stored.access.resolve(scope) for stored in active.variant.inputs)
+            except (LookupError, AttributeError, TypeError):
+                continue
+            for graph in active.graphs:
+                problem = find_problem(active.variant.inputs, graph.gear, tensors) or _broken_condition(graph, tensors)
+                if problem is None:
+                    self._check_overlap(active.variant, graph, tensors)
+                    return self._accept(active, graph, tensors)
+                problems.add(problem)
+        return None
+
+    def _accept(
+        self, active: ActiveVariant, graph: GraphCall, tensors: tuple[torch.Tensor, ...]
+    ) -> Callable[..., Any]:
+        if self._settings.validate == "inputs":
+            for sibling in active.graphs:
+                sibling.accept(tensors)
+        self._rebind()
+        return next(bound.frame for bound in self._gears if bound.gear is graph.gear)
+
+    def _rebind(self) -> None:
+        self._gears = [bound for active in self._active for bound in active.bound_gears()]
+
+    def _check_overlap(self, variant: StoredVariant, graph: GraphCall, tensors: tuple[torch.Tensor, ...]) -> None:
+        overlap = find_overlap(tensors, graph.gear.written)
+        if overlap is not None:
+            written, other = (variant.inputs[index].access.text for index in overlap)
+            raise InputError(
+                self.name, written, f"written, and shares memory with `{other}`", "tensors that do not overlap"
+            )
+
+    # -- stored variants ---------------------------------------------------------------------------------
+
+    def _load_stored(self, scope: Scope, *, again: bool = False) -> bool:
+        """Load the stored variants that fit this call; returns whether there is one."""
+        if self._stored is None or again:
+            self._stored = self._read_entry()
+        known = {id(active.variant) for active in self._active}
+        reasons = []
+        loaded = False
+        for variant in self._stored:
+            if id(variant) in known:
+                continue
+            reason = fits_call(variant, scope) or stale_reason(variant, scope)
+            if reason is not None:
+                reasons.append(reason)
+                continue
+            try:
+                active = activate(
+                    variant,
+                    scope,
+                    self._method,
+                    self._backend,
+                    self._store,
+                    validate=self._settings.validate == "inputs",
+                )
+            except CacheError as error:
+                self._fault(error)
+                reasons.append(str(error))
+                continue
+            self._active.append(active)
+            self._counters.loads += len(active.graphs)
+            loaded = True
+        if loaded:
+            self._counters.hits += 1
+            self.history.append(f"hit: {self.layout.manifest(self.key)}")
+            self._rebind()
+        elif reasons:
+            self._miss("; ".join(dict.fromkeys(reasons)))
+        return loaded
+
+    def _read_entry(self) -> list[StoredVariant]:
+        try:
+            found = self._store.lookup(self.key)
+        except CacheError as error:
+            self._fault(error)
+            return []
+        if not isinstance(found, Hit):
+            self._miss(f"{found.reason.value}: {found.detail}")
+            return []
+        return self._variants_of(found.manifest)
+
+    def _variants_of(self, manifest: Manifest) -> list[StoredVariant]:
+        variants = []
+        for plain in manifest.payload.get("variants", []):  # type: ignore[union-attr]
+            try:
+                variants.append(StoredVariant.from_plain(plain))  # type: ignore[arg-type]
+            except (KeyError, TypeError, ValueError) as error:
+                self._miss(f"a variant of {manifest.name} cannot be read: {error}")
+        return variants
+
+    def _miss(self, reason: str) -> None:
+        self._counters.misses += 1
+        self._counters.miss_reasons.append(reason)
+        self.history.append(f"miss: {reason}")
+        logger.info("%s: miss: %s", self.name, reason)
+
+    def _fault(self, error: CacheError) -> None:
+        """The one failure policy: a fault of the cache never breaks the model, unless `strict`."""
+        if self._settings.strict:
+            raise error
+        self._counters.faults += 1
+        self.history.append(f"fault: {error}")
+        logger.warning("%s: the cache cannot be used: %s", self.name, error)
+
+    # -- misses ------------------------------------------------------------------------------------------
+
+    def _refuse(self, arguments: Mapping[str, Any], problems: _Problems) -> None:
+        """Raise for a call that must not be compiled: a wrong tensor, or a shape outside the declared gears."""
+        problem = problems.decisive()
+        if problem is not None and problem.kind == "grad":
+            raise GradientRequired(self.name, problem.argument, problem.found, problem.allowed)
+        if problem is not None and problem.kind not in ("shape", "alias", "rank"):
+            raise InputError(self.name, problem.argument, problem.found, problem.allowed)
+        if problem is not None and problem.kind == "rank" and self._settings.on_miss == "raise":
+            raise InputError(self.name, problem.argument, problem.found, problem.allowed)
+        if not self._spec.axes:
+            if problem is not None and self._settings.on_miss == "raise":
+                raise InputError(self.name, problem.argument, problem.found, problem.allowed)
+            return
+        sizes = call_sizes(self._spec, arguments)
+        if len(sizes) == len(self._spec.axes) and sizes not in self._spec.gears:
+            if self._settings.on_miss == "raise":
+                listed = "; ".join(gear_text(self._spec, gear) for gear in self._spec.gears)
+                argument = self._spec.axes[0].path
+                raise UnknownGear(self.name, argument, f"outside all gears: {gear_text(self._spec, sizes)}", listed)
+            problems.is_gear_miss = True
+            return
+        if problem is not None and any(text == gear_text(self._spec, sizes) for text in self.gear_texts()):
+            raise InputError(self.name, problem.argument, problem.found, problem.allowed)
+
+    def _build(self, arguments: Mapping[str, Any], scope: Scope) -> None:
+        """Compile under the key's lock, unless another process did it meanwhile; publish; load what was stored."""
+        try:
+            with self._store.exclusive(self.key):
+                stored = self._look_again(scope)
+                if stored is None:
+                    return
+                self._store_built(self._compile(arguments), stored)
+        except CacheError as error:
+            self._fault(error)
+            self._use_temporary_store()
+            if not any(isinstance(error, kind) for kind in (CompileError,)):
+                self._store_built(self._compile(arguments), [])
+        if not self._load_built(scope):
+            raise CompileError(self.name, "of this call", "it was compiled, but its own evidence does not hold")
+
+    def _look_again(self, scope: Scope) -> list[StoredVariant] | None:
+        """Return the variants to keep; None when one that fits this call has appeared and is loaded now."""
+        found = self._store.lookup(self.key, explain=False)
+        present = self._variants_of(found.manifest) if isinstance(found, Hit) else []
+        known = {repr(variant.to_plain()) for variant in self._stored or []}
+        fresh = [variant for variant in present if repr(variant.to_plain()) not in known]
+        if fresh:
+            self._stored = [*(self._stored or []), *fresh]
+            if self._load_stored(scope) and self._find_active(scope, _Problems()) is not None:
+                return None
+        return present
+
+    def _compile(self, arguments: Mapping[str, Any]) -> list[BuiltVariant]:
+        spec = self._spec
+        sizes = call_sizes(spec, arguments)
+        if spec.axes and sizes not in spec.gears and len(sizes) == len(spec.axes):
+            # `on_miss="compile"`: this gear alone.
+            axes = tuple(replace(axis, sizes=(size,)) for axis, size in zip(spec.axes, sizes, strict=True))
+            spec = GearSpec(axes)
+        request = BuildRequest(
+            name=self.name,
+            function=self._function,
+            arguments={name: value for name, value in arguments.items() if name != self_names(self._function)[0]},
+            spec=spec,
+            dynamic=self._dynamic,
+            backend=self._backend,
+            options=self._settings.options,
+            decompositions=self._decompositions,
+            jobs=self._settings.jobs,
+        )
+        built, errors = build(request, self._counters)
+        for error in errors:
+            logger.error("%s", error)
+            self.history.append(f"failed: {error}")
+        if not built:
+            raise errors[0] if errors else CompileError(self.name, "of this call", "no gear was compiled")
+        wanted = gear_text(spec, sizes) if spec.axes and len(sizes) == len(spec.axes) else None
+        for error in errors:
+            if error.gear == wanted:
+                self._store_built(built, [])
+                raise error
+        return built
+
+    def _store_built(self, built: list[BuiltVariant], present: list[StoredVariant]) -> None:
+        variants = list(present)
+        for item in built:
+            gears = []
+            for gear, artifact in zip(item.variant.gears, item.artifacts, strict=True):
+                blobs = {name: self._store.put_blob(data) for name, data in artifact.blobs.items()}
+                gears.append(replace(gear, header=artifact.header, blobs=blobs))
+            variants.append(replace(item.variant, gears=gears))
+        if len(variants) > self._settings.max_variants:
+            raise TooManyVariants(self.name, self._settings.max_variants, self._last_miss())
+        sizes = {
+            digest: self._store.layout.blob(digest).stat().st_size
+            for variant in variants
+            for gear in variant.gears
+            for digest in gear.blobs.values()
+        }
+        payload = {"method": self.name, "variants": [variant.to_plain() for variant in variants]}
+        self._store.publish(self.key, payload, sizes, {"torch": str(torch.__version__)})
+        logger.info("%s: stored %s", self.name, self.layout.manifest(self.key))
+
+    def _load_built(self, scope: Scope) -> bool:
+        """Load through the same path as a relaunch: what was stored is what runs."""
+        found = self._store.lookup(self.key, explain=False)
+        present = self._variants_of(found.manifest) if isinstance(found, Hit) else []
+        known = {repr(active.variant.to_plain()) for active in self._active}
+        self._stored = [active.variant for active in self._active]
+        self._stored += [variant for variant in present if repr(variant.to_plain()) not in known]
+        if self._find_active(scope, _Problems()) is not None:
+            return True
+        hits, history = self._counters.hits, list(self.history)
+        loaded = self._load_stored(scope)
+        if loaded:
+            self._counters.hits, self.history = hits, history
+        return loaded
+
+    def _last_miss(self) -> str:
+        return self._counters.miss_reasons[-1] if self._counters.miss_reasons else "its arguments are new"
+
+    def _use_temporary_store(self) -> None:
+        """Work without the cache folder: artifacts live as long as this process."""
+        if self._temporary is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="gearcache-")
+            self._store = DiskStore(Layout(Path(self._temporary.name)), lock_timeout=self._settings.lock_timeout)
+
+    def _scope(self, arguments: Mapping[str, Any]) -> Scope:
+        method = self._method
+        closure = dict(zip(method.__code__.co_freevars, method.__closure__ or (), strict=True))
+        instance = {self_names(self._function)[0]: self._function.__self__}
+        return Scope({**instance, **arguments}, method.__globals__, closure)
+
+    def arguments_of(self, positional: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:
+        """Return argument name -> value with defaults applied; `TypeError` as the method itself would raise it."""
+        bound = inspect.signature(self._method, follow_wrapped=False).bind(
+            self._function.__self__, *positional, **keywords
+        )
+        bound.apply_defaults()
+        return dict(bound.arguments)
+
+
+class _Problems:
+    """Why no loaded graph takes a call; the most telling one is what the user is told."""
+
+    _ORDER = ("type", "device", "dtype", "grad", "layout", "alias", "rank", "stride", "shape")
+
+    def __init__(self) -> None:
+        self._found: list[Problem] = []
+        self.is_gear_miss = False
+
+    def add(self, problem: Problem) -> None:
+        """Note one."""
+        self._found.append(problem)
+
+    def decisive(self) -> Problem | None:
+        """Return the problem to tell: a stride only counts when the shape was right, a dtype always."""
+        if not self._found:
+            return None
+        by_kind = {problem.kind: problem for problem in reversed(self._found)}
+        return next(by_kind[kind] for kind in self._ORDER if kind in by_kind)
+
+    def sentence(self) -> tuple[str, str, str]:
+        """Return argument, found, allowed."""
+        problem = self.decisive()
+        if problem is None:
+            return "?", "of a kind that the new trace does not take either", "the arguments of the first call"
+        return problem.argument, problem.found, problem.allowed
+
+
+def _broken_condition(graph: GraphCall, tensors: tuple[torch.Tensor, ...]) -> Problem | None:
+    """Return the condition of a dynamic graph that a call breaks, as a problem of shape."""
+    sizes = {name: tensors[tensor].size(dim) for name, tensor, dim in graph.gear.symbols}
+    for text in graph.gear.conditions:
+        if not eval(text, {"__builtins__": {}, "max": max, "min": min}, dict(sizes)):
+            named = ", ".join(
+                f"{graph.variant.inputs[tensor].access.text}.size({dim})={sizes[name]}"
+                for name, tensor, dim in graph.gear.symbols
+            )
+            return Problem(graph.variant.inputs[graph.gear.symbols[0][1]].access.text, f"of sizes {named}", text, "shape")
+    return None
+
+
+__all__ = ["Binding", "PublishError"]

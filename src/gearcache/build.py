@@ -1,0 +1,365 @@
+"""The cold path: trace a call, plan its gears, compile them, and return variants ready to be stored."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from gearcache.errors import CaptureError, CompileError, GearSpecError, UncacheableGuard
+from gearcache.ge_cache.aten import encode_graph
+from gearcache.ge_cache.backend import Artifact, Backend, CompileJob
+from gearcache.ge_cache.capture import Capture, capture_method
+from gearcache.ge_cache.dynamic import dynamic_gear
+from gearcache.ge_cache.frame_references import frame_references
+from gearcache.ge_cache.gear_plan import PlannedGear, gear_text, plan_gears
+from gearcache.ge_cache.specialise import GearGraph, input_spec, lift_attributes, order_inputs, trace_gear
+from gearcache.ge_cache.symbols import Symbols
+from gearcache.ge_cache.workers import CompilePool
+from gearcache.guards.access import Access
+from gearcache.guards.arguments import find_tensors, replace_tensors
+from gearcache.guards.checks import Check
+from gearcache.guards.frame import UnstorableConstant, encode_code
+from gearcache.guards.gears import GearSpec
+from gearcache.guards.sources import UnknownSource, record_sources
+from gearcache.guards.variant import StoredGear, StoredInput, StoredVariant
+from gearcache.progress import BuildProgress
+from gearcache.stats import Counters
+
+logger = logging.getLogger("gearcache")
+
+
+@dataclass(frozen=True)
+class BuildRequest:
+    """What to build: one call of a bound method under one set of options."""
+
+    name: str
+    function: Any
+    arguments: Mapping[str, Any]
+    spec: GearSpec
+    dynamic: bool
+    backend: Backend
+    options: Mapping[str, Any]
+    decompositions: Mapping[Any, Any] | None
+    jobs: int
+
+
+@dataclass
+class BuiltVariant:
+    """A variant whose gears are compiled; `artifacts` are in the order of its gears."""
+
+    variant: StoredVariant
+    artifacts: list[Artifact]
+
+
+@dataclass
+class _Unit:
+    """One capture and the gears to compile from it."""
+
+    capture: Capture
+    lifted: torch.fx.GraphModule
+    gears: list[tuple[str, Any]]
+
+
+def build(request: BuildRequest, counters: Counters) -> tuple[list[BuiltVariant], list[CompileError]]:
+    """Trace and compile; a gear that fails is reported and the others are kept.
+
+    `CaptureError` or `GearSpecError` when the method or the spec cannot be compiled at all.
+    """
+    expected = max(1, len(request.spec.gears))
+    with (
+        CompilePool(request.backend, min(request.jobs, expected), torch.get_num_threads()) as pool,
+        BuildProgress(request.name, expected) as progress,
+    ):
+        tracer = _Tracer(request, counters)
+        units: list[_Unit] = []
+        owners: list[tuple[int, str, GearGraph | None, StoredGear | None]] = []
+
+        def jobs() -> Iterator[CompileJob]:
+            for unit in tracer.units():
+                units.append(unit)
+                for text, gear in unit.gears:
+                    graph, stored = _trace(request, unit, text, gear)
+                    owners.append((len(units) - 1, text, graph, stored))
+                    yield _job(request, unit.capture, text, graph)
+
+        finished: dict[int, Artifact] = {}
+        errors: list[CompileError] = []
+        for outcome in pool.compile(jobs(), progress.update):
+            if outcome.artifact is not None:
+                finished[outcome.index] = outcome.artifact
+                counters.compiles += 1
+            elif outcome.error is not None:
+                errors.append(outcome.error)
+    built = []
+    for number, unit in enumerate(units):
+        members = [index for index, owner in enumerate(owners) if owner[0] == number and index in finished]
+        if members:
+            gears = [owners[index][3] for index in members]
+            graphs = [owners[index][2] for index in members]
+            built.append(_variant(request, unit.capture, graphs[0], gears, [finished[index] for index in members]))
+    return built, errors + tracer.errors
+
+
+class _Tracer:
+    """Makes the captures that the gears of one call need: one, and one more for each gear that breaks it."""
+
+    def __init__(self, request: BuildRequest, counters: Counters) -> None:
+        self._request = request
+        self._counters = counters
+        self._signature = inspect.signature(request.function)
+        self.errors: list[CompileError] = []
+
+    def units(self) -> Iterator[_Unit]:
+        """Yield captures with their gears, the call's own first."""
+        spec = self._request.spec
+        if not spec.axes:
+            capture = self._capture(self._request.arguments, dynamic=self._request.dynamic)
+            yield _Unit(capture, lift_attributes(capture), [("", None)])
+            return
+        capture, planned = self._geared_capture()
+        symbols = Symbols(capture.shape_env)
+        lifted = lift_attributes(capture)
+        covered = [gear for gear in planned if gear.broken is None]
+        if covered:
+            yield _Unit(capture, lifted, [(gear.text(spec), gear) for gear in covered])
+        for gear in planned:
+            if gear.broken is not None:
+                logger.info("%s: gear %s needs a trace of its own (%s)", capture.method, gear.text(spec), gear.broken)
+                unit = self._own_capture(capture, symbols, gear)
+                if unit is not None:
+                    yield unit
+
+    def _capture(self, arguments: Mapping[str, Any], *, dynamic: bool) -> Capture:
+        self._counters.traces += 1
+        positional, keywords = _call_of(self._signature, arguments)
+        return capture_method(
+            self._request.function, positional, keywords, method=self._request.name, dynamic=dynamic
+        )
+
+    def _geared_capture(self) -> tuple[Capture, list[PlannedGear]]:
+        """Trace at the call's own sizes, or, when those hold a 0 or 1, at another gear's."""
+        spec, arguments = self._request.spec, self._request.arguments
+        if any(size < 2 for size in _call_sizes(spec, arguments)):
+            enlarged = _enlarge(spec, arguments)
+            if enlarged is not None:
+                try:
+                    capture = self._capture(enlarged, dynamic=True)
+                    planned = plan_gears(capture, Symbols(capture.shape_env), spec)
+                except (CaptureError, GearSpecError) as error:
+                    logger.debug("%s: no trace at another gear's sizes: %s", self._request.name, error)
+                else:
+                    if _fits(capture, planned, arguments, spec):
+                        return capture, planned
+        capture = self._capture(arguments, dynamic=True)
+        return capture, plan_gears(capture, Symbols(capture.shape_env), spec)
+
+    def _own_capture(self, capture: Capture, symbols: Symbols, gear: PlannedGear) -> _Unit | None:
+        """Trace one gear with static sizes, from arguments of its sizes."""
+        spec, text = self._request.spec, gear.text(self._request.spec)
+        if _call_sizes(spec, self._request.arguments) == gear.sizes:
+            arguments: Mapping[str, Any] = self._request.arguments
+        else:
+            if not gear.assignment:
+                logger.info("%s: gear %s will be compiled at its first call", capture.method, text)
+                return None
+            wanted = {
+                id(item.example): _like(item.example, [symbols.value(size, gear.assignment) for size in item.sizes])
+                for item in capture.inputs
+                if item.access.root[0] == "argument"
+            }
+            arguments = replace_tensors(dict(self._request.arguments), wanted)
+        try:
+            own = self._capture(arguments, dynamic=False)
+        except CaptureError as error:
+            self.errors.append(CompileError(capture.method, text, error.cause))
+            return None
+        return _Unit(own, lift_attributes(own), [(text, None)])
+
+
+def _trace(request: BuildRequest, unit: _Unit, text: str, gear: PlannedGear | None) -> tuple[GearGraph, StoredGear]:
+    capture = unit.capture
+    symbols = Symbols(capture.shape_env)
+    if gear is None and any(symbols.symbols_of(size) for item in capture.inputs for size in item.sizes):
+        graph, stored = dynamic_gear(capture, unit.lifted, symbols, request.decompositions)
+    else:
+        assignment = gear.assignment if gear is not None else {}
+        inputs = [input_spec(item, lambda size: symbols.value(size, assignment)) for item in capture.inputs]
+        graph = trace_gear(capture, unit.lifted, inputs, request.decompositions)
+        stored = None
+    if graph.random_operators and not request.backend.allows_random:
+        raise CaptureError(
+            capture.method,
+            f"it draws random numbers ({', '.join(graph.random_operators)}), which backend "
+            f"`{request.backend.name}` would not draw as eager does; use backend='eager' or take them as an argument",
+        )
+    order_inputs(graph)
+    if stored is None:
+        stored = StoredGear(
+            text=text or _shapes_text(capture, graph),
+            sizes=[list(spec.sizes) for spec in graph.inputs],
+            strides=[list(spec.strides) for spec in graph.inputs],
+            results=graph.results,
+            header={},
+            blobs={},
+            written=graph.written_inputs,
+        )
+    return graph, stored
+
+
+def _shapes_text(capture: Capture, graph: GearGraph) -> str:
+    named = [
+        f"{item.access.text}{tuple(spec.sizes)}" for item, spec in zip(capture.inputs, graph.inputs, strict=False)
+    ]
+    return ", ".join(named[:4]) + (", …" if len(named) > 4 else "") or "static"
+
+
+def _job(request: BuildRequest, capture: Capture, text: str, graph: GearGraph) -> CompileJob:
+    return CompileJob(
+        method=capture.method,
+        gear=text or "static",
+        graph=encode_graph(capture.method, graph.module) | {"symbols": graph.symbols},
+        inputs=graph.inputs,
+        attributes=graph.attributes,
+        options=dict(request.options),
+        threads=torch.get_num_threads(),
+    )
+
+
+def _variant(
+    request: BuildRequest,
+    capture: Capture,
+    graph: GearGraph,
+    gears: list[StoredGear],
+    artifacts: list[Artifact],
+) -> BuiltVariant:
+    moved = graph.written_attributes
+    inputs = [StoredInput(item.access, item.dtype, item.device.type) for item in capture.inputs]
+    for name in moved:
+        tensor = capture.attribute_tensors[name]
+        inputs.append(StoredInput(capture.attributes[name], tensor.dtype, tensor.device.type, in_frame=False))
+    call_checks, evidence = split_checks(capture, next(iter(self_names(request.function))))
+    try:
+        sources = record_sources(capture.traced_code)
+        frame = encode_code(capture.frame_code)
+    except UnknownSource as error:
+        raise UncacheableGuard(capture.method, "source", str(error), "its code can be found in no file") from None
+    except UnstorableConstant as error:
+        raise CaptureError(capture.method, f"its frame holds a constant of type {error}") from None
+    references = frame_references(
+        capture.method, capture.frame_code, capture.graph_name, capture.imports, capture.frame_globals
+    )
+    variant = StoredVariant(
+        frame=frame,
+        references=references,
+        graph_name=capture.graph_name,
+        inputs=inputs,
+        attributes={name: access for name, access in capture.attributes.items() if name not in moved},
+        call_checks=call_checks,
+        evidence=evidence,
+        sources=sources,
+        gears=gears,
+    )
+    return BuiltVariant(variant, artifacts)
+
+
+def self_names(function: Any) -> list[str]:
+    """Return the parameter names of the method behind a bound method, its instance first."""
+    return list(inspect.signature(function.__func__, follow_wrapped=False).parameters)
+
+
+def split_checks(capture: Capture, instance: str) -> tuple[list[Check], list[Check]]:
+    """Return the checks of every call, and those that are evidence.
+
+    Per call: what arguments are, and whatever the frame itself writes. Below `type(argument)` everything belongs
+    to a class, which the call's type check fixes: evidence.
+    """
+    tensors = {item.access for item in capture.inputs}
+
+    def per_call(access: Access) -> bool:
+        if any(access.starts_with(path) for path in capture.mutated):
+            return True
+        is_argument = access.root[0] == "argument" and access.root[1] != instance
+        return is_argument and all(kind != "type" for kind, _ in access.steps)
+
+    calls, evidence = [], []
+    for check in capture.checks:
+        if check.kind == "type" and check.access in tensors:
+            continue  # `TensorGuards` compares the exact type
+        other = [Access.from_plain(check.expected)] if check.kind == "same" else []
+        (calls if any(per_call(access) for access in [check.access, *other]) else evidence).append(check)
+    return calls, evidence
+
+
+def _call_of(signature: inspect.Signature, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    bound = inspect.BoundArguments(signature, dict(arguments))  # type: ignore[arg-type]
+    return bound.args, bound.kwargs
+
+
+def call_sizes(spec: GearSpec, arguments: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the size of every axis in a call; 0 or more entries are missing when a path matches no tensor."""
+    return _call_sizes(spec, arguments)
+
+
+def _call_sizes(spec: GearSpec, arguments: Mapping[str, Any]) -> tuple[int, ...]:
+    tensors = find_tensors(arguments)
+    sizes = []
+    for axis in spec.axes:
+        found = [tensor for path, tensor in tensors.items() if axis.matches(path)]
+        if found and axis.dim < found[0].dim():
+            sizes.append(found[0].size(axis.dim))
+    return tuple(sizes)
+
+
+def _enlarge(spec: GearSpec, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the call with geared dims, and dims of the same index and size, at a gear of sizes of at least 2."""
+    gear = next((gear for gear in spec.gears if all(size >= 2 for size in gear)), None)
+    sizes = _call_sizes(spec, arguments)
+    if gear is None or len(sizes) != len(spec.axes):
+        return None
+    tensors = find_tensors(arguments)
+    wanted: dict[int, torch.Tensor] = {}
+    for path, tensor in tensors.items():
+        shape = list(tensor.shape)
+        for axis, size, target in zip(spec.axes, sizes, gear, strict=True):
+            if axis.dim < len(shape) and (axis.matches(path) or (size == 1 == tensor.size(axis.dim))):
+                shape[axis.dim] = target
+        if shape != list(tensor.shape):
+            wanted[id(tensor)] = _like(tensor, shape)
+    return replace_tensors(dict(arguments), wanted)  # type: ignore[no-any-return]
+
+
+def _like(tensor: torch.Tensor, shape: list[int]) -> torch.Tensor:
+    if list(tensor.shape) == shape:
+        return tensor
+    order = sorted(range(tensor.dim()), key=lambda dim: (tensor.stride(dim), -dim))
+    strides, step = [0] * tensor.dim(), 1
+    for dim in order:
+        strides[dim] = step
+        step *= max(1, shape[dim])
+    made = torch.empty_strided(shape, strides, dtype=tensor.dtype, device=tensor.device)
+    return made
+
+
+def _fits(capture: Capture, planned: list[PlannedGear], arguments: Mapping[str, Any], spec: GearSpec) -> bool:
+    """Whether a trace at other sizes describes the sizes of the call at hand."""
+    symbols = Symbols(capture.shape_env)
+    sizes = _call_sizes(spec, arguments)
+    gear = next((gear for gear in planned if gear.sizes == sizes), None)
+    if gear is None:
+        return False
+    tensors = find_tensors(arguments)
+    for item in capture.inputs:
+        tensor = tensors.get(item.access.text)
+        if tensor is not None:
+            expected = [symbols.value(size, gear.assignment) for size in item.sizes]
+            if expected != list(tensor.shape):
+                return False
+    return True
+
+
+__all__ = ["BuildRequest", "BuiltVariant", "build", "call_sizes", "gear_text", "self_names"]

@@ -1,0 +1,195 @@
+"""Exceptions of gearcache.
+
+::
+
+    GearcacheError
+    ├── CacheError                    a fault of the cache: never breaks the model (unless `strict`)
+    │   ├── UnkeyableValue            a value has no stable encoding for the key
+    │   ├── CorruptEntry              bytes on disk do not match their digest or format
+    │   ├── LockTimeout               another process holds the key for too long (also `TimeoutError`)
+    │   ├── PublishError              an entry could not be written
+    │   └── UnsafePath                a file of the cache may not be trusted
+    ├── CaptureError                  a method cannot be cached; the text names the method and the cause
+    │   └── UncacheableGuard          Dynamo guards on something gearcache cannot check
+    ├── CompileError                  a backend failed; names the gear
+    ├── BackendUnavailable            a backend cannot run here (also `ImportError`)
+    ├── GearSpecError                 a gear spec is wrong (also `ValueError`)
+    ├── InputError                    a call does not fit the compiled graphs (also `ValueError`)
+    │   ├── UnknownGear               a shape outside all gears
+    │   └── GradientRequired          an input requires grad: gearcache is for inference
+    └── TooManyVariants               an entry already holds `max_variants` variants
+
+Every class carries its data as attributes and survives pickling across processes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class GearcacheError(Exception):
+    """Base of all errors that gearcache raises on purpose."""
+
+    def __init__(self, *data: object) -> None:
+        super().__init__(*data)
+        self.data = data
+
+    def __reduce__(self) -> tuple[type[GearcacheError], tuple[object, ...]]:
+        return type(self), self.data
+
+
+class CacheError(GearcacheError):
+    """A fault of the cache itself; the wrapper turns it into one warning and a plain compile."""
+
+
+class UnkeyableValue(CacheError, TypeError):
+    """A value outside the allow-list of the key encoder."""
+
+    def __init__(self, component: str, type_name: str, detail: str = "") -> None:
+        super().__init__(component, type_name, detail)
+        self.component, self.type_name, self.detail = component, type_name, detail
+
+    def __str__(self) -> str:
+        hint = f" ({self.detail})" if self.detail else ""
+        return (
+            f"key component `{self.component}` holds a value of type `{self.type_name}`, which has no "
+            f"stable encoding{hint}; allowed are None, bool, int, float, str, bytes, tuple, list, dict, "
+            "enum members and frozen dataclasses"
+        )
+
+
+class CorruptEntry(CacheError):
+    """A manifest or blob that does not match its digest or format."""
+
+    def __init__(self, path: Path | str, reason: str) -> None:
+        super().__init__(str(path), reason)
+        self.path, self.reason = Path(path), reason
+
+    def __str__(self) -> str:
+        return f"`{self.path}` is corrupt: {self.reason}"
+
+
+class LockTimeout(CacheError, TimeoutError):
+    """The lock of a key was not to be had in time."""
+
+    def __init__(self, path: Path | str, seconds: float) -> None:
+        super().__init__(str(path), seconds)
+        self.path, self.seconds = Path(path), seconds
+
+    def __str__(self) -> str:
+        return (
+            f"waited {self.seconds:g} s for `{self.path}`: another process is compiling this entry; "
+            "raise `GEARCACHE_LOCK_TIMEOUT` (seconds) if its compile takes longer"
+        )
+
+
+class PublishError(CacheError):
+    """An entry could not be written."""
+
+    def __init__(self, path: Path | str, reason: str) -> None:
+        super().__init__(str(path), reason)
+        self.path, self.reason = Path(path), reason
+
+    def __str__(self) -> str:
+        return f"could not write `{self.path}`: {self.reason}"
+
+
+class UnsafePath(CacheError):
+    """A file or folder of the cache that others may have changed."""
+
+    def __init__(self, path: Path | str, reason: str, remedy: str) -> None:
+        super().__init__(str(path), reason, remedy)
+        self.path, self.reason, self.remedy = Path(path), reason, remedy
+
+    def __str__(self) -> str:
+        return f"`{self.path}` is not trusted: {self.reason}; {self.remedy}"
+
+
+class CaptureError(GearcacheError):
+    """A method that cannot be turned into one static graph."""
+
+    def __init__(self, method: str, cause: str) -> None:
+        super().__init__(method, cause)
+        self.method, self.cause = method, cause
+
+    def __str__(self) -> str:
+        return f"`{self.method}` cannot be cached: {self.cause}"
+
+
+class UncacheableGuard(CaptureError):
+    """The trace depends on something that cannot be checked without Dynamo."""
+
+    def __init__(self, method: str, guard: str, source: str, detail: str = "") -> None:
+        GearcacheError.__init__(self, method, guard, source, detail)
+        self.method, self.guard, self.source, self.detail = method, guard, source, detail
+        self.cause = f"its trace depends on `{source}` through a {guard} guard"
+
+    def __str__(self) -> str:
+        detail = f" ({self.detail})" if self.detail else ""
+        return f"`{self.method}` cannot be cached: {self.cause}, which gearcache cannot check{detail}"
+
+
+class CompileError(GearcacheError):
+    """A backend failed on one gear; the other gears are kept."""
+
+    def __init__(self, method: str, gear: str, cause: str) -> None:
+        super().__init__(method, gear, cause)
+        self.method, self.gear, self.cause = method, gear, cause
+
+    def __str__(self) -> str:
+        return f"`{self.method}`, gear {self.gear}: the backend failed: {self.cause}"
+
+
+class BackendUnavailable(GearcacheError, ImportError):
+    """A backend that cannot run on this host."""
+
+    def __init__(self, backend: str, missing: str) -> None:
+        GearcacheError.__init__(self, backend, missing)
+        self.backend, self.missing = backend, missing
+
+    def __str__(self) -> str:
+        return f"backend `{self.backend}` cannot run here: {self.missing}"
+
+
+class GearSpecError(GearcacheError, ValueError):
+    """A gear spec that makes no sense; nothing was changed."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class InputError(GearcacheError, ValueError):
+    """A call whose arguments do not fit the compiled graphs."""
+
+    def __init__(self, method: str, argument: str, found: str, allowed: str) -> None:
+        super().__init__(method, argument, found, allowed)
+        self.method, self.argument, self.found, self.allowed = method, argument, found, allowed
+
+    def __str__(self) -> str:
+        return f"`{self.method}`: argument `{self.argument}` is {self.found}; allowed: {self.allowed}"
+
+
+class UnknownGear(InputError):
+    """A shape outside all gears."""
+
+
+class GradientRequired(InputError):
+    """An input that requires grad, with grad mode on."""
+
+
+class TooManyVariants(GearcacheError):
+    """An entry that would outgrow `max_variants`."""
+
+    def __init__(self, method: str, limit: int, reason: str) -> None:
+        super().__init__(method, limit, reason)
+        self.method, self.limit, self.reason = method, limit, reason
+
+    def __str__(self) -> str:
+        return (
+            f"`{self.method}` already has {self.limit} variants (max_variants={self.limit}); this call "
+            f"needs another one because {self.reason}"
+        )

@@ -1,0 +1,130 @@
+"""User options, checked when they are set; the only reader of environment variables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+_ALLOWED: dict[str, tuple[Any, ...]] = {
+    "backend": ("auto", "inductor", "eager"),
+    "validate": ("inputs", "gears"),
+    "on_miss": (None, "compile", "raise", "eager"),
+    "dynamic_gears_merge_policy": ("zip", "product"),
+}
+
+
+class _Checked:
+    """Refuses unknown option names and values, naming option, value and what is allowed."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in type(self).__dataclass_fields__:  # type: ignore[attr-defined]
+            known = ", ".join(type(self).__dataclass_fields__)  # type: ignore[attr-defined]
+            raise AttributeError(f"{type(self).__name__} has no option `{name}`; it has {known}")
+        if name in _ALLOWED and value not in _ALLOWED[name]:
+            allowed = ", ".join(repr(item) for item in _ALLOWED[name])
+            raise ValueError(f"option `{name}` is {value!r}; allowed: {allowed}")
+        if name in ("jobs", "max_variants") and value is not None:
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"option `{name}` is {value!r}; it must be an int of at least 1")
+        object.__setattr__(self, name, value)
+
+
+@dataclass
+class InferenceConfig(_Checked):
+    """How the gears of several dims are joined: `zip` pairs them, `product` takes every combination."""
+
+    dynamic_gears_merge_policy: str = "zip"
+
+
+@dataclass
+class CompilerConfig(_Checked):
+    """Options of a cached method; read at its first call, later changes have no effect.
+
+    - `backend`: `auto` (Inductor on CPU), `inductor`, or `eager` (the recorded ATen graph, no compiler).
+    - `mode`: passed to the backend; None or `"default"` with Inductor.
+    - `options`: settings of the backend (`torch._inductor.config` names with Inductor).
+    - `validate`: `inputs` checks dtype, device, sizes, strides and global state on every call; `gears` trusts the
+      caller and only looks the gear up. A wrong tensor under `gears` is an out-of-bounds read.
+    - `on_miss`: what a call outside all gears does: `raise`, `compile` (add the gear) or `eager`. None is `raise`
+      for methods with gears and `compile` for others.
+    - `strict`: raise on a fault of the cache instead of warning and compiling (None: `$GEARCACHE_STRICT`).
+    - `jobs`: compile processes (None: `$GEARCACHE_JOBS`, else the number of cores).
+    - `max_variants`: how many traces one entry may hold.
+    """
+
+    backend: str = "auto"
+    mode: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    inference_config: InferenceConfig = field(default_factory=InferenceConfig)
+    validate: str = "inputs"
+    on_miss: str | None = None
+    strict: bool | None = None
+    jobs: int | None = None
+    max_variants: int = 16
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Options as one cached method uses them, with the environment applied."""
+
+    backend: str
+    mode: str | None
+    options: Mapping[str, Any]
+    policy: str
+    validate: str
+    on_miss: str
+    strict: bool
+    jobs: int
+    max_variants: int
+    lock_timeout: float
+
+    @property
+    def compile_options(self) -> dict[str, Any]:
+        """The part that changes compiled code, for the key."""
+        return {"mode": self.mode, "options": dict(self.options)}
+
+
+def resolve_settings(config: Any, *, has_gears: bool, environ: Mapping[str, str] = os.environ) -> Settings:
+    """Return the settings of a config (ours or torchair's); `TypeError` for anything else."""
+    if config is None:
+        config = CompilerConfig()
+    if not isinstance(config, CompilerConfig):
+        config = _from_torchair(config)
+    strict = config.strict
+    if strict is None:
+        strict = environ.get("GEARCACHE_STRICT", "0") not in ("", "0", "false")
+    return Settings(
+        backend=config.backend,
+        mode=config.mode,
+        options=dict(config.options),
+        policy=config.inference_config.dynamic_gears_merge_policy,
+        validate=config.validate,
+        on_miss=config.on_miss or ("raise" if has_gears else "compile"),
+        strict=strict,
+        jobs=config.jobs or _positive(environ, "GEARCACHE_JOBS", os.cpu_count() or 1),
+        max_variants=config.max_variants,
+        lock_timeout=float(_positive(environ, "GEARCACHE_LOCK_TIMEOUT", 1800)),
+    )
+
+
+def _positive(environ: Mapping[str, str], name: str, default: int) -> int:
+    text = environ.get(name, "")
+    if not text:
+        return default
+    if not text.isdigit() or int(text) < 1:
+        raise ValueError(f"environment variable `{name}` is {text!r}; it must be a whole number of at least 1")
+    return int(text)
+
+
+def _from_torchair(config: Any) -> CompilerConfig:
+    """Take over what a torchair.CompilerConfig says about gears; its NPU options have no meaning here."""
+    inference = getattr(config, "inference_config", None)
+    policy = getattr(inference, "dynamic_gears_merge_policy", None)
+    if policy is None:
+        raise TypeError(
+            f"config is a {type(config).__name__}; it must be a gearcache.CompilerConfig or a torchair.CompilerConfig"
+        )
+    value = getattr(policy, "value", policy)
+    return CompilerConfig(inference_config=InferenceConfig(dynamic_gears_merge_policy=str(value)))

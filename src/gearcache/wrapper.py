@@ -1,0 +1,319 @@
+"""`cache_compile`: what users call. Puts key, store, gears and backend together at the first call."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import os
+import threading
+import types
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, overload
+
+import torch
+
+from gearcache.binding import Binding
+from gearcache.cache.fingerprint import method_key, resolve_ranks, state_component
+from gearcache.cache.layout import Layout, resolve_root
+from gearcache.ge_cache.select import select_backend
+from gearcache.guards.arguments import find_tensors
+from gearcache.guards.gears import GearSpec, gears_of_arguments, parse_gears
+from gearcache.options import resolve_settings
+from gearcache.stats import Counters, Stats
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Gears = Mapping[str, Mapping[int, Any]]
+
+
+class CachedMethod:
+    """A bound method that runs through compiled graphs kept on disk. Safe to call from several threads.
+
+    Nothing is resolved before the first call: ranks may be unknown until then, and `set_dim_gears` marks tensors.
+    """
+
+    def __init__(self, function: types.MethodType, parameters: dict[str, Any]) -> None:
+        self._function = function
+        self._parameters = parameters
+        self._lock = threading.RLock()
+        self._counters = Counters()
+        self._spec = parse_gears(parameters["gears"])
+        self.refresh()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._call(*args, **kwargs)
+
+    @property
+    def __name__(self) -> str:
+        return self._function.__name__
+
+    @property
+    def stats(self) -> Stats:
+        """Counters of this binding, see `gearcache.stats.Stats`."""
+        return Stats(self._counters, self._gear_calls)
+
+    @property
+    def entry_path(self) -> str | None:
+        """Path of the entry's manifest; None before the first call."""
+        return str(self._binding.layout.manifest(self._binding.key)) if self._binding is not None else None
+
+    def explain(self) -> str:
+        """Return what happened at the lookups so far: entry, hits, misses with their reasons, loaded gears."""
+        if self._binding is None:
+            return f"{self._name}: not called yet"
+        lines = [f"{self._name}: entry {self.entry_path}", *self._binding.history]
+        gears = self._binding.gear_texts()
+        lines.append(f"loaded gears: {', '.join(gears) if gears else 'none'}")
+        return "\n".join(lines)
+
+    def warm(self, *args: Any, **kwargs: Any) -> None:
+        """Compile and load every gear for a call like this one, without running it."""
+        with self._lock:
+            self._prepare(args, kwargs)
+
+    def refresh(self) -> None:
+        """Check the evidence and bind the weights again at the next call, after the module was changed."""
+        with self._lock:
+            self._binding: Binding | None = None
+            self._bindings: dict[str, Binding] = {}
+            self._call: Callable[..., Any] = self._first
+
+    @property
+    def _name(self) -> str:
+        return f"{type(self._function.__self__).__name__}.{self._function.__name__}"
+
+    def _gear_calls(self) -> dict[str, int]:
+        counts: dict[str, int] = {}
+        for binding in self._bindings.values():
+            for text, calls in binding.gear_calls().items():
+                counts[text] = counts.get(text, 0) + calls
+        return counts
+
+    def _first(self, *args: Any, **kwargs: Any) -> Any:
+        return self._missed(self._function.__self__, *args, **kwargs)
+
+    def _missed(self, instance: Any, *args: Any, **kwargs: Any) -> Any:
+        """Serve a call that the dispatch does not know: find, load or compile, then run."""
+        with self._lock:
+            frame = self._prepare(args, kwargs)
+        if frame is None:
+            with torch.no_grad():
+                return self._function(*args, **kwargs)
+        return frame(instance, *args, **kwargs)
+
+    def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any] | None:
+        # As `fullgraph=True` and no autograd everywhere: the frame itself runs no tensor operation.
+        signature = inspect.signature(self._function.__func__, follow_wrapped=False)
+        bound = signature.bind(self._function.__self__, *args, **kwargs)
+        bound.apply_defaults()
+        arguments = dict(bound.arguments)
+        binding = self._binding_for(arguments)
+        frame = binding.prepare(arguments)
+        binding.note_state()
+        self._binding = binding
+        self._call = types.MethodType(binding.dispatch(self._missed), self._function.__self__)
+        return frame
+
+    def _binding_for(self, arguments: dict[str, Any]) -> Binding:
+        """Return the binding of the present global state; makes key and store when it is a new one."""
+        state = state_component()
+        identity = repr(sorted(state.items()))
+        if identity not in self._bindings:
+            self._bindings[identity] = self._bind(arguments, state)
+        return self._bindings[identity]
+
+    def _bind(self, arguments: dict[str, Any], state: dict[str, Any]) -> Binding:
+        module: torch.nn.Module = self._function.__self__  # type: ignore[assignment]
+        method: types.FunctionType = self._function.__func__  # type: ignore[assignment]
+        given = self._parameters
+        instance = next(iter(arguments))
+        call = {name: value for name, value in arguments.items() if name != instance}
+        axes = self._spec.axes or gears_of_arguments(find_tensors(call))
+        settings = resolve_settings(given["config"], has_gears=bool(axes))
+        spec = GearSpec(axes, settings.policy)
+        backend = select_backend(settings.backend, module, find_tensors(call).values())
+        ranks = resolve_ranks(given["global_rank"], given["tp_rank"], given["pp_rank"])
+        key = method_key(
+            module,
+            method,
+            options=settings.compile_options,
+            gears=spec.to_plain(),
+            dynamic=bool(given["dynamic"]),
+            decompositions=given["custom_decompositions"],
+            ranks=ranks,
+            state=state,
+            backend={"name": backend.name, **backend.fingerprint()},
+        )
+        layout = Layout(resolve_root(given["cache_dir"], os.environ), ranks.scope)
+        return Binding(
+            self._name,
+            self._function,
+            key,
+            layout,
+            settings,
+            spec,
+            backend,
+            self._counters,
+            dynamic=bool(given["dynamic"]),
+            decompositions=given["custom_decompositions"],
+        )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CachedMethod:
+        """A copy of the module gets a binding of its own, resolved at its own first call."""
+        module = copy.deepcopy(self._function.__self__, memo)
+        return CachedMethod(types.MethodType(self._function.__func__, module), self._parameters)
+
+    def __reduce__(self) -> Any:
+        return _rebuild, (self._function.__self__, self._function.__func__.__name__, self._parameters)
+
+
+def _rebuild(module: torch.nn.Module, name: str, parameters: dict[str, Any]) -> CachedMethod:
+    function = inspect.getattr_static(type(module), name)
+    if isinstance(function, CachedFunction):
+        function = function.function
+    return CachedMethod(types.MethodType(function, module), parameters)
+
+
+class CachedFunction:
+    """A decorated method of a class: gives each instance a `CachedMethod` of its own."""
+
+    def __init__(self, function: types.FunctionType, parameters: dict[str, Any]) -> None:
+        self.function = function
+        self._parameters = parameters
+        self._attribute = function.__name__
+        self.__doc__ = function.__doc__
+        self.__wrapped__ = function
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        if not issubclass(owner, torch.nn.Module):
+            raise TypeError(f"cache_compile decorates methods of torch.nn.Module, and {owner.__qualname__} is none")
+        self._attribute = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        # The instance's own dictionary answers the next access without this descriptor, unless a subclass
+        # overrides the method: then its entry is not ours to take.
+        is_own = inspect.getattr_static(type(instance), self._attribute, None) is self
+        name = self._attribute if is_own else f"__gearcache_{id(self)}"
+        found = instance.__dict__.get(name)
+        if not isinstance(found, CachedMethod):
+            found = CachedMethod(types.MethodType(self.function, instance), self._parameters)
+            instance.__dict__[name] = found
+        return found
+
+    def __call__(self, instance: Any, *args: Any, **kwargs: Any) -> Any:
+        return self.__get__(instance, type(instance))(*args, **kwargs)
+
+
+@overload
+def cache_compile(
+    func: Callable[..., Any],
+    /,
+    *,
+    config: Any = ...,
+    dynamic: bool = ...,
+    cache_dir: str | os.PathLike[str] | None = ...,
+    global_rank: int | None = ...,
+    tp_rank: int | None = ...,
+    pp_rank: int | None = ...,
+    custom_decompositions: Mapping[Any, Callable[..., Any]] | None = ...,
+    ge_cache: bool = ...,
+    gears: Gears | None = ...,
+    fullgraph: bool = ...,
+) -> Any: ...
+
+
+@overload
+def cache_compile(
+    func: None = None,
+    /,
+    *,
+    config: Any = ...,
+    dynamic: bool = ...,
+    cache_dir: str | os.PathLike[str] | None = ...,
+    global_rank: int | None = ...,
+    tp_rank: int | None = ...,
+    pp_rank: int | None = ...,
+    custom_decompositions: Mapping[Any, Callable[..., Any]] | None = ...,
+    ge_cache: bool = ...,
+    gears: Gears | None = ...,
+    fullgraph: bool = ...,
+) -> Callable[[Callable[..., Any]], Any]: ...
+
+
+def cache_compile(
+    func: Callable[..., Any] | None = None,
+    /,
+    *,
+    config: Any = None,
+    dynamic: bool = True,
+    cache_dir: str | os.PathLike[str] | None = None,
+    global_rank: int | None = None,
+    tp_rank: int | None = None,
+    pp_rank: int | None = None,
+    custom_decompositions: Mapping[Any, Callable[..., Any]] | None = None,
+    ge_cache: bool = False,
+    gears: Gears | None = None,
+    fullgraph: bool = True,
+) -> Any:
+    """Compile a method once, keep its graphs on disk, and dispatch to them without tracing in later processes.
+
+    `func` is a bound method of an `nn.Module`, or, as a decorator, a method in a class body.
+
+    - `config`: a `CompilerConfig` (ours or torchair's).
+    - `dynamic`: without gears, True makes one graph with dynamic dims, False one static graph per shape met.
+    - `cache_dir`: root of the cache; else `$TORCHAIR_CACHE_HOME`, else `./.torchair_cache`.
+    - `global_rank`, `tp_rank`, `pp_rank`: ranks of this process; `global_rank` defaults to that of
+      `torch.distributed`, if it is initialised at the first call.
+    - `custom_decompositions`: operator -> function, applied when the graph is recorded.
+    - `ge_cache`: keep GE's own compiled graphs as well (NPU only, no effect elsewhere).
+    - `gears`: `{argument: {dim: [sizes]}}`, see `gearcache.guards.gears`. `set_dim_gears` is the other way.
+    - `fullgraph`: must be True; a method that cannot form one graph is refused.
+
+    Raises `TypeError` or `ValueError` here for anything that can be known before the first call, and at a call
+    `CaptureError`, `CompileError`, `GearSpecError` or `InputError` (see `gearcache.errors`).
+    """
+    if fullgraph is not True:
+        raise ValueError(f"cache_compile: fullgraph is {fullgraph!r}; only True is possible: a cached method is one graph")
+    if not isinstance(dynamic, bool):
+        raise TypeError(f"cache_compile: dynamic is {dynamic!r}; it must be True or False")
+    for name, rank in (("global_rank", global_rank), ("tp_rank", tp_rank), ("pp_rank", pp_rank)):
+        if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int) or rank < 0):
+            raise ValueError(f"cache_compile: {name} is {rank!r}; it must be an int of at least 0")
+    parse_gears(gears)
+    if config is not None:
+        resolve_settings(config, has_gears=gears is not None)
+    parameters = {
+        "config": config,
+        "dynamic": dynamic,
+        "cache_dir": cache_dir,
+        "global_rank": global_rank,
+        "tp_rank": tp_rank,
+        "pp_rank": pp_rank,
+        "custom_decompositions": custom_decompositions,
+        "ge_cache": ge_cache,
+        "gears": gears,
+    }
+    if func is None:
+        return lambda function: _wrap(function, parameters)
+    return _wrap(func, parameters)
+
+
+def _wrap(func: Any, parameters: dict[str, Any]) -> CachedMethod | CachedFunction:
+    if isinstance(func, types.MethodType):
+        if not isinstance(func.__self__, torch.nn.Module):
+            raise TypeError(
+                f"cache_compile takes a method of a torch.nn.Module, not of {type(func.__self__).__qualname__}"
+            )
+        return CachedMethod(func, parameters)
+    if isinstance(func, types.FunctionType):
+        owner, _, _ = func.__qualname__.rpartition(".")
+        if owner and not owner.endswith("<locals>"):
+            return CachedFunction(func, parameters)
+        raise TypeError(
+            f"cache_compile takes a bound method of a torch.nn.Module, or decorates one in a class body; "
+            f"`{func.__qualname__}` is a plain function"
+        )
+    if isinstance(func, torch.nn.Module):
+        raise TypeError(f"cache_compile takes a method, not a module: pass `{type(func).__name__}.forward` of the instance")
+    raise TypeError(f"cache_compile takes a bound method of a torch.nn.Module, not a {type(func).__qualname__}")

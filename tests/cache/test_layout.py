@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gearcache.cache.key import FORMAT_VERSION, CacheKey
+from gearcache.cache.layout import Layout, is_digest, resolve_root
+
+KEY = CacheKey("Model.decode", (("a", 1),))
+DIGEST = "0123456789abcdef" * 4
+
+
+def test_paths_are_as_the_tree_is_drawn(tmp_path: Path) -> None:
+    layout, bucket = Layout(tmp_path), tmp_path / f"v{FORMAT_VERSION}"
+    assert layout.manifest(KEY) == bucket / "entries" / KEY.name / "manifest.msgpack"
+    assert layout.blob(DIGEST) == bucket / "blobs" / "01" / DIGEST
+    assert layout.lock(KEY) == bucket / "locks" / f"{KEY.digest}.lock"
+    assert layout.quarantine("x.blob") == bucket / "quarantine" / "x.blob"
+    assert layout.index_folder == bucket / "index"
+
+
+def test_a_rank_scope_is_a_folder_between_entry_and_manifest(tmp_path: Path) -> None:
+    layout = Layout(tmp_path, "world2global_rank1")
+    assert layout.manifest(KEY).relative_to(layout.entries_folder).parts == (
+        KEY.name,
+        "world2global_rank1",
+        "manifest.msgpack",
+    )
+    assert layout.lock(KEY) == Layout(tmp_path).lock(KEY)
+
+
+@pytest.mark.parametrize("scope", ["..", ".", "a/b", "-x", ".hidden", "ä", "a b", "___", "x" * 121, "\0"])
+def test_a_rank_scope_is_one_plain_folder_name(tmp_path: Path, scope: str) -> None:
+    with pytest.raises(ValueError, match="rank scope"):
+        Layout(tmp_path, scope)
+
+
+@pytest.mark.parametrize("text", ["", "..", DIGEST[:-1], DIGEST + "0", DIGEST.upper(), "/" + DIGEST[1:]])
+def test_a_blob_is_named_by_a_sha256_only(tmp_path: Path, text: str) -> None:
+    assert not is_digest(text)
+    with pytest.raises(ValueError, match="sha256"):
+        Layout(tmp_path).blob(text)
+
+
+def test_prepare_makes_a_private_tree_that_git_and_backups_skip(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "some" / "where")
+    layout.prepare()
+    layout.prepare()
+    folders = [layout.root, *(path for path in layout.root.rglob("*") if path.is_dir())]
+    assert {folder.stat().st_mode & 0o777 for folder in folders} == {0o700}
+    tag = (layout.root / "CACHEDIR.TAG").read_bytes()
+    assert tag.startswith(b"Signature: 8a477f597d28d172789f06886806bc55")
+    assert (layout.root / ".gitignore").read_text() == "*\n"
+    assert {path.name for path in layout.bucket.iterdir()} == {"entries", "blobs", "locks", "quarantine"}
+
+
+def test_prepare_leaves_what_exists_as_it_is(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    (tmp_path / ".gitignore").write_text("mine\n")
+    Layout(tmp_path).prepare()
+    assert tmp_path.stat().st_mode & 0o777 == 0o755
+    assert (tmp_path / ".gitignore").read_text() == "mine\n"
+
+
+def test_entries_are_found_in_all_rank_scopes_and_by_label(tmp_path: Path) -> None:
+    other = CacheKey("Model.prefill", (("a", 1),))
+    longer = CacheKey("Model.decode-x", (("a", 2),))
+    layouts = [Layout(tmp_path), Layout(tmp_path, "rank1")]
+    wanted = [layout.manifest(key) for layout in layouts for key in (KEY, other, longer)]
+    for path in wanted:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    assert sorted(layouts[0].entries()) == sorted(wanted)
+    assert sorted(layouts[1].entries("Model.decode")) == sorted(layout.manifest(KEY) for layout in layouts)
+
+
+def test_entries_pass_over_what_is_not_an_entry(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    assert list(layout.entries()) == []
+    layout.prepare()
+    (layout.entries_folder / "stray.txt").touch()
+    (layout.entries_folder / f"file-{DIGEST}").touch()
+    (layout.entries_folder / "folder-without-digest").mkdir()
+    entry = layout.entries_folder / KEY.name
+    (entry / ".hidden").mkdir(parents=True)
+    (entry / ".hidden" / "manifest.msgpack").touch()
+    (entry / "stray").touch()
+    assert list(layout.entries()) == []
+
+
+@pytest.mark.parametrize(
+    ("cache_dir", "environ", "expected"),
+    [
+        pytest.param("/given", {"TORCHAIR_CACHE_HOME": "/home"}, "/given", id="argument first"),
+        pytest.param(Path("/given/../other"), {}, "/other", id="path"),
+        pytest.param(None, {"TORCHAIR_CACHE_HOME": "/home"}, "/home", id="then the variable"),
+        pytest.param(None, {}, "{cwd}/.torchair_cache", id="then the working folder"),
+        pytest.param("", {"TORCHAIR_CACHE_HOME": ""}, "{cwd}/.torchair_cache", id="empty is not given"),
+        pytest.param("relative", {}, "{cwd}/relative", id="relative"),
+        pytest.param("~/x", {}, "{home}/x", id="home"),
+    ],
+)
+def test_the_root_is_resolved_in_order(
+    cache_dir: str | Path | None, environ: dict[str, str], expected: str
+) -> None:
+    # A user's `~` is theirs to use in a path; expanding it is the one use of HOME.
+    home = os.path.expanduser("~")
+    assert resolve_root(cache_dir, environ) == Path(expected.format(cwd=Path.cwd(), home=home))

@@ -1,0 +1,248 @@
+from __future__ import annotations
+
+import dataclasses
+import pickle
+import struct
+from hashlib import sha256
+from pathlib import Path
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gearcache.cache import manifest as manifest_module
+from gearcache.cache.encoding import encode
+from gearcache.cache.key import FORMAT_VERSION
+from gearcache.cache.manifest import (
+    MAGIC,
+    MAX_NESTING,
+    Manifest,
+    OtherFormat,
+    decode_manifest,
+    encode_manifest,
+)
+from gearcache.errors import CorruptEntry
+
+PATH = Path("entry/manifest.msgpack")
+DIGEST = "0123456789abcdef" * 4
+SAMPLE = Manifest(
+    name=f"Model.decode-{DIGEST}",
+    key_digest=DIGEST,
+    components={"config": {"mode": "max"}, "gears": [[1, 2], None]},
+    payload={"frame": b"\x00\xff", "variants": [{"scalars": [1, True, 1.5]}]},
+    blobs={DIGEST: 10},
+    created=1.5,
+    producer={"torch": "2.13.0"},
+)
+HEADER_SIZE = len(MAGIC) + 2 + 8 + 32
+VERSION_AT = len(MAGIC)
+
+
+def framed(body: bytes, version: int = FORMAT_VERSION) -> bytes:
+    """A manifest file with any body, and a header that fits it."""
+    return MAGIC + struct.pack(">HQ", version, len(body)) + sha256(body).digest() + body
+
+
+def body_with(**changes: object) -> bytes:
+    return framed(msgpack.packb({**dataclasses.asdict(SAMPLE), **changes}))
+
+
+def test_a_manifest_comes_back_as_it_was() -> None:
+    assert decode_manifest(encode_manifest(SAMPLE), PATH) == SAMPLE
+
+
+def test_the_bytes_are_as_the_format_is_described() -> None:
+    data = encode_manifest(SAMPLE)
+    assert data[:VERSION_AT] == b"GEARCACHE\0"
+    assert data[VERSION_AT : VERSION_AT + 2] == struct.pack(">H", FORMAT_VERSION)
+    assert data == framed(data[HEADER_SIZE:])
+    assert list(msgpack.unpackb(data[HEADER_SIZE:])) == [field.name for field in dataclasses.fields(Manifest)]
+
+
+PLAIN = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(1 << 63), (1 << 64) - 1)
+    | st.floats()
+    | st.text(max_size=4)
+    | st.binary(max_size=4),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4),
+    max_leaves=20,
+)
+MAPS = st.dictionaries(st.text(max_size=3), PLAIN, max_size=4)
+DIGESTS = st.binary(min_size=32, max_size=32).map(bytes.hex)
+
+
+@given(
+    st.builds(
+        Manifest,
+        name=st.text(min_size=1),
+        key_digest=DIGESTS,
+        components=MAPS,
+        payload=MAPS,
+        blobs=st.dictionaries(DIGESTS, st.integers(0, 1 << 63), max_size=3),
+        created=st.floats(0, 1e12),
+        producer=MAPS,
+    )
+)
+def test_every_manifest_comes_back_with_its_types(manifest: Manifest) -> None:
+    back = decode_manifest(encode_manifest(manifest), PATH)
+    assert encode("m", dataclasses.asdict(back)) == encode("m", dataclasses.asdict(manifest))
+
+
+def test_a_flip_of_any_byte_is_found() -> None:
+    data = encode_manifest(SAMPLE)
+    for position in range(len(data)):
+        flipped = bytearray(data)
+        flipped[position] ^= 0x10
+        expected = OtherFormat if position in (VERSION_AT, VERSION_AT + 1) else CorruptEntry
+        with pytest.raises(CorruptEntry) as caught:
+            decode_manifest(bytes(flipped), PATH)
+        assert type(caught.value) is expected, position
+        assert caught.value.path == PATH
+
+
+def test_a_file_cut_off_anywhere_is_found() -> None:
+    data = encode_manifest(SAMPLE)
+    for length in range(len(data)):
+        with pytest.raises(CorruptEntry):
+            decode_manifest(data[:length], PATH)
+
+
+def test_bytes_after_the_end_are_found() -> None:
+    with pytest.raises(CorruptEntry, match="were written"):
+        decode_manifest(encode_manifest(SAMPLE) + b"\0", PATH)
+    with pytest.raises(CorruptEntry, match="cannot be decoded"):
+        decode_manifest(framed(encode_manifest(SAMPLE)[HEADER_SIZE:] + b"\0"), PATH)
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_raise_anything_but_a_corrupt_entry(data: bytes) -> None:
+    for candidate in (data, MAGIC + data, framed(data)):
+        with pytest.raises(CorruptEntry):
+            decode_manifest(candidate, PATH)
+
+
+@given(st.data())
+def test_no_damaged_body_with_a_good_sha256_raises_anything_else(data: st.DataObject) -> None:
+    body = bytearray(encode_manifest(SAMPLE)[HEADER_SIZE:])
+    for _ in range(data.draw(st.integers(1, 4))):
+        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        found = decode_manifest(framed(bytes(body)), PATH)
+    except CorruptEntry:
+        return
+    assert decode_manifest(encode_manifest(found), PATH).key_digest == found.key_digest
+
+
+def test_another_format_is_told_apart_and_names_its_version() -> None:
+    data = framed(b"anything", version=FORMAT_VERSION + 6)
+    with pytest.raises(OtherFormat, match=f"written by format {FORMAT_VERSION + 6}") as caught:
+        decode_manifest(data, PATH)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (type(again), again.reason) == (OtherFormat, caught.value.reason)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"name": ""}, id="empty name"),
+        pytest.param({"name": b"x"}, id="name of bytes"),
+        pytest.param({"key_digest": DIGEST[:-1]}, id="short digest"),
+        pytest.param({"key_digest": None}, id="no digest"),
+        pytest.param({"components": []}, id="components"),
+        pytest.param({"payload": 1}, id="payload"),
+        pytest.param({"producer": None}, id="producer"),
+        pytest.param({"blobs": []}, id="blobs"),
+        pytest.param({"blobs": {"../x": 1}}, id="blob name"),
+        pytest.param({"blobs": {DIGEST: -1}}, id="negative size"),
+        pytest.param({"blobs": {DIGEST: True}}, id="size that is a bool"),
+        pytest.param({"blobs": {DIGEST: 1.0}}, id="size that is a float"),
+        pytest.param({"created": 1}, id="created as int"),
+        pytest.param({"created": float("nan")}, id="created nan"),
+        pytest.param({"created": float("inf")}, id="created inf"),
+        pytest.param({"created": -1.0}, id="created before the epoch"),
+        pytest.param({"more": 1}, id="unknown field"),
+        pytest.param({"payload": {b"x": 1}}, id="map key of bytes"),
+        pytest.param({"payload": {"a": [{b"x": 1}]}}, id="nested map key of bytes"),
+        pytest.param({"payload": {"x": msgpack.ExtType(1, b"")}}, id="empty extension"),
+        pytest.param({"payload": {"x": msgpack.ExtType(1, b"abc")}}, id="extension"),
+        pytest.param({"payload": {"x": msgpack.Timestamp(1, 2)}}, id="timestamp"),
+    ],
+)
+def test_a_field_of_another_type_is_corrupt(changes: dict[str, object]) -> None:
+    with pytest.raises(CorruptEntry):
+        decode_manifest(body_with(**changes), PATH)
+
+
+@pytest.mark.parametrize("body", [b"\x90", b"\xc0", b"\x80", b"\x81\x01\x02", b""], ids=repr)
+def test_a_body_that_is_no_manifest_is_corrupt(body: bytes) -> None:
+    with pytest.raises(CorruptEntry):
+        decode_manifest(framed(body), PATH)
+
+
+def test_a_missing_field_is_corrupt() -> None:
+    body = dataclasses.asdict(SAMPLE)
+    del body["producer"]
+    with pytest.raises(CorruptEntry, match="its fields are not"):
+        decode_manifest(framed(msgpack.packb(body)), PATH)
+
+
+def test_nesting_bombs_and_huge_counts_are_corrupt() -> None:
+    bombs = (
+        b"\x91" * 100_000 + b"\xc0",
+        b"\xdd\xff\xff\xff\xff",
+        b"\xdf\xff\xff\xff\xff",
+        b"\xc6\xff\xff\xff\xff",
+    )
+    for bomb in bombs:
+        with pytest.raises(CorruptEntry, match="cannot be decoded"):
+            decode_manifest(framed(bomb), PATH)
+    many = b"\xdd" + struct.pack(">I", manifest_module.MAX_ITEMS + 1) + bytes(manifest_module.MAX_ITEMS + 1)
+    with pytest.raises(CorruptEntry, match="max_array_len"):
+        decode_manifest(framed(many), PATH)
+
+
+def test_a_manifest_over_the_size_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = encode_manifest(SAMPLE)
+    monkeypatch.setattr(manifest_module, "MAX_MANIFEST_SIZE", len(data) - 1)
+    with pytest.raises(CorruptEntry, match="more than the limit"):
+        decode_manifest(data, PATH)
+    with pytest.raises(ValueError, match="at most"):
+        encode_manifest(SAMPLE)
+
+
+def test_tuples_are_stored_as_lists() -> None:
+    stored = dataclasses.replace(SAMPLE, payload={"shape": (2, (3,))})
+    assert decode_manifest(encode_manifest(stored), PATH).payload == {"shape": [2, [3]]}
+
+
+@pytest.mark.parametrize(
+    ("payload", "error"),
+    [
+        pytest.param({"x": object()}, TypeError, id="object"),
+        pytest.param({"x": {1: 2}}, TypeError, id="map key"),
+        pytest.param({"x": {1}}, TypeError, id="set"),
+        pytest.param({"x": 1 << 64}, ValueError, id="huge int"),
+        pytest.param({"x": "\ud800"}, ValueError, id="surrogate"),
+    ],
+)
+def test_what_cannot_be_stored_is_refused_before_it_is_written(
+    payload: dict[str, object], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        encode_manifest(dataclasses.replace(SAMPLE, payload=payload))  # type: ignore[arg-type]
+
+
+def test_a_manifest_with_wrong_fields_is_refused_before_it_is_written() -> None:
+    with pytest.raises(ValueError, match="blobs"):
+        encode_manifest(dataclasses.replace(SAMPLE, blobs={"x": 1}))
+
+
+def test_a_value_nested_too_deep_is_refused_before_it_is_written() -> None:
+    deep: list[object] = []
+    for _ in range(MAX_NESTING):
+        deep = [deep]
+    with pytest.raises(ValueError, match="deep"):
+        encode_manifest(dataclasses.replace(SAMPLE, payload={"x": deep}))  # type: ignore[dict-item]

@@ -1,0 +1,363 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from gearcache.cache import store as store_module
+from gearcache.cache import trust
+from gearcache.cache.key import FORMAT_VERSION, CacheKey
+from gearcache.cache.layout import Layout
+from gearcache.cache.manifest import MAGIC
+from gearcache.cache.store import DiskStore, Hit, Miss, MissReason, Store
+from gearcache.errors import CacheError, CorruptEntry, PublishError, UnsafePath
+from tests.conformance import STORE_LAWS, StoreLaw, check_store
+
+KEY = CacheKey("Model.decode", (("config", {"mode": "max"}), ("gears", (1, 2))))
+OTHER = CacheKey("Model.decode", (("config", {"mode": "min"}), ("gears", (1, 2))))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> DiskStore:
+    return DiskStore(Layout(tmp_path / "cache"), lock_timeout=0.05, clock=lambda: 12.5)
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def missed(store: DiskStore, key: CacheKey = KEY) -> Miss:
+    found = store.lookup(key)
+    assert isinstance(found, Miss)
+    return found
+
+
+@pytest.mark.parametrize("law", STORE_LAWS, ids=lambda law: law.__name__)
+def test_the_store_on_disk_obeys_the_law(store: DiskStore, tmp_path: Path, law: StoreLaw) -> None:
+    law(store, tmp_path)
+
+
+@pytest.mark.parametrize("scope", ["", "rank1"])
+def test_all_laws_hold_in_one_store(tmp_path: Path, scope: str) -> None:
+    store: Store = DiskStore(Layout(tmp_path / "cache", scope), lock_timeout=0.05)
+    check_store(store, tmp_path)
+
+
+def test_another_store_on_the_same_folder_finds_the_entry(store: DiskStore) -> None:
+    published = store.publish(KEY, {"a": 1}, {}, {})
+    assert published.created == 12.5
+    assert DiskStore(Layout(store.layout.root)).lookup(KEY) == Hit(published)
+
+
+def test_rank_scopes_keep_their_entries_apart(store: DiskStore) -> None:
+    store.publish(KEY, {}, {}, {})
+    other = DiskStore(Layout(store.layout.root, "rank1"))
+    assert "another rank scope" in missed(other).detail
+    other.publish(KEY, {"rank": 1}, {}, {})
+    found = store.lookup(KEY)
+    assert isinstance(found, Hit)
+    assert found.manifest.payload == {}
+
+
+def test_an_absent_entry_names_the_first_difference(store: DiskStore) -> None:
+    store.publish(OTHER, {}, {}, {})
+    found = missed(store)
+    assert found.reason is MissReason.ABSENT
+    assert "`config.mode` is `'max'`, stored is `'min'`" in found.detail
+    assert OTHER.name in found.detail
+    assert found.difference is not None
+    assert (found.difference.component, found.difference.path) == ("config", "mode")
+
+
+def test_an_absent_entry_is_not_explained_unless_asked(
+    store: DiskStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "nearest_entry", None)
+    assert store.lookup(KEY, explain=False) == Miss(MissReason.ABSENT, "no entry for `Model.decode`")
+
+
+@pytest.mark.parametrize("position", ["magic", "length", "sha256", "body", "end", "empty", "half"])
+def test_a_corrupt_manifest_is_a_miss_and_only_it_is_quarantined(store: DiskStore, position: str) -> None:
+    store.publish(OTHER, {}, {store.put_blob(b"code"): 4}, {})
+    path = store.layout.manifest(KEY)
+    store.publish(KEY, {"a": 1}, {}, {})
+    data = bytearray(path.read_bytes())
+    at = {"magic": 0, "length": 12, "sha256": 20, "body": 60, "end": len(data) - 1}.get(position)
+    if at is not None:
+        data[at] ^= 1
+    path.write_bytes({"empty": b"", "half": data[: len(data) // 2]}.get(position, data))
+    damaged, before = path.read_bytes(), files_below(store.layout.root)
+
+    found = missed(store)
+    assert found.reason is MissReason.CORRUPT
+    assert str(path) in found.detail
+
+    after = files_below(store.layout.root)
+    moved, reason = sorted(store.layout.quarantine_folder.iterdir())
+    assert moved.name.startswith(f"{KEY.name}.manifest")
+    assert moved.read_bytes() == damaged
+    assert reason.read_text() == found.detail + "\n"
+    gone = {name for name in before if name not in after}
+    assert gone == {str(path.relative_to(store.layout.root))}
+    assert missed(store).reason is MissReason.ABSENT
+
+
+def test_a_manifest_of_another_key_is_corrupt(store: DiskStore) -> None:
+    store.publish(OTHER, {}, {}, {})
+    entry = store.layout.manifest(OTHER).parent
+    entry.rename(entry.with_name(KEY.name))
+    found = missed(store)
+    assert found.reason is MissReason.CORRUPT
+    assert OTHER.digest in found.detail
+
+
+def test_a_manifest_of_another_format_stays_and_is_a_miss_of_its_own(store: DiskStore) -> None:
+    store.publish(KEY, {}, {}, {})
+    path = store.layout.manifest(KEY)
+    data = bytearray(path.read_bytes())
+    data[len(MAGIC) + 1] = FORMAT_VERSION + 1
+    path.write_bytes(data)
+    found = missed(store)
+    assert found.reason is MissReason.OTHER_VERSION
+    assert f"written by format {FORMAT_VERSION + 1}" in found.detail
+    assert path.read_bytes() == data
+
+
+def test_a_manifest_that_may_not_be_read_is_left_alone(
+    store: DiskStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.publish(KEY, {}, {}, {})
+    before = files_below(store.layout.root)
+
+    def deny(*_: object) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trust.os, "open", deny)
+        found = missed(store)
+    assert found.reason is MissReason.UNREADABLE
+    assert "Permission denied" in found.detail
+    assert files_below(store.layout.root) == before
+    assert isinstance(store.lookup(KEY), Hit)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_manifest_without_read_permission_is_unreadable(store: DiskStore) -> None:
+    store.publish(KEY, {}, {}, {})
+    store.layout.manifest(KEY).chmod(0)
+    assert missed(store).reason is MissReason.UNREADABLE
+
+
+def test_entries_that_cannot_be_listed_are_unreadable(
+    store: DiskStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def deny(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(store_module, "nearest_entry", deny)
+    assert missed(store).reason is MissReason.UNREADABLE
+
+
+@pytest.mark.parametrize("how", ["writable", "link"])
+def test_a_manifest_that_others_may_have_changed_is_refused(store: DiskStore, how: str) -> None:
+    store.publish(KEY, {}, {}, {})
+    path = store.layout.manifest(KEY)
+    if how == "writable":
+        path.chmod(0o666)
+    else:
+        path.symlink_to(path.rename(path.with_name("elsewhere")))
+    with pytest.raises(UnsafePath):
+        store.lookup(KEY)
+    assert os.path.lexists(path)
+    store.publish(KEY, {}, {}, {})
+    assert isinstance(store.lookup(KEY), Hit)
+
+
+@pytest.mark.parametrize("read", ["read_blob", "blob_path"])
+@pytest.mark.parametrize("damage", [b"", b"cod", b"codE", b"code and more"], ids=repr)
+def test_a_corrupt_blob_is_quarantined_and_only_it(store: DiskStore, read: str, damage: bytes) -> None:
+    digest, other = store.put_blob(b"code"), store.put_blob(b"other")
+    store.publish(KEY, {}, {digest: 4, other: 5}, {})
+    path = store.layout.blob(digest)
+    path.write_bytes(damage)
+    with pytest.raises(CorruptEntry) as caught:
+        getattr(store, read)(digest)
+    assert caught.value.path == path
+    assert not store.has_blob(digest)
+    moved, _ = sorted(store.layout.quarantine_folder.iterdir())
+    assert moved.read_bytes() == damage
+    assert store.read_blob(other) == b"other"
+    assert isinstance(store.lookup(KEY), Hit)
+    assert store.put_blob(b"code") == digest
+    assert store.read_blob(digest) == b"code"
+
+
+@pytest.mark.parametrize("read", ["read_blob", "blob_path"])
+@pytest.mark.parametrize("how", ["writable", "link"])
+def test_a_blob_that_others_may_have_changed_is_refused(store: DiskStore, read: str, how: str) -> None:
+    digest = store.put_blob(b"code")
+    path = store.layout.blob(digest)
+    if how == "writable":
+        path.chmod(0o660)
+    else:
+        path.symlink_to(path.rename(path.with_name("elsewhere")))
+    with pytest.raises(UnsafePath):
+        getattr(store, read)(digest)
+    assert os.path.lexists(path)
+    store.put_blob(b"code")
+    assert store.read_blob(digest) == b"code"
+
+
+def test_a_blob_that_may_not_be_read_is_a_cache_error_and_stays(
+    store: DiskStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = store.put_blob(b"code")
+
+    def deny(*_: object) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trust.os, "open", deny)
+        with pytest.raises(CacheError, match="Permission denied"):
+            store.blob_path(digest)
+    assert store.read_blob(digest) == b"code"
+
+
+def test_a_sound_blob_is_not_written_again(store: DiskStore, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(b"code")
+    digest = store.put_blob(b"code")
+    inode = store.layout.blob(digest).stat().st_ino
+    assert store.put_blob(b"code") == store.put_blob_file(source) == digest
+    assert store.layout.blob(digest).stat().st_ino == inode
+
+
+@pytest.mark.parametrize("damage", [b"codE", b"cod"], ids=["same size", "another size"])
+def test_a_damaged_blob_is_replaced_when_it_is_put_again(
+    store: DiskStore, tmp_path: Path, damage: bytes
+) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(b"code")
+    digest = store.put_blob(b"code")
+    store.layout.blob(digest).write_bytes(damage)
+    assert store.put_blob(b"code") == digest
+    assert store.read_blob(digest) == b"code"
+    store.layout.blob(digest).write_bytes(damage)
+    assert store.put_blob_file(source) == digest
+    assert store.read_blob(digest) == b"code"
+
+
+def test_a_cache_that_cannot_be_written_is_looked_up_but_not_published(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    store = DiskStore(Layout(tmp_path / "file" / "cache"), lock_timeout=0)
+    assert missed(store).reason is MissReason.ABSENT
+    assert not store.has_blob(sha256(b"").hexdigest())
+    with pytest.raises(PublishError):
+        store.put_blob(b"")
+    with pytest.raises(PublishError):
+        store.publish(KEY, {}, {}, {})
+    with pytest.raises(PublishError), store.exclusive(KEY):
+        pass
+
+
+READ_ONLY = """
+import os, sys
+from pathlib import Path
+from gearcache.cache import CacheKey, DiskStore, Hit, Layout
+from gearcache.errors import PublishError
+if os.geteuid() == 0:
+    os.setgid(65534); os.setuid(65534)
+store = DiskStore(Layout(Path(sys.argv[1])), lock_timeout=0)
+key = CacheKey("Model.decode", (("config", {"mode": "max"}), ("gears", (1, 2))))
+found = store.lookup(key)
+assert isinstance(found, Hit), found
+(digest,) = found.manifest.blobs
+print(store.read_blob(digest), store.blob_path(digest).name == digest)
+for attempt in (lambda: store.put_blob(b"new"), lambda: store.publish(key, {}, {}, {}),
+                lambda: store.exclusive(key).__enter__()):
+    try:
+        attempt()
+    except PublishError as error:
+        print("refused")
+"""
+
+
+def test_a_baked_read_only_cache_is_a_hit_for_another_user(tmp_path_factory: pytest.TempPathFactory) -> None:
+    root = tmp_path_factory.mktemp("baked") / "cache"
+    store = DiskStore(Layout(root))
+    store.publish(KEY, {}, {store.put_blob(b"code"): 4}, {})
+    with store.exclusive(KEY):
+        pass
+    for path in (root, *root.rglob("*")):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    parents = [parent for parent in root.parents if parent.owner() == root.owner() and len(parent.parts) > 2]
+    modes = {parent: parent.stat().st_mode for parent in parents}
+    try:
+        for parent in parents:
+            parent.chmod(modes[parent] | 0o111)
+        done = subprocess.run(
+            [sys.executable, "-c", READ_ONLY, str(root)],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    finally:
+        for parent in parents:
+            parent.chmod(modes[parent])
+        for path in (root, *root.rglob("*")):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+    assert (done.stdout, done.stderr) == ("b'code' True\nrefused\nrefused\nrefused\n", "")
+
+
+def test_a_cache_removed_under_a_store_is_made_again(store: DiskStore) -> None:
+    import shutil
+
+    store.publish(KEY, {}, {}, {})
+    shutil.rmtree(store.layout.root)
+    assert missed(store).reason is MissReason.ABSENT
+    store.publish(KEY, {}, {store.put_blob(b"code"): 4}, {})
+    assert isinstance(store.lookup(KEY), Hit)
+
+
+PUBLISHER = """
+import sys
+from pathlib import Path
+from gearcache.cache import CacheKey, DiskStore, Layout
+store = DiskStore(Layout(Path(sys.argv[1])), lock_timeout=60)
+key = CacheKey("Model.decode", (("config", {"mode": "max"}), ("gears", (1, 2))))
+for turn in range(20):
+    with store.exclusive(key):
+        blob = store.put_blob(bytes(10000 + turn))
+        store.publish(key, {"turn": [turn] * 5000}, {blob: 10000 + turn}, {})
+"""
+
+
+def test_readers_see_whole_entries_while_writers_replace_them(store: DiskStore) -> None:
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", PUBLISHER, str(store.layout.root)],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        for _ in range(2)
+    ]
+    hits = 0
+    while any(writer.poll() is None for writer in writers):
+        found = store.lookup(KEY, explain=False)
+        if isinstance(found, Hit):
+            hits += 1
+            turns = found.manifest.payload["turn"]
+            assert isinstance(turns, list)
+            assert len(set(turns)) == 1
+            for digest, size in found.manifest.blobs.items():
+                assert len(store.read_blob(digest)) == size
+        else:
+            assert found.reason is MissReason.ABSENT
+    assert [writer.returncode for writer in writers] == [0, 0]
+    assert hits
+    assert isinstance(store.lookup(KEY), Hit)
+    assert list(store.layout.quarantine_folder.iterdir()) == []

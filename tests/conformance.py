@@ -1,0 +1,177 @@
+"""The laws that every store obeys; `check_store` runs them all on one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from gearcache.cache.key import CacheKey
+from gearcache.cache.store import Hit, Miss, MissReason, Store
+from gearcache.errors import CorruptEntry, LockTimeout, PublishError
+
+StoreLaw = Callable[[Store, Path], None]
+UNKNOWN = sha256(b"never stored").hexdigest()
+
+
+def key_named(label: str, **components: int) -> CacheKey:
+    """A small key; the label is a component too, so that laws do not meet in one entry."""
+    return CacheKey(f"Law.{label}", (("label", label), *components.items()))
+
+
+def an_unknown_key_is_an_absent_miss_with_a_detail(store: Store, folder: Path) -> None:
+    found = store.lookup(key_named("unknown"))
+    assert isinstance(found, Miss)
+    assert found.reason is MissReason.ABSENT
+    assert "Law.unknown" in found.detail
+
+
+def a_published_entry_is_a_hit(store: Store, folder: Path) -> None:
+    key = key_named("published", gears=2)
+    blob = store.put_blob(b"code")
+    payload = {"variants": [{"scalars": [1, True, 1.0, None, "x", b"y"]}]}
+    published = store.publish(key, payload, {blob: 4}, {"torch": "2.13"})
+    assert store.lookup(key) == Hit(published)
+    assert published.payload == payload
+    assert published.blobs == {blob: 4}
+    assert (published.name, published.key_digest) == (key.name, key.digest)
+    assert published.components == {"label": "published", "gears": 2}
+
+
+def another_key_stays_a_miss(store: Store, folder: Path) -> None:
+    store.publish(key_named("neighbour", gears=2), {}, {}, {})
+    for explain in (True, False):
+        found = store.lookup(key_named("neighbour", gears=3), explain=explain)
+        assert isinstance(found, Miss)
+        assert found.reason is MissReason.ABSENT
+
+
+def a_second_publish_replaces_the_first(store: Store, folder: Path) -> None:
+    key = key_named("twice")
+    store.publish(key, {"gears": [1]}, {}, {})
+    store.publish(key, {"gears": [1, 2]}, {}, {})
+    found = store.lookup(key)
+    assert isinstance(found, Hit)
+    assert found.manifest.payload == {"gears": [1, 2]}
+
+
+def a_payload_changed_after_publishing_does_not_change_the_entry(store: Store, folder: Path) -> None:
+    gears = [1]
+    store.publish(key_named("aliased"), {"gears": gears}, {}, {})
+    gears.append(2)
+    found = store.lookup(key_named("aliased"))
+    assert isinstance(found, Hit)
+    assert found.manifest.payload == {"gears": [1]}
+
+
+def an_entry_whose_blob_is_not_stored_cannot_be_published(store: Store, folder: Path) -> None:
+    key = key_named("incomplete")
+    with pytest.raises(PublishError, match="is not stored"):
+        store.publish(key, {}, {UNKNOWN: 1}, {})
+    assert isinstance(store.lookup(key), Miss)
+
+
+def an_entry_whose_blob_has_another_size_cannot_be_published(store: Store, folder: Path) -> None:
+    key = key_named("wrong size")
+    with pytest.raises(PublishError, match="has 3 bytes instead of 4"):
+        store.publish(key, {}, {store.put_blob(b"abc"): 4}, {})
+    assert isinstance(store.lookup(key), Miss)
+
+
+def a_payload_that_is_not_plain_cannot_be_published(store: Store, folder: Path) -> None:
+    key = key_named("not plain")
+    with pytest.raises(PublishError, match="object"):
+        store.publish(key, {"value": object()}, {}, {})  # type: ignore[dict-item]
+    assert isinstance(store.lookup(key), Miss)
+
+
+def a_blob_comes_back_under_its_sha256(store: Store, folder: Path) -> None:
+    for data in (b"", b"law", bytes(3 << 20)):
+        digest = store.put_blob(data)
+        assert digest == sha256(data).hexdigest()
+        assert store.put_blob(data) == digest
+        assert store.has_blob(digest)
+        assert store.read_blob(digest) == data
+        assert store.blob_path(digest).read_bytes() == data
+
+
+def a_blob_from_a_file_is_the_same_blob(store: Store, folder: Path) -> None:
+    source = folder / "kernel.so"
+    source.write_bytes(b"machine code")
+    digest = store.put_blob_file(source)
+    assert digest == sha256(b"machine code").hexdigest()
+    source.write_bytes(b"overwritten")
+    assert store.read_blob(digest) == b"machine code"
+
+
+def a_file_that_does_not_exist_cannot_be_stored(store: Store, folder: Path) -> None:
+    with pytest.raises(PublishError, match="cannot be read"):
+        store.put_blob_file(folder / "absent.so")
+
+
+def an_unknown_blob_is_a_corrupt_entry(store: Store, folder: Path) -> None:
+    assert not store.has_blob(UNKNOWN)
+    with pytest.raises(CorruptEntry, match="missing"):
+        store.read_blob(UNKNOWN)
+    with pytest.raises(CorruptEntry, match="missing"):
+        store.blob_path(UNKNOWN)
+
+
+def what_is_no_sha256_is_no_blob(store: Store, folder: Path) -> None:
+    for name in ("", "../../etc/passwd", UNKNOWN.upper(), UNKNOWN + "0"):
+        with pytest.raises(ValueError, match="sha256"):
+            store.read_blob(name)
+
+
+def one_thread_at_a_time_holds_a_key(store: Store, folder: Path) -> None:
+    """Needs a store whose lock timeout is short."""
+    outcome: list[str] = []
+
+    def contend() -> None:
+        try:
+            with store.exclusive(key_named("locked")):
+                outcome.append("held")
+        except LockTimeout:
+            outcome.append("timeout")
+
+    with store.exclusive(key_named("locked")), store.exclusive(key_named("another")):
+        thread = Thread(target=contend)
+        thread.start()
+        thread.join()
+    contend()
+    assert outcome == ["timeout", "held"]
+
+
+def a_failed_writer_frees_its_key(store: Store, folder: Path) -> None:
+    with pytest.raises(ZeroDivisionError), store.exclusive(key_named("failing")):
+        _ = 1 / 0
+    with store.exclusive(key_named("failing")):
+        pass
+
+
+STORE_LAWS: tuple[StoreLaw, ...] = (
+    an_unknown_key_is_an_absent_miss_with_a_detail,
+    a_published_entry_is_a_hit,
+    another_key_stays_a_miss,
+    a_second_publish_replaces_the_first,
+    a_payload_changed_after_publishing_does_not_change_the_entry,
+    an_entry_whose_blob_is_not_stored_cannot_be_published,
+    an_entry_whose_blob_has_another_size_cannot_be_published,
+    a_payload_that_is_not_plain_cannot_be_published,
+    a_blob_comes_back_under_its_sha256,
+    a_blob_from_a_file_is_the_same_blob,
+    a_file_that_does_not_exist_cannot_be_stored,
+    an_unknown_blob_is_a_corrupt_entry,
+    what_is_no_sha256_is_no_blob,
+    one_thread_at_a_time_holds_a_key,
+    a_failed_writer_frees_its_key,
+)
+
+
+def check_store(store: Store, folder: Path) -> None:
+    """Run every law, in one store; `folder` is for files outside it."""
+    for law in STORE_LAWS:
+        law(store, folder)
