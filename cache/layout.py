@@ -114,7 +114,11 @@ class Layout:
 
     def entries(self, label: str | None = None) -> Iterator[Path]:
         """All manifests, in all rank scopes and no order; `label` is a `CacheKey.safe_label`."""
+        start = label or ""
         for entry in _scan(self.entries_folder):
+            # The cheap test first: there may be 100,000 entries, and a label has a few.
+            if not entry.name.startswith(start):
+                continue
             stored_label, _, digest = entry.name.rpartition("-")
             if is_digest(digest) and label in (None, stored_label):
                 for inner in _scan(entry.path):

@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import cast
 
-import msgpack  # type: ignore[import-untyped]
+import msgpack
 
 from gearcache.cache.key import FORMAT_VERSION, Plain
 from gearcache.cache.layout import is_digest

@@ -34,10 +34,14 @@ class CompileJob:
 
 @dataclass(frozen=True)
 class Artifact:
-    """What a backend made of one gear: a small plain header and named blobs."""
+    """What a backend made of one gear: a small plain header and named blobs.
+
+    `conditions` are what the compiler assumed about dynamic dims, as `guards.expressions`.
+    """
 
     header: dict[str, Any]
     blobs: dict[str, bytes] = field(default_factory=dict)
+    conditions: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

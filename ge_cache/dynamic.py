@@ -49,7 +49,8 @@ def dynamic_gear(
     conditions = printer.conditions(sizes, strides, owners)
     graph.symbols = {
         "sizes": [[printer.plain(size) for size in row] for row in sizes],
-        "ranges": [[name, *printer.bounds(name)] for name, _, _ in owners],
+        "strides": [[printer.plain(stride) for stride in row] for row in strides],
+        "hints": [[name, printer.hint(name)] for name, _, _ in owners],
     }
     stored = StoredGear(
         text="dynamic",
@@ -110,6 +111,10 @@ class _Printer:
         if missing:
             raise CaptureError(self._capture.method, f"no input dim gives the size {missing[0]} by itself")
         return [found[name] for name in sorted(found)]
+
+    def hint(self, name: str) -> int:
+        """Return a symbol's value in the traced call."""
+        return self._symbols.hint(next(item for item in self._env.var_to_range if str(item) == name))
 
     def bounds(self, name: str) -> tuple[int, int | None]:
         """Return the least and the greatest value of a symbol (None: no bound)."""

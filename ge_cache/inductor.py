@@ -8,6 +8,8 @@ blob store with `torch._C._aoti`, which needs no `torch._inductor`.
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ import torch
 
 from gearcache.ge_cache import _compat
 from gearcache.ge_cache.aten import decode_tensor, encode_tensor, to_module
+from gearcache.guards.expressions import checked_expression
 from gearcache.ge_cache.backend import Artifact, CompileJob, Runner, Stage, StoredArtifact
 
 _LIBRARY = "graph.so"
@@ -44,9 +47,7 @@ class InductorBackend:
         constants = {name: decode_tensor(plain) for name, plain in job.graph["constants"].items()}
         module = to_module(job.graph, constants)
         names = _attach_attributes(module, job)
-        inputs = [
-            torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device) for spec in job.inputs
-        ]
+        inputs, symbolic = _inputs(job)
         folded: dict[str, torch.Tensor] = dict(constants)
 
         def inner(compile_inner: Any, graph: Any, example_inputs: Any, **keywords: Any) -> Any:
@@ -61,6 +62,7 @@ class InductorBackend:
         stage("lower")
         with torch.no_grad():
             library = Path(_compat.inductor_compile(module, inputs, compile_options(job), inner))
+        _strip(library)
         data = library.read_bytes()
         runner = _compat.aoti_runner(str(library))
         attribute_of = {attached: name for name, attached in names.items()}
@@ -76,7 +78,8 @@ class InductorBackend:
         blobs = {_LIBRARY: data}
         if used:
             blobs[_CONSTANTS] = msgpack.packb({name: encode_tensor(folded[name]) for name in used}, use_bin_type=True)
-        return Artifact({"bound": bound}, blobs)
+        conditions = [checked_expression(text) for text in symbolic.assumptions()] if symbolic is not None else []
+        return Artifact({"bound": bound}, blobs, conditions)
 
     def load(self, artifact: StoredArtifact, attributes: Mapping[str, torch.Tensor], device: torch.device) -> Runner:
         """Load the shared object and bind the live weights, without a copy."""
@@ -138,6 +141,27 @@ def compile_options(job: CompileJob) -> dict[str, Any]:
     }
 
 
+def _inputs(job: CompileJob) -> tuple[list[torch.Tensor], _compat.SymbolicInputs | None]:
+    """Return example inputs: real tensors for a static gear, symbolic ones for dynamic dims."""
+    symbols = job.graph.get("symbols")
+    if not symbols:
+        made = [
+            torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device) for spec in job.inputs
+        ]
+        return made, None
+    symbolic = _compat.SymbolicInputs(dict(symbols["hints"]))
+
+    def numbers(row: list[Any]) -> list[Any]:
+        names: dict[str, Any] = {"__builtins__": {}, "max": torch.sym_max, "min": torch.sym_min, **symbolic.sizes}
+        return [eval(checked_expression(item["expression"]), names) if isinstance(item, dict) else item for item in row]
+
+    fakes = [
+        symbolic.tensor(numbers(sizes), numbers(strides), spec.dtype, spec.device)
+        for spec, sizes, strides in zip(job.inputs, symbols["sizes"], symbols["strides"], strict=True)
+    ]
+    return fakes, symbolic
+
+
 def _attach_attributes(module: torch.fx.GraphModule, job: CompileJob) -> dict[str, str]:
     """Turn the trailing placeholders into attributes, so that AOTInductor takes them for constants.
 
@@ -157,6 +181,13 @@ def _attach_attributes(module: torch.fx.GraphModule, job: CompileJob) -> dict[st
         names[name] = attached
     module.recompile()
     return names
+
+
+def _strip(library: Path) -> None:
+    """Drop debug information, half of the file, where `strip` exists: less to hash at every load."""
+    strip = shutil.which("strip")
+    if strip is not None:
+        subprocess.run([strip, "--strip-unneeded", str(library)], check=False, capture_output=True)
 
 
 def _cpu_flags() -> list[str]:

@@ -43,7 +43,7 @@ class GearGraph:
     written_inputs: list[int] = field(default_factory=list)
     written_attributes: list[str] = field(default_factory=list)
     random_operators: list[str] = field(default_factory=list)
-    #: For a graph with dynamic dims: `sizes` per input (ints and expressions) and `ranges` per symbol.
+    #: For a graph with dynamic dims: `sizes` and `strides` per input, and `hints` per symbol.
     symbols: dict[str, Any] = field(default_factory=dict)
 
 

@@ -60,7 +60,7 @@ def main() -> None:
                 artifact = backend.compile(
                     job, Path(workdir), lambda stage: send(output, {"kind": "stage", "stage": stage})
                 )
-            send(output, {"kind": "done", "header": artifact.header, "blobs": artifact.blobs})
+            send(output, {"kind": "done", "artifact": [artifact.header, artifact.blobs, artifact.conditions]})
         except Exception as error:
             import traceback
 

@@ -141,7 +141,7 @@ class _Worker:
                     progress(job.gear, message["stage"])
                 elif message["kind"] == "done":
                     progress(job.gear, "done")
-                    return Outcome(index, Artifact(message["header"], message["blobs"]), None)
+                    return Outcome(index, Artifact(*message["artifact"]), None)
                 else:
                     error = f"{message['error']}\n{message['trace']}"
                     break

@@ -15,49 +15,37 @@ from gearcache.guards.names import name_of
 
 def code_digest(code: types.CodeType) -> str:
     """Return the sha256 of what `code` does. Valid for one Python version (which is part of the key)."""
-    digest = hashlib.sha256()
-    _feed_code(digest, code)
-    return digest.hexdigest()
+    parts: list[bytes] = []
+    _collect_code(parts, code)
+    lengths = b"".join(len(part).to_bytes(8, "little") for part in parts)
+    return hashlib.sha256(len(parts).to_bytes(8, "little") + lengths + b"".join(parts)).hexdigest()
 
 
-def _feed(digest: Any, data: bytes) -> None:
-    digest.update(len(data).to_bytes(8, "little"))
-    digest.update(data)
-
-
-def _feed_code(digest: Any, code: types.CodeType) -> None:
-    _feed(digest, code.co_name.encode())
-    for number in (
-        code.co_argcount,
-        code.co_posonlyargcount,
-        code.co_kwonlyargcount,
-        code.co_flags,
-    ):
-        _feed(digest, str(number).encode())
+def _collect_code(parts: list[bytes], code: types.CodeType) -> None:
+    numbers = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags, len(code.co_consts))
+    names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
+    parts.append(f"{code.co_name} {numbers} {names}".encode(errors="surrogatepass"))
     # `co_code` is the bytecode without the interpreter's inline caches and specialisations.
-    _feed(digest, code.co_code)
-    _feed(digest, getattr(code, "co_exceptiontable", b""))
-    for names in (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars):
-        _feed(digest, "\0".join(names).encode())
-    _feed(digest, str(len(code.co_consts)).encode())
+    parts.append(code.co_code)
+    parts.append(getattr(code, "co_exceptiontable", b""))
     for constant in code.co_consts:
-        _feed_constant(digest, constant)
+        _collect_constant(parts, constant)
 
 
-def _feed_constant(digest: Any, value: Any) -> None:
+def _collect_constant(parts: list[bytes], value: Any) -> None:
     if isinstance(value, types.CodeType):
-        _feed(digest, b"code")
-        _feed_code(digest, value)
+        parts.append(b"code")
+        _collect_code(parts, value)
     elif isinstance(value, (tuple, frozenset)):
         items = value if isinstance(value, tuple) else sorted(value, key=repr)
-        _feed(digest, f"{type(value).__name__}{len(value)}".encode())
+        parts.append(f"{type(value).__name__}{len(value)}".encode())
         for item in items:
-            _feed_constant(digest, item)
+            _collect_constant(parts, item)
     elif isinstance(value, (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))):
-        _feed(digest, f"{type(value).__name__}:{value!r}".encode())
+        parts.append(f"{type(value).__name__}:{value!r}".encode(errors="surrogatepass"))
     else:
         # Only code made by hand holds other constants; its name is all that is stable.
-        _feed(digest, f"object:{name_of(value)}".encode())
+        parts.append(f"object:{name_of(value)}".encode())
 
 
 def code_objects(code: types.CodeType) -> list[types.CodeType]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from gearcache.guards.access import _STEPS, Access, Scope, Walker
 from gearcache.guards.checks import Check
+from gearcache.guards.constants import is_identity_constant
 from gearcache.guards.graph_call import Mismatch
 from gearcache.guards.variant import StoredGear, StoredVariant
 
@@ -30,6 +31,22 @@ class BoundGear:
     variant: StoredVariant
     gear: StoredGear
     frame: Frame
+    #: Per argument check of the variant, the object that the check compares by identity, see `compared_objects`.
+    objects: list[Any]
+
+
+def compared_objects(variant: StoredVariant, scope: Scope) -> list[Any]:
+    """Return the type, class, function or singleton that each argument check is about, from a call that fits."""
+    walker = Walker(scope)
+    found = []
+    for check in variant.call_checks:
+        value = walker.resolve(check.access)
+        found.append(type(value) if check.kind == "type" else value if _by_identity(check, value) else None)
+    return found
+
+
+def _by_identity(check: Check, value: Any) -> bool:
+    return check.kind in ("name", "function") or (check.kind == "constant" and is_identity_constant(value))
 
 
 def build_dispatch(
@@ -72,7 +89,8 @@ def _group_lines(writer: _Writer, number: int, members: list[BoundGear], call: s
     dims, table = _table(static)
     checks = members[0].variant.call_checks
     writer.begin([check.access for check in checks] + [access for access, _ in dims])
-    test = " and ".join(writer.check(check) for check in _in_order(checks))
+    pairs = sorted(zip(checks, members[0].objects, strict=True), key=lambda pair: _order(pair[0]))
+    test = " and ".join(writer.check(check, compared) for check, compared in pairs)
     sizes = [f"{writer.path(access)}.size({dim})" for access, dim in dims]
     name = f"table{number}"
     fallback = _chain(dynamic)
@@ -143,8 +161,8 @@ def _chain(frames: list[Frame]) -> Frame | None:
     return chained
 
 
-def _in_order(checks: Sequence[Check]) -> list[Check]:
-    return sorted(checks, key=lambda check: (len(check.access.steps), check.kind != "type", check.access.text))
+def _order(check: Check) -> tuple[int, bool, str]:
+    return len(check.access.steps), check.kind != "type", check.access.text
 
 
 def _signature(method: types.FunctionType) -> tuple[str, str]:
@@ -183,7 +201,6 @@ class _Writer:
     def __init__(self, scope: Scope) -> None:
         self.namespace: dict[str, Any] = {}
         self._scope = scope
-        self._walker = Walker(scope)
         self._uses: dict[Access, int] = {}
         self._temporaries: dict[Access, str] = {}
         self._bound = 0
@@ -237,19 +254,19 @@ class _Writer:
             return f"{self.bind(self._scope.closure[name])}.cell_contents"
         return self.bind(access.resolve_root(self._scope))
 
-    def check(self, check: Check) -> str:
-        """Return a check as a boolean expression; it holds for the present call."""
+    def check(self, check: Check, compared: Any) -> str:
+        """Return a check as a boolean expression; `compared` is what it compares by identity."""
         value = self.path(check.access)
         expected = check.expected
         if check.kind == "type":
-            return f"type({value}) is {self.bind(type(self._walker.resolve(check.access)))}"
+            return f"type({value}) is {self.bind(compared)}"
         if check.kind == "constant":
             if expected is None or type(expected) is bool:
                 return f"{value} is {expected!r}"
             if type(expected) in (int, str):
                 return f"type(c := {value}) is {type(expected).__name__} and c == {expected!r}"
-            if self._is_singleton(check):
-                return f"{value} is {self.bind(self._walker.resolve(check.access))}"
+            if compared is not None:
+                return f"{value} is {self.bind(compared)}"
         if check.kind == "length":
             return f"len({value}) == {int(expected)}"
         if check.kind == "not_none":
@@ -264,13 +281,8 @@ class _Writer:
         if check.kind == "same":
             return f"{value} is {self.path(Access.from_plain(expected))}"
         if check.kind in ("name", "function"):
-            return f"{value} is {self.bind(self._walker.resolve(check.access))}"
+            return f"{value} is {self.bind(compared)}"
         return f"{self.bind(_holds(check))}({value})"
-
-    def _is_singleton(self, check: Check) -> bool:
-        from gearcache.guards.constants import is_identity_constant
-
-        return is_identity_constant(self._walker.resolve(check.access))
 
 
 def _holds(check: Check) -> Callable[[Any], bool]:

@@ -50,6 +50,11 @@ class GraphCall:
         self.function: Callable[..., Any] = self._first_call if validate else self._build()
 
     @property
+    def is_ready(self) -> bool:
+        """Whether a check for the tensors of this process exists."""
+        return bool(self._checks)
+
+    @property
     def calls(self) -> int:
         """How often this graph has run."""
         return int(repr(self._calls)[len("count(") : -1])

@@ -50,11 +50,21 @@ def record_sources(codes: Iterable[types.CodeType]) -> Plain:
             homeless.append(code)
     return {
         "files": [
-            [modules[path], _file_digest(path), [list(item) for item in sorted(found)]]
+            [modules[path], _digest_if_current(path, found), [list(item) for item in sorted(found)]]
             for path, found in sorted(files.items())
         ],
         "functions": _functions(homeless),
     }
+
+
+def _digest_if_current(path: str, codes: set[tuple[str, str]]) -> str:
+    """Return the file's digest, or "" when it no longer holds the traced code (it was edited meanwhile).
+
+    Without a digest the code itself is compared at every load, so an edit during a compile cannot poison an entry.
+    """
+    digest = _file_digest(path)
+    present = _codes_in(path, digest)
+    return digest if all(code in present.get(name, ()) for name, code in codes) else ""
 
 
 def changed_source(plain: Plain) -> str | None:
@@ -63,9 +73,10 @@ def changed_source(plain: Plain) -> str | None:
         path = _module_file(module)
         if path is None:
             return f"module `{module}`, which the trace went through, cannot be found"
-        if _file_digest(path) == digest:
+        found = _file_digest(path)
+        if found == digest:
             continue
-        present = _codes_in(path)
+        present = _codes_in(path, found)
         for qualname, code in codes:
             if code not in present.get(qualname, ()):
                 state = "was changed" if qualname in present else "is gone"
@@ -116,8 +127,9 @@ def _file_digest(path: str) -> str:
         return ""
 
 
-def _codes_in(path: str) -> dict[str, dict[str, int]]:
-    """Return qualname -> {code digest: line} of everything a source file defines."""
+@functools.lru_cache(maxsize=256)
+def _codes_in(path: str, digest: str) -> dict[str, dict[str, int]]:
+    """Return qualname -> {code digest: line} of everything a source file defines; `digest` is the file's."""
     found: dict[str, dict[str, int]] = defaultdict(dict)
     try:
         with open(path, "rb") as file:
@@ -125,12 +137,8 @@ def _codes_in(path: str) -> dict[str, dict[str, int]]:
     except (OSError, SyntaxError, ValueError):
         return found
     for code in code_objects(module):
-        found[_qualname_of(code)][code_digest(code)] = code.co_firstlineno
+        found[_qualname(code)][code_digest(code)] = code.co_firstlineno
     return found
-
-
-def _qualname_of(code: types.CodeType) -> str:
-    return _qualname(code)
 
 
 def _functions(codes: list[types.CodeType]) -> list[list[str]]:
@@ -141,7 +149,7 @@ def _functions(codes: list[types.CodeType]) -> list[list[str]]:
     owners = {
         id(value.__code__): value
         for value in gc.get_objects()
-        if isinstance(value, types.FunctionType) and id(value.__code__) in wanted
+        if type(value) is types.FunctionType and id(value.__code__) in wanted  # weak proxies break isinstance
     }
     found = []
     for identity, code in wanted.items():

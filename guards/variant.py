@@ -75,7 +75,8 @@ class StoredVariant:
     inputs: list[StoredInput]
     attributes: dict[str, Access]
     call_checks: list[Check]
-    evidence: list[Check]
+    #: A tree of `guards.evidence`, in plain form.
+    evidence: list[Any]
     sources: dict[str, Any]
     gears: list[StoredGear]
 
@@ -88,7 +89,7 @@ class StoredVariant:
             "inputs": [item.to_plain() for item in self.inputs],
             "attributes": [[name, access.to_plain()] for name, access in self.attributes.items()],
             "call_checks": [check.to_plain() for check in self.call_checks],
-            "evidence": [check.to_plain() for check in self.evidence],
+            "evidence": self.evidence,
             "sources": self.sources,
             "gears": [gear.to_plain() for gear in self.gears],
         }
@@ -103,7 +104,7 @@ class StoredVariant:
             inputs=[StoredInput.from_plain(item) for item in data["inputs"]],
             attributes={name: Access.from_plain(access) for name, access in data["attributes"]},
             call_checks=[Check.from_plain(check) for check in data["call_checks"]],
-            evidence=[Check.from_plain(check) for check in data["evidence"]],
+            evidence=data["evidence"],
             sources=data["sources"],
             gears=[StoredGear.from_plain(gear) for gear in data["gears"]],
         )

@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture
 def cache_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The root of an empty cache, not yet created; also what this process and its children find by default."""
+    """The root of a cache that is not yet created; this process and its children find it by default."""
     root = tmp_path / ".torchair_cache"
     monkeypatch.setenv("TORCHAIR_CACHE_HOME", str(root))
     return root

@@ -54,7 +54,7 @@ def within(name: str, allowed: str) -> bool:
 
 
 def private_torch_names(tree: ast.Module) -> list[tuple[int, str]]:
-    """Line and name of every private torch name that is imported, read as an attribute, or read by `getattr`."""
+    """Line and name of every private torch name that is imported, or read as an attribute or by `getattr`."""
     found = [(line, name) for line, name in imported(tree) if within(name, "torch") and _private(name)]
     bound = _names_bound_to_torch(tree)
     for node in ast.walk(tree):

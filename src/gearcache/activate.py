@@ -13,7 +13,8 @@ import torch
 from gearcache.ge_cache.backend import Backend, StoredArtifact
 from gearcache.guards.access import Scope, Walker
 from gearcache.guards.checks import first_failure
-from gearcache.guards.dispatch import BoundGear
+from gearcache.guards.dispatch import BoundGear, compared_objects
+from gearcache.guards.evidence import evidence_failure
 from gearcache.guards.frame import bind_frame, resolve_reference
 from gearcache.guards.graph_call import GraphCall
 from gearcache.guards.sources import changed_source
@@ -39,11 +40,17 @@ class ActiveVariant:
     variant: StoredVariant
     graphs: list[GraphCall]
     method: types.FunctionType
+    objects: list[Any]
 
     def bound_gears(self) -> list[BoundGear]:
         """Return a frame per gear, as the dispatch needs them."""
         return [
-            BoundGear(self.variant, graph.gear, bind_frame(self.variant.frame, self._references(graph), self.method))
+            BoundGear(
+                self.variant,
+                graph.gear,
+                bind_frame(self.variant.frame, self._references(graph), self.method),
+                self.objects,
+            )
             for graph in self.graphs
         ]
 
@@ -59,13 +66,27 @@ def fits_call(variant: StoredVariant, scope: Scope) -> str | None:
     return str(failure) if failure is not None else None
 
 
-def stale_reason(variant: StoredVariant, scope: Scope) -> str | None:
-    """Return what the trace depended on and is no longer so, or None when the evidence holds."""
-    changed = changed_source(variant.sources)
-    if changed is not None:
-        return changed
-    failure = first_failure(variant.evidence, Walker(scope))
-    return str(failure) if failure is not None else None
+class EvidenceCheck:
+    """Checks the evidence of the variants of one entry for one call; variants mostly share it, so each part once."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._held: list[Any] = []
+
+    def stale_reason(self, variant: StoredVariant) -> str | None:
+        """Return what the trace depended on and is no longer so, or None when the evidence holds."""
+        for part, check in ((variant.sources, changed_source), (variant.evidence, self._failure)):
+            if any(part == held for held in self._held):
+                continue
+            reason = check(part)  # type: ignore[operator]
+            if reason is not None:
+                return reason
+            self._held.append(part)
+        return None
+
+    def _failure(self, tree: list[Any]) -> str | None:
+        failure = evidence_failure(tree, self._scope)
+        return str(failure) if failure is not None else None
 
 
 def activate(
@@ -88,7 +109,7 @@ def activate(
     for gear in variant.gears:
         run = backend.load(_artifact(gear.header, gear.blobs, store), attributes, device)
         graphs.append(GraphCall(variant, gear, run, attributes, scope_of_instance(scope, method), validate=validate))
-    return ActiveVariant(variant, graphs, method)
+    return ActiveVariant(variant, graphs, method, compared_objects(variant, scope))
 
 
 def scope_of_instance(scope: Scope, method: types.FunctionType) -> Scope:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from gearcache.activate import ActiveVariant, activate, fits_call, stale_reason
+from gearcache.activate import ActiveVariant, EvidenceCheck, activate, fits_call
 from gearcache.build import BuildRequest, BuiltVariant, build, call_sizes, gear_text, self_names
 from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Manifest
 from gearcache.errors import (
@@ -138,18 +138,30 @@ class Binding:
                 problem = find_problem(active.variant.inputs, graph.gear, tensors) or _broken_condition(graph, tensors)
                 if problem is None:
                     self._check_overlap(active.variant, graph, tensors)
-                    return self._accept(active, graph, tensors)
+                    return self._accept(active, graph, tensors, scope)
                 problems.add(problem)
         return None
 
     def _accept(
-        self, active: ActiveVariant, graph: GraphCall, tensors: tuple[torch.Tensor, ...]
+        self, active: ActiveVariant, graph: GraphCall, tensors: tuple[torch.Tensor, ...], scope: Scope
     ) -> Callable[..., Any]:
         if self._settings.validate == "inputs":
             for sibling in active.graphs:
                 sibling.accept(tensors)
+            self._accept_others(active, scope)
         self._rebind()
         return next(bound.frame for bound in self._gears if bound.gear is graph.gear)
+
+    def _accept_others(self, present: ActiveVariant, scope: Scope) -> None:
+        """Ready the other variants that take such arguments: their first call then needs no second look."""
+        for active in self._active:
+            if active is present or any(graph.is_ready for graph in active.graphs):
+                continue
+            if fits_call(active.variant, scope) is None:
+                tensors = tuple(stored.access.resolve(scope) for stored in active.variant.inputs)
+                if all(isinstance(tensor, torch.Tensor) for tensor in tensors):
+                    for graph in active.graphs:
+                        graph.accept(tensors)
 
     def _rebind(self) -> None:
         self._gears = [bound for active in self._active for bound in active.bound_gears()]
@@ -171,10 +183,11 @@ class Binding:
         known = {id(active.variant) for active in self._active}
         reasons = []
         loaded = False
+        evidence = EvidenceCheck(scope)
         for variant in self._stored:
             if id(variant) in known:
                 continue
-            reason = fits_call(variant, scope) or stale_reason(variant, scope)
+            reason = fits_call(variant, scope) or evidence.stale_reason(variant)
             if reason is not None:
                 reasons.append(reason)
                 continue
@@ -327,7 +340,8 @@ class Binding:
             gears = []
             for gear, artifact in zip(item.variant.gears, item.artifacts, strict=True):
                 blobs = {name: self._store.put_blob(data) for name, data in artifact.blobs.items()}
-                gears.append(replace(gear, header=artifact.header, blobs=blobs))
+                conditions = list(dict.fromkeys([*gear.conditions, *artifact.conditions]))
+                gears.append(replace(gear, header=artifact.header, blobs=blobs, conditions=conditions))
             variants.append(replace(item.variant, gears=gears))
         if len(variants) > self._settings.max_variants:
             raise TooManyVariants(self.name, self._settings.max_variants, self._last_miss())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ from gearcache.ge_cache.workers import CompilePool
 from gearcache.guards.access import Access
 from gearcache.guards.arguments import find_tensors, replace_tensors
 from gearcache.guards.checks import Check
+from gearcache.guards.evidence import evidence_tree
 from gearcache.guards.frame import UnstorableConstant, encode_code
 from gearcache.guards.gears import GearSpec
 from gearcache.guards.sources import UnknownSource, record_sources
@@ -63,6 +64,22 @@ class _Unit:
     capture: Capture
     lifted: torch.fx.GraphModule
     gears: list[tuple[str, Any]]
+    frame: dict[str, Any] = field(default_factory=dict)
+    references: dict[str, list[str]] = field(default_factory=dict)
+
+    def check_storable(self) -> None:
+        """Encode the frame and look the sources up, so that what cannot be stored fails before any compile."""
+        capture = self.capture
+        try:
+            self.frame = encode_code(capture.frame_code)
+            record_sources(capture.traced_code)
+        except UnstorableConstant as error:
+            raise CaptureError(capture.method, f"its frame holds a constant of type {error}") from None
+        except UnknownSource as error:
+            raise UncacheableGuard(capture.method, "source", str(error), "its code can be found in no file") from None
+        self.references = frame_references(
+            capture.method, capture.frame_code, capture.graph_name, capture.imports, capture.frame_globals
+        )
 
 
 def build(request: BuildRequest, counters: Counters) -> tuple[list[BuiltVariant], list[CompileError]]:
@@ -81,6 +98,7 @@ def build(request: BuildRequest, counters: Counters) -> tuple[list[BuiltVariant]
 
         def jobs() -> Iterator[CompileJob]:
             for unit in tracer.units():
+                unit.check_storable()
                 units.append(unit)
                 for text, gear in unit.gears:
                     graph, stored = _trace(request, unit, text, gear)
@@ -101,7 +119,7 @@ def build(request: BuildRequest, counters: Counters) -> tuple[list[BuiltVariant]
         if members:
             gears = [owners[index][3] for index in members]
             graphs = [owners[index][2] for index in members]
-            built.append(_variant(request, unit.capture, graphs[0], gears, [finished[index] for index in members]))
+            built.append(_variant(request, unit, graphs[0], gears, [finished[index] for index in members]))
     return built, errors + tracer.errors
 
 
@@ -232,36 +250,28 @@ def _job(request: BuildRequest, capture: Capture, text: str, graph: GearGraph) -
 
 def _variant(
     request: BuildRequest,
-    capture: Capture,
+    unit: _Unit,
     graph: GearGraph,
     gears: list[StoredGear],
     artifacts: list[Artifact],
 ) -> BuiltVariant:
+    capture = unit.capture
     moved = graph.written_attributes
     inputs = [StoredInput(item.access, item.dtype, item.device.type) for item in capture.inputs]
     for name in moved:
         tensor = capture.attribute_tensors[name]
         inputs.append(StoredInput(capture.attributes[name], tensor.dtype, tensor.device.type, in_frame=False))
     call_checks, evidence = split_checks(capture, next(iter(self_names(request.function))))
-    try:
-        sources = record_sources(capture.traced_code)
-        frame = encode_code(capture.frame_code)
-    except UnknownSource as error:
-        raise UncacheableGuard(capture.method, "source", str(error), "its code can be found in no file") from None
-    except UnstorableConstant as error:
-        raise CaptureError(capture.method, f"its frame holds a constant of type {error}") from None
-    references = frame_references(
-        capture.method, capture.frame_code, capture.graph_name, capture.imports, capture.frame_globals
-    )
     variant = StoredVariant(
-        frame=frame,
-        references=references,
+        frame=unit.frame,
+        references=unit.references,
         graph_name=capture.graph_name,
         inputs=inputs,
         attributes={name: access for name, access in capture.attributes.items() if name not in moved},
         call_checks=call_checks,
-        evidence=evidence,
-        sources=sources,
+        evidence=evidence_tree(evidence),
+        # Hashed after the compile: see `guards.sources` on edits meanwhile.
+        sources=record_sources(capture.traced_code),
         gears=gears,
     )
     return BuiltVariant(variant, artifacts)

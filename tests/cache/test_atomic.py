@@ -17,6 +17,10 @@ from gearcache.errors import CorruptEntry, PublishError, UnsafePath
 BIG = os.urandom(3 << 20)
 
 
+def names_in(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
 @pytest.mark.parametrize("data", [b"", b"x", BIG], ids=["empty", "short", "several pieces"])
 def test_what_is_written_is_read_back(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "file"
@@ -25,7 +29,7 @@ def test_what_is_written_is_read_back(tmp_path: Path, data: bytes) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
     assert file_digest(path) == sha256(data).hexdigest()
     assert read_verified(path, sha256(data).hexdigest()) == data
-    assert os.listdir(tmp_path) == ["file"]
+    assert names_in(tmp_path) == ["file"]
 
 
 def test_an_old_file_is_replaced_but_its_readers_keep_it(tmp_path: Path) -> None:
@@ -62,7 +66,7 @@ def test_a_full_disk_leaves_the_old_file_and_no_other(
             write_atomic(path, b"new")
     assert caught.value.path == path
     assert path.read_bytes() == b"old"
-    assert os.listdir(tmp_path) == ["file"]
+    assert names_in(tmp_path) == ["file"]
 
 
 def test_an_interrupt_leaves_the_old_file_and_no_other(
@@ -75,7 +79,7 @@ def test_an_interrupt_leaves_the_old_file_and_no_other(
         patch.setattr(atomic.os, "fsync", interrupt)
         with pytest.raises(KeyboardInterrupt):
             write_atomic(tmp_path / "file", b"new")
-    assert os.listdir(tmp_path) == []
+    assert names_in(tmp_path) == []
 
 
 def test_a_killed_writer_leaves_the_old_file_whole(tmp_path: Path) -> None:
@@ -94,7 +98,7 @@ def test_a_killed_writer_leaves_the_old_file_whole(tmp_path: Path) -> None:
     )
     assert killed.returncode == -signal.SIGKILL
     assert path.read_bytes() == b"old"
-    left = [name for name in os.listdir(tmp_path) if name != "file"]
+    left = [name for name in names_in(tmp_path) if name != "file"]
     assert len(left) == 1
     assert left[0].startswith(TEMPORARY_PREFIX)
 
@@ -107,7 +111,7 @@ def test_short_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert (tmp_path / "file").read_bytes() == b"0123456789"
 
 
-@pytest.mark.parametrize(("number", "fails"), [(errno.EINVAL, False), (errno.EIO, True)])
+@pytest.mark.parametrize("number, fails", [(errno.EINVAL, False), (errno.EIO, True)])
 def test_a_folder_that_cannot_be_synced_is_no_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, fails: bool
 ) -> None:
@@ -146,7 +150,7 @@ def test_a_source_that_changed_is_not_copied(tmp_path: Path) -> None:
     source.write_bytes(b"after")
     with pytest.raises(PublishError, match="changed while it was copied"):
         copy_atomic(source, path, sha256(b"before").hexdigest())
-    assert os.listdir(tmp_path) == ["source"]
+    assert names_in(tmp_path) == ["source"]
 
 
 def test_an_absent_source_is_not_copied(tmp_path: Path) -> None:
@@ -170,7 +174,7 @@ def test_a_link_is_not_read(tmp_path: Path) -> None:
 
 
 def test_no_descriptor_stays_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     path = tmp_path / "file"
     write_atomic(path, b"data")
     for _ in range(3):
@@ -178,4 +182,4 @@ def test_no_descriptor_stays_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             read_verified(path, sha256(b"other").hexdigest())
         with pytest.raises(PublishError):
             copy_atomic(path, tmp_path / "copy", sha256(b"other").hexdigest())
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

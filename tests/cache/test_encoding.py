@@ -16,7 +16,7 @@ from gearcache.errors import UnkeyableValue
 
 class Color(enum.Enum):
     RED = 1
-    CRIMSON = 1
+    CRIMSON = 1  # noqa: PIE796
     BLUE = 2
 
 
@@ -114,7 +114,7 @@ def test_the_order_of_a_dict_does_not_matter(value: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("left", "right"),
+    "left, right",
     [
         pytest.param(1, True, id="int and bool"),
         pytest.param(0, False, id="zero and false"),
@@ -150,7 +150,7 @@ def test_a_tuple_and_an_enum_alias_are_what_they_stand_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "type_name", "where"),
+    "value, type_name, where",
     [
         pytest.param(object(), "object", "", id="object"),
         pytest.param({1}, "set", "", id="set"),

@@ -57,7 +57,7 @@ def test_the_format_version_is_in_the_digest(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize(
-    ("components", "same"),
+    "components, same",
     [
         pytest.param((("a", [1]), ("b", 2)), True, id="equal"),
         pytest.param((("a", (1,)), ("b", 3)), False, id="another value"),
@@ -83,7 +83,7 @@ def test_the_label_is_in_the_name_but_not_in_the_digest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("label", "safe"),
+    "label, safe",
     [
         pytest.param("Model.decode", "Model.decode", id="plain"),
         pytest.param("make.<locals>.Model.run", "make._locals_.Model.run", id="local class"),
@@ -120,7 +120,7 @@ def test_an_unkeyable_component_is_named() -> None:
 def test_a_key_is_frozen_and_survives_pickling() -> None:
     with pytest.raises(FrozenInstanceError):
         GOLDEN.label = "x"  # type: ignore[misc]
-    assert pickle.loads(pickle.dumps(GOLDEN)) == GOLDEN
+    assert pickle.loads(pickle.dumps(GOLDEN)) == GOLDEN  # noqa: S301
 
 
 class Mode(enum.Enum):
@@ -129,7 +129,7 @@ class Mode(enum.Enum):
 
 
 @pytest.mark.parametrize(
-    ("wanted", "stored", "path", "left", "right"),
+    "wanted, stored, path, left, right",
     [
         pytest.param(1, 2, "", 1, 2, id="scalar"),
         pytest.param(1, True, "", 1, True, id="type"),

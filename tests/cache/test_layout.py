@@ -91,7 +91,7 @@ def test_entries_pass_over_what_is_not_an_entry(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cache_dir", "environ", "expected"),
+    "cache_dir, environ, expected",
     [
         pytest.param("/given", {"TORCHAIR_CACHE_HOME": "/home"}, "/given", id="argument first"),
         pytest.param(Path("/given/../other"), {}, "/other", id="path"),

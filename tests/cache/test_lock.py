@@ -116,7 +116,8 @@ def test_an_error_inside_frees_the_lock_and_passes_through(tmp_path: Path) -> No
 
 
 def test_a_lock_that_cannot_be_made_is_a_publish_error(tmp_path: Path) -> None:
-    with pytest.raises(PublishError, match="cannot be locked"), key_lock(tmp_path / "absent" / "lock", 0):
+    (tmp_path / "file").touch()
+    with pytest.raises(PublishError, match="cannot be locked"), key_lock(tmp_path / "file" / "lock", 0):
         pass
 
 

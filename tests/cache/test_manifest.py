@@ -140,7 +140,7 @@ def test_another_format_is_told_apart_and_names_its_version() -> None:
     data = framed(b"anything", version=FORMAT_VERSION + 6)
     with pytest.raises(OtherFormat, match=f"written by format {FORMAT_VERSION + 6}") as caught:
         decode_manifest(data, PATH)
-    again = pickle.loads(pickle.dumps(caught.value))
+    again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301
     assert (type(again), again.reason) == (OtherFormat, caught.value.reason)
 
 
@@ -219,7 +219,7 @@ def test_tuples_are_stored_as_lists() -> None:
 
 
 @pytest.mark.parametrize(
-    ("payload", "error"),
+    "payload, error",
     [
         pytest.param({"x": object()}, TypeError, id="object"),
         pytest.param({"x": {1: 2}}, TypeError, id="map key"),

@@ -85,8 +85,8 @@ def test_an_absent_file_is_an_os_error(tmp_path: Path) -> None:
 
 
 def test_no_descriptor_stays_open_after_a_refusal(tmp_path: Path) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(3):
         with pytest.raises(UnsafePath):
             read_trusted(tmp_path)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
