@@ -27,8 +27,7 @@ Plain: TypeAlias = "bool | int | float | str | bytes | Sequence[Plain] | Mapping
 """What msgpack stores and gives back."""
 
 Encodable: TypeAlias = (
-    "bool | int | float | str | bytes | Enum | _Dataclass"
-    " | Sequence[Encodable] | Mapping[str, Encodable] | None"
+    "bool | int | float | str | bytes | Enum | _Dataclass | Sequence[Encodable] | Mapping[str, Encodable] | None"
 )
 """What may be part of a key: `tuple`, `list`, `dict` and frozen dataclasses themselves, no subclasses."""
 

@@ -132,9 +132,7 @@ def decompositions_component(decompositions: Mapping[Any, Callable[..., Any]] | 
     found = []
     for operator, function in (decompositions or {}).items():
         code = getattr(function, "__code__", None)
-        found.append(
-            [str(operator), name_of(function), code_digest(code) if isinstance(code, types.CodeType) else ""]
-        )
+        found.append([str(operator), name_of(function), code_digest(code) if isinstance(code, types.CodeType) else ""])
     return sorted(found)
 
 

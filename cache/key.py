@@ -117,9 +117,7 @@ def _same(wanted: Plain | Missing, stored: Plain | Missing) -> bool:
     return encode("", wanted) == encode("", stored)
 
 
-def _dive(
-    wanted: Plain | Missing, stored: Plain | Missing
-) -> tuple[list[str], Plain | Missing, Plain | Missing]:
+def _dive(wanted: Plain | Missing, stored: Plain | Missing) -> tuple[list[str], Plain | Missing, Plain | Missing]:
     path: list[str] = []
     while True:
         ours, theirs = _children(wanted), _children(stored)

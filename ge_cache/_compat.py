@@ -41,11 +41,12 @@ def capture_settings(*, dynamic: bool, duck_shape: bool = False) -> Iterator[Non
     module, a global or a closure, stays an input, so that a replaced tensor is seen.
     """
     import torch._dynamo.config as dynamo_config
-    import torch._dynamo.variables.builder as builder
     import torch.fx.experimental._config as fx_config
     from torch._dynamo.utils import dynamo_timed, get_metrics_context
+    from torch._dynamo.variables import builder as builder_module
     from torch._dynamo.variables.torch_function import torch_function_mode_stack_state_mgr
 
+    builder: Any = builder_module
     original = builder.is_from_unspecialized_nn_module_source
     hidden = {name: getattr(builder, name) for name in ("is_from_global_source", "is_from_nonlocal_source")}
 
@@ -54,7 +55,7 @@ def capture_settings(*, dynamic: bool, duck_shape: bool = False) -> Iterator[Non
             "UnspecializedParamBufferSource"
         )
 
-    settings = {
+    settings: dict[str, Any] = {
         "install_free_tensors": True,
         "record_runtime_overhead": False,
         "specialize_int": True,
@@ -66,7 +67,7 @@ def capture_settings(*, dynamic: bool, duck_shape: bool = False) -> Iterator[Non
     }
     known = {name: value for name, value in settings.items() if hasattr(dynamo_config, name)}
     with contextlib.ExitStack() as stack:
-        stack.enter_context(dynamo_config.patch(**known))
+        stack.enter_context(dynamo_config.patch(known))
         stack.enter_context(fx_config.patch(use_duck_shape=duck_shape))  # type: ignore[attr-defined]
         stack.enter_context(get_metrics_context())
         stack.enter_context(dynamo_timed("gearcache.capture"))
@@ -133,7 +134,10 @@ def fake_mode(shape_env: Any = None) -> Any:
 
 
 def inductor_compile(
-    module: torch.fx.GraphModule, inputs: list[torch.Tensor], options: dict[str, Any], inner: Callable[..., Any]
+    module: torch.fx.GraphModule,
+    inputs: list[torch.Tensor],
+    options: dict[str, Any],
+    inner: Callable[..., Any],
 ) -> Any:
     """Compile with AOTInductor; `inner(compile_inner, module, inputs, **options)` wraps the last stage."""
     from torch._inductor.compile_fx import compile_fx_aot, compile_fx_inner

@@ -13,18 +13,19 @@ from typing import Any
 import torch
 
 from gearcache.errors import CaptureError
+from gearcache.guards.generated import define
 
 Plain = Any
 
 #: Functions beside `torch.ops` that a recorded graph may call.
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    f"operator.{name}": getattr(operator, name)
-    for name in ("getitem", "add", "sub", "mul", "floordiv", "mod", "neg", "truediv", "pow")
-} | {
-    f"operator.{name}": getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge", "and_", "or_")
-} | {
-    f"torch.{name}": getattr(torch, name) for name in ("sym_max", "sym_min", "sym_not", "sym_float", "sym_ite")
-}
+_FUNCTIONS: dict[str, Callable[..., Any]] = (
+    {
+        f"operator.{name}": getattr(operator, name)
+        for name in ("getitem", "add", "sub", "mul", "floordiv", "mod", "neg", "truediv", "pow")
+    }
+    | {f"operator.{name}": getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge", "and_", "or_")}
+    | {f"torch.{name}": getattr(torch, name) for name in ("sym_max", "sym_min", "sym_not", "sym_float", "sym_ite")}
+)
 _FUNCTION_NAMES = {id(function): name for name, function in _FUNCTIONS.items()}
 _TORCH_CONSTANTS = (torch.dtype, torch.layout, torch.memory_format)
 
@@ -51,7 +52,12 @@ def encode_graph(method: str, module: torch.fx.GraphModule) -> Plain:
         else:
             target = _target_name(method, node.target)
             nodes.append(
-                ["call", target, _encode(method, list(node.args), numbers), _encode(method, dict(node.kwargs), numbers)]
+                [
+                    "call",
+                    target,
+                    _encode(method, list(node.args), numbers),
+                    _encode(method, dict(node.kwargs), numbers),
+                ]
             )
     return {"nodes": nodes, "constants": constants, "outputs": outputs}
 
@@ -60,14 +66,14 @@ def _target_name(method: str, target: Any) -> str:
     if isinstance(target, torch._ops.OpOverload):
         namespace, _, name = target._schema.name.partition("::")
         return f"{namespace}::{name}.{target._overloadname}"
-    name = _FUNCTION_NAMES.get(id(target))
-    if name is None:
+    known = _FUNCTION_NAMES.get(id(target))
+    if known is None:
         raise CaptureError(method, f"its graph calls `{target}`, which cannot be stored")
-    return name
+    return known
 
 
 def _encode(method: str, value: Any, numbers: dict[torch.fx.Node, int]) -> Plain:
-    if value is None or isinstance(value, (bool, int, float, str)) and type(value) in (bool, int, float, str):
+    if value is None or (isinstance(value, (bool, int, float, str)) and type(value) in (bool, int, float, str)):
         return value
     if isinstance(value, torch.fx.Node):
         return {"node": numbers[value]}
@@ -148,7 +154,7 @@ class _Writer:
 
     def arguments(self, positional: Plain, keyword: Plain) -> str:
         parts = [self.value(item) for item in positional]
-        parts += [f"{str(key)}={self.value(item)}" for key, item in keyword["dict"] if str(key).isidentifier()]
+        parts += [f"{key!s}={self.value(item)}" for key, item in keyword["dict"] if str(key).isidentifier()]
         return ", ".join(parts)
 
 
@@ -189,19 +195,16 @@ def to_python(graph: Plain, constants: dict[str, torch.Tensor]) -> Callable[...,
                 lines.append("del " + ", ".join(names))
     body = "\n    ".join([*lines, f"return {writer.value(graph['outputs'])}"])
     source = f"def run({', '.join(inputs)}):\n    {body}\n"
-    exec(compile(source, "<gearcache eager graph>", "exec"), writer.namespace)
-    return writer.namespace["run"]  # type: ignore[no-any-return]
+    return define(source, "run", writer.namespace, "eager graph")
 
 
 def _nodes_in(plain: Plain) -> list[int]:
     if isinstance(plain, list):
         return [index for item in plain for index in _nodes_in(item)]
     if isinstance(plain, dict):
-        ((kind, item),) = plain.items() if len(plain) == 1 else (("", None),)
-        if kind == "node":
-            return [item]
-        if kind == "dict":
-            return [index for _, entry in item for index in _nodes_in(entry)]
+        if "node" in plain:
+            return [plain["node"]]
+        return [index for _, entry in plain.get("dict", []) for index in _nodes_in(entry)]
     return []
 
 

@@ -72,9 +72,7 @@ class Backend(Protocol):
         """Compile one gear; may be called in a worker process. Raises whatever the compiler raises."""
         ...
 
-    def load(
-        self, artifact: StoredArtifact, attributes: Mapping[str, torch.Tensor], device: torch.device
-    ) -> Runner:
+    def load(self, artifact: StoredArtifact, attributes: Mapping[str, torch.Tensor], device: torch.device) -> Runner:
         """Make a compiled gear callable; `attributes` are the live weights, bound without a copy."""
         ...
 

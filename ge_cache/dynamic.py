@@ -128,7 +128,9 @@ class _Printer:
         found = []
         for name, _, _ in owners:
             lower, upper = self.bounds(name)
-            found.append(f"{name} >= {lower}" + (f" and {name} <= {upper}" if upper is not None and upper < 2**62 else ""))
+            found.append(
+                f"{name} >= {lower}" + (f" and {name} <= {upper}" if upper is not None and upper < 2**62 else "")
+            )
         for guard in self._env.guards:
             condition = self._env.simplify(self._env.replace(guard.expr))
             if condition not in (True, False) and getattr(condition, "free_symbols", None):

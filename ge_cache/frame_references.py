@@ -55,9 +55,7 @@ def _installed(method: str, name: str, value: Any) -> list[str]:
                 return reference
         except (AttributeError, ImportError):
             pass
-    raise CaptureError(
-        method, f"its frame needs a {type(value).__name__} that exists in this process only (`{name}`)"
-    )
+    raise CaptureError(method, f"its frame needs a {type(value).__name__} that exists in this process only (`{name}`)")
 
 
 def _global_reads(code: types.CodeType) -> Iterator[tuple[str, str | None]]:

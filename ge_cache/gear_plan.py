@@ -43,6 +43,7 @@ def plan_gears(capture: Capture, symbols: Symbols, spec: GearSpec) -> list[Plann
             if spec.policy == "product":
                 continue
             raise GearSpecError(f"`{capture.method}`: gear {gear_text(spec, gear)} cannot exist: {conflict}")
+        _tie_like_dims(capture, spec, columns, gear, symbols, assignment)
         planned.append(PlannedGear(gear, assignment, fixed or symbols.broken(assignment)))
     if not planned:
         raise GearSpecError(f"`{capture.method}`: no gear of the spec fits: the trace ties all combinations apart")
@@ -59,7 +60,7 @@ def _axis_sizes(capture: Capture, axis: Axis) -> list[Any]:
     for item in matching:
         if axis.dim >= len(item.sizes):
             raise GearSpecError(
-                f"`{capture.method}`: gears name dim {axis.dim} of `{item.access.text}`, which has {len(item.sizes)} dims"
+                f"`{capture.method}`: gears name dim {axis.dim} of `{item.access.text}`, of {len(item.sizes)} dims"
             )
     return [item.sizes[axis.dim] for item in matching]
 
@@ -91,6 +92,31 @@ def _assign(
                 return f"{axis.text} and {owner.text} are equal in every call", {}, None
             owners.setdefault(simple, axis)
     return None, assignment, fixed
+
+
+def _tie_like_dims(
+    capture: Capture,
+    spec: GearSpec,
+    columns: list[list[Any]],
+    gear: tuple[int, ...],
+    symbols: Symbols,
+    assignment: dict[Any, int],
+) -> None:
+    """Let dims follow a gear that the trace leaves free: those of an argument with the axis' index and traced size.
+
+    A padding mask read by advanced indexing is such a dim: nothing in the trace compares its batch with that of `ids`.
+    """
+    for item in capture.inputs:
+        if item.access.root[0] != "argument":
+            continue
+        for dim, size in enumerate(item.sizes):
+            simple = symbols.simplify(size)
+            if isinstance(simple, int) or not simple.is_Symbol or simple in assignment:
+                continue
+            for axis, column, wanted in zip(spec.axes, columns, gear, strict=True):
+                if axis.dim == dim and symbols.value(column[0], {}) == symbols.hint(simple):
+                    assignment[simple] = wanted
+                    break
 
 
 def _solve(expression: Any, size: int) -> tuple[Any, int] | None:

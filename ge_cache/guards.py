@@ -13,9 +13,8 @@ from typing import Any
 
 from gearcache.errors import UncacheableGuard
 from gearcache.ge_cache.sources import UnknownSource, access_of
-from gearcache.guards.access import Access, Scope
+from gearcache.guards.access import Access, Scope, Walker
 from gearcache.guards.checks import Check, first_failure, observe
-from gearcache.guards.access import Walker
 from gearcache.guards.constants import NotConstant, to_plain
 
 #: Guard kinds that need no check of their own, and why.
@@ -85,9 +84,7 @@ def known_kinds() -> set[str]:
 class GuardTranslator:
     """Turns the guards of one capture into checks that hold now."""
 
-    def __init__(
-        self, method: str, scope: Scope, imports: dict[str, str], free_variables: tuple[str, ...]
-    ) -> None:
+    def __init__(self, method: str, scope: Scope, imports: dict[str, str], free_variables: tuple[str, ...]) -> None:
         self._method = method
         self._scope = scope
         self._walker = Walker(scope)

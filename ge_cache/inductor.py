@@ -7,7 +7,6 @@ blob store with `torch._C._aoti`, which needs no `torch._inductor`.
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -19,8 +18,8 @@ import torch
 
 from gearcache.ge_cache import _compat
 from gearcache.ge_cache.aten import decode_tensor, encode_tensor, to_module
-from gearcache.guards.expressions import checked_expression
 from gearcache.ge_cache.backend import Artifact, CompileJob, Runner, Stage, StoredArtifact
+from gearcache.guards.expressions import checked_expression, expression_function
 
 _LIBRARY = "graph.so"
 _CONSTANTS = "constants.msgpack"
@@ -152,8 +151,13 @@ def _inputs(job: CompileJob) -> tuple[list[torch.Tensor], _compat.SymbolicInputs
     symbolic = _compat.SymbolicInputs(dict(symbols["hints"]))
 
     def numbers(row: list[Any]) -> list[Any]:
-        names: dict[str, Any] = {"__builtins__": {}, "max": torch.sym_max, "min": torch.sym_min, **symbolic.sizes}
-        return [eval(checked_expression(item["expression"]), names) if isinstance(item, dict) else item for item in row]
+        names = tuple(symbolic.sizes)
+        return [
+            expression_function(item["expression"], names)(**symbolic.sizes, max=torch.sym_max, min=torch.sym_min)
+            if isinstance(item, dict)
+            else item
+            for item in row
+        ]
 
     fakes = [
         symbolic.tensor(numbers(sizes), numbers(strides), spec.dtype, spec.device)
@@ -192,9 +196,10 @@ def _strip(library: Path) -> None:
 
 def _cpu_flags() -> list[str]:
     """Return the CPU's instruction set flags as Linux lists them; empty elsewhere."""
-    if not os.path.exists("/proc/cpuinfo"):
+    path = Path("/proc/cpuinfo")
+    if not path.exists():
         return []
-    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+    with path.open(encoding="ascii", errors="replace") as file:
         for line in file:
             if line.startswith(("flags", "Features")):
                 return sorted(line.partition(":")[2].split())

@@ -94,7 +94,8 @@ class ResultPlan:
     def _view(self, kind: str, owner: Any, value: torch.Tensor, base: torch.Tensor, index: int) -> Result:
         if value.dtype != base.dtype:
             raise CaptureError(
-                self._method, f"output {index} is a {value.dtype} view of a {base.dtype} tensor; return a clone of it"
+                self._method,
+                f"output {index} is a {value.dtype} view of a {base.dtype} tensor; return a clone of it",
             )
         offset = self._number(value.storage_offset() - base.storage_offset())
         sizes = [self._number(size) for size in value.shape]

@@ -23,6 +23,7 @@ def select_backend(name: str, module: torch.nn.Module, tensors: Iterable[torch.T
     unsupported = sorted(devices - {"cpu", "meta"})
     if unsupported:
         raise BackendUnavailable(
-            "inductor", f"the module or its inputs are on `{unsupported[0]}`; it serves `cpu`, use backend='eager' there"
+            "inductor",
+            f"the module or its inputs are on `{unsupported[0]}`; it serves `cpu`, use backend='eager' there",
         )
     return InductorBackend()

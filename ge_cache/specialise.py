@@ -7,6 +7,7 @@ contiguity, choice of attention kernel) is made anew at the true sizes.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -85,9 +86,7 @@ def trace_gear(
     """Record the ATen operations of one static gear."""
     mode = _compat.fake_mode()
     with mode:
-        fakes = [
-            torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device) for spec in inputs
-        ]
+        fakes = [torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device) for spec in inputs]
     attributes = {
         name: mode.from_tensor(capture.attribute_tensors[name].detach(), static_shapes=True)
         for name in capture.attributes
@@ -123,13 +122,18 @@ def record(
 
     try:
         with torch.no_grad():
-            module = make_fx(run, decomposition_table=dict(decompositions or {}), _allow_non_fake_inputs=True, pre_dispatch=True)(
-                *arguments
-            )
+            module = make_fx(
+                run,
+                decomposition_table=dict(decompositions or {}),
+                _allow_non_fake_inputs=True,
+                pre_dispatch=True,
+            )(*arguments)
     except CaptureError:
         raise
     except Exception as error:
-        raise CaptureError(method, f"its graph cannot be traced at these sizes: {type(error).__name__}: {error}") from error
+        raise CaptureError(
+            method, f"its graph cannot be traced at these sizes: {type(error).__name__}: {error}"
+        ) from error
     plan = ResultPlan(method, number)
     plan.plan(outputs, inputs, attributes)
     _keep_outputs(module, outputs, plan.compiled)
@@ -154,9 +158,9 @@ def order_inputs(graph: GearGraph) -> None:
     written = [placeholders[count + names.index(name)] for name in graph.written_attributes]
     rest = [node for node in placeholders[count:] if node not in written]
     ordered = [*placeholders[:count], *written, *rest]
-    for before, node in zip(ordered, ordered[1:], strict=False):
+    for before, node in itertools.pairwise(ordered):
         before.append(node)
-    position = {}
+    position: dict[str, int] = {}
     for name in graph.written_attributes:
         position[name] = len(graph.inputs)
         graph.written_inputs.append(position[name])
@@ -169,7 +173,7 @@ def order_inputs(graph: GearGraph) -> None:
 
 def _keep_outputs(module: fx.GraphModule, outputs: list[Any], compiled: list[int]) -> None:
     """Leave only the compiled outputs in the graph."""
-    position = {}
+    position: dict[int, int] = {}
     for index, value in enumerate(outputs):
         if isinstance(value, torch.Tensor):
             position[index] = len(position)

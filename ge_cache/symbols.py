@@ -55,7 +55,7 @@ class Symbols:
                 return f"{bounds.lower} <= {symbol} <= {bounds.upper}"
         for guard in self._shape_env.guards:
             condition = self._sympy.sympify(self._shape_env.replace(guard.expr))
-            free = getattr(condition, "free_symbols", set())
+            free: set[Any] = getattr(condition, "free_symbols", set())
             values = {symbol: self._sympy.Integer(assignment.get(symbol, self.hint(symbol))) for symbol in free}
             if condition.xreplace(values) == self._sympy.false:
                 return str(guard.expr)

@@ -50,7 +50,7 @@ def main() -> None:
             try:
                 inductor.prepare(message["threads"])
             except Exception as error:
-                print(f"gearcache worker: warm-up failed: {error}", file=sys.stderr)
+                sys.stderr.write(f"gearcache worker: warm-up failed: {error}\n")
             continue
         job = job_of_plain(message["job"])
         torch.set_num_threads(max(1, job.threads))

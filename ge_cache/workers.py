@@ -114,9 +114,9 @@ class _Worker:
     """One worker process and its message streams."""
 
     def __init__(self) -> None:
-        self._log = tempfile.TemporaryFile(prefix="gearcache-worker-")
+        self._log = tempfile.TemporaryFile(prefix="gearcache-worker-")  # noqa: SIM115 - closed in `close`
         environment = dict(os.environ)
-        environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
+        environment["PYTHONPATH"] = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
         environment["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
         self._process = subprocess.Popen(
             [sys.executable, "-m", "gearcache.ge_cache.worker"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
@@ -16,10 +17,17 @@ def tensor_check(
 
     Sizes and strides are those given (None is any); the rest is taken from `tensors`. The same tensor twice fails.
     """
-    guards = torch._C._dynamo.guards.TensorGuards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
-    return guards.check  # type: ignore[no-any-return]
+    native: Any = torch._C._dynamo.guards.TensorGuards  # its stub knows neither ints nor nested lists
+    check: Callable[..., bool] = native(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check
+    return check
 
 
 def state_check() -> Callable[[], bool]:
     """Return a C check that torch's global state (grad mode, autocast, dtype, threads, ...) is as it is now."""
-    return torch._C._dynamo.guards.GlobalStateGuard().check  # type: ignore[no-any-return]
+    return torch._C._dynamo.guards.GlobalStateGuard().check
+
+
+def is_grad_decorator(function: Any) -> bool:
+    """Whether a function is what `torch.no_grad()` or `torch.inference_mode()` made of a method."""
+    made_by = torch.utils._contextlib.context_decorator
+    return bool(function.__code__.co_filename == made_by.__code__.co_filename)

@@ -22,7 +22,13 @@ def code_digest(code: types.CodeType) -> str:
 
 
 def _collect_code(parts: list[bytes], code: types.CodeType) -> None:
-    numbers = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags, len(code.co_consts))
+    numbers = (
+        code.co_argcount,
+        code.co_posonlyargcount,
+        code.co_kwonlyargcount,
+        code.co_flags,
+        len(code.co_consts),
+    )
     names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
     parts.append(f"{code.co_name} {numbers} {names}".encode(errors="surrogatepass"))
     # `co_code` is the bytecode without the interpreter's inline caches and specialisations.

@@ -27,7 +27,9 @@ _ATOMS = (torch.dtype, torch.layout, torch.memory_format, torch.device)
 def to_plain(value: Any) -> Any:
     """Return tagged plain data for a constant; `NotConstant` for anything else."""
     kind = type(value)
-    if value is None or kind is bool or kind is int or kind is str or kind is bytes:
+    if kind is bool:
+        return ["bool", value]  # tagged: plain `True` equals `1`
+    if value is None or kind is int or kind is str or kind is bytes:
         if kind is int and not -(1 << 63) <= value < (1 << 64):
             return ["bigint", str(value)]
         return value
@@ -48,7 +50,11 @@ def to_plain(value: Any) -> Any:
     if kind is slice:
         return ["slice", [to_plain(item) for item in (value.start, value.stop, value.step)]]
     if kind is types.CodeType:
-        return ["code", value.co_qualname if hasattr(value, "co_qualname") else value.co_name, code_digest(value)]
+        return [
+            "code",
+            value.co_qualname if hasattr(value, "co_qualname") else value.co_name,
+            code_digest(value),
+        ]
     if kind is range:
         return ["range", [value.start, value.stop, value.step]]
     if isinstance(value, enum.Enum):

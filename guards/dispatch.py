@@ -17,10 +17,12 @@ from typing import Any
 from gearcache.guards.access import _STEPS, Access, Scope, Walker
 from gearcache.guards.checks import Check
 from gearcache.guards.constants import is_identity_constant
+from gearcache.guards.generated import define
 from gearcache.guards.graph_call import Mismatch
 from gearcache.guards.variant import StoredGear, StoredVariant
 
 Frame = Callable[..., Any]
+_INSTANCE = "_gearcache_instance"
 _MISSED = (AttributeError, TypeError, LookupError)
 
 
@@ -51,12 +53,17 @@ def _by_identity(check: Check, value: Any) -> bool:
 
 def build_dispatch(
     method: types.FunctionType,
+    instance: Any,
     gears: Sequence[BoundGear],
     scope: Scope,
     states: Sequence[Callable[[], bool]],
     miss: Callable[..., Any],
 ) -> Callable[..., Any]:
-    """Return a function with the method's own signature (its instance first) that dispatches a call."""
+    """Return a function with the method's own signature that dispatches a call to `instance`.
+
+    Its first parameter is ignored: the function becomes the `__call__` of a class made for one cached method,
+    which saves the packing and unpacking of `*args, **kwargs` (0.3 µs a call with Python 3.11).
+    """
     writer = _Writer(scope)
     parameters, call = _signature(method)
     groups: dict[str, list[BoundGear]] = {}
@@ -65,6 +72,7 @@ def build_dispatch(
         groups.setdefault(identity, []).append(bound)
     namespace = writer.namespace
     namespace["miss"], namespace["Mismatch"], namespace["MISSED"] = miss, Mismatch, _MISSED
+    namespace[_INSTANCE] = instance
     lines = [f"def dispatch({parameters}):"]
     indent = "    "
     if states:
@@ -77,10 +85,11 @@ def build_dispatch(
     if len(lines) == 1 or not groups:
         lines.append(f"{indent}pass")
     lines.append(f"    return miss({call})")
-    exec(compile("\n".join(lines) + "\n", f"<gearcache dispatch {method.__qualname__}>", "exec"), namespace)
-    function = namespace["dispatch"]
+    source = "\n".join(lines) + "\n"
+    function: Any = define(source, "dispatch", namespace, f"dispatch of {method.__qualname__}")
     function.__defaults__, function.__kwdefaults__ = method.__defaults__, method.__kwdefaults__
-    return function  # type: ignore[no-any-return]
+    dispatch: Callable[..., Any] = function
+    return dispatch
 
 
 def _group_lines(writer: _Writer, number: int, members: list[BoundGear], call: str) -> list[str]:
@@ -167,8 +176,8 @@ def _order(check: Check) -> tuple[int, bool, str]:
 
 def _signature(method: types.FunctionType) -> tuple[str, str]:
     """Return the parameters of the dispatch function and the arguments that pass them on."""
-    parameters, call, keyword_only, positional_only = [], [], False, 0
-    for parameter in inspect.signature(method, follow_wrapped=False).parameters.values():
+    parameters, call, keyword_only, positional_only = ["_gearcache_self"], [_INSTANCE], False, 0
+    for parameter in list(inspect.signature(method, follow_wrapped=False).parameters.values())[1:]:
         default = "=None" if parameter.default is not inspect.Parameter.empty else ""
         name = parameter.name
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
@@ -190,8 +199,7 @@ def _signature(method: types.FunctionType) -> tuple[str, str]:
                 positional_only = len(parameters) + 1
             call.append(name)
         parameters.append(name + default)
-    if positional_only:
-        parameters.insert(positional_only, "/")
+    parameters.insert(max(1, positional_only), "/")
     return ", ".join(parameters), ", ".join(call)
 
 
@@ -261,8 +269,10 @@ class _Writer:
         if check.kind == "type":
             return f"type({value}) is {self.bind(compared)}"
         if check.kind == "constant":
-            if expected is None or type(expected) is bool:
-                return f"{value} is {expected!r}"
+            if expected is None:
+                return f"{value} is None"
+            if expected in (["bool", True], ["bool", False]):
+                return f"{value} is {expected[1]!r}"
             if type(expected) in (int, str):
                 return f"type(c := {value}) is {type(expected).__name__} and c == {expected!r}"
             if compared is not None:

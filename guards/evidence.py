@@ -88,8 +88,8 @@ def _holds(tree: Tree, scope: Scope) -> bool:
             elif kind == "empty":
                 if value:
                     return False
-            elif kind == "constant" and (expected is None or expected is True or expected is False):
-                if value is not expected:
+            elif kind == "constant" and expected is None:
+                if value is not None:
                     return False
             elif kind == "same":
                 if value is not walker.resolve(Access.from_plain(expected)):

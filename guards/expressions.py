@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import ast
 import functools
+from collections.abc import Callable
+from typing import Any
+
+from gearcache.guards.generated import define
 
 _NODES = (
     ast.Expression,
@@ -54,3 +58,11 @@ def checked_expression(text: str) -> str:
         if not allowed:
             raise ValueError(f"{text!r} is not an expression over sizes")
     return text
+
+
+@functools.lru_cache(maxsize=1024)
+def expression_function(text: str, names: tuple[str, ...]) -> Callable[..., Any]:
+    """Return an expression as a function of the named symbols (ints, or symbolic ints with torch's max and min)."""
+    parameters = ", ".join(checked_expression(name) for name in names)
+    source = f"def value({parameters}{', ' if names else ''}max=max, min=min):\n    return {checked_expression(text)}\n"
+    return define(source, "value", {}, f"expression {text}")

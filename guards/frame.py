@@ -53,9 +53,7 @@ def encode_code(code: types.CodeType) -> dict[str, Any]:
 
 def decode_code(plain: dict[str, Any], rename: dict[str, str]) -> types.CodeType:
     """Inverse of `encode_code`; `rename` maps global names to unique ones."""
-    changes: dict[str, Any] = {
-        field: plain[field] for field in (*_NUMBERS, *_TEXTS, *_TABLES) if field in plain
-    }
+    changes: dict[str, Any] = {field: plain[field] for field in (*_NUMBERS, *_TEXTS, *_TABLES) if field in plain}
     for field in _NAMES:
         changes[field] = tuple(plain[field])
     changes["co_names"] = tuple(rename.get(name, name) for name in plain["co_names"])
@@ -160,7 +158,7 @@ def bind_frame(
         namespace[rename[name]] = value
     code = decode_code(plain, rename)
     function = types.FunctionType(code, namespace, method.__name__, method.__defaults__, method.__closure__)
-    function.__kwdefaults__ = method.__kwdefaults__  # type: ignore[assignment]
+    function.__kwdefaults__ = method.__kwdefaults__
     weakref.finalize(function, _remove, namespace, list(rename.values()))
     return function
 

@@ -49,7 +49,7 @@ def object_delattr_ignore_descriptor(target: Any, name: str) -> None:
 
 def object_new(cls: type) -> Any:
     """Return an uninitialised instance; of a module, one that can take attributes."""
-    made = cls.__new__(cls)
+    made: Any = cls.__new__(cls)  # type: ignore[call-overload]
     if hasattr(made, "_parameters") or hasattr(type(made), "register_parameter"):
         import torch
 

@@ -90,7 +90,7 @@ def check_sizes(name: str, dim: Any, sizes: Any, *, minimum: int = 1, rank: int 
         raise GearSpecError(f"gears of `{name}`: dim index is {dim}; allowed: {allowed}")
     if not isinstance(sizes, (list, tuple)):
         raise GearSpecError(
-            f"gears of `{name}`, dim {dim}: the sizes are a {type(sizes).__name__}; they must be a list or tuple of ints"
+            f"gears of `{name}`, dim {dim}: the sizes are a {type(sizes).__name__}; they must be a list or tuple of int"
         )
     for size in sizes:
         if isinstance(size, bool) or not isinstance(size, int):
@@ -110,10 +110,12 @@ def parse_gears(gears: Mapping[str, Mapping[int, Sequence[int]]] | None, policy:
         return GearSpec((), policy)
     if not isinstance(gears, Mapping):
         raise GearSpecError(f"gears is a {type(gears).__name__}; it must be a dict like {{'ids': {{0: [1, 2, 4]}}}}")
-    axes = []
+    axes: list[Axis] = []
     for path, dims in gears.items():
         if not isinstance(path, str) or not re.fullmatch(r"[A-Za-z_]\w*(\.\w+|\[[^\]]+\])*", path):
-            raise GearSpecError(f"gears names {path!r}; it must be an argument or a path such as 'cache.layers[*].keys'")
+            raise GearSpecError(
+                f"gears names {path!r}; it must be an argument or a path such as 'cache.layers[*].keys'"
+            )
         if not isinstance(dims, Mapping) or not dims:
             raise GearSpecError(f"gears of `{path}` are {dims!r}; they must be a dict like {{0: [1, 2, 4]}}")
         axes.extend(Axis(path, dim, check_sizes(path, dim, sizes)) for dim, sizes in dims.items())
@@ -130,9 +132,7 @@ def set_dim_gears(tensor: torch.Tensor, dim_gears: Mapping[int, Sequence[int]]) 
         raise TypeError(f"set_dim_gears takes a tensor, not a {type(tensor).__name__}")
     if not isinstance(dim_gears, Mapping) or not dim_gears:
         raise GearSpecError(f"dim_gears is {dim_gears!r}; it must be a dict like {{0: [2, 4]}}")
-    checked = {
-        dim: check_sizes("tensor", dim, sizes, minimum=2, rank=tensor.dim()) for dim, sizes in dim_gears.items()
-    }
+    checked = {dim: check_sizes("tensor", dim, sizes, minimum=2, rank=tensor.dim()) for dim, sizes in dim_gears.items()}
     present = getattr(tensor, _ATTRIBUTE, None)
     if present is not None and {dim: tuple(sizes) for dim, sizes in present.items()} != checked:
         raise GearSpecError(f"the tensor already has the gears {present!r}; they cannot be set to {dim_gears!r}")

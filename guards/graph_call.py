@@ -10,6 +10,7 @@ import torch
 
 from gearcache.guards.access import Scope
 from gearcache.guards.expressions import checked_expression
+from gearcache.guards.generated import define
 from gearcache.guards.inputs import make_check
 from gearcache.guards.variant import StoredGear, StoredVariant
 
@@ -102,14 +103,15 @@ class GraphCall:
         lines.append("tick()")
         lines += self._result_lines(f"run([{listed}])", namespace)
         source = f"def graph({', '.join(parameters)}):\n    " + "\n    ".join(lines) + "\n"
-        exec(compile(source, f"<gearcache graph {self.gear.text}>", "exec"), namespace)
-        return namespace["graph"]  # type: ignore[no-any-return]
+        return define(source, "graph", namespace, f"graph {self.gear.text}")
 
     def _mismatch(self, tensors: tuple[torch.Tensor, ...]) -> None:
         raise Mismatch(self, tensors)
 
     def _symbol_lines(self) -> list[str]:
-        return [f"{checked_expression(name)} = t{int(tensor)}.size({int(dim)})" for name, tensor, dim in self.gear.symbols]
+        return [
+            f"{checked_expression(name)} = t{int(tensor)}.size({int(dim)})" for name, tensor, dim in self.gear.symbols
+        ]
 
     def _result_lines(self, call: str, namespace: dict[str, Any]) -> list[str]:
         results = self.gear.results
@@ -139,7 +141,9 @@ class GraphCall:
 
 
 def _numbers(values: list[Any]) -> str:
-    texts = [checked_expression(value["expression"]) if isinstance(value, dict) else str(int(value)) for value in values]
+    texts = [
+        checked_expression(value["expression"]) if isinstance(value, dict) else str(int(value)) for value in values
+    ]
     return "".join(f"{text}, " for text in texts)
 
 

@@ -29,9 +29,7 @@ def make_check(gear: StoredGear, tensors: Sequence[torch.Tensor]) -> Check:
     return tensor_check(tensors, gear.sizes, gear.strides)
 
 
-def find_problem(
-    inputs: Sequence[StoredInput], gear: StoredGear, tensors: Sequence[torch.Tensor]
-) -> Problem | None:
+def find_problem(inputs: Sequence[StoredInput], gear: StoredGear, tensors: Sequence[torch.Tensor]) -> Problem | None:
     """Return the first difference between tensors and a gear; None when the graph may run on them."""
     seen: dict[int, str] = {}
     for stored, sizes, strides, tensor in zip(inputs, gear.sizes, gear.strides, tensors, strict=True):
@@ -70,7 +68,10 @@ def _layout(
         return Problem(name, f"of shape {tuple(tensor.shape)}", f"shape {_shape(sizes)}", "shape")
     if any(wanted is not None and wanted != found for wanted, found in zip(strides, tensor.stride(), strict=True)):
         return Problem(
-            name, f"of strides {tensor.stride()}", f"strides {_shape(strides)} (call .contiguous() on it)", "stride"
+            name,
+            f"of strides {tensor.stride()}",
+            f"strides {_shape(strides)} (call .contiguous() on it)",
+            "stride",
         )
     return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import torch
@@ -17,7 +18,7 @@ def find_overlap(tensors: Sequence[torch.Tensor], written: Sequence[int]) -> tup
         return None
     spans = sorted((start, end, index) for index, tensor in enumerate(tensors) for start, end in [_span(tensor)])
     writes = set(written)
-    for (_, end, left), (start, _, right) in zip(spans, spans[1:], strict=False):
+    for (_, end, left), (start, _, right) in itertools.pairwise(spans):
         if start < end and (left in writes or right in writes):
             return (left, right) if left in writes else (right, left)
     return None

@@ -17,6 +17,7 @@ import sysconfig
 import types
 from collections import defaultdict
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -44,7 +45,7 @@ def record_sources(codes: Iterable[types.CodeType]) -> Plain:
         path = os.path.realpath(code.co_filename)
         if _is_versioned(path) or code.co_filename.startswith("<frozen"):
             continue
-        if path in modules and os.path.exists(path):
+        if path in modules and Path(path).exists():
             files[path].add((_qualname(code), code_digest(code)))
         else:
             homeless.append(code)
@@ -83,9 +84,9 @@ def changed_source(plain: Plain) -> str | None:
                 line = min(present.get(qualname, {"": 0}).values())
                 return f"`{qualname}` in `{path}`{f', line {line},' if line else ''} {state}"
     for name, digest in plain["functions"]:
-        found = _function_digest(name)
-        if found != digest:
-            return f"function `{name}` {'was changed' if found else 'is gone'}"
+        function = _function_digest(name)
+        if function != digest:
+            return f"function `{name}` {'was changed' if function else 'is gone'}"
     return None
 
 
@@ -96,7 +97,7 @@ def _qualname(code: types.CodeType) -> str:
 @functools.cache
 def _versioned_folders() -> tuple[str, ...]:
     paths = sysconfig.get_paths()
-    torch_folder = os.path.dirname(os.path.realpath(torch.__file__))
+    torch_folder = str(Path(os.path.realpath(torch.__file__)).parent)
     return (torch_folder + os.sep, os.path.realpath(paths["stdlib"]) + os.sep)
 
 
@@ -121,7 +122,7 @@ def _module_file(name: str) -> str | None:
 
 def _file_digest(path: str) -> str:
     try:
-        with open(path, "rb") as file:
+        with Path(path).open("rb") as file:
             return hashlib.sha256(file.read()).hexdigest()
     except OSError:
         return ""
@@ -132,7 +133,7 @@ def _codes_in(path: str, digest: str) -> dict[str, dict[str, int]]:
     """Return qualname -> {code digest: line} of everything a source file defines; `digest` is the file's."""
     found: dict[str, dict[str, int]] = defaultdict(dict)
     try:
-        with open(path, "rb") as file:
+        with Path(path).open("rb") as file:
             module = compile(file.read(), path, "exec", dont_inherit=True)
     except (OSError, SyntaxError, ValueError):
         return found

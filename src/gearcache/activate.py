@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import torch
 
+from gearcache.errors import CacheError
 from gearcache.ge_cache.backend import Backend, StoredArtifact
 from gearcache.guards.access import Scope, Walker
 from gearcache.guards.checks import first_failure
@@ -75,10 +76,10 @@ class EvidenceCheck:
 
     def stale_reason(self, variant: StoredVariant) -> str | None:
         """Return what the trace depended on and is no longer so, or None when the evidence holds."""
-        for part, check in ((variant.sources, changed_source), (variant.evidence, self._failure)):
+        for part in (variant.sources, variant.evidence):
             if any(part == held for held in self._held):
                 continue
-            reason = check(part)  # type: ignore[operator]
+            reason = changed_source(part) if isinstance(part, dict) else self._failure(part)
             if reason is not None:
                 return reason
             self._held.append(part)
@@ -107,7 +108,13 @@ def activate(
     device = torch.device(variant.inputs[0].device if variant.inputs else "cpu")
     graphs = []
     for gear in variant.gears:
-        run = backend.load(_artifact(gear.header, gear.blobs, store), attributes, device)
+        try:
+            run = backend.load(_artifact(gear.header, gear.blobs, store), attributes, device)
+        except CacheError:
+            raise
+        except Exception as error:
+            # Nothing is deleted: the fault may be this host's, and pass.
+            raise CacheError(f"gear {gear.text} cannot be loaded: {type(error).__name__}: {error}") from error
         graphs.append(GraphCall(variant, gear, run, attributes, scope_of_instance(scope, method), validate=validate))
     return ActiveVariant(variant, graphs, method, compared_objects(variant, scope))
 
@@ -119,6 +126,4 @@ def scope_of_instance(scope: Scope, method: types.FunctionType) -> Scope:
 
 
 def _artifact(header: dict[str, Any], blobs: Mapping[str, str], store: BlobReader) -> StoredArtifact:
-    return StoredArtifact(
-        header, lambda name: store.read_blob(blobs[name]), lambda name: store.blob_path(blobs[name])
-    )
+    return StoredArtifact(header, lambda name: store.read_blob(blobs[name]), lambda name: store.blob_path(blobs[name]))

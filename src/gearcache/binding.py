@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import logging
 import tempfile
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,6 @@ from gearcache.errors import (
     CompileError,
     GradientRequired,
     InputError,
-    PublishError,
     TooManyVariants,
     UnknownGear,
 )
@@ -29,10 +30,12 @@ from gearcache.ge_cache.backend import Backend
 from gearcache.guards._native import state_check
 from gearcache.guards.access import Scope
 from gearcache.guards.dispatch import BoundGear, build_dispatch
+from gearcache.guards.expressions import expression_function
 from gearcache.guards.gears import GearSpec
 from gearcache.guards.graph_call import GraphCall
 from gearcache.guards.inputs import Problem, find_problem
 from gearcache.guards.memory import find_overlap
+from gearcache.guards.sources import changed_source
 from gearcache.guards.variant import StoredVariant
 from gearcache.options import Settings
 from gearcache.stats import Counters
@@ -92,7 +95,8 @@ class Binding:
     def dispatch(self, miss: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function for the calls to come, valid for the global states met so far."""
         states = self._states if self._settings.validate == "inputs" else []
-        return build_dispatch(self._method, self._gears, self._scope({}), states, miss)
+        instance = self._function.__self__
+        return build_dispatch(self._method, instance, self._gears, self._scope({}), states, miss)
 
     def note_state(self) -> None:
         """Admit the present global state: it has the same key as the one this binding was made for."""
@@ -139,7 +143,7 @@ class Binding:
                 if problem is None:
                     self._check_overlap(active.variant, graph, tensors)
                     return self._accept(active, graph, tensors, scope)
-                problems.add(problem)
+                problems.add(problem, graph.gear.text)
         return None
 
     def _accept(
@@ -171,14 +175,21 @@ class Binding:
         if overlap is not None:
             written, other = (variant.inputs[index].access.text for index in overlap)
             raise InputError(
-                self.name, written, f"written, and shares memory with `{other}`", "tensors that do not overlap"
+                self.name,
+                written,
+                f"written, and shares memory with `{other}`",
+                "tensors that do not overlap",
             )
 
     # -- stored variants ---------------------------------------------------------------------------------
 
-    def _load_stored(self, scope: Scope, *, again: bool = False) -> bool:
+    def _load_stored(self, scope: Scope) -> bool:
         """Load the stored variants that fit this call; returns whether there is one."""
-        if self._stored is None or again:
+        with paused_collection():
+            return self._load_fitting(scope)
+
+    def _load_fitting(self, scope: Scope) -> bool:
+        if self._stored is None:
             self._stored = self._read_entry()
         known = {id(active.variant) for active in self._active}
         reasons = []
@@ -253,7 +264,10 @@ class Binding:
 
     def _refuse(self, arguments: Mapping[str, Any], problems: _Problems) -> None:
         """Raise for a call that must not be compiled: a wrong tensor, or a shape outside the declared gears."""
-        problem = problems.decisive()
+        sizes = call_sizes(self._spec, arguments)
+        is_complete = bool(self._spec.axes) and len(sizes) == len(self._spec.axes)
+        gear = gear_text(self._spec, sizes) if is_complete else None
+        problem = problems.decisive(gear)
         if problem is not None and problem.kind == "grad":
             raise GradientRequired(self.name, problem.argument, problem.found, problem.allowed)
         if problem is not None and problem.kind not in ("shape", "alias", "rank"):
@@ -264,32 +278,46 @@ class Binding:
             if problem is not None and self._settings.on_miss == "raise":
                 raise InputError(self.name, problem.argument, problem.found, problem.allowed)
             return
-        sizes = call_sizes(self._spec, arguments)
-        if len(sizes) == len(self._spec.axes) and sizes not in self._spec.gears:
+        if is_complete and sizes not in self._spec.gears:
             if self._settings.on_miss == "raise":
                 listed = "; ".join(gear_text(self._spec, gear) for gear in self._spec.gears)
                 argument = self._spec.axes[0].path
                 raise UnknownGear(self.name, argument, f"outside all gears: {gear_text(self._spec, sizes)}", listed)
             problems.is_gear_miss = True
             return
-        if problem is not None and any(text == gear_text(self._spec, sizes) for text in self.gear_texts()):
+        if problem is not None and gear in self.gear_texts() and self._settings.on_miss == "raise":
             raise InputError(self.name, problem.argument, problem.found, problem.allowed)
 
     def _build(self, arguments: Mapping[str, Any], scope: Scope) -> None:
         """Compile under the key's lock, unless another process did it meanwhile; publish; load what was stored."""
+        built: list[BuiltVariant] | None = None
         try:
             with self._store.exclusive(self.key):
-                stored = self._look_again(scope)
-                if stored is None:
+                present = self._look_again(scope)
+                if present is None:
                     return
-                self._store_built(self._compile(arguments), stored)
+                present = self._make_room(present)
+                built = self._compile(arguments)
+                self._publish(built, present)
         except CacheError as error:
             self._fault(error)
+            if built is None:
+                built = self._compile(arguments)
             self._use_temporary_store()
-            if not any(isinstance(error, kind) for kind in (CompileError,)):
-                self._store_built(self._compile(arguments), [])
+            self._publish(built, [])
         if not self._load_built(scope):
-            raise CompileError(self.name, "of this call", "it was compiled, but its own evidence does not hold")
+            reason = self.history[-1] if self.history else "its own evidence does not hold"
+            raise CompileError(self.name, "of this call", f"what was compiled cannot be used: {reason}")
+
+    def _make_room(self, present: list[StoredVariant]) -> list[StoredVariant]:
+        """Return the variants to keep beside a new one; those of edited source go first when there are too many."""
+        excess = len(present) + 1 - self._settings.max_variants
+        if excess <= 0:
+            return present
+        edited = [variant for variant in present if changed_source(variant.sources) is not None][:excess]
+        if len(edited) < excess:
+            raise TooManyVariants(self.name, self._settings.max_variants, self._last_miss())
+        return [variant for variant in present if variant not in edited]
 
     def _look_again(self, scope: Scope) -> list[StoredVariant] | None:
         """Return the variants to keep; None when one that fits this call has appeared and is loaded now."""
@@ -330,11 +358,11 @@ class Binding:
         wanted = gear_text(spec, sizes) if spec.axes and len(sizes) == len(spec.axes) else None
         for error in errors:
             if error.gear == wanted:
-                self._store_built(built, [])
+                self._publish(built, [])
                 raise error
         return built
 
-    def _store_built(self, built: list[BuiltVariant], present: list[StoredVariant]) -> None:
+    def _publish(self, built: list[BuiltVariant], present: list[StoredVariant]) -> None:
         variants = list(present)
         for item in built:
             gears = []
@@ -343,16 +371,17 @@ class Binding:
                 conditions = list(dict.fromkeys([*gear.conditions, *artifact.conditions]))
                 gears.append(replace(gear, header=artifact.header, blobs=blobs, conditions=conditions))
             variants.append(replace(item.variant, gears=gears))
-        if len(variants) > self._settings.max_variants:
-            raise TooManyVariants(self.name, self._settings.max_variants, self._last_miss())
-        sizes = {
+        blob_sizes = {
             digest: self._store.layout.blob(digest).stat().st_size
             for variant in variants
             for gear in variant.gears
             for digest in gear.blobs.values()
         }
-        payload = {"method": self.name, "variants": [variant.to_plain() for variant in variants]}
-        self._store.publish(self.key, payload, sizes, {"torch": str(torch.__version__)})
+        payload: dict[str, Any] = {
+            "method": self.name,
+            "variants": [variant.to_plain() for variant in variants],
+        }
+        self._store.publish(self.key, payload, blob_sizes, {"torch": str(torch.__version__)})
         logger.info("%s: stored %s", self.name, self.layout.manifest(self.key))
 
     def _load_built(self, scope: Scope) -> bool:
@@ -394,24 +423,38 @@ class Binding:
         return dict(bound.arguments)
 
 
+@contextmanager
+def paused_collection() -> Iterator[None]:
+    """Keep the garbage collector from walking the user's whole heap because a load makes many small objects."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 class _Problems:
     """Why no loaded graph takes a call; the most telling one is what the user is told."""
 
     _ORDER = ("type", "device", "dtype", "grad", "layout", "alias", "rank", "stride", "shape")
 
     def __init__(self) -> None:
-        self._found: list[Problem] = []
+        self._found: list[tuple[str, Problem]] = []
         self.is_gear_miss = False
 
-    def add(self, problem: Problem) -> None:
-        """Note one."""
-        self._found.append(problem)
+    def add(self, problem: Problem, gear: str) -> None:
+        """Note one, and the gear that it is about."""
+        self._found.append((gear, problem))
 
-    def decisive(self) -> Problem | None:
-        """Return the problem to tell: a stride only counts when the shape was right, a dtype always."""
-        if not self._found:
+    def decisive(self, gear: str | None = None) -> Problem | None:
+        """Return the problem to tell: of the call's own gear if that is loaded; a dtype before a shape."""
+        own = [problem for text, problem in self._found if text == gear]
+        found = own or [problem for _, problem in self._found]
+        if not found:
             return None
-        by_kind = {problem.kind: problem for problem in reversed(self._found)}
+        by_kind = {problem.kind: problem for problem in reversed(found)}
         return next(by_kind[kind] for kind in self._ORDER if kind in by_kind)
 
     def sentence(self) -> tuple[str, str, str]:
@@ -426,13 +469,12 @@ def _broken_condition(graph: GraphCall, tensors: tuple[torch.Tensor, ...]) -> Pr
     """Return the condition of a dynamic graph that a call breaks, as a problem of shape."""
     sizes = {name: tensors[tensor].size(dim) for name, tensor, dim in graph.gear.symbols}
     for text in graph.gear.conditions:
-        if not eval(text, {"__builtins__": {}, "max": max, "min": min}, dict(sizes)):
+        if not expression_function(text, tuple(sizes))(**sizes):
             named = ", ".join(
                 f"{graph.variant.inputs[tensor].access.text}.size({dim})={sizes[name]}"
                 for name, tensor, dim in graph.gear.symbols
             )
-            return Problem(graph.variant.inputs[graph.gear.symbols[0][1]].access.text, f"of sizes {named}", text, "shape")
+            return Problem(
+                graph.variant.inputs[graph.gear.symbols[0][1]].access.text, f"of sizes {named}", text, "shape"
+            )
     return None
-
-
-__all__ = ["Binding", "PublishError"]

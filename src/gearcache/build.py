@@ -94,7 +94,7 @@ def build(request: BuildRequest, counters: Counters) -> tuple[list[BuiltVariant]
     ):
         tracer = _Tracer(request, counters)
         units: list[_Unit] = []
-        owners: list[tuple[int, str, GearGraph | None, StoredGear | None]] = []
+        owners: list[tuple[int, GearGraph, StoredGear]] = []
 
         def jobs() -> Iterator[CompileJob]:
             for unit in tracer.units():
@@ -102,7 +102,7 @@ def build(request: BuildRequest, counters: Counters) -> tuple[list[BuiltVariant]
                 units.append(unit)
                 for text, gear in unit.gears:
                     graph, stored = _trace(request, unit, text, gear)
-                    owners.append((len(units) - 1, text, graph, stored))
+                    owners.append((len(units) - 1, graph, stored))
                     yield _job(request, unit.capture, text, graph)
 
         finished: dict[int, Artifact] = {}
@@ -117,8 +117,8 @@ def build(request: BuildRequest, counters: Counters) -> tuple[list[BuiltVariant]
     for number, unit in enumerate(units):
         members = [index for index, owner in enumerate(owners) if owner[0] == number and index in finished]
         if members:
-            gears = [owners[index][3] for index in members]
-            graphs = [owners[index][2] for index in members]
+            gears = [owners[index][2] for index in members]
+            graphs = [owners[index][1] for index in members]
             built.append(_variant(request, unit, graphs[0], gears, [finished[index] for index in members]))
     return built, errors + tracer.errors
 
@@ -155,9 +155,7 @@ class _Tracer:
     def _capture(self, arguments: Mapping[str, Any], *, dynamic: bool) -> Capture:
         self._counters.traces += 1
         positional, keywords = _call_of(self._signature, arguments)
-        return capture_method(
-            self._request.function, positional, keywords, method=self._request.name, dynamic=dynamic
-        )
+        return capture_method(self._request.function, positional, keywords, method=self._request.name, dynamic=dynamic)
 
     def _geared_capture(self) -> tuple[Capture, list[PlannedGear]]:
         """Trace at the call's own sizes, or, when those hold a 0 or 1, at another gear's."""
@@ -216,7 +214,13 @@ def _trace(request: BuildRequest, unit: _Unit, text: str, gear: PlannedGear | No
             f"`{request.backend.name}` would not draw as eager does; use backend='eager' or take them as an argument",
         )
     order_inputs(graph)
-    if stored is None:
+    if stored is not None:
+        for spec in graph.inputs[len(stored.sizes) :]:  # buffers that the graph writes
+            for rows, numbers in ((stored.sizes, spec.sizes), (stored.strides, spec.strides)):
+                rows.append(list(numbers))
+            graph.symbols["sizes"].append(list(spec.sizes))
+            graph.symbols["strides"].append(list(spec.strides))
+    else:
         stored = StoredGear(
             text=text or _shapes_text(capture, graph),
             sizes=[list(spec.sizes) for spec in graph.inputs],
@@ -230,9 +234,7 @@ def _trace(request: BuildRequest, unit: _Unit, text: str, gear: PlannedGear | No
 
 
 def _shapes_text(capture: Capture, graph: GearGraph) -> str:
-    named = [
-        f"{item.access.text}{tuple(spec.sizes)}" for item, spec in zip(capture.inputs, graph.inputs, strict=False)
-    ]
+    named = [f"{item.access.text}{tuple(spec.sizes)}" for item, spec in zip(capture.inputs, graph.inputs, strict=False)]
     return ", ".join(named[:4]) + (", …" if len(named) > 4 else "") or "static"
 
 
@@ -296,7 +298,8 @@ def split_checks(capture: Capture, instance: str) -> tuple[list[Check], list[Che
         is_argument = access.root[0] == "argument" and access.root[1] != instance
         return is_argument and all(kind != "type" for kind, _ in access.steps)
 
-    calls, evidence = [], []
+    calls: list[Check] = []
+    evidence: list[Check] = []
     for check in capture.checks:
         if check.kind == "type" and check.access in tensors:
             continue  # `TensorGuards` compares the exact type
@@ -306,7 +309,7 @@ def split_checks(capture: Capture, instance: str) -> tuple[list[Check], list[Che
 
 
 def _call_of(signature: inspect.Signature, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    bound = inspect.BoundArguments(signature, dict(arguments))  # type: ignore[arg-type]
+    bound = inspect.BoundArguments(signature, dict(arguments))
     return bound.args, bound.kwargs
 
 
@@ -351,8 +354,7 @@ def _like(tensor: torch.Tensor, shape: list[int]) -> torch.Tensor:
     for dim in order:
         strides[dim] = step
         step *= max(1, shape[dim])
-    made = torch.empty_strided(shape, strides, dtype=tensor.dtype, device=tensor.device)
-    return made
+    return torch.empty_strided(shape, strides, dtype=tensor.dtype, device=tensor.device)
 
 
 def _fits(capture: Capture, planned: list[PlannedGear], arguments: Mapping[str, Any], spec: GearSpec) -> bool:

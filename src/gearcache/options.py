@@ -25,9 +25,9 @@ class _Checked:
         if name in _ALLOWED and value not in _ALLOWED[name]:
             allowed = ", ".join(repr(item) for item in _ALLOWED[name])
             raise ValueError(f"option `{name}` is {value!r}; allowed: {allowed}")
-        if name in ("jobs", "max_variants") and value is not None:
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"option `{name}` is {value!r}; it must be an int of at least 1")
+        counts = name in ("jobs", "max_variants") and value is not None
+        if counts and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            raise ValueError(f"option `{name}` is {value!r}; it must be an int of at least 1")
         object.__setattr__(self, name, value)
 
 

@@ -26,8 +26,14 @@ class BuildProgress:
     def __enter__(self) -> BuildProgress:
         if sys.stderr.isatty():
             from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-            from rich.progress import TimeRemainingColumn
+            from rich.progress import (
+                BarColumn,
+                MofNCompleteColumn,
+                Progress,
+                TextColumn,
+                TimeElapsedColumn,
+                TimeRemainingColumn,
+            )
 
             self._bar = Progress(
                 TextColumn("[bold]{task.description}"),
@@ -56,7 +62,15 @@ class BuildProgress:
         if stage in ("done", "failed"):
             self._done += 1
             del self._stages[gear]
-            logger.info("%s: gear %s %s (%d of %d, %.1f s)", self._method, gear, stage, self._done, self._gears, elapsed)
+            logger.info(
+                "%s: gear %s %s (%d of %d, %.1f s)",
+                self._method,
+                gear,
+                stage,
+                self._done,
+                self._gears,
+                elapsed,
+            )
         else:
             logger.debug("%s: gear %s: %s (%.1f s)", self._method, gear, stage, elapsed)
         if self._bar is not None:

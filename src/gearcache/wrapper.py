@@ -16,6 +16,7 @@ from gearcache.binding import Binding
 from gearcache.cache.fingerprint import method_key, resolve_ranks, state_component
 from gearcache.cache.layout import Layout, resolve_root
 from gearcache.ge_cache.select import select_backend
+from gearcache.guards._native import is_grad_decorator
 from gearcache.guards.arguments import find_tensors
 from gearcache.guards.gears import GearSpec, gears_of_arguments, parse_gears
 from gearcache.options import resolve_settings
@@ -29,10 +30,16 @@ class CachedMethod:
     """A bound method that runs through compiled graphs kept on disk. Safe to call from several threads.
 
     Nothing is resolved before the first call: ranks may be unknown until then, and `set_dim_gears` marks tensors.
+    Each instance is of a class of its own, whose `__call__` is the dispatch function written for it.
     """
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> CachedMethod:
+        own = type("CachedMethod", (cls,), {"__module__": cls.__module__})
+        made: CachedMethod = super().__new__(own)
+        return made
+
     def __init__(self, function: types.MethodType, parameters: dict[str, Any]) -> None:
-        self._function = function
+        self._function = _without_grad_decorators(function)
         self._parameters = parameters
         self._lock = threading.RLock()
         self._counters = Counters()
@@ -40,7 +47,8 @@ class CachedMethod:
         self.refresh()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._call(*args, **kwargs)
+        """Call the method. This body serves the first call only."""
+        return self._missed(self._function.__self__, *args, **kwargs)
 
     @property
     def __name__(self) -> str:
@@ -75,7 +83,7 @@ class CachedMethod:
         with self._lock:
             self._binding: Binding | None = None
             self._bindings: dict[str, Binding] = {}
-            self._call: Callable[..., Any] = self._first
+            type(self).__call__ = CachedMethod.__call__  # type: ignore[method-assign]
 
     @property
     def _name(self) -> str:
@@ -88,9 +96,6 @@ class CachedMethod:
                 counts[text] = counts.get(text, 0) + calls
         return counts
 
-    def _first(self, *args: Any, **kwargs: Any) -> Any:
-        return self._missed(self._function.__self__, *args, **kwargs)
-
     def _missed(self, instance: Any, *args: Any, **kwargs: Any) -> Any:
         """Serve a call that the dispatch does not know: find, load or compile, then run."""
         with self._lock:
@@ -101,7 +106,6 @@ class CachedMethod:
         return frame(instance, *args, **kwargs)
 
     def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any] | None:
-        # As `fullgraph=True` and no autograd everywhere: the frame itself runs no tensor operation.
         signature = inspect.signature(self._function.__func__, follow_wrapped=False)
         bound = signature.bind(self._function.__self__, *args, **kwargs)
         bound.apply_defaults()
@@ -110,7 +114,7 @@ class CachedMethod:
         frame = binding.prepare(arguments)
         binding.note_state()
         self._binding = binding
-        self._call = types.MethodType(binding.dispatch(self._missed), self._function.__self__)
+        type(self).__call__ = binding.dispatch(self._missed)  # type: ignore[method-assign]
         return frame
 
     def _binding_for(self, arguments: dict[str, Any]) -> Binding:
@@ -164,6 +168,14 @@ class CachedMethod:
 
     def __reduce__(self) -> Any:
         return _rebuild, (self._function.__self__, self._function.__func__.__name__, self._parameters)
+
+
+def _without_grad_decorators(function: types.MethodType) -> types.MethodType:
+    """Return the method inside `torch.no_grad()` and `torch.inference_mode()`: a cached method runs so anyway."""
+    inner = function.__func__
+    while getattr(inner, "__wrapped__", None) is not None and is_grad_decorator(inner):
+        inner = inner.__wrapped__  # type: ignore[attr-defined]
+    return types.MethodType(inner, function.__self__)
 
 
 def _rebuild(module: torch.nn.Module, name: str, parameters: dict[str, Any]) -> CachedMethod:
@@ -274,7 +286,9 @@ def cache_compile(
     `CaptureError`, `CompileError`, `GearSpecError` or `InputError` (see `gearcache.errors`).
     """
     if fullgraph is not True:
-        raise ValueError(f"cache_compile: fullgraph is {fullgraph!r}; only True is possible: a cached method is one graph")
+        raise ValueError(
+            f"cache_compile: fullgraph is {fullgraph!r}; only True is possible: a cached method is one graph"
+        )
     if not isinstance(dynamic, bool):
         raise TypeError(f"cache_compile: dynamic is {dynamic!r}; it must be True or False")
     for name, rank in (("global_rank", global_rank), ("tp_rank", tp_rank), ("pp_rank", pp_rank)):
@@ -315,5 +329,7 @@ def _wrap(func: Any, parameters: dict[str, Any]) -> CachedMethod | CachedFunctio
             f"`{func.__qualname__}` is a plain function"
         )
     if isinstance(func, torch.nn.Module):
-        raise TypeError(f"cache_compile takes a method, not a module: pass `{type(func).__name__}.forward` of the instance")
+        raise TypeError(
+            f"cache_compile takes a method, not a module: pass `{type(func).__name__}.forward` of the instance"
+        )
     raise TypeError(f"cache_compile takes a bound method of a torch.nn.Module, not a {type(func).__qualname__}")

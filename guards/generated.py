@@ -1,0 +1,17 @@
+"""The one place where Python source that gearcache wrote becomes a function.
+
+Such source is made from verified plain data: names are checked to be identifiers, numbers are numbers, and every other
+object enters through the namespace. Nothing that was stored is ever run as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def define(source: str, name: str, namespace: dict[str, Any], label: str) -> Callable[..., Any]:
+    """Return the function `name` that `source` defines; `label` stands in tracebacks."""
+    exec(compile(source, f"<gearcache {label}>", "exec"), namespace)  # noqa: S102 - see the module's docstring
+    function: Callable[..., Any] = namespace[name]
+    return function

@@ -1,0 +1,3 @@
+"""Constants that another module's methods read."""
+
+OFFSET = 0.5

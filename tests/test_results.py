@@ -1,0 +1,60 @@
+"""Every kind of result and side effect, in the process that compiled and in a relaunched one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import gearcache
+from tests.models import results
+from tests.relaunch import Outcome, cold_and_warm
+from tests.scenarios import strict_config
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    return cold_and_warm("tests.models.results", tmp_path_factory.mktemp("results"))
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        "structures",
+        "output_that_is_or_views_something",
+        pytest.param("no_result", marks=pytest.mark.xfail(strict=True, reason="BUGS 2: dynamic graph that writes a buffer")),
+        "tensor_attribute_is_set",
+        pytest.param("buffers_are_written", marks=pytest.mark.xfail(strict=True, reason="BUGS 2: dynamic graph that writes a buffer")),
+        "list_on_self_is_written_and_may_be_replaced",
+        "closures",
+        "globals_of_the_defining_module",
+        "global_tensors_are_read_live",
+    ],
+)
+def test_results_and_side_effects_are_those_of_eager(outcome: Outcome, scenario: str) -> None:
+    outcome.assert_right(scenario)
+
+
+def test_a_changed_global_constant_is_seen_after_refresh_only(
+    cache_dir: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net = results.Net()
+    cached = gearcache.cache_compile(net.other_globals, config=strict_config())
+    x = torch.ones(2, 4)
+    before = cached(x)
+    monkeypatch.setattr(results, "FACTOR", 5.0)
+    assert torch.equal(cached(x), before)
+    cached.refresh()
+    assert torch.equal(cached(x), net.other_globals(x))
+    assert "FACTOR" in cached.stats.miss_reasons[-1]
+    monkeypatch.setattr(results, "FACTOR", 3.0)
+    cached.refresh()
+    assert torch.equal(cached(x), before)
+    assert cached.stats.traces == 2
+
+
+def test_results_never_require_grad(cache_dir: object) -> None:
+    net = results.Net()
+    cached = gearcache.cache_compile(net.one, config=strict_config())
+    assert net.linear.weight.requires_grad
+    for _ in range(2):
+        assert not cached(torch.randn(2, 4)).requires_grad
