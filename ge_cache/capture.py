@@ -17,9 +17,10 @@ import torch
 from gearcache.errors import CaptureError
 from gearcache.ge_cache import _compat
 from gearcache.ge_cache.guards import GuardTranslator
-from gearcache.ge_cache.sources import access_of
+from gearcache.ge_cache.sources import UnknownSource, access_of
 from gearcache.guards.access import Access, Scope
 from gearcache.guards.checks import Check
+from gearcache.guards.constants import NotConstant
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def capture_method(
     hook = _GraphHook()
     try:
         with torch.no_grad(), _compat.capture_settings(dynamic=dynamic):
-            frame, output, captured = _compat.compile_frame(function, arguments, keywords, hook)
+            frame, captured = _compat.compile_frame(function, arguments, keywords, hook)
     except _compat.dynamo_errors() as error:
         raise CaptureError(method, _cause(error)) from error
     if hook.module is None:
@@ -96,7 +97,7 @@ def capture_method(
         graph_name=hook.graph_name,
         imports=dict(captured.import_sources),
         checks=translator.translate(captured.output_graph.guards),
-        mutated=_mutated(output.tracer_output.output_graph, captured.import_sources, free_variables),
+        mutated=_mutated(hook.written, captured.import_sources, free_variables),
         frame_globals=dict(captured.f_globals),
         traced_code=[frame.code, *captured.traced_code],
     )
@@ -119,10 +120,12 @@ class _GraphHook:
         self.graph_name = ""
         self.sources: list[Any] = []
         self.nodes: list[torch.fx.Node] = []
+        self.written: list[tuple[Any, str | None]] = []
 
     def __call__(self, module: torch.fx.GraphModule, example_inputs: list[Any]) -> torch.fx.GraphModule:
         self.module = module
         self.shape_env = _compat.tracing_context().fake_mode.shape_env
+        self.written = _written_sources()
         self.graph_name = str(module.meta["backend_id"])
         placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
         tensors = {
@@ -218,26 +221,33 @@ def _resolve(translator: GuardTranslator, access: Access) -> Any:
         return None
 
 
-def _mutated(output_graph: Any, imports: dict[str, str], free_variables: tuple[str, ...]) -> list[Access]:
-    """Return the paths that the frame writes: their guards have to be checked on every call."""
-    effects = output_graph.side_effects
-    found: list[Access] = []
+def _written_sources() -> list[tuple[Any, str | None]]:
+    """Return what the frame will write: (source of an object, attribute), or (source of a container, None).
+
+    Asked while Dynamo compiles the graph: it forgets its side effects right after.
+    """
+    effects = _compat.side_effects()
+    found: list[tuple[Any, str | None]] = []
     for variable, attributes in effects.store_attr_mutations.items():
         source = getattr(variable, "source", None)
-        if source is None:
-            continue
+        if source is not None:
+            found.extend((source, name) for name in attributes)
+    for variable in effects.id_to_variable.values():
+        source = getattr(variable, "source", None)
+        if source is not None and variable not in effects.store_attr_mutations and effects.is_modified(variable):
+            found.append((source, None))
+    return found
+
+
+def _mutated(
+    written: list[tuple[Any, str | None]], imports: dict[str, str], free_variables: tuple[str, ...]
+) -> list[Access]:
+    """Return the paths that the frame writes: their guards have to be checked on every call."""
+    found = []
+    for source, attribute in written:
         try:
             base = access_of(source, imports, free_variables)
-        except Exception:  # a source without a path cannot be guarded on either
-            continue
-        found.extend(base.then("attr", name) for name in attributes)
-    for variable in effects.id_to_variable.values():
-        if getattr(variable, "source", None) is None or not effects.is_modified(variable):
-            continue
-        if variable in effects.store_attr_mutations:
-            continue
-        try:
-            found.append(access_of(variable.source, imports, free_variables))
-        except Exception:
-            continue
+        except (UnknownSource, NotConstant):
+            continue  # nothing can be guarded there either
+        found.append(base.then("attr", attribute) if attribute is not None else base)
     return found

@@ -29,7 +29,7 @@ def dynamic_gear(
     }
     printer = _Printer(capture, symbols)
     with mode.shape_env.ignore_fresh_unbacked_symbols():
-        graph = record(capture.method, lifted, fakes, attributes, decompositions, printer.number)
+        graph = record(capture.method, lifted, mode, fakes, attributes, decompositions, printer.number)
     owners = printer.owners()
     graph.inputs = [
         TensorSpec(

@@ -62,7 +62,7 @@ def lift_attributes(capture: Capture) -> fx.GraphModule:
     for node in capture.module.graph.nodes:
         if node.op == "get_attr" and node.target in lifted:
             mapping[node] = lifted[str(node.target)]
-        elif node.op != "placeholder":
+        elif node.op != "placeholder" and not _compat.is_grad_switch(node):
             mapping[node] = graph.node_copy(node, lambda source: mapping[source])
     return fx.GraphModule(capture.module, graph)
 
@@ -91,7 +91,7 @@ def trace_gear(
         name: mode.from_tensor(capture.attribute_tensors[name].detach(), static_shapes=True)
         for name in capture.attributes
     }
-    graph = record(capture.method, lifted, fakes, attributes, decompositions, int)
+    graph = record(capture.method, lifted, mode, fakes, attributes, decompositions, int)
     graph.inputs = list(inputs)
     graph.attributes = {
         name: TensorSpec(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, tensor.device)
@@ -104,12 +104,13 @@ def trace_gear(
 def record(
     method: str,
     lifted: fx.GraphModule,
+    mode: Any,
     inputs: list[torch.Tensor],
     attributes: dict[str, torch.Tensor],
     decompositions: Mapping[Any, Any] | None,
     number: Any,
 ) -> GearGraph:
-    """Run `lifted` on fake tensors and record it; `number` turns a size into an int or an expression."""
+    """Run `lifted` on fake tensors of `mode` and record it; `number` turns a size into an int or an expression."""
     from torch.fx.experimental.proxy_tensor import make_fx
 
     outputs: list[Any] = []
@@ -121,12 +122,12 @@ def record(
         return [value for value in outputs if isinstance(value, torch.Tensor)]
 
     try:
-        with torch.no_grad():
+        with mode, torch.no_grad():
             module = make_fx(
                 run,
                 decomposition_table=dict(decompositions or {}),
                 _allow_non_fake_inputs=True,
-                pre_dispatch=True,
+                pre_dispatch=not _has_autocast(lifted),
             )(*arguments)
     except CaptureError:
         raise
@@ -148,6 +149,12 @@ def record(
         written_attributes=[names[index] for index in range(len(names)) if written[len(inputs) + index]],
         random_operators=_random_operators(module),
     )
+
+
+def _has_autocast(module: fx.GraphModule) -> bool:
+    """Whether casts happen around or inside the graph; they are only visible after dispatch."""
+    regions = any(getattr(node.target, "__name__", "") == "_enter_autocast" for node in module.graph.nodes)
+    return regions or torch.is_autocast_enabled("cpu")
 
 
 def order_inputs(graph: GearGraph) -> None:

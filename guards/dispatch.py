@@ -64,7 +64,7 @@ def build_dispatch(
     Its first parameter is ignored: the function becomes the `__call__` of a class made for one cached method,
     which saves the packing and unpacking of `*args, **kwargs` (0.3 µs a call with Python 3.11).
     """
-    writer = _Writer(scope)
+    writer = _Writer(scope, method.__code__.co_varnames[0])
     parameters, call = _signature(method)
     groups: dict[str, list[BoundGear]] = {}
     for bound in gears:
@@ -206,8 +206,9 @@ def _signature(method: types.FunctionType) -> tuple[str, str]:
 class _Writer:
     """Writes checks on access paths as source; a prefix used more than once becomes a temporary."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, instance_name: str) -> None:
         self.namespace: dict[str, Any] = {}
+        self._instance_name = instance_name
         self._scope = scope
         self._uses: dict[Access, int] = {}
         self._temporaries: dict[Access, str] = {}
@@ -255,7 +256,7 @@ class _Writer:
         if kind == "argument":
             if not name.isidentifier():
                 raise ValueError(f"argument {name!r} is not a name")
-            return name
+            return _INSTANCE if name == self._instance_name else name
         if kind == "global":
             return f"{self.bind(self._scope.module_globals)}[{name!r}]"
         if kind == "closure":

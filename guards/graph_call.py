@@ -12,8 +12,11 @@ from gearcache.guards.access import Scope
 from gearcache.guards.expressions import checked_expression
 from gearcache.guards.generated import define
 from gearcache.guards.inputs import make_check
+from gearcache.guards.memory import find_overlap
 from gearcache.guards.variant import StoredGear, StoredVariant
 
+#: How many sets of addresses a graph remembers as free of overlap.
+_MAX_PLACES = 256
 Runner = Callable[[list[torch.Tensor]], list[torch.Tensor]]
 
 
@@ -45,7 +48,8 @@ class GraphCall:
         self._attributes = attributes
         self._scope = scope
         self._validate = validate
-        self._checks: list[Callable[..., bool]] = []
+        #: Checks of tensors, and whether each holds with grad mode off only (its tensors require grad).
+        self._checks: list[tuple[Callable[..., bool], bool]] = []
         self._calls = itertools.count()
         #: Replaced when another check is added; the frame reaches it through `function`.
         self.function: Callable[..., Any] = self._first_call if validate else self._build()
@@ -62,7 +66,8 @@ class GraphCall:
 
     def accept(self, tensors: tuple[torch.Tensor, ...]) -> None:
         """Admit tensors like these (already found to fit): another kind of plain tensor, or dispatch keys."""
-        self._checks.append(make_check(self.gear, tensors))
+        needs_no_grad = any(tensor.requires_grad for tensor in tensors)
+        self._checks.append((make_check(self.gear, tensors), needs_no_grad))
         self.function = self._build()
 
     def tensors(self, passed: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
@@ -83,6 +88,7 @@ class GraphCall:
             "runner": self._run,
             "tick": self._calls.__next__,
             "mismatch": self._mismatch,
+            "is_grad_enabled": torch.is_grad_enabled,
         }
         lines = []
         for index, stored in enumerate(self.variant.inputs):
@@ -91,15 +97,18 @@ class GraphCall:
                 lines.append(f"t{index} = read{index}()")
         listed = ", ".join(names)
         lines += self._symbol_lines()
-        conditions = [f"check{index}({listed})" for index in range(len(self._checks))]
-        for index, check in enumerate(self._checks):
+        conditions = []
+        for index, (check, needs_no_grad) in enumerate(self._checks):
             namespace[f"check{index}"] = check
+            suffix = " and not is_grad_enabled()" if needs_no_grad else ""
+            conditions.append(f"check{index}({listed}){suffix}")
         if conditions:
             test = " or ".join(conditions)
             extra = [checked_expression(text) for text in self.gear.conditions]
             if extra:
                 test = f"({test}) and " + " and ".join(f"({text})" for text in extra)
             lines.append(f"if not ({test}): mismatch(({listed},))")
+            lines += self._overlap_lines(names, namespace)
         lines.append("tick()")
         lines += self._result_lines(f"run([{listed}])", namespace)
         source = f"def graph({', '.join(parameters)}):\n    " + "\n    ".join(lines) + "\n"
@@ -107,6 +116,29 @@ class GraphCall:
 
     def _mismatch(self, tensors: tuple[torch.Tensor, ...]) -> None:
         raise Mismatch(self, tensors)
+
+    def _overlap_lines(self, names: list[str], namespace: dict[str, Any]) -> list[str]:
+        """Check that no written input shares memory with another: at once for addresses that were seen before."""
+        if not self.gear.written or len(names) < 2:
+            return []
+        seen: set[tuple[int, ...]] = set()
+        written = self.gear.written
+
+        def is_apart(place: tuple[int, ...], tensors: tuple[torch.Tensor, ...]) -> bool:
+            if find_overlap(tensors, written) is not None:
+                return False
+            if len(seen) >= _MAX_PLACES:
+                seen.clear()
+            seen.add(place)
+            return True
+
+        namespace["seen"], namespace["is_apart"] = seen, is_apart
+        place = [f"{name}.data_ptr()" for name in names] + [name for name, _, _ in self.gear.symbols]
+        tensors = f"({', '.join(names)},)"
+        return [
+            f"place = ({', '.join(place)},)",
+            f"if place not in seen and not is_apart(place, {tensors}): mismatch({tensors})",
+        ]
 
     def _symbol_lines(self) -> list[str]:
         return [

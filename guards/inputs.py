@@ -11,6 +11,8 @@ from gearcache.guards._native import tensor_check
 from gearcache.guards.variant import StoredGear, StoredInput
 
 Check = Callable[..., bool]
+#: What is found and what is allowed when an input requires grad.
+GRADIENT_WORDS = ("a tensor that requires grad", "tensors without grad, or a call under no_grad")
 _PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
@@ -53,7 +55,7 @@ def _properties(stored: StoredInput, tensor: object, name: str) -> Problem | Non
     if tensor.device.type != stored.device:
         return Problem(name, f"on device {tensor.device}", f"device {stored.device}", "device")
     if tensor.requires_grad and torch.is_grad_enabled():
-        return Problem(name, "a tensor that requires grad", "tensors without grad, or a call under no_grad", "grad")
+        return Problem(name, *GRADIENT_WORDS, "grad")
     return None
 
 

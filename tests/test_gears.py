@@ -30,7 +30,11 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
         ("product_of_batch_and_sequence", None),
         ("marked_tensors", 1),
         ("path_with_a_star_in_a_list", 1),
-        ("path_into_layers_of_a_cache", 1),
+        pytest.param(
+            "path_into_layers_of_a_cache",
+            1,
+            marks=pytest.mark.xfail(strict=True, reason="BUGS 7: a free dim of the gear's size is dragged along"),
+        ),
         ("decorated_method", 1),
         ("one_graph_with_dynamic_dims", 1),
         ("dynamic_dims_at_one", None),
@@ -91,7 +95,7 @@ print(json.dumps([right, cached.stats.traces, cached.stats.compiles, cached.stat
     ("gears", "message"),
     [
         pytest.param({"nothing": {0: [2, 4]}}, "no tensor that the method uses; it uses x", id="unknown argument"),
-        pytest.param({"x": {5: [2, 4]}}, "dim 5 of `x`, which has 2 dims", id="unknown dim"),
+        pytest.param({"x": {5: [2, 4]}}, "dim 5 of `x`, of 2 dims", id="unknown dim"),
         pytest.param({"x[*]": {0: [2, 4]}}, "no tensor that the method uses", id="path without a match"),
     ],
 )
@@ -130,13 +134,11 @@ def test_warm_compiles_and_loads_every_gear_without_a_call(cache_dir: Path) -> N
     assert cached.stats.compiles == 2
 
 
-def test_a_gear_that_cannot_be_traced_is_named_and_the_others_are_kept(
-    cache_dir: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    cached = gearcache.cache_compile(Net().encode, config=strict_config(), gears={"x": {1: [4, 8]}})
-    with caplog.at_level("ERROR", logger="gearcache"):
-        cached(torch.randn(4, 4))
-    assert "x.size(1)=8" in caplog.text
-    assert "x.size(1)=8" in cached.explain()
-    with pytest.raises(GearcacheError, match=r"x\.size\(1\)=8|Dynamo could not form one graph"):
+def test_a_gear_that_cannot_be_traced_is_named_at_its_call_and_the_others_are_kept(cache_dir: Path) -> None:
+    net = Net()
+    cached = gearcache.cache_compile(net.encode, config=strict_config(), gears={"x": {1: [4, 8]}})
+    x = torch.randn(4, 4)
+    assert torch.equal(cached(x)[0], net.encode(x)[0])
+    with pytest.raises(GearcacheError, match=r"`Net\.encode`.*(x\.size\(1\)=8|Dynamo could not form one graph)"):
         cached(torch.randn(4, 8))
+    assert torch.equal(cached(x)[0], net.encode(x)[0])

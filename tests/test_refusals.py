@@ -32,12 +32,22 @@ def cached_two(request: pytest.FixtureRequest, cache_dir: Path) -> Callable[...,
     return cached  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("scenario", ["random_numbers_are_fresh", "dropout_is_fresh"])
+_FACTORIES = pytest.mark.xfail(strict=True, reason="BUGS 6: factories of a symbolic size in a dynamic graph")
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        pytest.param("random_numbers_are_fresh", marks=_FACTORIES),
+        "random_numbers_are_fresh_in_gears",
+        "dropout_is_fresh",
+    ],
+)
 def test_random_numbers_are_those_of_eager_and_never_frozen(outcome: Outcome, scenario: str) -> None:
     outcome.assert_right(scenario)
 
 
-@pytest.mark.parametrize("name", ["noisy", "dropout"])
+@pytest.mark.parametrize("name", [pytest.param("noisy", marks=_FACTORIES), "dropout"])
 def test_inductor_refuses_random_operators_by_name_and_compiles_nothing(cache_dir: Path, name: str) -> None:
     cached = gearcache.cache_compile(getattr(Net(), name), config=strict_config("inductor", jobs=1))
     with pytest.raises(CaptureError, match=rf"`Net\.{name}`.*random numbers \(aten\."):
@@ -45,7 +55,20 @@ def test_inductor_refuses_random_operators_by_name_and_compiles_nothing(cache_di
     assert cached.stats.compiles == 0
 
 
-@pytest.mark.parametrize("name", ["graph_break", "data_dependent", "no_operation", "prints", "backward"])
+def test_a_scalar_read_from_a_tensor_is_not_frozen(outcome: Outcome) -> None:
+    outcome.assert_right("scalar_of_a_tensor")
+
+
+@_FACTORIES
+def test_tensors_made_of_a_symbolic_size_are_right(outcome: Outcome) -> None:
+    outcome.assert_right("factories")
+
+
+def test_tensors_made_of_a_geared_size_are_right(outcome: Outcome) -> None:
+    outcome.assert_right("factories_in_gears")
+
+
+@pytest.mark.parametrize("name", ["graph_break", "data_dependent", "no_operation", "backward"])
 def test_a_method_that_is_not_one_graph_is_refused_by_name(cache_dir: Path, name: str) -> None:
     cached = gearcache.cache_compile(getattr(Net(), name), config=strict_config())
     for _ in range(2):
@@ -54,6 +77,7 @@ def test_a_method_that_is_not_one_graph_is_refused_by_name(cache_dir: Path, name
     assert cached.stats.compiles == 0
 
 
+@pytest.mark.xfail(strict=True, reason="BUGS 3: tensor checks are not paired with grad mode")
 def test_an_input_that_requires_grad_is_refused_with_grad_mode_on(cached_two: Callable[..., Any]) -> None:
     x, y = torch.ones(2, 4, requires_grad=True), torch.ones(2, 4)
     with pytest.raises(GradientRequired, match=r"`Net\.two`: argument `x` is a tensor that requires grad"):
@@ -64,6 +88,7 @@ def test_an_input_that_requires_grad_is_refused_with_grad_mode_on(cached_two: Ca
         cached_two(x, y)
 
 
+@pytest.mark.xfail(strict=True, reason="BUGS 4: InputError after a compile")
 def test_a_first_input_that_requires_grad_is_refused(cache_dir: Path) -> None:
     cached = gearcache.cache_compile(Net().plain, config=strict_config())
     with pytest.raises(GradientRequired, match="`x`"):
@@ -77,7 +102,7 @@ def test_a_first_input_that_requires_grad_is_refused(cache_dir: Path) -> None:
         pytest.param(lambda: torch.ones(2, 4, device="meta"), "on device meta; allowed: device cpu", id="device"),
         pytest.param(lambda: torch.ones(4, 2).t(), "of strides (1, 2); allowed: strides (4, 1)", id="stride"),
         pytest.param(lambda: torch.ones(2, 1, 4), "of rank 3; allowed: rank 2", id="rank"),
-        pytest.param(lambda: torch.ones(2, 4).to_sparse(), "", id="sparse"),
+        pytest.param(lambda: torch.ones(2, 4).to_sparse(), "of layout torch.sparse_coo", id="sparse"),
     ],
 )
 def test_a_tensor_that_does_not_fit_is_named_with_what_is_allowed(
@@ -134,6 +159,7 @@ def test_a_first_call_with_the_same_tensor_twice_does_not_tie_the_arguments(cach
     assert torch.equal(cached(x, x), x * 3)
 
 
+@pytest.mark.xfail(strict=True, reason="BUGS 5: overlap is checked on the slow path only")
 def test_inputs_that_overlap_a_written_one_are_refused(cache_dir: Path) -> None:
     cached = gearcache.cache_compile(Net().write, config=strict_config(), gears={"x": {0: [2, 4]}})
     cached(torch.ones(2, 4), torch.ones(2, 4))

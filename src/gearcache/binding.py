@@ -33,7 +33,8 @@ from gearcache.guards.dispatch import BoundGear, build_dispatch
 from gearcache.guards.expressions import expression_function
 from gearcache.guards.gears import GearSpec
 from gearcache.guards.graph_call import GraphCall
-from gearcache.guards.inputs import Problem, find_problem
+from gearcache.guards.arguments import find_tensors
+from gearcache.guards.inputs import GRADIENT_WORDS, Problem, find_problem
 from gearcache.guards.memory import find_overlap
 from gearcache.guards.sources import changed_source
 from gearcache.guards.variant import StoredVariant
@@ -120,6 +121,7 @@ class Binding:
         if problems.is_gear_miss and self._settings.on_miss == "eager":
             self._counters.eager_calls += 1
             return None
+        self._refuse_gradients(arguments)
         self._build(arguments, scope)
         frame = self._find_active(scope, _Problems())
         if frame is None:
@@ -287,6 +289,12 @@ class Binding:
             return
         if problem is not None and gear in self.gear_texts() and self._settings.on_miss == "raise":
             raise InputError(self.name, problem.argument, problem.found, problem.allowed)
+
+    def _refuse_gradients(self, arguments: Mapping[str, Any]) -> None:
+        if torch.is_grad_enabled():
+            for path, tensor in find_tensors(arguments).items():
+                if tensor.requires_grad:
+                    raise GradientRequired(self.name, path, *GRADIENT_WORDS)
 
     def _build(self, arguments: Mapping[str, Any], scope: Scope) -> None:
         """Compile under the key's lock, unless another process did it meanwhile; publish; load what was stored."""

@@ -30,7 +30,7 @@ class Net(nn.Module):
         torch._dynamo.graph_break()
         return x + 1
 
-    def prints(self, x: Tensor) -> Tensor:
+    def item(self, x: Tensor) -> Tensor:
         return x + x.sum().item()
 
     def data_dependent(self, x: Tensor) -> Tensor:
@@ -42,6 +42,10 @@ class Net(nn.Module):
     def noisy(self, x: Tensor) -> Tensor:
         return x + torch.randn(x.size(0), 4)
 
+    def factories(self, x: Tensor) -> Tensor:
+        made = torch.arange(x.size(0)).unsqueeze(1) + torch.full((x.size(0), 1), 2.0)
+        return torch.cat([x + made, torch.zeros(x.size(0), 2)], 1)
+
     def dropout(self, x: Tensor) -> Tensor:
         return nn.functional.dropout(x, 0.5, training=True) + torch.rand_like(x)
 
@@ -51,8 +55,8 @@ class Net(nn.Module):
         return loss
 
 
-def _random(run: Run, method: Callable[..., Any]) -> None:
-    cached = run.cache(method)
+def _random(run: Run, method: Callable[..., Any], **parameters: Any) -> None:
+    cached = run.cache(method, **parameters)
     x = torch.ones(3, 4)
     cached(x)
     for seed in (1, 2):
@@ -69,3 +73,28 @@ def random_numbers_are_fresh(run: Run) -> None:
 
 def dropout_is_fresh(run: Run) -> None:
     _random(run, Net().dropout)
+
+
+def random_numbers_are_fresh_in_gears(run: Run) -> None:
+    _random(run, Net().noisy, gears={"x": {0: [1, 3]}})
+
+
+def scalar_of_a_tensor(run: Run) -> None:
+    net = Net()
+    cached = run.cache(net.item)
+    for number in range(3):
+        run.compare(f"{number}", cached, net.item, torch.randn(2, 4))
+
+
+def factories(run: Run) -> None:
+    net = Net()
+    cached = run.cache(net.factories)
+    for size in (3, 5):
+        run.compare(f"{size}", cached, net.factories, torch.randn(size, 4))
+
+
+def factories_in_gears(run: Run) -> None:
+    net = Net()
+    cached = run.cache(net.factories, gears={"x": {0: [1, 2, 4]}})
+    for size in (4, 1, 2):
+        run.compare(f"{size}", cached, net.factories, torch.randn(size, 4))

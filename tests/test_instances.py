@@ -1,0 +1,181 @@
+"""Bindings and instances: who shares an entry, and that nobody disturbs anybody."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+
+import gearcache
+from tests.models.instances import Base, Derived
+from tests.scenarios import strict_config
+
+
+def _expected(net: Base, x: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        return net.linear(x) * 2 + net.shift
+
+
+def test_two_instances_share_an_entry_and_keep_their_own_weights(cache_dir: Path) -> None:
+    first, second = Base(), Base()
+    x = torch.randn(2, 4)
+    for _ in range(2):
+        assert torch.equal(first.run(x), _expected(first, x))
+        assert torch.equal(second.run(x), _expected(second, x))
+    assert first.run is not second.run
+    assert first.run.entry_path == second.run.entry_path
+    assert (first.run.stats.traces, second.run.stats.traces) == (1, 0)
+
+
+def test_a_bound_method_and_a_decorated_one_give_the_same(cache_dir: Path) -> None:
+    net = Base()
+    cached = gearcache.cache_compile(net.method, config=strict_config())
+    x = torch.randn(2, 4)
+    assert torch.equal(cached(x), net.run(x))
+
+
+def test_a_deep_copy_has_a_binding_of_its_own(cache_dir: Path) -> None:
+    net = Base()
+    net.cached = gearcache.cache_compile(net.method, config=strict_config())
+    x = torch.randn(2, 4)
+    net.cached(x), net.run(x)
+    twin = copy.deepcopy(net)
+    with torch.no_grad():
+        twin.linear.weight.zero_()
+    assert torch.equal(twin.cached(x), _expected(twin, x))
+    assert torch.equal(twin.run(x), _expected(twin, x))
+    assert torch.equal(net.cached(x), _expected(net, x))
+    assert twin.cached.stats.traces == 0
+
+
+def test_a_module_with_cached_methods_survives_pickling(cache_dir: Path) -> None:
+    net = Base()
+    net.cached = gearcache.cache_compile(net.method, config=strict_config())
+    x = torch.randn(2, 4)
+    expected = net.cached(x)
+    net.run(x)
+    loaded = pickle.loads(pickle.dumps(net))
+    assert torch.equal(loaded.cached(x), expected)
+    assert torch.equal(loaded.run(x), expected)
+    assert loaded.cached._function.__self__ is loaded
+
+
+def test_a_subclass_overrides_a_decorated_method_and_calls_super(cache_dir: Path) -> None:
+    net = Derived()
+    x = torch.randn(2, 4)
+    for _ in range(2):
+        assert torch.equal(net.run(x), _expected(net, x) + 100)
+    assert torch.equal(Base.run(net, x), _expected(net, x))
+
+
+def test_an_in_place_weight_update_is_seen(cache_dir: Path) -> None:
+    net, x = Base(), torch.randn(2, 4)
+    net.run(x)
+    with torch.no_grad():
+        net.linear.weight.mul_(3)
+        net.shift.add_(1)
+    assert torch.equal(net.run(x), _expected(net, x))
+
+
+def test_replaced_weights_are_seen_after_refresh(cache_dir: Path) -> None:
+    net, x = Base(), torch.randn(2, 4)
+    net.run(x)
+    net.linear.weight = torch.nn.Parameter(torch.randn(4, 4))
+    net.shift = torch.randn(4)
+    net.run.refresh()
+    assert torch.equal(net.run(x), _expected(net, x))
+    assert net.run.stats.traces == 1
+
+
+def test_load_state_dict_is_seen(cache_dir: Path) -> None:
+    net, x = Base(), torch.randn(2, 4)
+    net.run(x)
+    net.load_state_dict(Base().state_dict())
+    assert torch.equal(net.run(x), _expected(net, x))
+
+
+def test_threads_may_call_at_once_from_the_first_call_on(cache_dir: Path) -> None:
+    net = Base()
+    wrong: list[object] = []
+    barrier = threading.Barrier(4)
+
+    def serve(size: int) -> None:
+        barrier.wait()
+        try:
+            for _ in range(20):
+                x = torch.randn(size, 4)
+                if not torch.equal(net.run(x), _expected(net, x)):
+                    wrong.append(size)
+        except Exception as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=serve, args=(size,)) for size in (2, 3, 4, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert net.run.stats.calls == 80
+
+
+def test_autocast_may_be_toggled_between_calls(cache_dir: Path) -> None:
+    net, x = Base(), torch.randn(2, 4)
+    for _ in range(3):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            found, expected = net.run(x), _expected(net, x)
+        assert found.dtype == expected.dtype
+        assert torch.equal(found, expected)
+        assert torch.equal(net.run(x), _expected(net, x))
+    assert net.run.stats.traces == 2
+
+
+def test_callers_in_every_grad_mode_get_the_same(cache_dir: Path) -> None:
+    net, x = Base(), torch.randn(2, 4)
+    expected = _expected(net, x)
+    for _ in range(2):
+        assert torch.equal(net.run(x), expected)
+        with torch.no_grad():
+            assert torch.equal(net.run(x), expected)
+        with torch.inference_mode():
+            assert torch.equal(net.run(x), expected)
+            assert torch.equal(net.run(torch.clone(x)), expected)
+    assert torch.is_grad_enabled()
+
+
+def test_default_dtype_and_determinism_are_part_of_the_state(cache_dir: Path) -> None:
+    net, x = Base(), torch.randn(2, 4)
+    net.run(x)
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert torch.equal(net.run(x), _expected(net, x))
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert torch.equal(net.run(x), _expected(net, x))
+
+
+def test_a_binding_tells_its_entry_and_history(cache_dir: Path) -> None:
+    net = Base()
+    assert net.run.entry_path is None
+    assert "not called yet" in net.run.explain()
+    net.run(torch.randn(2, 4))
+    assert net.run.entry_path.startswith(str(cache_dir))
+    assert Path(net.run.entry_path).exists()
+    assert "miss: absent" in net.run.explain()
+    again = Base()
+    again.run(torch.randn(2, 4))
+    assert "hit: " in again.run.explain()
+
+
+@pytest.mark.parametrize("mode", ["train", "eval"])
+def test_training_and_evaluation_mode_are_told_apart_after_refresh(cache_dir: Path, mode: str) -> None:
+    net, x = Base(), torch.ones(2, 4)
+    getattr(net, mode)()
+    plain = gearcache.cache_compile(net.by_mode, config=strict_config())
+    assert torch.equal(plain(x), net.by_mode(x))
+    net.train(not net.training)
+    plain.refresh()
+    assert torch.equal(plain(x), net.by_mode(x))
