@@ -9,16 +9,13 @@ from __future__ import annotations
 import functools
 import platform
 import sys
-import types
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from gearcache.cache.key import CacheKey
-from gearcache.guards.code import code_digest
-from gearcache.guards.names import name_of
 
 
 @dataclass(frozen=True)
@@ -53,20 +50,12 @@ def resolve_ranks(global_rank: int | None, tp_rank: int | None, pp_rank: int | N
     return Ranks(world, global_rank, tp_rank, pp_rank)
 
 
-def method_component(function: types.FunctionType) -> dict[str, Any]:
-    """Return module, name and code of a method, through all decorators that keep `__wrapped__`."""
-    codes = []
-    inner: Any = function
-    while inner is not None:
-        code = getattr(inner, "__code__", None)
-        codes.append(code_digest(code) if isinstance(code, types.CodeType) else name_of(inner))
-        inner = getattr(inner, "__wrapped__", None)
-    return {"name": name_of(function), "code": codes}
-
-
 def module_component(module: torch.nn.Module) -> dict[str, Any]:
     """Return the class tree and the parameters and buffers with sizes, dtypes and devices; never their values."""
-    classes = [[name, name_of(type(child))] for name, child in module.named_modules(remove_duplicate=False)]
+    classes = [
+        [name, f"{type(child).__module__}:{type(child).__qualname__}"]
+        for name, child in module.named_modules(remove_duplicate=False)
+    ]
     return {
         "classes": classes,
         "parameters": _tensors(module.named_parameters(remove_duplicate=False)),
@@ -127,38 +116,33 @@ def versions_component() -> dict[str, str]:
     }
 
 
-def decompositions_component(decompositions: Mapping[Any, Callable[..., Any]] | None) -> list[list[str]]:
-    """Return operator names and the code of their decompositions."""
-    found = []
-    for operator, function in (decompositions or {}).items():
-        code = getattr(function, "__code__", None)
-        found.append([str(operator), name_of(function), code_digest(code) if isinstance(code, types.CodeType) else ""])
-    return sorted(found)
-
-
 def method_key(
     module: torch.nn.Module,
-    function: types.FunctionType,
+    method_name: str,
     *,
+    method: Mapping[str, Any],
     options: Mapping[str, Any],
     gears: Mapping[str, Any],
     dynamic: bool,
-    decompositions: Mapping[Any, Callable[..., Any]] | None,
+    decompositions: Sequence[Sequence[str]],
     ranks: Ranks,
     state: Mapping[str, Any],
     backend: Mapping[str, Any],
 ) -> CacheKey:
-    """Return the key; `UnkeyableValue` names the component that has no stable form."""
+    """Return the key; `UnkeyableValue` names the component that has no stable form.
+
+    `method` and `decompositions` come from `guards.identity`.
+    """
     components: tuple[tuple[str, Any], ...] = (
-        ("method", method_component(function)),
+        ("method", dict(method)),
         ("module", module_component(module)),
         ("options", dict(options)),
         ("gears", dict(gears)),
         ("dynamic", dynamic),
-        ("decompositions", decompositions_component(decompositions)),
+        ("decompositions", [list(item) for item in decompositions]),
         ("ranks", [ranks.world_size, ranks.global_rank, ranks.tp_rank, ranks.pp_rank]),
         ("state", dict(state)),
         ("versions", versions_component()),
         ("backend", dict(backend)),
     )
-    return CacheKey(f"{type(module).__name__}.{function.__name__}", components)
+    return CacheKey(f"{type(module).__name__}.{method_name}", components)

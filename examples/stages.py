@@ -24,11 +24,13 @@ COUNTERS = ("hits", "misses", "traces", "compiles", "loads", "faults", "calls")
 _EVENT = re.compile(r"\S+: gear (?P<gear>.+?):? (?P<stage>wait|lower|compile|done|failed) \(")
 
 
-def parse_options(description: str) -> argparse.Namespace:
+def parse_options(description: str, name: str) -> argparse.Namespace:
     """Return the options of an example; those of its two processes are hidden."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--backend", choices=("inductor", "eager"), default="inductor", help="default: inductor")
-    parser.add_argument("--cache-dir", type=Path, default=Path(".torchair_cache/demo"), help="emptied at the start")
+    parser.add_argument("--cache-dir", type=Path, default=Path(f".torchair_cache/{name}"), help="emptied first")
+    parser.add_argument("--tokens", type=int, default=32, help="tokens to generate (text generation only)")
+    parser.add_argument("--layers", type=int, help="use the first layers only: quick, but the text makes no sense")
     for hidden in ("--process", "--report", "--launched"):
         parser.add_argument(hidden, help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -141,8 +143,10 @@ def _launch(script: str, process: str, options: argparse.Namespace) -> dict[str,
     with tempfile.TemporaryDirectory(prefix="gearcache-demo-") as folder:
         report = Path(folder) / "report.json"
         command = [sys.executable, script, "--backend", options.backend, "--cache-dir", str(options.cache_dir)]
+        command += ["--tokens", str(options.tokens)]
+        command += ["--layers", str(options.layers)] if options.layers else []
         command += ["--process", process, "--report", str(report), "--launched", repr(time.time())]
-        environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+        environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "TQDM_DISABLE": "1"}
         begin = time.perf_counter()
         done = subprocess.run(command, env=environment, check=False)
         if done.returncode != 0:

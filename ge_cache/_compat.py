@@ -30,6 +30,14 @@ def cpu_capability() -> str:
     return str(torch.backends.cpu.get_cpu_capability())
 
 
+OpOverload = torch._ops.OpOverload
+
+
+def torch_function_modes() -> int:
+    """Return how many torch function modes are active."""
+    return int(torch._C._len_torch_function_stack())
+
+
 # -- cold path ---------------------------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from gearcache.errors import CaptureError
+from gearcache.ge_cache import _compat
 from gearcache.guards.generated import define
 
 Plain = Any
@@ -63,7 +64,7 @@ def encode_graph(method: str, module: torch.fx.GraphModule) -> Plain:
 
 
 def _target_name(method: str, target: Any) -> str:
-    if isinstance(target, torch._ops.OpOverload):
+    if isinstance(target, _compat.OpOverload):
         namespace, _, name = target._schema.name.partition("::")
         return f"{namespace}::{name}.{target._overloadname}"
     known = _FUNCTION_NAMES.get(id(target))

@@ -65,7 +65,7 @@ def capture_method(
     dynamic: bool,
 ) -> Capture:
     """Trace one call of a bound method; `CaptureError` names the method and why it cannot be one graph."""
-    if torch._C._len_torch_function_stack() > 0:
+    if _compat.torch_function_modes() > 0:
         raise CaptureError(method, "it was called under a torch function mode, which a static graph cannot honour")
     hook = _GraphHook()
     try:

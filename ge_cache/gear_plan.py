@@ -18,6 +18,8 @@ class PlannedGear:
     sizes: tuple[int, ...]
     assignment: dict[Any, int]
     broken: str | None
+    #: Input dims `(input, dim)` that follow the gear although the trace does not say so.
+    assumed: list[list[int]]
 
     def text(self, spec: GearSpec) -> str:
         """The gear as messages name it, e.g. `ids.size(0)=4`."""
@@ -43,8 +45,8 @@ def plan_gears(capture: Capture, symbols: Symbols, spec: GearSpec) -> list[Plann
             if spec.policy == "product":
                 continue
             raise GearSpecError(f"`{capture.method}`: gear {gear_text(spec, gear)} cannot exist: {conflict}")
-        _tie_like_dims(capture, spec, columns, gear, symbols, assignment)
-        planned.append(PlannedGear(gear, assignment, fixed or symbols.broken(assignment)))
+        assumed = _tie_like_dims(capture, spec, columns, gear, symbols, assignment)
+        planned.append(PlannedGear(gear, assignment, fixed or symbols.broken(assignment), assumed))
     if not planned:
         raise GearSpecError(f"`{capture.method}`: no gear of the spec fits: the trace ties all combinations apart")
     return planned
@@ -101,22 +103,30 @@ def _tie_like_dims(
     gear: tuple[int, ...],
     symbols: Symbols,
     assignment: dict[Any, int],
-) -> None:
+) -> list[list[int]]:
     """Let dims follow a gear that the trace leaves free: those of an argument with the axis' index and traced size.
 
-    A padding mask read by advanced indexing is such a dim: nothing in the trace compares its batch with that of `ids`.
+    Returns those dims. The batch of a padding mask that is read by advanced indexing is one: nothing in the trace
+    compares it with that of `ids`.
     """
-    for item in capture.inputs:
+    proven = set(assignment)
+    assumed: list[list[int]] = []
+    for index, item in enumerate(capture.inputs):
         if item.access.root[0] != "argument":
             continue
         for dim, size in enumerate(item.sizes):
             simple = symbols.simplify(size)
-            if isinstance(simple, int) or not simple.is_Symbol or simple in assignment:
+            if isinstance(simple, int) or not simple.is_Symbol or simple in proven:
+                continue
+            if simple in assignment:
+                assumed.append([index, dim])
                 continue
             for axis, column, wanted in zip(spec.axes, columns, gear, strict=True):
                 if axis.dim == dim and symbols.value(column[0], {}) == symbols.hint(simple):
                     assignment[simple] = wanted
+                    assumed.append([index, dim])
                     break
+    return assumed
 
 
 def _solve(expression: Any, size: int) -> tuple[Any, int] | None:

@@ -194,7 +194,7 @@ def _random_operators(module: fx.GraphModule) -> list[str]:
     """Return the names of operators that draw random numbers."""
     names = set()
     for node in module.graph.nodes:
-        if isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags:
+        if isinstance(node.target, _compat.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags:
             bound = dict(zip((item.name for item in node.target._schema.arguments), node.args, strict=False))
             bound |= node.kwargs
             # Attention kernels and dropout carry the tag for a dropout that inference does not use.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -24,6 +24,8 @@ class Problem:
     found: str
     allowed: str
     kind: str
+    #: Whether only sizes differ that the gear merely assumed.
+    is_assumption: bool = False
 
 
 def make_check(gear: StoredGear, tensors: Sequence[torch.Tensor]) -> Check:
@@ -38,11 +40,24 @@ def find_problem(inputs: Sequence[StoredInput], gear: StoredGear, tensors: Seque
         name = stored.access.text
         problem = _properties(stored, tensor, name) or _layout(tensor, sizes, strides, name)
         if problem is not None:
-            return problem
+            assumption = problem.kind == "shape" and _only_assumed(gear, tensors)
+            return replace(problem, is_assumption=assumption)
         if id(tensor) in seen:
             return Problem(name, f"the same tensor as `{seen[id(tensor)]}`", "a tensor of its own", "alias")
         seen[id(tensor)] = name
     return None
+
+
+def _only_assumed(gear: StoredGear, tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether all sizes that differ from the gear's are of dims that it assumed."""
+    assumed = {tuple(dim) for dim in gear.assumed}
+    for index, (sizes, tensor) in enumerate(zip(gear.sizes, tensors, strict=True)):
+        if tensor.dim() != len(sizes):
+            return False
+        for dim, (wanted, found) in enumerate(zip(sizes, tensor.shape, strict=True)):
+            if wanted is not None and wanted != found and (index, dim) not in assumed:
+                return False
+    return bool(assumed)
 
 
 def _properties(stored: StoredInput, tensor: object, name: str) -> Problem | None:

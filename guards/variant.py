@@ -46,6 +46,8 @@ class StoredGear:
     header: dict[str, Any]
     blobs: dict[str, str]
     written: list[int] = field(default_factory=list)
+    #: Input dims `(input, dim)` that were only assumed to follow the gear.
+    assumed: list[list[int]] = field(default_factory=list)
     #: For a dynamic graph: the name of each free dim `(symbol, input, dim)` and what must hold among them.
     symbols: list[list[Any]] = field(default_factory=list)
     conditions: list[str] = field(default_factory=list)

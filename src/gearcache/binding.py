@@ -29,11 +29,11 @@ from gearcache.errors import (
 from gearcache.ge_cache.backend import Backend
 from gearcache.guards._native import state_check
 from gearcache.guards.access import Scope
+from gearcache.guards.arguments import find_tensors
 from gearcache.guards.dispatch import BoundGear, build_dispatch
 from gearcache.guards.expressions import expression_function
 from gearcache.guards.gears import GearSpec
 from gearcache.guards.graph_call import GraphCall
-from gearcache.guards.arguments import find_tensors
 from gearcache.guards.inputs import GRADIENT_WORDS, Problem, find_problem
 from gearcache.guards.memory import find_overlap
 from gearcache.guards.sources import changed_source
@@ -122,7 +122,7 @@ class Binding:
             self._counters.eager_calls += 1
             return None
         self._refuse_gradients(arguments)
-        self._build(arguments, scope)
+        self._build(arguments, scope, alone=problems.is_assumption)
         frame = self._find_active(scope, _Problems())
         if frame is None:
             problems = _Problems()
@@ -287,7 +287,9 @@ class Binding:
                 raise UnknownGear(self.name, argument, f"outside all gears: {gear_text(self._spec, sizes)}", listed)
             problems.is_gear_miss = True
             return
-        if problem is not None and gear in self.gear_texts() and self._settings.on_miss == "raise":
+        is_loaded = problem is not None and gear in self.gear_texts()
+        problems.is_assumption = is_loaded and problem is not None and problem.is_assumption
+        if problem is not None and is_loaded and self._settings.on_miss == "raise" and not problem.is_assumption:
             raise InputError(self.name, problem.argument, problem.found, problem.allowed)
 
     def _refuse_gradients(self, arguments: Mapping[str, Any]) -> None:
@@ -296,8 +298,11 @@ class Binding:
                 if tensor.requires_grad:
                     raise GradientRequired(self.name, path, *GRADIENT_WORDS)
 
-    def _build(self, arguments: Mapping[str, Any], scope: Scope) -> None:
-        """Compile under the key's lock, unless another process did it meanwhile; publish; load what was stored."""
+    def _build(self, arguments: Mapping[str, Any], scope: Scope, *, alone: bool) -> None:
+        """Compile under the key's lock, unless another process did it meanwhile; publish; load what was stored.
+
+        `alone` compiles just the call's own gear.
+        """
         built: list[BuiltVariant] | None = None
         try:
             with self._store.exclusive(self.key):
@@ -305,12 +310,12 @@ class Binding:
                 if present is None:
                     return
                 present = self._make_room(present)
-                built = self._compile(arguments)
+                built = self._compile(arguments, alone)
                 self._publish(built, present)
         except CacheError as error:
             self._fault(error)
             if built is None:
-                built = self._compile(arguments)
+                built = self._compile(arguments, alone)
             self._use_temporary_store()
             self._publish(built, [])
         if not self._load_built(scope):
@@ -339,11 +344,10 @@ class Binding:
                 return None
         return present
 
-    def _compile(self, arguments: Mapping[str, Any]) -> list[BuiltVariant]:
+    def _compile(self, arguments: Mapping[str, Any], alone: bool) -> list[BuiltVariant]:
         spec = self._spec
         sizes = call_sizes(spec, arguments)
-        if spec.axes and sizes not in spec.gears and len(sizes) == len(spec.axes):
-            # `on_miss="compile"`: this gear alone.
+        if spec.axes and len(sizes) == len(spec.axes) and (alone or sizes not in spec.gears):
             axes = tuple(replace(axis, sizes=(size,)) for axis, size in zip(spec.axes, sizes, strict=True))
             spec = GearSpec(axes)
         request = BuildRequest(
@@ -451,6 +455,7 @@ class _Problems:
     def __init__(self) -> None:
         self._found: list[tuple[str, Problem]] = []
         self.is_gear_miss = False
+        self.is_assumption = False
 
     def add(self, problem: Problem, gear: str) -> None:
         """Note one, and the gear that it is about."""

@@ -229,6 +229,7 @@ def _trace(request: BuildRequest, unit: _Unit, text: str, gear: PlannedGear | No
             header={},
             blobs={},
             written=graph.written_inputs,
+            assumed=gear.assumed if gear is not None else [],
         )
     return graph, stored
 

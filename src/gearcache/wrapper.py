@@ -19,6 +19,7 @@ from gearcache.ge_cache.select import select_backend
 from gearcache.guards._native import is_grad_decorator
 from gearcache.guards.arguments import find_tensors
 from gearcache.guards.gears import GearSpec, gears_of_arguments, parse_gears
+from gearcache.guards.identity import decompositions_component, method_component
 from gearcache.options import resolve_settings
 from gearcache.stats import Counters, Stats
 
@@ -138,11 +139,12 @@ class CachedMethod:
         ranks = resolve_ranks(given["global_rank"], given["tp_rank"], given["pp_rank"])
         key = method_key(
             module,
-            method,
+            method.__name__,
+            method=method_component(method),
             options=settings.compile_options,
             gears=spec.to_plain(),
             dynamic=bool(given["dynamic"]),
-            decompositions=given["custom_decompositions"],
+            decompositions=decompositions_component(given["custom_decompositions"]),
             ranks=ranks,
             state=state,
             backend={"name": backend.name, **backend.fingerprint()},

@@ -1,0 +1,206 @@
+"""Runs one contestant in a fresh process with caches of its own, and watches how much memory that takes."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+_POLL_SECONDS = 0.05
+
+
+class ContestantFailed(Exception):
+    """A contestant ended with an error; the message ends with its last lines."""
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The most memory that one process held, in MB."""
+
+    program: str
+    megabytes: float
+
+
+@dataclass
+class Outcome:
+    """What a contestant reported, and the peaks of its own process and of those it started."""
+
+    report: dict[str, Any]
+    own: Peak
+    others: list[Peak]
+
+    def worker(self) -> Peak | None:
+        """Return the largest Python process that the contestant started."""
+        workers = [peak for peak in self.others if peak.program.startswith(("python", "pt_"))]
+        return max(workers, key=lambda peak: peak.megabytes, default=None)
+
+    def total(self) -> float:
+        """Return the sum of the peaks of all its Python processes: an upper bound of what was held at once."""
+        others = [peak for peak in self.others if peak.program.startswith(("python", "pt_"))]
+        return self.own.megabytes + sum(peak.megabytes for peak in others)
+
+
+@dataclass
+class Session:
+    """One run of the benchmarks: its options, its folder, and what was measured already."""
+
+    options: argparse.Namespace
+    folder: Path
+    _known: dict[str, Outcome | ContestantFailed] = field(default_factory=dict)
+
+    def once(self, name: str, work: Callable[[], Outcome]) -> Outcome:
+        """Return what `work` gave the first time: sections share expensive contestants."""
+        if name not in self._known:
+            begin = time.perf_counter()
+            print(f"benchmarks: {name} ...", end="", file=sys.stderr, flush=True)
+            try:
+                self._known[name] = work()
+            except ContestantFailed as error:
+                self._known[name] = error
+                print(f" failed: {error}", file=sys.stderr, flush=True)
+            else:
+                print(f" {time.perf_counter() - begin:.1f} s", file=sys.stderr, flush=True)
+        found = self._known[name]
+        if isinstance(found, ContestantFailed):
+            raise found
+        return found
+
+    def run(self, name: str, target: str, order: dict[str, Any], *, home: str, timeout: float = 1200) -> Outcome:
+        """Run `module:function` on an order in a fresh process whose caches lie in the folder `home`, once."""
+        return self.once(name, lambda: run_fresh(target, order, self.folder / home, timeout))
+
+
+def run_fresh(target: str, order: dict[str, Any], home: Path, timeout: float) -> Outcome:
+    """Run `module:function` on an order in a fresh interpreter; `ContestantFailed` when it ends with an error."""
+    home.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="gearcache-bench-") as folder:
+        report = Path(folder) / "report.json"
+        order_file = Path(folder) / "order.json"
+        order_file.write_text(json.dumps({"target": target, "order": order, "report": str(report)}))
+        errors = Path(folder) / "stderr"
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep),
+            "TORCHINDUCTOR_CACHE_DIR": str(home / "inductor"),
+            "TRITON_CACHE_DIR": str(home / "triton"),
+            "TORCHAIR_CACHE_HOME": str(home / "gearcache"),
+            "HF_HUB_OFFLINE": "1",
+            "TOKENIZERS_PARALLELISM": "false",
+        }
+        command = [sys.executable, "-c", "from benchmarks._process import child; child()", str(order_file)]
+        with errors.open("wb") as stream:
+            process = subprocess.Popen(command, env=environment, stdout=stream, stderr=stream)
+            watch = _MemoryWatch(process.pid)
+            watch.start()
+            try:
+                code = process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                raise ContestantFailed(f"`{target}` took more than {timeout:.0f} s") from None
+            finally:
+                watch.stop()
+        if code != 0:
+            tail = errors.read_text(errors="replace").strip().splitlines()[-12:]
+            raise ContestantFailed(f"`{target}` ended with code {code}:\n" + "\n".join(tail))
+        found = json.loads(report.read_text())
+    own = found.pop("peak")
+    return Outcome(found["result"], Peak("python", own), watch.others())
+
+
+def child() -> None:
+    """Be the fresh process: do what the order in the file named by the first argument says."""
+    ordered = json.loads(Path(sys.argv[1]).read_text())
+    module, _, name = ordered["target"].partition(":")
+    result = getattr(importlib.import_module(module), name)(ordered["order"])
+    Path(ordered["report"]).write_text(json.dumps({"result": result, "peak": peak_megabytes("self")}))
+
+
+def peak_megabytes(process: int | str) -> float:
+    """Return the largest resident size that a process has had; 0.0 when it is gone."""
+    return _status(process).get("VmHWM", 0.0)
+
+
+def resident() -> dict[str, float]:
+    """Return this process's resident memory in MB: all of it, and the part that it shares with no other."""
+    sizes: dict[str, float] = {}
+    for line in Path("/proc/self/smaps_rollup").read_text().splitlines()[1:]:
+        name, _, rest = line.partition(":")
+        sizes[name] = float(rest.split()[0]) / 1024
+    return {"all": sizes["Rss"], "private": sizes["Private_Clean"] + sizes["Private_Dirty"]}
+
+
+def _status(process: int | str) -> dict[str, float]:
+    try:
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    except OSError:
+        return {}
+    pairs = (line.partition(":") for line in lines if line.startswith(("VmHWM", "VmRSS")))
+    return {name: float(rest.split()[0]) / 1024 for name, _, rest in pairs}
+
+
+class _MemoryWatch(threading.Thread):
+    """Looks at all descendants of a process again and again; the kernel keeps each one's peak until it ends."""
+
+    def __init__(self, root: int) -> None:
+        super().__init__(daemon=True)
+        self._root = root
+        self._ended = threading.Event()
+        self._peaks: dict[int, Peak] = {}
+
+    def run(self) -> None:
+        """Look until stopped."""
+        while not self._ended.wait(_POLL_SECONDS):
+            for process in _descendants(self._root):
+                peak = peak_megabytes(process)
+                if peak > self._peaks.get(process, Peak("", 0.0)).megabytes:
+                    self._peaks[process] = Peak(_program(process), peak)
+
+    def stop(self) -> None:
+        """End the watch."""
+        self._ended.set()
+        self.join()
+
+    def others(self) -> list[Peak]:
+        """Return the peaks of all descendants, largest first."""
+        return sorted(self._peaks.values(), key=lambda peak: -peak.megabytes)
+
+
+def _program(process: int) -> str:
+    try:
+        return Path(f"/proc/{process}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _descendants(root: int) -> list[int]:
+    found: list[int] = []
+    pending = [root]
+    while pending:
+        process = pending.pop()
+        for task in _listed(Path(f"/proc/{process}/task")):
+            try:
+                children = [int(text) for text in (task / "children").read_text().split()]
+            except OSError:
+                continue
+            found += children
+            pending += children
+    return found
+
+
+def _listed(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []

@@ -1,0 +1,206 @@
+"""Everything that `cache_compile` and the options refuse before the first call, and why."""
+
+from __future__ import annotations
+
+import pickle
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import gearcache
+from gearcache import errors
+from gearcache.errors import GearSpecError
+from gearcache.options import CompilerConfig, InferenceConfig, resolve_settings
+
+
+class Net(nn.Module):
+    def run(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+
+class Other:
+    def run(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+
+def function(x: torch.Tensor) -> torch.Tensor:
+    return x
+
+
+@pytest.mark.parametrize(
+    ("func", "words"),
+    [
+        pytest.param(function, "`function` is a plain function", id="function"),
+        pytest.param(lambda x: x, "is a plain function", id="lambda"),
+        pytest.param(Other().run, "not of Other", id="method of no module"),
+        pytest.param(Net(), "not a module", id="module"),
+        pytest.param(torch.relu, "not a", id="builtin"),
+        pytest.param(3, "not a int", id="number"),
+    ],
+)
+def test_only_methods_of_modules_are_taken(func: Any, words: str) -> None:
+    with pytest.raises(TypeError, match=words):
+        gearcache.cache_compile(func)
+
+
+def test_a_decorator_on_a_class_that_is_no_module_is_refused() -> None:
+    with pytest.raises((TypeError, RuntimeError)) as caught:
+
+        class Plain:
+            @gearcache.cache_compile()
+            def run(self, x: torch.Tensor) -> torch.Tensor:
+                return x
+
+    assert "torch.nn.Module" in str(caught.value) + str(caught.value.__cause__)
+
+
+@pytest.mark.parametrize(
+    ("keywords", "error", "words"),
+    [
+        pytest.param({"fullgraph": False}, ValueError, "fullgraph is False", id="fullgraph"),
+        pytest.param({"dynamic": None}, TypeError, "dynamic is None", id="dynamic"),
+        pytest.param({"global_rank": -1}, ValueError, "global_rank is -1", id="global rank"),
+        pytest.param({"tp_rank": True}, ValueError, "tp_rank is True", id="bool rank"),
+        pytest.param({"pp_rank": "0"}, ValueError, "pp_rank is '0'", id="text rank"),
+        pytest.param({"config": 3}, TypeError, "config is a int", id="config"),
+        pytest.param({"unknown": 3}, TypeError, "unknown", id="unknown keyword"),
+        pytest.param({"gears": 3}, GearSpecError, "gears is a int", id="gears"),
+        pytest.param({"gears": {3: {0: [1]}}}, GearSpecError, "gears names 3", id="path"),
+        pytest.param({"gears": {"x y": {0: [1]}}}, GearSpecError, "gears names 'x y'", id="path text"),
+        pytest.param({"gears": {"x": []}}, GearSpecError, "gears of `x`", id="dims"),
+        pytest.param({"gears": {"x": {"0": [1]}}}, GearSpecError, "dim index is '0'", id="text dim"),
+        pytest.param({"gears": {"x": {-1: [1]}}}, GearSpecError, "dim index is -1", id="negative dim"),
+        pytest.param({"gears": {"x": {True: [1]}}}, GearSpecError, "dim index is True", id="bool dim"),
+        pytest.param({"gears": {"x": {0: 4}}}, GearSpecError, "a int", id="no list"),
+        pytest.param({"gears": {"x": {0: []}}}, GearSpecError, "0 sizes", id="no sizes"),
+        pytest.param({"gears": {"x": {0: [0]}}}, GearSpecError, "0 is not a size", id="zero"),
+        pytest.param({"gears": {"x": {0: [2.0]}}}, GearSpecError, "2.0 is a float", id="float"),
+        pytest.param({"gears": {"x": {0: [True]}}}, GearSpecError, "True is a bool", id="bool"),
+        pytest.param({"gears": {"x": {0: [*range(1, 102)]}}}, GearSpecError, "101 sizes", id="too many"),
+        pytest.param({"gears": {"x": {0: [1, 2], 1: [1]}}}, GearSpecError, "equally many", id="zip lengths"),
+    ],
+)
+def test_a_wrong_parameter_is_refused_at_once(keywords: dict[str, Any], error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        gearcache.cache_compile(Net().run, **keywords)
+    with pytest.raises(error, match=words):
+        gearcache.cache_compile(**keywords)
+
+
+def test_func_is_positional_only() -> None:
+    with pytest.raises(TypeError):
+        gearcache.cache_compile(func=Net().run)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("backend", "llvm"),
+        ("validate", "nothing"),
+        ("on_miss", "crash"),
+        ("jobs", 0),
+        ("jobs", True),
+        ("jobs", 2.0),
+        ("max_variants", 0),
+    ],
+)
+def test_an_option_outside_what_is_allowed_is_a_value_error(option: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=rf"option `{option}` is {value!r}"):
+        CompilerConfig(**{option: value})
+    config = CompilerConfig()
+    with pytest.raises(ValueError, match=rf"option `{option}`"):
+        setattr(config, option, value)
+
+
+def test_an_unknown_option_is_an_attribute_error_that_lists_the_known() -> None:
+    with pytest.raises(AttributeError, match="no option `backnd`.*backend"):
+        CompilerConfig().backnd = "eager"  # type: ignore[attr-defined]
+    with pytest.raises(TypeError):
+        CompilerConfig(backnd="eager")  # type: ignore[call-arg]
+
+
+def test_the_merge_policy_is_checked() -> None:
+    with pytest.raises(ValueError, match="dynamic_gears_merge_policy.*'zip', 'product'"):
+        InferenceConfig("sum")
+
+
+@pytest.mark.parametrize(("has_gears", "expected"), [(True, "raise"), (False, "compile")])
+def test_the_default_of_on_miss_depends_on_gears(has_gears: bool, expected: str) -> None:
+    assert resolve_settings(None, has_gears=has_gears, environ={}).on_miss == expected
+    assert resolve_settings(CompilerConfig(on_miss="eager"), has_gears=has_gears).on_miss == "eager"
+
+
+def test_the_environment_gives_what_the_config_leaves_open() -> None:
+    environ = {"GEARCACHE_STRICT": "1", "GEARCACHE_JOBS": "3", "GEARCACHE_LOCK_TIMEOUT": "7"}
+    settings = resolve_settings(None, has_gears=False, environ=environ)
+    assert (settings.strict, settings.jobs, settings.lock_timeout) == (True, 3, 7.0)
+    settings = resolve_settings(CompilerConfig(strict=False, jobs=1), has_gears=False, environ=environ)
+    assert (settings.strict, settings.jobs) == (False, 1)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "many", "1.5"])
+def test_a_wrong_number_in_the_environment_is_named(text: str) -> None:
+    with pytest.raises(ValueError, match=f"`GEARCACHE_JOBS` is '{text}'"):
+        resolve_settings(None, has_gears=False, environ={"GEARCACHE_JOBS": text})
+
+
+def test_a_torchair_config_gives_its_merge_policy() -> None:
+    policy = SimpleNamespace(dynamic_gears_merge_policy=SimpleNamespace(value="product"))
+    settings = resolve_settings(SimpleNamespace(inference_config=policy), has_gears=True)
+    assert settings.policy == "product"
+
+
+@pytest.mark.parametrize(
+    ("gears", "words"),
+    [
+        pytest.param({}, "must be a dict like", id="empty"),
+        pytest.param({2: [2, 4]}, "dim index is 2; allowed: 0 to 1", id="dim"),
+        pytest.param({0: [2]}, "1 sizes were given; allowed: 2 to 100", id="one size"),
+    ],
+)
+def test_set_dim_gears_refuses_and_marks_nothing(gears: Any, words: str) -> None:
+    x = torch.ones(2, 4)
+    with pytest.raises(GearSpecError, match=words):
+        gearcache.set_dim_gears(x, gears)
+    gearcache.set_dim_gears(x, {0: [2, 4]})
+    gearcache.set_dim_gears(x, {0: [2, 4]})
+    with pytest.raises(GearSpecError, match="already has the gears"):
+        gearcache.set_dim_gears(x, {0: [2, 8]})
+    with pytest.raises(TypeError, match="takes a tensor"):
+        gearcache.set_dim_gears([1], {0: [2, 4]})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.UnkeyableValue("options", "object", "detail"),
+        errors.CorruptEntry("/a", "reason"),
+        errors.LockTimeout("/a", 3.0),
+        errors.PublishError("/a", "reason"),
+        errors.UnsafePath("/a", "reason", "remedy"),
+        errors.CaptureError("Net.run", "cause"),
+        errors.UncacheableGuard("Net.run", "ID_MATCH", "L['x']", "detail"),
+        errors.CompileError("Net.run", "x.size(0)=2", "cause"),
+        errors.BackendUnavailable("inductor", "no compiler"),
+        errors.GearSpecError("message"),
+        errors.InputError("Net.run", "x", "found", "allowed"),
+        errors.UnknownGear("Net.run", "x", "found", "allowed"),
+        errors.GradientRequired("Net.run", "x", "found", "allowed"),
+        errors.TooManyVariants("Net.run", 16, "reason"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_every_error_keeps_text_and_data_through_pickling(error: errors.GearcacheError) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error)
+    assert str(again) == str(error)
+    assert vars(again) == vars(error)
+
+
+def test_every_error_class_is_pickled_above() -> None:
+    classes = {value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, Exception)}
+    (marks,) = test_every_error_keeps_text_and_data_through_pickling.pytestmark  # type: ignore[attr-defined]
+    assert {type(error) for error in marks.args[1]} == classes - {errors.GearcacheError, errors.CacheError}

@@ -1,0 +1,85 @@
+"""The public surface: names, signature, and what importing it costs."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+import gearcache
+from gearcache.stats import Counters, Stats
+from gearcache.wrapper import CachedMethod
+from tests.relaunch import run_python
+
+
+def test_all_lists_the_public_names_in_order() -> None:
+    assert gearcache.__all__ == sorted(gearcache.__all__)
+    assert {
+        "CacheError",
+        "CaptureError",
+        "CompileError",
+        "CompilerConfig",
+        "GearSpecError",
+        "GearcacheError",
+        "InputError",
+        "cache_compile",
+        "set_dim_gears",
+    } <= set(gearcache.__all__)
+
+
+@pytest.mark.parametrize("name", gearcache.__all__)
+def test_every_public_name_can_be_imported(name: str) -> None:
+    assert getattr(gearcache, name) is not None
+    assert name in dir(gearcache)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute `unknown`"):
+        _ = gearcache.unknown
+
+
+def test_the_signature_is_that_of_the_design() -> None:
+    parameters = inspect.signature(gearcache.cache_compile).parameters
+    assert {name: parameter.default for name, parameter in parameters.items()} == {
+        "func": None,
+        "config": None,
+        "dynamic": True,
+        "cache_dir": None,
+        "global_rank": None,
+        "tp_rank": None,
+        "pp_rank": None,
+        "custom_decompositions": None,
+        "ge_cache": False,
+        "gears": None,
+        "fullgraph": True,
+    }
+    kinds = [parameter.kind for parameter in parameters.values()]
+    assert kinds == [inspect.Parameter.POSITIONAL_ONLY, *[inspect.Parameter.KEYWORD_ONLY] * 10]
+
+
+@pytest.mark.parametrize("name", ["stats", "entry_path", "explain", "warm", "refresh"])
+def test_a_cached_method_has_what_the_design_names(name: str) -> None:
+    assert hasattr(CachedMethod, name)
+
+
+@pytest.mark.parametrize("name", ["hits", "misses", "traces", "compiles", "loads", "calls", "gears"])
+def test_the_statistics_are_read_only(name: str) -> None:
+    stats = Stats(Counters(), dict)
+    assert not getattr(stats, name)
+    with pytest.raises(AttributeError):
+        setattr(stats, name, 1)
+    assert f"{name}=" in repr(stats)
+
+
+def test_importing_the_package_imports_no_torch() -> None:
+    code = "import json, sys, gearcache; print(json.dumps('torch' in sys.modules))"
+    assert run_python(code) is False
+
+
+def test_importing_every_public_name_imports_no_compiler() -> None:
+    code = """
+import json, sys, gearcache
+[getattr(gearcache, name) for name in gearcache.__all__]
+print(json.dumps([name for name in ("torch._dynamo", "torch._inductor", "sympy") if name in sys.modules]))
+"""
+    assert run_python(code) == []
