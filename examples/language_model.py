@@ -98,7 +98,7 @@ class LanguageModel(torch.nn.Module):
         prompts: Sequence[str],
         prefill: Callable[..., torch.Tensor],
         decode: Callable[..., torch.Tensor],
-        tokens: int = NEW_TOKENS,
+        tokens: int,
     ) -> tuple[list[str], float]:
         """Return the text after each prompt, and how many tokens a second `decode` made."""
         token, positions, mask, cache = self.read(prompts, prefill)
@@ -111,7 +111,7 @@ class LanguageModel(torch.nn.Module):
         rate = len(prompts) * (tokens - 1) / (time.perf_counter() - begin)
         return [self._text(row) for row in torch.cat(columns, 1).tolist()], rate
 
-    def eager_text(self, prompt: str, tokens: int = NEW_TOKENS) -> str:
+    def eager_text(self, prompt: str, tokens: int) -> str:
         """Return what transformers' own `generate` writes: no padding, no batch, no static cache."""
         inputs = self.tokenizer(prompt, return_tensors="pt")
         output = self.model.generate(**inputs, do_sample=False, max_new_tokens=tokens)

@@ -29,7 +29,14 @@ def parse_options(description: str, name: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--backend", choices=("inductor", "eager"), default="inductor", help="default: inductor")
     parser.add_argument("--cache-dir", type=Path, default=Path(f".torchair_cache/{name}"), help="emptied first")
-    parser.add_argument("--tokens", type=int, default=32, help="tokens to generate (text generation only)")
+    parser.add_argument(
+        "--tokens",
+        type=int,
+        choices=range(2, 33),
+        metavar="2..32",
+        default=32,
+        help="tokens to generate (text generation only)",
+    )
     parser.add_argument("--layers", type=int, help="use the first layers only: quick, but the text makes no sense")
     for hidden in ("--process", "--report", "--launched"):
         parser.add_argument(hidden, help=argparse.SUPPRESS)

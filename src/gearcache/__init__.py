@@ -6,10 +6,10 @@ Names are imported when they are first used, so that the command line and the st
 from __future__ import annotations
 
 import importlib
-from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    __version__: str
     from gearcache.errors import BackendUnavailable as BackendUnavailable
     from gearcache.errors import CacheError as CacheError
     from gearcache.errors import CaptureError as CaptureError
@@ -45,10 +45,13 @@ __all__ = [
     "cache_compile",
     "set_dim_gears",
 ]
-__version__ = _version("gearcache")
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":  # importlib.metadata costs more than the rest of this import
+        from importlib.metadata import version
+
+        return version("gearcache")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module `gearcache` has no attribute `{name}`")

@@ -1,0 +1,1 @@
+"""Capture, gear graphs and the graph-engine backends."""

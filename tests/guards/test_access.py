@@ -1,0 +1,75 @@
+"""Access paths: walked, printed and stored alike."""
+
+from __future__ import annotations
+
+from types import CellType, SimpleNamespace
+from typing import Any
+
+import msgpack
+import pytest
+import torch
+
+from gearcache.guards.access import Access, Scope, Walker
+
+OBJECT = SimpleNamespace(items=[1, {"k": 2, 3: "three"}], cell=CellType(5))
+SCOPE = Scope({"x": OBJECT}, {"G": [7]}, {"c": CellType("closed")})
+X = Access(("argument", "x"))
+
+PATHS: list[tuple[Access, Any, str]] = [
+    (X, OBJECT, "x"),
+    (X.then("attr", "items").then("item", 0), 1, "x.items[0]"),
+    (X.then("attr", "items").then("list_item", 1).then("dict_item", "k"), 2, "x.items[1]['k']"),
+    (X.then("attr", "items").then("item", 1).then("nth_key", 1), 3, "nth_key(x.items[1], 1)"),
+    (X.then("attr", "items").then("item", 1).then("nth_value", 1), "three", "nth_value(x.items[1], 1)"),
+    (X.then("type"), SimpleNamespace, "type(x)"),
+    (X.then("attr", "cell").then("attr", "cell_contents"), 5, "x.cell.cell_contents"),
+    (Access(("global", "G")).then("item", 0), 7, "G[0]"),
+    (Access(("global", "len")), len, "len"),
+    (Access(("closure", "c")), "closed", "c"),
+    (Access(("module", "torch.nn")), torch.nn, "torch.nn"),
+    (Access(("builtins", "")).then("item", "len"), len, "builtins['len']"),
+]
+
+
+@pytest.mark.parametrize(("access", "value", "text"), PATHS, ids=[text for _, _, text in PATHS])
+def test_a_path_is_walked_and_printed(access: Access, value: Any, text: str) -> None:
+    again = Access.from_plain(msgpack.unpackb(msgpack.packb(access.to_plain())))
+    assert again == access
+    assert hash(again) == hash(access)
+    assert access.text == text
+    assert access.resolve(SCOPE) is value
+    assert Walker(SCOPE).resolve(again) is value
+
+
+@pytest.mark.parametrize("access", [X.then("attr", "none"), X.then("attr", "items").then("item", 9), Access(("argument", "y"))])
+def test_what_is_not_there_is_an_ordinary_error(access: Access) -> None:
+    for resolve in (access.resolve, lambda scope: Walker(scope).resolve(access)):
+        with pytest.raises((AttributeError, LookupError)):
+            resolve(SCOPE)
+
+
+def test_a_walker_walks_a_shared_prefix_once() -> None:
+    reads = []
+
+    class Counting:
+        @property
+        def value(self) -> Any:
+            reads.append(1)
+            return SimpleNamespace(a=1, b=2)
+
+    walker = Walker(Scope({"x": Counting()}, {}))
+    assert [walker.resolve(X.then("attr", "value").then("attr", name)) for name in "ab"] == [1, 2]
+    assert len(reads) == 1
+
+
+def test_an_unknown_step_is_refused() -> None:
+    with pytest.raises(ValueError, match="unknown access step 'eval'"):
+        Access.from_plain([["argument", "x"], [["eval", "1"]]])
+
+
+def test_a_path_starts_with_its_prefixes_only() -> None:
+    path = X.then("attr", "items").then("item", 0)
+    assert path.starts_with(X)
+    assert path.starts_with(path)
+    assert not X.starts_with(path)
+    assert not path.starts_with(Access(("global", "x")))

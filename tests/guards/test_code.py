@@ -1,0 +1,61 @@
+"""Digests of code: what it does, not where it stands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gearcache.guards.code import code_digest, code_objects, function_plain
+
+BASE = "def f(x, y=1):\n    return x + 2\n"
+
+
+def _digest(source: str) -> str:
+    namespace: dict[str, Any] = {}
+    exec(compile(source, "some file", "exec"), namespace)
+    return code_digest(namespace["f"].__code__)
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["\n\n\n" + BASE, "# comment\n" + BASE, BASE.replace("    return", "    # why\n    return"), BASE + "def g(): pass\n"],
+)
+def test_place_and_comments_change_nothing(source: str) -> None:
+    assert _digest(source) == _digest(BASE)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        BASE.replace("+ 2", "+ 3"),
+        BASE.replace("+ 2", "+ 2.0"),
+        BASE.replace("+ 2", "- 2"),
+        BASE.replace("x + 2", "x + y"),
+        BASE.replace("x, y", "x, *, y"),
+        BASE.replace("x, y=1", "y, x=1"),
+        BASE.replace("x + 2", "x + True"),
+        BASE.replace("return x + 2", "return (lambda: x + 2)()"),
+        BASE.replace("return x + 2", "return x + GLOBAL"),
+        BASE.replace("return x + 2", "return x in {1, 2}"),
+    ],
+)
+def test_anything_else_changes_the_digest(source: str) -> None:
+    assert _digest(source) != _digest(BASE)
+
+
+def test_constants_of_equal_value_and_other_type_differ() -> None:
+    digests = [_digest(f"def f(x):\n    return x, {value}\n") for value in ("1", "1.0", "'1'", "b'1'", "1j", "(1,)", "(1.0,)")]
+    assert len(set(digests)) == len(digests)
+
+
+def test_all_nested_code_is_found() -> None:
+    module = compile("def f():\n    def g():\n        return lambda: 1\n    return g\n", "file", "exec")
+    assert [code.co_name for code in code_objects(module)] == ["<module>", "f", "g", "<lambda>"]
+
+
+def test_a_function_is_named_with_its_code() -> None:
+    name, digest = function_plain(_digest)
+    assert name.endswith(":_digest")
+    assert digest == code_digest(_digest.__code__)
+    assert function_plain(len)[1] == ""

@@ -1,0 +1,103 @@
+"""Constants as plain data: equal only when value and type are."""
+
+from __future__ import annotations
+
+import enum
+import itertools
+from typing import Any
+
+import msgpack
+import pytest
+import torch
+
+from gearcache.guards.access import Access, Scope, Walker
+from gearcache.guards.checks import Check, observe
+from gearcache.guards.constants import NotConstant, is_identity_constant, to_plain
+
+
+class Color(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+class Number(int):
+    pass
+
+
+DIFFERENT: list[Any] = [
+    None,
+    True,
+    False,
+    0,
+    1,
+    0.0,
+    -0.0,
+    1.0,
+    float("nan"),
+    float("inf"),
+    1j,
+    2**70,
+    "",
+    "1",
+    b"1",
+    (),
+    [],
+    (1,),
+    (True,),
+    (1.0,),
+    [1],
+    {1: 2},
+    {True: 2},
+    {1, 2},
+    frozenset({1, 2}),
+    slice(1, 2),
+    range(1, 2),
+    torch.float32,
+    torch.float64,
+    torch.strided,
+    torch.device("cpu"),
+    torch.Size([1]),
+    Color.RED,
+    Color.BLUE,
+    ...,
+    NotImplemented,
+    torch.relu,
+    torch.nn.Linear,
+    Number(1),
+    list[int],
+]
+ROOT = Access(("argument", "value"))
+
+
+def _holds(check: Check, value: Any) -> bool:
+    return check.failure(Walker(Scope({"value": value}, {}))) is None
+
+
+@pytest.mark.parametrize("value", DIFFERENT, ids=repr)
+def test_a_constant_check_holds_for_its_value_after_storage(value: Any) -> None:
+    check = observe("constant", ROOT, value)
+    again = Check.from_plain(msgpack.unpackb(msgpack.packb(check.to_plain()), strict_map_key=False))
+    assert _holds(check, value)
+    assert _holds(again, value)
+
+
+def test_no_two_different_constants_pass_each_other_s_check() -> None:
+    checks = [observe("constant", ROOT, value) for value in DIFFERENT]
+    for (left, _), (right, check) in itertools.permutations(zip(DIFFERENT, checks, strict=True), 2):
+        assert not _holds(check, left), f"{left!r} passes for {right!r}"
+
+
+@pytest.mark.parametrize("value", [object(), lambda: None, torch.ones(1), iter([])], ids=lambda value: type(value).__name__)
+def test_what_has_no_plain_form_is_refused_or_named(value: Any) -> None:
+    if callable(value):
+        assert to_plain(value)[0] == "object"
+        return
+    with pytest.raises(NotConstant):
+        to_plain(value)
+
+
+def test_identity_constants_are_singletons() -> None:
+    for value in (None, True, torch.float32, Color.RED, int):
+        assert is_identity_constant(value)
+    for value in (1, 1.0, "a", (1,)):
+        assert not is_identity_constant(value)

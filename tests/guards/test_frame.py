@@ -1,0 +1,147 @@
+"""Frames survive their plain form, as msgpack brings it back."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import msgpack
+import pytest
+import torch
+
+from gearcache.guards.frame import UnstorableConstant, bind_frame, decode_code, encode_code, resolve_reference
+
+GLOBAL = 5
+
+
+def _loop(n: int, *rest: int, key: int = 2, **named: int) -> int:
+    total = key
+    for number in range(n):
+        if number % 2:
+            continue
+        total += number + sum(rest) + sum(named.values())
+    return total
+
+
+def _handled(value: Any) -> Any:
+    try:
+        return 1 / value
+    except ZeroDivisionError as error:
+        return type(error).__name__
+    finally:
+        value = None
+
+
+def _constants() -> Any:
+    return (1, True, 1.0, -0.0, float("1e308") * 10, 2**70, -(2**63), "é", b"\x00", None, ..., 1j, (1, (2, "x")), 3 in {3, 4})
+
+
+def _nested(n: int) -> Any:
+    def inner(x: int) -> int:
+        return x + n + GLOBAL
+
+    return [inner(x) for x in range(n)], {x: (lambda y: y * n)(x) for x in range(n)}
+
+
+def _generator(n: int) -> Any:
+    def made() -> Any:
+        yield from range(n)
+
+    return list(made())
+
+
+def _matched(value: Any) -> str:
+    match value:
+        case [1, *rest]:
+            return f"list {rest}"
+        case {"a": found}:
+            return f"dict {found}"
+        case _:
+            return f"{value!r:>4}"
+
+
+def _with(values: list[int]) -> list[int]:
+    with torch.no_grad():
+        return values[1:][::-1]
+
+
+def _roundtrip(function: types.FunctionType) -> types.FunctionType:
+    plain = msgpack.unpackb(msgpack.packb(encode_code(function.__code__)), strict_map_key=False)
+    return bind_frame(plain, {}, function)
+
+
+@pytest.mark.parametrize(
+    ("function", "calls"),
+    [
+        (_loop, [((4,), {}), ((5, 1, 2), {"key": 3, "more": 4})]),
+        (_handled, [((0,), {}), ((4,), {})]),
+        (_constants, [((), {})]),
+        (_nested, [((3,), {})]),
+        (_generator, [((3,), {})]),
+        (_matched, [(([1, 2],), {}), (({"a": 1},), {}), ((7,), {})]),
+        (_with, [(([1, 2, 3],), {})]),
+    ],
+    ids=lambda value: value.__name__ if isinstance(value, types.FunctionType) else "",
+)
+def test_a_function_does_the_same_after_a_round_trip(function: Any, calls: list[Any]) -> None:
+    again = _roundtrip(function)
+    for positional, keywords in calls:
+        assert repr(again(*positional, **keywords)) == repr(function(*positional, **keywords))
+
+
+def test_a_code_object_is_equal_after_a_round_trip() -> None:
+    for function in (_loop, _handled, _nested, _generator, _matched, _with):
+        code = function.__code__
+        again = decode_code(msgpack.unpackb(msgpack.packb(encode_code(code)), strict_map_key=False), {})
+        assert again == code
+        assert again.co_exceptiontable == code.co_exceptiontable if hasattr(code, "co_exceptiontable") else True
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        torch.float16,
+        torch.strided,
+        torch.channels_last,
+        torch.device("cpu"),
+        torch.Size([1, 2]),
+        slice(1, None, 2),
+        frozenset({1, "a"}),
+        float("inf"),
+        complex(1, -0.0),
+    ],
+    ids=repr,
+)
+def test_a_constant_of_a_frame_survives(value: Any) -> None:
+    code = (lambda: None).__code__.replace(co_consts=(value,))
+    again = decode_code(msgpack.unpackb(msgpack.packb(encode_code(code)), strict_map_key=False), {})
+    assert repr(again.co_consts) == repr((value,))
+    assert type(again.co_consts[0]) is type(value)
+
+
+def test_a_constant_without_a_plain_form_is_refused_by_type() -> None:
+    code = (lambda: None).__code__.replace(co_consts=(object(),))
+    with pytest.raises(UnstorableConstant, match="builtins.object"):
+        encode_code(code)
+
+
+def test_helper_names_are_unique_and_leave_no_trace_when_the_frame_dies() -> None:
+    def method() -> Any:
+        return helper()  # type: ignore[name-defined]  # noqa: F821
+
+    plain = encode_code(method.__code__)
+    first = bind_frame(plain, {"helper": lambda: 1}, method)  # type: ignore[arg-type]
+    second = bind_frame(plain, {"helper": lambda: 2}, method)  # type: ignore[arg-type]
+    assert (first(), second()) == (1, 2)
+    assert any(name.startswith("__gearcache") for name in globals())
+    del first, second
+    assert not any(name.startswith("__gearcache") for name in globals())
+
+
+def test_references_stand_for_modules_objects_and_builtins() -> None:
+    assert resolve_reference("module", "torch.nn") is torch.nn
+    assert resolve_reference("object", "torch.nn.modules.linear:Linear") is torch.nn.Linear
+    assert resolve_reference("builtins", "")["len"] is len
+    assert resolve_reference("module", "torch._dynamo.utils").__name__ == "gearcache.guards.frame_helpers"
+    with pytest.raises(ValueError, match="unknown reference kind"):
+        resolve_reference("pickle", "x")

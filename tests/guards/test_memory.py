@@ -1,0 +1,37 @@
+"""Overlap of tensors in memory."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gearcache.guards.memory import find_overlap
+
+MEMORY = torch.zeros(10, 4)
+
+
+@pytest.mark.parametrize(
+    ("tensors", "written", "expected"),
+    [
+        pytest.param([MEMORY[:5], MEMORY[5:]], [0], None, id="side by side"),
+        pytest.param([MEMORY[:6], MEMORY[5:]], [0], (0, 1), id="one row"),
+        pytest.param([MEMORY[:6], MEMORY[5:]], [1], (1, 0), id="the second is written"),
+        pytest.param([MEMORY[:6], MEMORY[5:]], [], None, id="none is written"),
+        pytest.param([MEMORY, MEMORY[3]], [1], (1, 0), id="inside"),
+        pytest.param([MEMORY[3], torch.zeros(4)], [0, 1], None, id="other storage"),
+        pytest.param([MEMORY[:0], MEMORY], [1], None, id="empty"),
+        pytest.param([MEMORY.t(), MEMORY[9]], [1], (1, 0), id="transposed"),
+    ],
+)
+def test_overlap_with_a_written_tensor_is_found(
+    tensors: list[torch.Tensor], written: list[int], expected: tuple[int, int] | None
+) -> None:
+    assert find_overlap(tensors, written) == expected
+
+
+@pytest.mark.xfail(strict=True, reason="BUGS 8: only neighbours are compared")
+def test_a_long_tensor_that_spans_several_is_found() -> None:
+    tensors = [MEMORY, MEMORY[1:2], MEMORY[4:5]]
+    found = find_overlap(tensors, [2])
+    assert found is not None
+    assert found[0] == 2
