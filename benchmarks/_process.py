@@ -58,6 +58,7 @@ class Session:
     options: argparse.Namespace
     folder: Path
     _known: dict[str, Outcome | ContestantFailed] = field(default_factory=dict)
+    _homes: dict[str, int] = field(default_factory=dict)
 
     def once(self, name: str, work: Callable[[], Outcome]) -> Outcome:
         """Return what `work` gave the first time: sections share expensive contestants."""
@@ -78,12 +79,15 @@ class Session:
 
     def run(self, name: str, target: str, order: dict[str, Any], *, home: str, timeout: float = 1200) -> Outcome:
         """Run `module:function` on an order in a fresh process whose caches lie in the folder `home`, once."""
-        return self.once(name, lambda: run_fresh(target, order, self.folder / home, timeout))
+        # Short, without spaces: Inductor puts paths into compiler command lines, and sockets into the temporary one.
+        folder = self.folder / str(self._homes.setdefault(home, len(self._homes)))
+        return self.once(name, lambda: run_fresh(target, order, folder, timeout))
 
 
 def run_fresh(target: str, order: dict[str, Any], home: Path, timeout: float) -> Outcome:
     """Run `module:function` on an order in a fresh interpreter; `ContestantFailed` when it ends with an error."""
-    home.mkdir(parents=True, exist_ok=True)
+    # Inductor keeps precompiled headers in the temporary folder, wherever its other files are.
+    (home / "tmp").mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="gearcache-bench-") as folder:
         report = Path(folder) / "report.json"
         order_file = Path(folder) / "order.json"
@@ -92,6 +96,7 @@ def run_fresh(target: str, order: dict[str, Any], home: Path, timeout: float) ->
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep),
+            "TMPDIR": str(home / "tmp"),
             "TORCHINDUCTOR_CACHE_DIR": str(home / "inductor"),
             "TRITON_CACHE_DIR": str(home / "triton"),
             "TORCHAIR_CACHE_HOME": str(home / "gearcache"),
@@ -157,6 +162,7 @@ class _MemoryWatch(threading.Thread):
         super().__init__(daemon=True)
         self._root = root
         self._ended = threading.Event()
+        self._changed = threading.Condition()
         self._peaks: dict[int, Peak] = {}
 
     def run(self) -> None:
@@ -165,7 +171,14 @@ class _MemoryWatch(threading.Thread):
             for process in _descendants(self._root):
                 peak = peak_megabytes(process)
                 if peak > self._peaks.get(process, Peak("", 0.0)).megabytes:
-                    self._peaks[process] = Peak(_program(process), peak)
+                    with self._changed:
+                        self._peaks[process] = Peak(_program(process), peak)
+                        self._changed.notify_all()
+
+    def wait_for(self, count: int, seconds: float) -> None:
+        """Wait until so many descendants were seen."""
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._peaks) >= count, seconds)
 
     def stop(self) -> None:
         """End the watch."""

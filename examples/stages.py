@@ -141,7 +141,11 @@ def _compiler_modules() -> set[str]:
 
 def run_both(script: str, options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
     """Run the cold process on an empty cache, then the relaunched one; returns their reports."""
-    shutil.rmtree(options.cache_dir, ignore_errors=True)
+    folder: Path = options.cache_dir
+    if folder.exists():
+        if any(folder.iterdir()) and not (folder / "CACHEDIR.TAG").exists():
+            sys.exit(f"`{folder}` is no cache folder; it would be emptied")
+        shutil.rmtree(folder)
     return _launch(script, "cold", options), _launch(script, "relaunched", options)
 
 

@@ -17,7 +17,7 @@ import torch
 from gearcache.errors import CaptureError
 from gearcache.ge_cache import _compat
 from gearcache.ge_cache.guards import GuardTranslator
-from gearcache.ge_cache.sources import UnknownSource, access_of
+from gearcache.ge_cache.sources import FrameNames, UnknownSource, access_of
 from gearcache.guards.access import Access, Scope
 from gearcache.guards.checks import Check
 from gearcache.guards.constants import NotConstant
@@ -81,7 +81,8 @@ def capture_method(
         frame.globals,
         dict(zip(free_variables, frame.closure, strict=True)),
     )
-    translator = GuardTranslator(method, scope, captured.import_sources, free_variables)
+    names = FrameNames(captured.import_sources, free_variables, captured.f_globals)
+    translator = GuardTranslator(method, scope, names)
     inputs = [
         _describe(translator.access(source), node, scope) for source, node in zip(hook.sources, hook.nodes, strict=True)
     ]
@@ -97,7 +98,7 @@ def capture_method(
         graph_name=hook.graph_name,
         imports=dict(captured.import_sources),
         checks=translator.translate(captured.output_graph.guards),
-        mutated=_mutated(hook.written, captured.import_sources, free_variables),
+        mutated=_mutated(hook.written, names),
         frame_globals=dict(captured.f_globals),
         traced_code=[frame.code, *captured.traced_code],
     )
@@ -239,14 +240,12 @@ def _written_sources() -> list[tuple[Any, str | None]]:
     return found
 
 
-def _mutated(
-    written: list[tuple[Any, str | None]], imports: dict[str, str], free_variables: tuple[str, ...]
-) -> list[Access]:
+def _mutated(written: list[tuple[Any, str | None]], names: FrameNames) -> list[Access]:
     """Return the paths that the frame writes: their guards have to be checked on every call."""
     found = []
     for source, attribute in written:
         try:
-            base = access_of(source, imports, free_variables)
+            base = access_of(source, names)
         except (UnknownSource, NotConstant):
             continue  # nothing can be guarded there either
         found.append(base.then("attr", attribute) if attribute is not None else base)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gearcache.errors import CaptureError
+from gearcache.ge_cache.sources import is_installed
 from gearcache.guards import frame_helpers
 from gearcache.guards.frame import resolve_reference
 from gearcache.guards.names import name_of
@@ -33,16 +34,11 @@ def frame_references(
                 raise CaptureError(method, f"its frame calls `{module}.{attribute}`, which only Dynamo has")
         elif name.startswith("__builtins_dict__"):
             references[name] = ["builtins", ""]
-        elif _is_installed(name):
+        elif is_installed(name):
             references[name] = _installed(method, name, namespace.get(name))
         elif name not in namespace and not hasattr(builtins, name):
             raise CaptureError(method, f"its frame reads the global `{name}`, which does not exist")
     return references
-
-
-def _is_installed(name: str) -> bool:
-    """Whether Dynamo made the name up (see `OutputGraph.install_global` and its callers in torch 2.13)."""
-    return name.startswith(("__import_", "___", "__compiled_fn", "__resume", "__load_module", "__gearcache"))
 
 
 def _installed(method: str, name: str, value: Any) -> list[str]:

@@ -12,7 +12,7 @@ import types
 from typing import Any
 
 from gearcache.errors import UncacheableGuard
-from gearcache.ge_cache.sources import UnknownSource, access_of
+from gearcache.ge_cache.sources import FrameNames, UnknownSource, access_of
 from gearcache.guards.access import Access, Scope, Walker
 from gearcache.guards.checks import Check, first_failure, observe
 from gearcache.guards.constants import NotConstant, to_plain
@@ -84,17 +84,16 @@ def known_kinds() -> set[str]:
 class GuardTranslator:
     """Turns the guards of one capture into checks that hold now."""
 
-    def __init__(self, method: str, scope: Scope, imports: dict[str, str], free_variables: tuple[str, ...]) -> None:
+    def __init__(self, method: str, scope: Scope, names: FrameNames) -> None:
         self._method = method
         self._scope = scope
         self._walker = Walker(scope)
-        self._imports = imports
-        self._free_variables = free_variables
+        self._names = names
 
     def access(self, source: Any) -> Access:
         """Return the access path of a Dynamo source; `UncacheableGuard` when there is none."""
         try:
-            return access_of(source, self._imports, self._free_variables)
+            return access_of(source, self._names)
         except (UnknownSource, NotConstant) as error:
             raise UncacheableGuard(self._method, type(source).__name__, source.name, str(error)) from None
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from gearcache.guards.access import Access
@@ -10,6 +14,15 @@ from gearcache.guards.constants import to_plain
 
 class UnknownSource(Exception):
     """A source class without an access path; carries its class name."""
+
+
+@dataclass(frozen=True)
+class FrameNames:
+    """What names mean in a captured frame: Dynamo's module aliases, the method's free variables, all globals."""
+
+    imports: Mapping[str, str]
+    free_variables: tuple[str, ...]
+    namespace: Mapping[str, Any]
 
 
 #: Sources that only mark a kind of module or guard and add no step of their own.
@@ -39,23 +52,23 @@ _FIXED_ATTRIBUTES = {
 _ITEMS = {"GetItemSource", "ListGetItemSource", "DictGetItemSource", "DictSubclassGetItemSource"}
 
 
-def access_of(source: Any, imports: dict[str, str], free_variables: tuple[str, ...]) -> Access:
+def access_of(source: Any, names: FrameNames) -> Access:
     """Return the access path of a Dynamo source; `UnknownSource` names a class without one.
 
-    `imports` maps the global aliases that Dynamo made to module names; `free_variables` are the method's.
+    A name that Dynamo put into the globals for one process is taken for what it stands for, or refused.
     """
     kind = type(source).__name__
     if kind == "LocalSource":
         name = source.local_name
-        return Access(("closure" if name in free_variables else "argument", name))
+        return Access(("closure" if name in names.free_variables else "argument", name))
     if kind == "GlobalSource":
-        return _global(source.global_name, imports)
+        return _global(source.global_name, names)
     if kind == "ImportSource":
         return Access(("module", source.module_name))
     base = getattr(source, "base", None)
     if base is None:
         raise UnknownSource(kind)
-    path = access_of(base, imports, free_variables)
+    path = access_of(base, names)
     if kind in _TRANSPARENT:
         return path
     if kind in _ATTRIBUTES:
@@ -79,11 +92,22 @@ def access_of(source: Any, imports: dict[str, str], free_variables: tuple[str, .
     raise UnknownSource(kind)
 
 
-def _global(name: str, imports: dict[str, str]) -> Access:
-    if name in imports:
-        return Access(("module", imports[name]))
+def is_installed(name: str) -> bool:
+    """Whether Dynamo made a global name up (see `OutputGraph.install_global` and its callers in torch 2.13)."""
+    prefixes = ("__import_", "___", "__compiled_fn", "__resume", "__load_module", "__gearcache", "__builtins_dict__")
+    return name.startswith(prefixes) or re.search(r"_\d+_c\d+(_\d+)?$", name) is not None
+
+
+def _global(name: str, names: FrameNames) -> Access:
+    if name in names.imports:
+        return Access(("module", names.imports[name]))
     if name.startswith("__builtins_dict__"):
         return Access(("builtins", ""))
+    if is_installed(name):
+        value = names.namespace.get(name)
+        if not isinstance(value, types.ModuleType):
+            raise UnknownSource(f"`{name}`, a {type(value).__name__} that Dynamo made for this process")
+        return Access(("module", value.__name__))
     return Access(("global", name))
 
 

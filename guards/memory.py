@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
 import torch
@@ -16,11 +15,18 @@ def find_overlap(tensors: Sequence[torch.Tensor], written: Sequence[int]) -> tup
     """
     if not written:
         return None
-    spans = sorted((start, end, index) for index, tensor in enumerate(tensors) for start, end in [_span(tensor)])
     writes = set(written)
-    for (_, end, left), (start, _, right) in itertools.pairwise(spans):
-        if start < end and (left in writes or right in writes):
-            return (left, right) if left in writes else (right, left)
+    spans = sorted((*_span(tensor), index) for index, tensor in enumerate(tensors))
+    furthest, furthest_written = (0, -1), (0, -1)  # (end, tensor) among those that begin earlier
+    for start, end, index in spans:
+        if start < end:
+            if start < furthest_written[0]:
+                return furthest_written[1], index
+            if index in writes and start < furthest[0]:
+                return index, furthest[1]
+            furthest = max(furthest, (end, index))
+            if index in writes:
+                furthest_written = max(furthest_written, (end, index))
     return None
 
 

@@ -21,7 +21,7 @@ class Outcome:
         self.cold = cold
         self.warm = warm
 
-    def assert_right(self, name: str, *, traces: int | None = None, variants: int | None = None) -> None:
+    def assert_right(self, name: str, *, traces: int | None = None) -> None:
         """Fail unless a scenario gave what eager gives in both processes, and the relaunched one only loaded."""
         self.assert_cold(name, traces=traces)
         self.assert_warm(name)

@@ -132,6 +132,8 @@ def run_scenario(
         report = run.report()
     except Exception:
         report = {"checks": {}, "stats": [], "error": traceback.format_exc()}
-    report["imported"] = sorted(compiler for compiler in COMPILERS if compiler in sys.modules and compiler not in before)
+    report["imported"] = sorted(
+        compiler for compiler in COMPILERS if compiler in sys.modules and compiler not in before
+    )
     report["present"] = sorted(compiler for compiler in COMPILERS if compiler in sys.modules)
     return report

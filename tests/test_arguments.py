@@ -23,7 +23,6 @@ def test_every_count_of_star_arguments_is_a_variant(outcome: Outcome) -> None:
     outcome.assert_right("star_arguments", traces=5)
 
 
-@pytest.mark.xfail(strict=True, reason="BUGS 1: the constants 1 and True are taken for equal")
 def test_every_scalar_value_is_a_variant_and_none_replaces_another(outcome: Outcome) -> None:
     outcome.assert_right("scalars_are_variants", traces=12)
 

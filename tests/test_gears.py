@@ -30,11 +30,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
         ("product_of_batch_and_sequence", None),
         ("marked_tensors", 1),
         ("path_with_a_star_in_a_list", 1),
-        pytest.param(
-            "path_into_layers_of_a_cache",
-            1,
-            marks=pytest.mark.xfail(strict=True, reason="BUGS 7: a free dim of the gear's size is dragged along"),
-        ),
+        ("path_into_layers_of_a_cache", None),
         ("decorated_method", 1),
         ("one_graph_with_dynamic_dims", 1),
         ("dynamic_dims_at_one", None),

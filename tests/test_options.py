@@ -116,14 +116,14 @@ def test_an_option_outside_what_is_allowed_is_a_value_error(option: str, value: 
 
 
 def test_an_unknown_option_is_an_attribute_error_that_lists_the_known() -> None:
-    with pytest.raises(AttributeError, match="no option `backnd`.*backend"):
+    with pytest.raises(AttributeError, match=r"no option `backnd`.*backend"):
         CompilerConfig().backnd = "eager"  # type: ignore[attr-defined]
     with pytest.raises(TypeError):
         CompilerConfig(backnd="eager")  # type: ignore[call-arg]
 
 
 def test_the_merge_policy_is_checked() -> None:
-    with pytest.raises(ValueError, match="dynamic_gears_merge_policy.*'zip', 'product'"):
+    with pytest.raises(ValueError, match=r"dynamic_gears_merge_policy.*'zip', 'product'"):
         InferenceConfig("sum")
 
 

@@ -21,9 +21,9 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     [
         "structures",
         "output_that_is_or_views_something",
-        pytest.param("no_result", marks=pytest.mark.xfail(strict=True, reason="BUGS 2: dynamic graph that writes a buffer")),
+        "no_result",
         "tensor_attribute_is_set",
-        pytest.param("buffers_are_written", marks=pytest.mark.xfail(strict=True, reason="BUGS 2: dynamic graph that writes a buffer")),
+        "buffers_are_written",
         "list_on_self_is_written_and_may_be_replaced",
         "closures",
         "globals_of_the_defining_module",

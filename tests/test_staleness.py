@@ -12,7 +12,7 @@ import pytest
 
 from tests.relaunch import run_python
 
-MODEL = '''\
+MODEL = """\
 import torch
 from torch import nn
 
@@ -39,8 +39,8 @@ class Model(nn.Module):
 
     def run(self, x):
         return self.linear(helper(x)) * self.factor + callee.shift(x)
-'''
-CALLEE = '''\
+"""
+CALLEE = """\
 OFFSET = 1.0
 
 
@@ -50,7 +50,7 @@ def shift(x):
 
 def unrelated(x):
     return x
-'''
+"""
 CODE = """
 import importlib, json, os, sys, torch, gearcache
 config = gearcache.CompilerConfig(backend="eager", strict=True)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import inspect
 import logging
+import shutil
 import tempfile
 import types
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,6 +23,7 @@ from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Manifest
 from gearcache.errors import (
     CacheError,
     CompileError,
+    CorruptEntry,
     GradientRequired,
     InputError,
     TooManyVariants,
@@ -78,7 +81,7 @@ class Binding:
         self._active: list[ActiveVariant] = []
         self._gears: list[BoundGear] = []
         self._states: list[Callable[[], bool]] = []
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._temporary: Path | None = None
         self.history: list[str] = []
 
     def gear_calls(self) -> dict[str, int]:
@@ -213,6 +216,10 @@ class Binding:
                     self._store,
                     validate=self._settings.validate == "inputs",
                 )
+            except CorruptEntry as error:  # quarantined by the store: a miss like any other
+                logger.warning("%s: %s", self.name, error)
+                reasons.append(str(error))
+                continue
             except CacheError as error:
                 self._fault(error)
                 reasons.append(str(error))
@@ -417,8 +424,9 @@ class Binding:
     def _use_temporary_store(self) -> None:
         """Work without the cache folder: artifacts live as long as this process."""
         if self._temporary is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="gearcache-")
-            self._store = DiskStore(Layout(Path(self._temporary.name)), lock_timeout=self._settings.lock_timeout)
+            self._temporary = Path(tempfile.mkdtemp(prefix="gearcache-"))
+            weakref.finalize(self, shutil.rmtree, self._temporary, ignore_errors=True)
+            self._store = DiskStore(Layout(self._temporary), lock_timeout=self._settings.lock_timeout)
 
     def _scope(self, arguments: Mapping[str, Any]) -> Scope:
         method = self._method

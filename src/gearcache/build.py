@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from gearcache.errors import CaptureError, CompileError, GearSpecError, UncacheableGuard
+from gearcache.ge_cache import _compat
 from gearcache.ge_cache.aten import encode_graph
 from gearcache.ge_cache.backend import Artifact, Backend, CompileJob
 from gearcache.ge_cache.capture import Capture, capture_method
@@ -164,13 +165,28 @@ class _Tracer:
             enlarged = _enlarge(spec, arguments)
             if enlarged is not None:
                 try:
-                    capture = self._capture(enlarged, dynamic=True)
-                    planned = plan_gears(capture, Symbols(capture.shape_env), spec)
+                    capture, planned = self._planned_capture(enlarged)
                 except (CaptureError, GearSpecError) as error:
                     logger.debug("%s: no trace at another gear's sizes: %s", self._request.name, error)
                 else:
                     if _fits(capture, planned, arguments, spec):
                         return capture, planned
+        return self._planned_capture(arguments)
+
+    def _planned_capture(self, arguments: Mapping[str, Any]) -> tuple[Capture, list[PlannedGear]]:
+        """Trace with only those dims symbolic that have a geared dim's size, which is three times as quick.
+
+        Where that freezes a geared dim (another dim is a multiple of it), trace again with all dims symbolic.
+        """
+        spec = self._request.spec
+        try:
+            with _compat.marked_dynamic(_like_dims(spec, arguments, self._request.function.__self__)):
+                capture = self._capture(arguments, dynamic=False)
+            planned = plan_gears(capture, Symbols(capture.shape_env), spec)
+            if any(gear.broken is None for gear in planned) or all(gear.assignment for gear in planned):
+                return capture, planned
+        except CaptureError as error:
+            logger.debug("%s: no trace with few symbolic dims: %s", self._request.name, error)
         capture = self._capture(arguments, dynamic=True)
         return capture, plan_gears(capture, Symbols(capture.shape_env), spec)
 
@@ -345,6 +361,22 @@ def _enlarge(spec: GearSpec, arguments: Mapping[str, Any]) -> dict[str, Any] | N
         if shape != list(tensor.shape):
             wanted[id(tensor)] = _like(tensor, shape)
     return replace_tensors(dict(arguments), wanted)  # type: ignore[no-any-return]
+
+
+def _like_dims(spec: GearSpec, arguments: Mapping[str, Any], module: torch.nn.Module) -> list[tuple[torch.Tensor, int]]:
+    """Return the dims, in arguments and in what the module holds, whose size is that of a geared dim."""
+    sizes = set(_call_sizes(spec, arguments))
+    held = {
+        str(index): {name: value for name, value in vars(child).items() if name[:1] != "_" or name == "_buffers"}
+        for index, child in enumerate(module.modules())
+    }
+    tensors = [*find_tensors(arguments).values(), *find_tensors(held).values()]
+    found = {(id(tensor), dim): (tensor, dim) for tensor in tensors for dim in range(tensor.dim())}
+    return [
+        (tensor, dim)
+        for tensor, dim in found.values()
+        if tensor.size(dim) in sizes and not isinstance(tensor, torch.nn.Parameter)
+    ]
 
 
 def _like(tensor: torch.Tensor, shape: list[int]) -> torch.Tensor:

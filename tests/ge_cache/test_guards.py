@@ -10,7 +10,13 @@ def test_every_guard_kind_has_a_translation_or_a_reason() -> None:
 
 
 def test_no_guard_kind_is_decided_twice() -> None:
-    groups = [set(guards._COVERED), set(guards._DIRECT), set(guards._WITH_ARGUMENT), set(guards._REFUSED), guards._SPECIAL]
+    groups = [
+        set(guards._COVERED),
+        set(guards._DIRECT),
+        set(guards._WITH_ARGUMENT),
+        set(guards._REFUSED),
+        guards._SPECIAL,
+    ]
     assert sum(map(len, groups)) == len(guards.known_kinds())
 
 

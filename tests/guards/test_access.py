@@ -41,7 +41,9 @@ def test_a_path_is_walked_and_printed(access: Access, value: Any, text: str) -> 
     assert Walker(SCOPE).resolve(again) is value
 
 
-@pytest.mark.parametrize("access", [X.then("attr", "none"), X.then("attr", "items").then("item", 9), Access(("argument", "y"))])
+@pytest.mark.parametrize(
+    "access", [X.then("attr", "none"), X.then("attr", "items").then("item", 9), Access(("argument", "y"))]
+)
 def test_what_is_not_there_is_an_ordinary_error(access: Access) -> None:
     for resolve in (access.resolve, lambda scope: Walker(scope).resolve(access)):
         with pytest.raises((AttributeError, LookupError)):

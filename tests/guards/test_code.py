@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from gearcache.guards.code import code_digest, code_objects, function_plain
@@ -12,14 +10,18 @@ BASE = "def f(x, y=1):\n    return x + 2\n"
 
 
 def _digest(source: str) -> str:
-    namespace: dict[str, Any] = {}
-    exec(compile(source, "some file", "exec"), namespace)
-    return code_digest(namespace["f"].__code__)
+    module = compile(source, "some file", "exec")
+    return code_digest(next(code for code in code_objects(module) if code.co_name == "f"))
 
 
 @pytest.mark.parametrize(
     "source",
-    ["\n\n\n" + BASE, "# comment\n" + BASE, BASE.replace("    return", "    # why\n    return"), BASE + "def g(): pass\n"],
+    [
+        "\n\n\n" + BASE,
+        "# comment\n" + BASE,
+        BASE.replace("    return", "    # why\n    return"),
+        BASE + "def g(): pass\n",
+    ],
 )
 def test_place_and_comments_change_nothing(source: str) -> None:
     assert _digest(source) == _digest(BASE)
@@ -45,7 +47,9 @@ def test_anything_else_changes_the_digest(source: str) -> None:
 
 
 def test_constants_of_equal_value_and_other_type_differ() -> None:
-    digests = [_digest(f"def f(x):\n    return x, {value}\n") for value in ("1", "1.0", "'1'", "b'1'", "1j", "(1,)", "(1.0,)")]
+    digests = [
+        _digest(f"def f(x):\n    return x, {value}\n") for value in ("1", "1.0", "'1'", "b'1'", "1j", "(1,)", "(1.0,)")
+    ]
     assert len(set(digests)) == len(digests)
 
 

@@ -87,7 +87,9 @@ def test_no_two_different_constants_pass_each_other_s_check() -> None:
         assert not _holds(check, left), f"{left!r} passes for {right!r}"
 
 
-@pytest.mark.parametrize("value", [object(), lambda: None, torch.ones(1), iter([])], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(
+    "value", [object(), lambda: None, torch.ones(1), iter([])], ids=lambda value: type(value).__name__
+)
 def test_what_has_no_plain_form_is_refused_or_named(value: Any) -> None:
     if callable(value):
         assert to_plain(value)[0] == "object"

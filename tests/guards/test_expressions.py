@@ -9,7 +9,18 @@ from gearcache.guards.expressions import checked_expression
 
 @pytest.mark.parametrize(
     "text",
-    ["s0", "s12 >= 2", "2*s0 + 1", "s0 // 2 % 3", "-s0", "max(s0, s1)", "min(1, s0)", "s0 == s1 and s0 > 2", "s0**2", "not s0 > 3"],
+    [
+        "s0",
+        "s12 >= 2",
+        "2*s0 + 1",
+        "s0 // 2 % 3",
+        "-s0",
+        "max(s0, s1)",
+        "min(1, s0)",
+        "s0 == s1 and s0 > 2",
+        "s0**2",
+        "not s0 > 3",
+    ],
 )
 def test_arithmetic_over_sizes_is_admitted_as_it_is(text: str) -> None:
     assert checked_expression(text) == text

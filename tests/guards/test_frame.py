@@ -33,7 +33,22 @@ def _handled(value: Any) -> Any:
 
 
 def _constants() -> Any:
-    return (1, True, 1.0, -0.0, float("1e308") * 10, 2**70, -(2**63), "é", b"\x00", None, ..., 1j, (1, (2, "x")), 3 in {3, 4})
+    return (
+        1,
+        True,
+        1.0,
+        -0.0,
+        float("1e308") * 10,
+        2**70,
+        -(2**63),
+        "é",
+        b"\x00",
+        None,
+        ...,
+        1j,
+        (1, (2, "x")),
+        3 in {3, 4},
+    )
 
 
 def _nested(n: int) -> Any:
@@ -121,7 +136,7 @@ def test_a_constant_of_a_frame_survives(value: Any) -> None:
 
 def test_a_constant_without_a_plain_form_is_refused_by_type() -> None:
     code = (lambda: None).__code__.replace(co_consts=(object(),))
-    with pytest.raises(UnstorableConstant, match="builtins.object"):
+    with pytest.raises(UnstorableConstant, match=r"builtins\.object"):
         encode_code(code)
 
 

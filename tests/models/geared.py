@@ -43,9 +43,7 @@ class Net(nn.Module):
             out = out + layer.keys.sum(0) - layer.values.mean(0)
         return out
 
-    @gearcache.cache_compile(
-        config=gearcache.CompilerConfig(backend="eager", strict=True), gears={"x": {0: [2, 4]}}
-    )
+    @gearcache.cache_compile(config=gearcache.CompilerConfig(backend="eager", strict=True), gears={"x": {0: [2, 4]}})
     def decorated(self, x: Tensor) -> Tensor:
         return self.linear(x) * 2
 

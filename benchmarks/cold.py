@@ -1,0 +1,44 @@
+"""The first start of all: every gear compiled on empty caches, seconds and memory, beside torch.compile."""
+
+from __future__ import annotations
+
+from benchmarks import relaunch
+from benchmarks._process import ContestantFailed, Outcome, Session
+from benchmarks._sample import NO_BUDGET, Budget, Ratio, Sample
+
+#: Runs of one cold start differ by a few percent.
+NOT_SLOWER = 0.95
+
+
+def rows(session: Session, model: str) -> list[Ratio]:
+    """Return the rows of one model."""
+    mine = relaunch.cold_ours(session, model)
+    try:
+        theirs: Outcome | None = relaunch.cold_compiled(session, model)
+    except ContestantFailed:
+        theirs = None
+    label = f"cold {model}, {len(relaunch.BATCHES)} gears"
+
+    def row(what: str, figure: str, *, budget: Budget = NO_BUDGET) -> Ratio:
+        peer = _figure("torch.compile", theirs, figure) if theirs is not None else None
+        return Ratio(f"{label}: {what}", peer, _figure("ours", mine, figure), budget)
+
+    return [
+        row("until all have answered (ours: jobs=2)", "seconds", budget=Budget(ratio_at_least=NOT_SLOWER)),
+        row("peak memory of the process", "own", budget=Budget(ratio_at_least=NOT_SLOWER)),
+        row("peak memory of a worker (torch: of the process that compiles)", "worker", budget=Budget(NOT_SLOWER)),
+        row("peaks of all processes, added", "total"),
+    ]
+
+
+def _figure(name: str, outcome: Outcome, figure: str) -> Sample | None:
+    if figure == "seconds":
+        return Sample.of(name, [float(outcome.report["seconds"])], "s")
+    worker = outcome.worker()
+    megabytes = {
+        "own": outcome.own.megabytes,
+        # torch.compile lowers in the process itself; its own workers only run the C++ compiler.
+        "worker": worker.megabytes if worker is not None and name == "ours" else outcome.own.megabytes,
+        "total": outcome.total(),
+    }[figure]
+    return Sample.of(name, [megabytes], "MB")

@@ -1,0 +1,124 @@
+"""The ways to a running decode step, each made to run in a fresh process: eager, torch's, ours.
+
+Every clock starts after the imports (those of Dynamo and Inductor too, for the ways that need them), with the model
+and the arguments made, and stops when every gear has answered.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks import models
+
+
+def eager(order: dict[str, Any]) -> dict[str, Any]:
+    """No compiler."""
+    decoder, calls = _model(order)
+    return _answers(decoder.decode, calls)
+
+
+def compiled(order: dict[str, Any]) -> dict[str, Any]:
+    """`torch.compile`, one static graph per shape; cold or warm, as the disk cache is."""
+    decoder, calls = _model(order)
+    _import_compiler()
+    begin = time.perf_counter()
+    method = torch.compile(decoder.decode, dynamic=False, fullgraph=True)
+    return _answers(method, calls, begin)
+
+
+def aot_saved(order: dict[str, Any]) -> dict[str, Any]:
+    """Save one compiled function per shape, for `aot_loaded`."""
+    decoder, calls = _model(order)
+    _import_compiler()
+    begin = time.perf_counter()
+    with torch.no_grad():
+        for number, call in enumerate(calls):
+            torch._dynamo.reset()
+            compiled: Any = torch.compile(_step, fullgraph=True, dynamic=False)
+            compiled.aot_compile(((decoder, *call), {})).save_compiled_function(f"{order['files']}{number}")
+    return {"seconds": time.perf_counter() - begin}
+
+
+def aot_loaded(order: dict[str, Any]) -> dict[str, Any]:
+    """`torch.compiler.load_compiled_function`, one file per shape, guards on."""
+    decoder, calls = _model(order)
+    _import_compiler()
+    functions = []
+    begin = time.perf_counter()
+    for number in range(len(calls)):
+        with Path(f"{order['files']}{number}").open("rb") as file:
+            functions.append(torch.compiler.load_compiled_function(file))
+    tokens = []
+    with torch.no_grad():
+        for function, call in zip(functions, calls, strict=True):
+            tokens.append(function(decoder, *call).flatten().tolist())
+    return {"seconds": time.perf_counter() - begin, "tokens": tokens}
+
+
+def ours(order: dict[str, Any]) -> dict[str, Any]:
+    """gearcache; cold or relaunched, as the cache folder is. Splits a relaunch into what it does."""
+    decoder, calls = _model(order)
+    begin = time.perf_counter()
+    import gearcache
+
+    gearcache.cache_compile  # noqa: B018  (names are imported at first use)
+    imported = time.perf_counter() - begin
+    evidence = _watch_evidence()
+    begin = time.perf_counter()
+    method = models.cached(
+        decoder,
+        order["cache_dir"],
+        batches=tuple(order["batches"]),
+        options=order["options"],
+        backend=order["backend"],
+    )
+    method.warm(*calls[0])
+    loaded = time.perf_counter() - begin
+    found = _answers(method, calls, begin)
+    stats = method.stats
+    if order["relaunch"] and (stats.traces or stats.compiles or stats.misses):
+        raise RuntimeError(f"this was to be a relaunch: {stats}, {stats.miss_reasons}")
+    return {**found, "import": imported, "load": loaded, "evidence": sum(evidence), "gears": len(stats.gears)}
+
+
+def _step(decoder: models.Decoder, ids: Any, positions: Any, mask: Any, cache: Any) -> Any:
+    return decoder.decode(ids, positions, mask, cache)
+
+
+def _model(order: dict[str, Any]) -> tuple[models.Decoder, list[tuple[Any, ...]]]:
+    decoder = models.load(order["model"])
+    return decoder, [decoder.call(batch) for batch in order["batches"]]
+
+
+def _import_compiler() -> None:
+    import torch._dynamo
+    import torch._inductor.compile_fx  # noqa: F401
+
+
+def _answers(method: Any, calls: list[tuple[Any, ...]], begin: float | None = None) -> dict[str, Any]:
+    start = time.perf_counter() if begin is None else begin
+    with torch.no_grad():
+        each, tokens = models.first_answers(method, calls)
+    return {"seconds": time.perf_counter() - start, "each": each, "tokens": tokens}
+
+
+def _watch_evidence() -> list[float]:
+    """Record the seconds of every evidence check from now on."""
+    from gearcache.activate import EvidenceCheck
+
+    seconds: list[float] = []
+    check = EvidenceCheck.stale_reason
+
+    def timed(self: EvidenceCheck, variant: Any) -> str | None:
+        begin = time.perf_counter()
+        try:
+            return check(self, variant)
+        finally:
+            seconds.append(time.perf_counter() - begin)
+
+    EvidenceCheck.stale_reason = timed  # type: ignore[method-assign]
+    return seconds

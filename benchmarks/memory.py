@@ -1,0 +1,81 @@
+"""What loaded gears add to the resident memory of a process: the weights exist once, however many there are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks import relaunch
+from benchmarks._process import Outcome, Session
+from benchmarks._sample import NO_BUDGET, Budget, Ratio, Sample
+
+#: Of the weights, what loading all gears may add.
+_SHARE = 0.10
+
+
+def rows(session: Session, model: str) -> list[Ratio]:
+    """Return the rows of one model."""
+    relaunch.cold_ours(session, model)
+    relaunch.ours(session, model, "cold, one gear", batches=relaunch.BATCHES[:1])
+    one = _measured(session, model, relaunch.BATCHES[:1])
+    all_gears = _measured(session, model, relaunch.BATCHES)
+    weights = Sample.of("weights", [all_gears.report["weights"]], "MB")
+    label = f"memory {model}"
+    count = len(relaunch.BATCHES)
+    limit = Budget(ours_at_most=max(32.0, _SHARE * weights.median)) if model == "smollm2" else NO_BUDGET
+
+    def row(what: str, outcome: Outcome, figure: str, budget: Budget = NO_BUDGET) -> Ratio:
+        return Ratio(f"{label}: {what}", weights, Sample.of("ours", [outcome.report[figure]], "MB"), budget)
+
+    return [
+        row("weights beside what loading 1 gear adds", one, "loaded"),
+        row(f"weights beside what loading {count} gears adds", all_gears, "loaded", limit),
+        row(f"weights beside what {count} gears add, all run", all_gears, "run"),
+        row(f"weights beside the private part of that ({count} gears)", all_gears, "private"),
+        row(f"weights beside the whole process with {count} gears", all_gears, "process"),
+    ]
+
+
+def _measured(session: Session, model: str, batches: tuple[int, ...]) -> Outcome:
+    order = {
+        "model": model,
+        "batches": list(batches),
+        "cache_dir": str(session.folder / "ours" / "gearcache"),
+        "backend": session.options.backend,
+    }
+    name = f"{model}, memory with {len(batches)} gears"
+    return session.run(name, "benchmarks.memory:measure", order, home="memory")
+
+
+def measure(order: dict[str, Any]) -> dict[str, float]:
+    """Return the growth of this process in MB, by a load and by calls of every gear."""
+    import gc
+
+    import torch
+
+    import gearcache
+    from benchmarks import models
+    from benchmarks._process import resident
+
+    gearcache.cache_compile  # noqa: B018  (names are imported at first use)
+    batches = tuple(order["batches"])
+    decoder = models.load(order["model"])
+    calls = [decoder.call(batch) for batch in batches]
+    with torch.no_grad():
+        # Touches every weight page, the caches, and what eager allocates for good.
+        models.first_answers(decoder.decode, calls)
+        method = models.cached(decoder, order["cache_dir"], batches=batches, options={}, backend=order["backend"])
+        gc.collect()
+        before = resident()
+        method.warm(*calls[0])
+        loaded = resident()
+        models.first_answers(method, calls)
+        run = resident()
+    if method.stats.compiles:
+        raise RuntimeError(f"this was to be a relaunch: {method.explain()}")
+    return {
+        "weights": decoder.weight_megabytes(),
+        "loaded": loaded["all"] - before["all"],
+        "run": run["all"] - before["all"],
+        "private": run["private"] - before["private"],
+        "process": run["all"],
+    }

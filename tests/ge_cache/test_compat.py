@@ -1,0 +1,142 @@
+"""Every private name of torch that gearcache uses still is what it is taken for: one test each."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+import torch
+
+from gearcache.ge_cache import _compat
+
+
+def test_the_runner_of_a_shared_object_takes_a_path_and_a_count() -> None:
+    runner = torch._C._aoti.AOTIModelContainerRunnerCpu
+    for name in ("run", "update_constant_buffer", "get_constant_names_to_original_fqns"):
+        assert hasattr(runner, name)
+    with pytest.raises(RuntimeError):
+        _compat.aoti_runner("/nothing.so")
+
+
+def test_views_have_the_storage_key_of_their_base_also_when_fake() -> None:
+    x, y = torch.ones(4), torch.ones(4)
+    assert _compat.storage_key(x) == _compat.storage_key(x[1:]) != _compat.storage_key(y)
+    with _compat.fake_mode():
+        fake = torch.ones(4)
+    assert _compat.storage_key(fake) == _compat.storage_key(fake.view(2, 2))
+
+
+def test_the_cpu_capability_is_a_word() -> None:
+    assert _compat.cpu_capability()
+
+
+def test_overloads_are_of_the_class_that_is_looked_for() -> None:
+    assert isinstance(torch.ops.aten.add.Tensor, _compat.OpOverload)
+
+
+def test_active_torch_function_modes_are_counted() -> None:
+    class Mode(torch.overrides.TorchFunctionMode):
+        pass
+
+    before = _compat.torch_function_modes()
+    with Mode():
+        assert _compat.torch_function_modes() == before + 1
+    assert _compat.torch_function_modes() == before
+
+
+def test_capture_settings_are_known_to_dynamo_and_undone() -> None:
+    import torch._dynamo.config as config
+    from torch._dynamo.variables import builder
+
+    names = ("is_from_unspecialized_nn_module_source", "is_from_global_source", "is_from_nonlocal_source")
+    settings = ("install_free_tensors", "specialize_int", "specialize_float", "assume_static_by_default")
+    functions = [getattr(builder, name) for name in names]
+    values = [getattr(config, name) for name in settings]
+    with _compat.capture_settings(dynamic=True):
+        assert (config.install_free_tensors, config.assume_static_by_default) == (True, False)
+        assert all(getattr(builder, name) is not old for name, old in zip(names, functions, strict=True))
+    assert [getattr(builder, name) for name in names] == functions
+    assert [getattr(config, name) for name in settings] == values
+
+
+def test_a_frame_is_compiled_to_bytecode_guards_and_sources() -> None:
+    graphs: list[torch.fx.GraphModule] = []
+
+    def method(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    def keep(module: torch.fx.GraphModule, inputs: list[Any]) -> torch.fx.GraphModule:
+        assert _compat.tracing_context().fake_mode.shape_env is not None
+        graphs.append(module)
+        return module
+
+    with torch.no_grad(), _compat.capture_settings(dynamic=True):
+        frame, captured = _compat.compile_frame(method, (torch.ones(3),), {}, keep)[:2]
+    assert frame.code is method.__code__
+    assert len(graphs) == 1
+    for name in ("bytecode", "import_sources", "output_graph", "f_globals", "traced_code"):
+        assert hasattr(captured, name)
+
+
+def test_dynamo_refuses_with_the_errors_that_are_caught() -> None:
+    def broken(x: torch.Tensor) -> torch.Tensor:
+        torch._dynamo.graph_break()
+        return x
+
+    with torch.no_grad(), _compat.capture_settings(dynamic=True), pytest.raises(_compat.dynamo_errors()):
+        _compat.compile_frame(broken, (torch.ones(3),), {}, lambda module, inputs: module)
+
+
+def test_guard_kinds_are_listed() -> None:
+    assert {"TENSOR_MATCH", "SHAPE_ENV", "CONSTANT_MATCH"} <= set(_compat.guard_kinds())
+
+
+def test_a_fake_mode_makes_tensors_without_data() -> None:
+    with _compat.fake_mode() as mode:
+        made = torch.empty(2, 3)
+    assert made.fake_mode is mode
+    assert mode.from_tensor(torch.ones(2), static_shapes=True).shape == (2,)
+
+
+def test_aot_inductor_takes_the_arguments_that_are_passed() -> None:
+    from torch._inductor.compile_fx import compile_fx_aot
+
+    assert {"inner_compile", "config_patches"} <= set(inspect.signature(compile_fx_aot).parameters)
+
+
+def test_the_settings_for_aot_inductor_exist() -> None:
+    import torch._inductor.config as config
+
+    from gearcache.ge_cache.backend import CompileJob
+    from gearcache.ge_cache.inductor import compile_options
+
+    known = config.get_config_copy()
+    for name in compile_options(CompileJob("", "", None, [], {}, {}, 1)):
+        assert name in known
+
+
+def test_switching_autograd_is_recognised_as_a_node() -> None:
+    graph = torch.fx.Graph()
+    switch = graph.call_function(torch._C._set_grad_enabled, (False,))
+    other = graph.call_function(torch.relu, (graph.placeholder("x"),))
+    assert _compat.is_grad_switch(switch)
+    assert not _compat.is_grad_switch(other)
+
+
+def test_symbolic_inputs_tell_what_a_compiler_assumed() -> None:
+    symbolic = _compat.SymbolicInputs({"s0": 6, "s1": 6})
+    first = symbolic.tensor([symbolic.sizes["s0"], 4], [4, 1], torch.float32, torch.device("cpu"))
+    second = symbolic.tensor([symbolic.sizes["s1"], 4], [4, 1], torch.float32, torch.device("cpu"))
+    before = symbolic.assumptions()
+    _ = first + second
+    added = [text for text in symbolic.assumptions() if text not in before]
+    assert len(added) == 1
+    assert {"s0", "s1"} == {word for word in added[0].replace("(", " ").replace(")", " ").split() if word[0] == "s"}
+
+
+def test_expressions_are_printed_as_python() -> None:
+    import sympy
+
+    s0 = sympy.Symbol("s0", integer=True, positive=True)
+    assert _compat.print_expression(2 * (s0 + 1) // 3) == "((2*s0 + 2) // 3)"

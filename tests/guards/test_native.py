@@ -1,0 +1,77 @@
+"""The C checks of torch behave as the dispatch relies on: one test each."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from gearcache.guards._native import is_grad_decorator, state_check, tensor_check
+
+GOOD = torch.ones(2, 4)
+
+
+@pytest.fixture
+def check() -> Callable[..., bool]:
+    return tensor_check([torch.ones(5, 4), torch.ones(3)], [[None, 4], [3]], [[4, 1], [1]])
+
+
+def test_tensors_of_the_given_sizes_pass(check: Callable[..., bool]) -> None:
+    assert check(GOOD, torch.ones(3))
+    assert check(torch.ones(7, 4), torch.ones(3))
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        pytest.param(torch.ones(2, 4, dtype=torch.float64), id="dtype"),
+        pytest.param(torch.ones(2, 4, device="meta"), id="device"),
+        pytest.param(torch.ones(2, 5), id="size"),
+        pytest.param(torch.ones(4, 2).t(), id="stride"),
+        pytest.param(torch.ones(2, 4, 1), id="rank"),
+        pytest.param(torch.ones(2, 4, requires_grad=True), id="requires grad"),
+        pytest.param(torch.nn.Parameter(torch.ones(2, 4), requires_grad=False), id="type"),
+        pytest.param(torch.ones(2, 4).to_sparse(), id="layout"),
+    ],
+)
+def test_any_other_tensor_fails(check: Callable[..., bool], bad: torch.Tensor) -> None:
+    assert not check(bad, torch.ones(3))
+
+
+def test_what_is_no_tensor_fails(check: Callable[..., bool]) -> None:
+    for bad in (None, 1, [1.0]):
+        with contextlib.suppress(TypeError):
+            assert not check(bad, torch.ones(3))
+
+
+def test_the_same_tensor_twice_fails() -> None:
+    check = tensor_check([torch.ones(3), torch.ones(3)], [[3], [3]], [[1], [1]])
+    x = torch.ones(3)
+    assert check(x, x.clone())
+    assert not check(x, x)
+
+
+def test_the_global_state_is_compared_with_that_at_the_start() -> None:
+    check = state_check()
+    assert check()
+    with torch.no_grad():
+        assert not check()
+        assert state_check()()
+    with torch.autocast("cpu"):
+        assert not check()
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert not check()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert check()
+
+
+def test_a_grad_mode_decorator_is_recognised() -> None:
+    def plain() -> None: ...
+
+    assert is_grad_decorator(torch.no_grad()(plain))
+    assert is_grad_decorator(torch.inference_mode()(plain))
+    assert not is_grad_decorator(plain)

@@ -1,0 +1,77 @@
+"""Options at work: `max_variants`, `validate`, a cache that cannot be used."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+import torch
+
+import gearcache
+from gearcache.errors import CacheError, TooManyVariants
+from tests.models.arguments import Net
+from tests.scenarios import strict_config
+
+
+def test_more_variants_than_allowed_are_refused_and_the_others_stay(cache_dir: Path) -> None:
+    net, x = Net(), torch.ones(2, 4)
+    cached = gearcache.cache_compile(net.scalar, config=strict_config(max_variants=2))
+    cached(x, 1), cached(x, 2)
+    with pytest.raises(TooManyVariants, match="max_variants=2"):
+        cached(x, 3)
+    assert torch.equal(cached(x, 2), x * 2)
+    assert torch.equal(cached(x, 1), x)
+
+
+def test_gears_only_validation_gives_the_same_results(cache_dir: Path) -> None:
+    net = Net()
+    config = strict_config(validate="gears")
+    cached = gearcache.cache_compile(net.in_order, config=config, gears={"x": {0: [1, 2, 4]}})
+    for size in (2, 1, 4, 2):
+        x, y = torch.randn(size, 4), torch.randn(size, 4)
+        with torch.no_grad():
+            assert torch.equal(cached(x, y), net.in_order(x, y))
+
+
+def _corrupt(cache_dir: Path) -> None:
+    blobs = [path for path in (cache_dir / "v1" / "blobs").rglob("*") if path.is_file()]
+    assert blobs
+    for path in blobs:
+        path.chmod(0o600)
+        path.write_bytes(b"garbage")
+
+
+def test_a_corrupt_blob_is_an_error_under_strict_and_a_compile_otherwise(
+    cache_dir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    net, x, y = Net(), torch.ones(2, 4), torch.ones(2, 4)
+    expected = gearcache.cache_compile(net.in_order, config=strict_config())(x, y)
+    _corrupt(cache_dir)
+    with pytest.raises(CacheError):
+        gearcache.cache_compile(net.in_order, config=strict_config())(x, y)
+    lenient = gearcache.cache_compile(net.in_order, config=gearcache.CompilerConfig(backend="eager", strict=False))
+    with caplog.at_level(logging.WARNING, logger="gearcache"):
+        assert torch.equal(lenient(x, y), expected)
+    assert lenient.stats.faults == 1
+    assert any("the cache cannot be used" in record.getMessage() for record in caplog.records)
+    assert torch.equal(lenient(x, y), expected)
+    healed = gearcache.cache_compile(net.in_order, config=strict_config())
+    assert torch.equal(healed(x, y), expected)
+    assert (healed.stats.traces, healed.stats.faults) == (0, 0)
+
+
+@pytest.mark.filterwarnings("ignore:Implicitly cleaning up:ResourceWarning")  # BUGS 9
+def test_a_cache_folder_that_cannot_be_written_costs_a_compile_only(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way")
+    net, x, y = Net(), torch.ones(2, 4), torch.ones(2, 4)
+    config = gearcache.CompilerConfig(backend="eager", strict=False)
+    cached = gearcache.cache_compile(net.in_order, config=config, cache_dir=blocked / "cache")
+    for _ in range(2):
+        with torch.no_grad():
+            assert torch.equal(cached(x, y), net.in_order(x, y))
+    assert cached.stats.faults >= 1
+    strict = gearcache.cache_compile(net.in_order, config=strict_config(), cache_dir=blocked / "cache")
+    with pytest.raises(CacheError):
+        strict(x, y)
