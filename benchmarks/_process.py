@@ -66,12 +66,13 @@ class Session:
             begin = time.perf_counter()
             print(f"benchmarks: {name} ...", end="", file=sys.stderr, flush=True)
             try:
-                self._known[name] = work()
+                outcome = self._known[name] = work()
             except ContestantFailed as error:
                 self._known[name] = error
                 print(f" failed: {error}", file=sys.stderr, flush=True)
             else:
-                print(f" {time.perf_counter() - begin:.1f} s", file=sys.stderr, flush=True)
+                spent = time.perf_counter() - begin
+                print(f" {spent:.1f} s{_figures(outcome)}", file=sys.stderr, flush=True)
         found = self._known[name]
         if isinstance(found, ContestantFailed):
             raise found
@@ -82,6 +83,11 @@ class Session:
         # Short, without spaces: Inductor puts paths into compiler command lines, and sockets into the temporary one.
         folder = self.folder / str(self._homes.setdefault(home, len(self._homes)))
         return self.once(name, lambda: run_fresh(target, order, folder, timeout))
+
+
+def _figures(outcome: Outcome) -> str:
+    numbers = {name: value for name, value in outcome.report.items() if isinstance(value, float)}
+    return "".join(f", {name} {value:.4g}" for name, value in numbers.items())
 
 
 def run_fresh(target: str, order: dict[str, Any], home: Path, timeout: float) -> Outcome:

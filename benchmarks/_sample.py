@@ -160,3 +160,7 @@ def print_table(rows: Sequence[Ratio]) -> None:
     console = Console(width=None if sys.stdout.isatty() else 130)
     console.print(table)
     console.print(environment_line(), soft_wrap=True, highlight=False)
+    console.print(
+        "Other work on the host spoils these figures, threads above all: trust them at a load of about 1.",
+        soft_wrap=True,
+    )

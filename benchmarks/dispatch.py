@@ -96,7 +96,7 @@ def _torch_methods(module: Any, x: Any, rest: list[Any]) -> dict[str, Callable[.
     from benchmarks import sums
 
     torch._dynamo.reset()
-    compiled = torch.compile(module.add, dynamic=False, fullgraph=True)
+    compiled: Any = torch.compile(module.add, dynamic=False, fullgraph=True)
     compiled(x, rest)
     function: Any = torch.compile(sums.add, dynamic=False, fullgraph=True)
     aot = function.aot_compile(((x, rest), {}))

@@ -12,7 +12,7 @@ BATCHES = (1, 2, 4)
 
 def rows(session: Session, model: str) -> list[Ratio]:
     """Return the rows of one model."""
-    repeats = 1 if model == "smollm2" else 5
+    repeats = 1 if model == "smollm2" else 2 if session.options.quick else 5
     cold_ours(session, model)
     relaunched = [ours(session, model, f"relaunch {number}") for number in range(repeats)]
     ours(session, model, "cold, one gear", batches=BATCHES[:1])

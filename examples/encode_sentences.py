@@ -29,6 +29,7 @@ def server(options: argparse.Namespace, recorder: stages.Recorder) -> dict[str, 
         import transformers
 
         names = transformers.AutoTokenizer, transformers.BertModel
+        transformers.utils.logging.set_verbosity_error()  # it would tell of the pooler, which is left out
     with recorder.stage("load the model"):
         from sentence_encoder import SentenceEncoder
 

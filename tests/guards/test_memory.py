@@ -29,7 +29,6 @@ def test_overlap_with_a_written_tensor_is_found(
     assert find_overlap(tensors, written) == expected
 
 
-@pytest.mark.xfail(strict=True, reason="BUGS 8: only neighbours are compared")
 def test_a_long_tensor_that_spans_several_is_found() -> None:
     tensors = [MEMORY, MEMORY[1:2], MEMORY[4:5]]
     found = find_overlap(tensors, [2])
