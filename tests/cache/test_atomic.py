@@ -69,9 +69,7 @@ def test_a_full_disk_leaves_the_old_file_and_no_other(
     assert names_in(tmp_path) == ["file"]
 
 
-def test_an_interrupt_leaves_the_old_file_and_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_leaves_the_old_file_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(_: int) -> None:
         raise KeyboardInterrupt
 

@@ -102,9 +102,7 @@ def test_entries_pass_over_what_is_not_an_entry(tmp_path: Path) -> None:
         pytest.param("~/x", {}, "{home}/x", id="home"),
     ],
 )
-def test_the_root_is_resolved_in_order(
-    cache_dir: str | Path | None, environ: dict[str, str], expected: str
-) -> None:
+def test_the_root_is_resolved_in_order(cache_dir: str | Path | None, environ: dict[str, str], expected: str) -> None:
     # A user's `~` is theirs to use in a path; expanding it is the one use of HOME.
     home = os.path.expanduser("~")
     assert resolve_root(cache_dir, environ) == Path(expected.format(cwd=Path.cwd(), home=home))

@@ -121,9 +121,7 @@ def test_a_lock_that_cannot_be_made_is_a_publish_error(tmp_path: Path) -> None:
         pass
 
 
-def test_a_file_system_without_locks_gets_no_soft_lock(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_system_without_locks_gets_no_soft_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import errno
     import fcntl
 

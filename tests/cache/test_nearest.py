@@ -92,9 +92,7 @@ def test_the_same_key_in_another_rank_scope_is_named_as_such(store: DiskStore) -
     assert "another rank scope" in str(found)
 
 
-def test_a_missing_manifest_in_between_is_passed_over(
-    store: DiskStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_manifest_in_between_is_passed_over(store: DiskStore, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = store.layout.manifest(key(a=7))
     monkeypatch.setattr(Layout, "entries", lambda *_: iter([gone]))
     assert nearest_entry(store.layout, key(a=1)) is None

@@ -75,9 +75,7 @@ def test_an_absent_entry_names_the_first_difference(store: DiskStore) -> None:
     assert (found.difference.component, found.difference.path) == ("config", "mode")
 
 
-def test_an_absent_entry_is_not_explained_unless_asked(
-    store: DiskStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_absent_entry_is_not_explained_unless_asked(store: DiskStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_module, "nearest_entry", None)
     assert store.lookup(KEY, explain=False) == Miss(MissReason.ABSENT, "no entry for `Model.decode`")
 
@@ -129,9 +127,7 @@ def test_a_manifest_of_another_format_stays_and_is_a_miss_of_its_own(store: Disk
     assert path.read_bytes() == data
 
 
-def test_a_manifest_that_may_not_be_read_is_left_alone(
-    store: DiskStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_manifest_that_may_not_be_read_is_left_alone(store: DiskStore, monkeypatch: pytest.MonkeyPatch) -> None:
     store.publish(KEY, {}, {}, {})
     before = files_below(store.layout.root)
 
@@ -154,9 +150,7 @@ def test_a_manifest_without_read_permission_is_unreadable(store: DiskStore) -> N
     assert missed(store).reason is MissReason.UNREADABLE
 
 
-def test_entries_that_cannot_be_listed_are_unreadable(
-    store: DiskStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_entries_that_cannot_be_listed_are_unreadable(store: DiskStore, monkeypatch: pytest.MonkeyPatch) -> None:
     def deny(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
@@ -239,9 +233,7 @@ def test_a_sound_blob_is_not_written_again(store: DiskStore, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("damage", [b"codE", b"cod"], ids=["same size", "another size"])
-def test_a_damaged_blob_is_replaced_when_it_is_put_again(
-    store: DiskStore, tmp_path: Path, damage: bytes
-) -> None:
+def test_a_damaged_blob_is_replaced_when_it_is_put_again(store: DiskStore, tmp_path: Path, damage: bytes) -> None:
     source = tmp_path / "source"
     source.write_bytes(b"code")
     digest = store.put_blob(b"code")
