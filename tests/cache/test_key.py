@@ -120,7 +120,7 @@ def test_an_unkeyable_component_is_named() -> None:
 def test_a_key_is_frozen_and_survives_pickling() -> None:
     with pytest.raises(FrozenInstanceError):
         GOLDEN.label = "x"  # type: ignore[misc]
-    assert pickle.loads(pickle.dumps(GOLDEN)) == GOLDEN  # noqa: S301
+    assert pickle.loads(pickle.dumps(GOLDEN)) == GOLDEN
 
 
 class Mode(enum.Enum):
