@@ -6,6 +6,7 @@ import argparse
 import importlib
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -34,9 +35,10 @@ class Peak:
 
 @dataclass
 class Outcome:
-    """What a contestant reported, and the peaks of its own process and of those it started."""
+    """What a contestant reported, the processor time and the peaks of its own process and of those it started."""
 
     report: dict[str, Any]
+    processor_seconds: float
     own: Peak
     others: list[Peak]
 
@@ -87,6 +89,7 @@ class Session:
 
 def _figures(outcome: Outcome) -> str:
     numbers = {name: value for name, value in outcome.report.items() if isinstance(value, float)}
+    numbers["processor"] = outcome.processor_seconds
     return "".join(f", {name} {value:.4g}" for name, value in numbers.items())
 
 
@@ -126,8 +129,7 @@ def run_fresh(target: str, order: dict[str, Any], home: Path, timeout: float) ->
             tail = errors.read_text(errors="replace").strip().splitlines()[-12:]
             raise ContestantFailed(f"`{target}` ended with code {code}:\n" + "\n".join(tail))
         found = json.loads(report.read_text())
-    own = found.pop("peak")
-    return Outcome(found["result"], Peak("python", own), watch.others())
+    return Outcome(found["result"], found["processor"], Peak("python", found["peak"]), watch.others())
 
 
 def child() -> None:
@@ -135,7 +137,10 @@ def child() -> None:
     ordered = json.loads(Path(sys.argv[1]).read_text())
     module, _, name = ordered["target"].partition(":")
     result = getattr(importlib.import_module(module), name)(ordered["order"])
-    Path(ordered["report"]).write_text(json.dumps({"result": result, "peak": peak_megabytes("self")}))
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    seconds = sum(usage.ru_utime + usage.ru_stime for usage in used)
+    found = {"result": result, "peak": peak_megabytes("self"), "processor": seconds}
+    Path(ordered["report"]).write_text(json.dumps(found))
 
 
 def peak_megabytes(process: int | str) -> float:

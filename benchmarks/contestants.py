@@ -38,13 +38,15 @@ def aot_saved(order: dict[str, Any]) -> dict[str, Any]:
     with torch.no_grad():
         for number, call in enumerate(calls):
             torch._dynamo.reset()
-            compiled: Any = torch.compile(_step, fullgraph=True, dynamic=False)
+            # Its default guards on a module of transformers cannot be serialized (`ID_MATCH`).
+            kept: Any = {"guard_filter_fn": torch.compiler.keep_portable_guards_unsafe}
+            compiled: Any = torch.compile(_step, fullgraph=True, dynamic=False, options=kept)
             compiled.aot_compile(((decoder, *call), {})).save_compiled_function(f"{order['files']}{number}")
     return {"seconds": time.perf_counter() - begin}
 
 
 def aot_loaded(order: dict[str, Any]) -> dict[str, Any]:
-    """`torch.compiler.load_compiled_function`, one file per shape, guards on."""
+    """`torch.compiler.load_compiled_function`, one file per shape, with its portable guards."""
     decoder, calls = _model(order)
     _import_compiler()
     functions = []

@@ -69,8 +69,10 @@ def _measure(size: int, order: dict[str, Any]) -> dict[str, float]:
         cached(x, rest)
         methods[validate] = cached
     if order["backend"] == "inductor":
-        methods.update(_torch_methods(module, x, rest))
-    ways = {name: _loop_over(method, x, rest) for name, method in methods.items()}
+        methods.update(_torch_methods(module, x.clone(), [tensor.clone() for tensor in rest]))
+    ways = {
+        name: _loop_over(method, x.clone(), [tensor.clone() for tensor in rest]) for name, method in methods.items()
+    }
     ways["bare"] = _loop_over_bare(_bare(methods["inputs"]), x, rest)
     if "compile" in ways:
         ways["skip"] = ways["compile"]

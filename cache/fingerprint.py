@@ -125,13 +125,14 @@ def method_key(
     gears: Mapping[str, Any],
     dynamic: bool,
     decompositions: Sequence[Sequence[str]],
+    software: Mapping[str, str],
     ranks: Ranks,
     state: Mapping[str, Any],
     backend: Mapping[str, Any],
 ) -> CacheKey:
     """Return the key; `UnkeyableValue` names the component that has no stable form.
 
-    `method` and `decompositions` come from `guards.identity`.
+    `method` and `decompositions` come from `guards.identity`; `software` names further versions.
     """
     components: tuple[tuple[str, Any], ...] = (
         ("method", dict(method)),
@@ -142,7 +143,7 @@ def method_key(
         ("decompositions", [list(item) for item in decompositions]),
         ("ranks", [ranks.world_size, ranks.global_rank, ranks.tp_rank, ranks.pp_rank]),
         ("state", dict(state)),
-        ("versions", versions_component()),
+        ("versions", {**versions_component(), **software}),
         ("backend", dict(backend)),
     )
     return CacheKey(f"{type(module).__name__}.{method_name}", components)

@@ -93,21 +93,21 @@ def capture_settings(*, dynamic: bool, duck_shape: bool = False) -> Iterator[Non
 
 @contextlib.contextmanager
 def marked_dynamic(dims: list[tuple[torch.Tensor, int]]) -> Iterator[None]:
-    """Mark tensor dims as dynamic where the trace allows it (`maybe_mark_dynamic`), and take the marks back."""
+    """Mark tensor dims as dynamic where the trace allows it (`maybe_mark_dynamic`), and take the marks back.
+
+    A mark that stayed would change what `torch.compile` makes of the same tensor.
+    """
     from torch._dynamo import maybe_mark_dynamic
 
-    name = "_dynamo_weak_dynamic_indices"
-    before = {id(tensor): (tensor, set(getattr(tensor, name, ()))) for tensor, _ in dims}
+    before = {id(tensor): (tensor, dict(vars(tensor))) for tensor, _ in dims}
     try:
         for tensor, dim in dims:
             maybe_mark_dynamic(tensor, dim)
         yield
     finally:
-        for tensor, present in before.values():
-            if present:
-                setattr(tensor, name, present)
-            elif hasattr(tensor, name):
-                delattr(tensor, name)
+        for tensor, attributes in before.values():
+            vars(tensor).clear()
+            vars(tensor).update(attributes)
 
 
 def compile_frame(

@@ -138,3 +138,13 @@ def test_a_gear_that_cannot_be_traced_is_named_at_its_call_and_the_others_are_ke
     with pytest.raises(GearcacheError, match=r"`Net\.encode`.*(x\.size\(1\)=8|Dynamo could not form one graph)"):
         cached(torch.randn(4, 8))
     assert torch.equal(cached(x)[0], net.encode(x)[0])
+
+
+def test_a_cold_call_leaves_no_mark_on_the_tensors_of_the_caller(cache_dir: Path) -> None:
+    module = torch.nn.Linear(4, 4)
+    cached = gearcache.cache_compile(
+        module.forward, config=strict_config(), cache_dir=cache_dir, gears={"input": {0: [2, 3]}}
+    )
+    x = torch.randn(2, 4)
+    cached(x)
+    assert vars(x) == {}

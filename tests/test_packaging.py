@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from configparser import ConfigParser
 from email import message_from_bytes
 from email.message import Message
 from pathlib import Path
@@ -97,10 +96,8 @@ def test_the_installed_wheel_is_complete(wheel: Path, tmp_path: Path) -> None:
     assert result.stdout.split() == [str(package / "__init__.py"), str(package / "cache" / "__init__.py")]
 
 
-def test_the_version_is_that_of_setup_cfg(wheel: Path) -> None:
-    configuration = ConfigParser()
-    configuration.read(ROOT / "setup.cfg", encoding="utf-8")
-    assert metadata(wheel)["Version"] == configuration["metadata"]["version"]
+def test_the_version_is_that_of_the_package(wheel: Path) -> None:
+    assert metadata(wheel)["Version"] == gearcache.__version__
 
 
 def test_the_license_travels_along(wheel: Path) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from gearcache.version import __version__ as __version__
+
 if TYPE_CHECKING:
-    __version__: str
     from gearcache.errors import BackendUnavailable as BackendUnavailable
     from gearcache.errors import CacheError as CacheError
     from gearcache.errors import CaptureError as CaptureError
@@ -48,10 +49,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "__version__":  # importlib.metadata costs more than the rest of this import
-        from importlib.metadata import version
-
-        return version("gearcache")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module `gearcache` has no attribute `{name}`")

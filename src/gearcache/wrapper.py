@@ -22,6 +22,7 @@ from gearcache.guards.gears import GearSpec, gears_of_arguments, parse_gears
 from gearcache.guards.identity import decompositions_component, method_component
 from gearcache.options import resolve_settings
 from gearcache.stats import Counters, Stats
+from gearcache.version import __version__
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Gears = Mapping[str, Mapping[int, Any]]
@@ -145,6 +146,7 @@ class CachedMethod:
             gears=spec.to_plain(),
             dynamic=bool(given["dynamic"]),
             decompositions=decompositions_component(given["custom_decompositions"]),
+            software={"gearcache": __version__},
             ranks=ranks,
             state=state,
             backend={"name": backend.name, **backend.fingerprint()},
