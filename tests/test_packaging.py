@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import gearcache
 from tests.source_tree import LAYERS, PACKAGE, ROOT, layer_files
 
 BUILD_INPUTS = ("LICENSE", "MANIFEST.in", "README.md", "pyproject.toml", "setup.cfg", "src", *LAYERS)
