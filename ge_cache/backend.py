@@ -68,6 +68,10 @@ class Backend(Protocol):
         """Return what else identifies compiled code, as key components."""
         ...
 
+    def check_compiler(self) -> None:
+        """Raise `BackendUnavailable` when this host cannot compile (it may still load)."""
+        ...
+
     def compile(self, job: CompileJob, workdir: Path, stage: Stage) -> Artifact:
         """Compile one gear; may be called in a worker process. Raises whatever the compiler raises."""
         ...

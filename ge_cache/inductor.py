@@ -7,6 +7,7 @@ blob store with `torch._C._aoti`, which needs no `torch._inductor`.
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from typing import Any
 import msgpack
 import torch
 
+from gearcache.errors import BackendUnavailable
 from gearcache.ge_cache import _compat
 from gearcache.ge_cache.aten import decode_tensor, encode_tensor, to_module
 from gearcache.ge_cache.backend import Artifact, CompileJob, Runner, Stage, StoredArtifact
@@ -40,6 +42,16 @@ class InductorBackend:
             "instructions": _cpu_flags(),
             "threads": torch.get_num_threads(),
         }
+
+    def check_compiler(self) -> None:
+        """Look for a C++ compiler; `BackendUnavailable` says what to do without one."""
+        wanted = [os.environ["CXX"]] if os.environ.get("CXX") else ["g++", "clang++", "c++"]
+        if not any(shutil.which(name) for name in wanted):
+            raise BackendUnavailable(
+                self.name,
+                f"no C++ compiler was found ({', '.join(wanted)}); install one, set `CXX`, use backend='eager', "
+                "or bring a cache that a host with a compiler has made",
+            )
 
     def compile(self, job: CompileJob, workdir: Path, stage: Stage) -> Artifact:
         """Build the shared object; takes seconds to minutes and a C++ compiler."""

@@ -65,7 +65,8 @@ def main() -> None:
             import traceback
 
             trace = "".join(traceback.format_exception(error)[-6:])
-            send(output, {"kind": "failed", "error": f"{type(error).__name__}: {error}", "trace": trace})
+            kind = "unknown" if isinstance(error, LookupError) else "failed"
+            send(output, {"kind": kind, "error": f"{type(error).__name__}: {error}", "trace": trace})
 
 
 if __name__ == "__main__":

@@ -107,7 +107,8 @@ class CompilePool:
     ) -> None:
         while (item := waiting.get()) is not None:
             index, job = item
-            finished.put(worker.compile(index, job, progress))
+            # An operator that the user's own modules registered exists in this process only.
+            finished.put(worker.compile(index, job, progress) or self._here(index, job, progress))
 
 
 class _Worker:
@@ -130,8 +131,11 @@ class _Worker:
         assert self._process.stdin is not None
         send(self._process.stdin, message)  # type: ignore[arg-type]
 
-    def compile(self, index: int, job: CompileJob, progress: Progress) -> Outcome:
-        """Run one job to its end; a worker that dies is an error of this gear."""
+    def compile(self, index: int, job: CompileJob, progress: Progress) -> Outcome | None:
+        """Run one job to its end; None when the worker does not know an operator of the graph.
+
+        A worker that dies is an error of this gear.
+        """
         error = ""
         try:
             self.send({"kind": "compile", "job": plain_job(job)})
@@ -142,6 +146,8 @@ class _Worker:
                 elif message["kind"] == "done":
                     progress(job.gear, "done")
                     return Outcome(index, Artifact(*message["artifact"]), None)
+                elif message["kind"] == "unknown":
+                    return None
                 else:
                     error = f"{message['error']}\n{message['trace']}"
                     break

@@ -88,6 +88,7 @@ def build(request: BuildRequest, counters: Counters) -> tuple[list[BuiltVariant]
 
     `CaptureError` or `GearSpecError` when the method or the spec cannot be compiled at all.
     """
+    request.backend.check_compiler()
     expected = max(1, len(request.spec.gears))
     with (
         CompilePool(request.backend, min(request.jobs, expected), torch.get_num_threads()) as pool,

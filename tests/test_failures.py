@@ -1,0 +1,77 @@
+"""Compiles that fail: the gear is named, the others are kept, and a host without a compiler says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import gearcache
+from gearcache.errors import BackendUnavailable, CompileError
+from gearcache.ge_cache.backend import Artifact, CompileJob
+from gearcache.ge_cache.eager import EagerBackend
+from gearcache.ge_cache.workers import CompilePool
+from tests.scenarios import strict_config
+
+GEARS = {"input": {0: [2, 3, 4]}}
+
+
+class KilledWorkers(EagerBackend):
+    """Real worker processes, which are told to compile something that ends them."""
+
+    parallel = True
+
+
+@pytest.fixture
+def compile_fails_at_three(monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_gear = EagerBackend.compile
+
+    def fail(self: EagerBackend, job: CompileJob, *arguments: Any) -> Artifact:
+        if job.gear == "input.size(0)=3":
+            raise RuntimeError("the disk of the compiler is on fire")
+        return compile_gear(self, job, *arguments)
+
+    monkeypatch.setattr(EagerBackend, "compile", fail)
+
+
+@pytest.mark.usefixtures("compile_fails_at_three")
+def test_a_failing_gear_is_named_and_the_others_are_kept(
+    cache_dir: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = torch.nn.Linear(4, 4)
+    cached = gearcache.cache_compile(module.forward, config=strict_config(), cache_dir=cache_dir, gears=GEARS)
+    with torch.no_grad():
+        for size in (2, 4):
+            x = torch.randn(size, 4)
+            assert torch.equal(cached(x), module(x))
+        assert "gear input.size(0)=3: the backend failed" in caplog.text
+        with pytest.raises(CompileError, match=r"input.size\(0\)=3.*on fire"):
+            cached(torch.randn(3, 4))
+        monkeypatch.undo()
+        x = torch.randn(3, 4)
+        assert torch.equal(cached(x), module(x))
+    assert cached.stats.gears == {"input.size(0)=2": 1, "input.size(0)=4": 1, "input.size(0)=3": 1}
+
+
+def test_a_host_without_a_compiler_is_told_before_anything_is_traced(
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", "/nowhere/g++")
+    module = torch.nn.Linear(4, 4)
+    config = gearcache.CompilerConfig(backend="inductor", strict=True)
+    cached = gearcache.cache_compile(module.forward, config=config, cache_dir=cache_dir)
+    with pytest.raises(BackendUnavailable, match=r"no C\+\+ compiler was found \(/nowhere/g\+\+\).*backend=.eager"):
+        cached(torch.randn(2, 4))
+    assert cached.stats.traces == 0
+
+
+def test_a_worker_that_dies_is_an_error_of_its_gear() -> None:
+    job = CompileJob("M.f", "x.size(0)=2", {"nodes": "nonsense"}, [], {}, {}, 1)
+    with CompilePool(KilledWorkers(), 1, 1) as pool:
+        pool._workers[0]._process.kill()
+        (outcome,) = pool.compile(iter([job]), lambda gear, stage: None)
+    assert outcome.artifact is None
+    assert outcome.error is not None
+    assert "x.size(0)=2" in str(outcome.error)
