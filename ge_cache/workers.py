@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import subprocess
@@ -164,7 +165,8 @@ class _Worker:
 
     def close(self) -> None:
         if self._process.stdin is not None:
-            self._process.stdin.close()
+            with contextlib.suppress(OSError):  # it died with a message on the way
+                self._process.stdin.close()
         if self._process.stdout is not None:
             self._process.stdout.close()
         self._process.terminate()

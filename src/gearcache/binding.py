@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import inspect
 import logging
 import shutil
 import tempfile
 import types
 import weakref
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +16,10 @@ from typing import Any
 import torch
 
 from gearcache.activate import ActiveVariant, EvidenceCheck, activate, fits_call
-from gearcache.build import BuildRequest, BuiltVariant, build, call_sizes, gear_text, self_names
+from gearcache.build import BuildRequest, BuiltVariant, build, self_names
 from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Manifest
+from gearcache.call_sizes import call_sizes
+from gearcache.collection import paused_collection
 from gearcache.errors import (
     CacheError,
     CompileError,
@@ -30,18 +30,19 @@ from gearcache.errors import (
     UnknownGear,
 )
 from gearcache.ge_cache.backend import Backend
+from gearcache.ge_cache.gear_plan import gear_text
 from gearcache.guards._native import state_check
 from gearcache.guards.access import Scope
 from gearcache.guards.arguments import find_tensors
 from gearcache.guards.dispatch import BoundGear, build_dispatch
-from gearcache.guards.expressions import expression_function
 from gearcache.guards.gears import GearSpec
 from gearcache.guards.graph_call import GraphCall
-from gearcache.guards.inputs import GRADIENT_WORDS, Problem, find_problem
+from gearcache.guards.inputs import GRADIENT_WORDS, find_problem
 from gearcache.guards.memory import find_overlap
 from gearcache.guards.sources import changed_source
 from gearcache.guards.variant import StoredVariant
 from gearcache.options import Settings
+from gearcache.problems import Problems, broken_condition
 from gearcache.stats import Counters
 
 logger = logging.getLogger("gearcache")
@@ -114,7 +115,7 @@ class Binding:
         method or a gear cannot be compiled.
         """
         scope = self._scope(arguments)
-        problems = _Problems()
+        problems = Problems()
         frame = self._find_active(scope, problems)
         if frame is None and self._load_stored(scope):
             frame = self._find_active(scope, problems)
@@ -126,16 +127,16 @@ class Binding:
             return None
         self._refuse_gradients(arguments)
         self._build(arguments, scope, alone=problems.is_assumption)
-        frame = self._find_active(scope, _Problems())
+        frame = self._find_active(scope, Problems())
         if frame is None:
-            problems = _Problems()
+            problems = Problems()
             self._find_active(scope, problems)
             raise InputError(self.name, *problems.sentence())
         return frame
 
     # -- loaded variants ---------------------------------------------------------------------------------
 
-    def _find_active(self, scope: Scope, problems: _Problems) -> Callable[..., Any] | None:
+    def _find_active(self, scope: Scope, problems: Problems) -> Callable[..., Any] | None:
         for active in self._active:
             if fits_call(active.variant, scope) is not None:
                 continue
@@ -144,7 +145,7 @@ class Binding:
             except (LookupError, AttributeError, TypeError):
                 continue
             for graph in active.graphs:
-                problem = find_problem(active.variant.inputs, graph.gear, tensors) or _broken_condition(graph, tensors)
+                problem = find_problem(active.variant.inputs, graph.gear, tensors) or broken_condition(graph, tensors)
                 if problem is None:
                     self._check_overlap(active.variant, graph, tensors)
                     return self._accept(active, graph, tensors, scope)
@@ -271,7 +272,7 @@ class Binding:
 
     # -- misses ------------------------------------------------------------------------------------------
 
-    def _refuse(self, arguments: Mapping[str, Any], problems: _Problems) -> None:
+    def _refuse(self, arguments: Mapping[str, Any], problems: Problems) -> None:
         """Raise for a call that must not be compiled: a wrong tensor, or a shape outside the declared gears."""
         sizes = call_sizes(self._spec, arguments)
         is_complete = bool(self._spec.axes) and len(sizes) == len(self._spec.axes)
@@ -347,7 +348,7 @@ class Binding:
         fresh = [variant for variant in present if repr(variant.to_plain()) not in known]
         if fresh:
             self._stored = [*(self._stored or []), *fresh]
-            if self._load_stored(scope) and self._find_active(scope, _Problems()) is not None:
+            if self._load_stored(scope) and self._find_active(scope, Problems()) is not None:
                 return None
         return present
 
@@ -410,7 +411,7 @@ class Binding:
         known = {repr(active.variant.to_plain()) for active in self._active}
         self._stored = [active.variant for active in self._active]
         self._stored += [variant for variant in present if repr(variant.to_plain()) not in known]
-        if self._find_active(scope, _Problems()) is not None:
+        if self._find_active(scope, Problems()) is not None:
             return True
         hits, history = self._counters.hits, list(self.history)
         loaded = self._load_stored(scope)
@@ -441,61 +442,3 @@ class Binding:
         )
         bound.apply_defaults()
         return dict(bound.arguments)
-
-
-@contextmanager
-def paused_collection() -> Iterator[None]:
-    """Keep the garbage collector from walking the user's whole heap because a load makes many small objects."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-class _Problems:
-    """Why no loaded graph takes a call; the most telling one is what the user is told."""
-
-    _ORDER = ("type", "device", "dtype", "grad", "layout", "alias", "rank", "stride", "shape")
-
-    def __init__(self) -> None:
-        self._found: list[tuple[str, Problem]] = []
-        self.is_gear_miss = False
-        self.is_assumption = False
-
-    def add(self, problem: Problem, gear: str) -> None:
-        """Note one, and the gear that it is about."""
-        self._found.append((gear, problem))
-
-    def decisive(self, gear: str | None = None) -> Problem | None:
-        """Return the problem to tell: of the call's own gear if that is loaded; a dtype before a shape."""
-        own = [problem for text, problem in self._found if text == gear]
-        found = own or [problem for _, problem in self._found]
-        if not found:
-            return None
-        by_kind = {problem.kind: problem for problem in reversed(found)}
-        return next(by_kind[kind] for kind in self._ORDER if kind in by_kind)
-
-    def sentence(self) -> tuple[str, str, str]:
-        """Return argument, found, allowed."""
-        problem = self.decisive()
-        if problem is None:
-            return "?", "of a kind that the new trace does not take either", "the arguments of the first call"
-        return problem.argument, problem.found, problem.allowed
-
-
-def _broken_condition(graph: GraphCall, tensors: tuple[torch.Tensor, ...]) -> Problem | None:
-    """Return the condition of a dynamic graph that a call breaks, as a problem of shape."""
-    sizes = {name: tensors[tensor].size(dim) for name, tensor, dim in graph.gear.symbols}
-    for text in graph.gear.conditions:
-        if not expression_function(text, tuple(sizes))(**sizes):
-            named = ", ".join(
-                f"{graph.variant.inputs[tensor].access.text}.size({dim})={sizes[name]}"
-                for name, tensor, dim in graph.gear.symbols
-            )
-            return Problem(
-                graph.variant.inputs[graph.gear.symbols[0][1]].access.text, f"of sizes {named}", text, "shape"
-            )
-    return None

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from gearcache.call_sizes import call_sizes, enlarged_call, like_dims, like_tensor
 from gearcache.errors import CaptureError, CompileError, GearSpecError, UncacheableGuard
 from gearcache.ge_cache import _compat
 from gearcache.ge_cache.aten import encode_graph
@@ -17,7 +18,7 @@ from gearcache.ge_cache.backend import Artifact, Backend, CompileJob
 from gearcache.ge_cache.capture import Capture, capture_method
 from gearcache.ge_cache.dynamic import dynamic_gear
 from gearcache.ge_cache.frame_references import frame_references
-from gearcache.ge_cache.gear_plan import PlannedGear, gear_text, plan_gears
+from gearcache.ge_cache.gear_plan import PlannedGear, plan_gears
 from gearcache.ge_cache.specialise import GearGraph, input_spec, lift_attributes, order_inputs, trace_gear
 from gearcache.ge_cache.symbols import Symbols
 from gearcache.ge_cache.workers import CompilePool
@@ -162,8 +163,8 @@ class _Tracer:
     def _geared_capture(self) -> tuple[Capture, list[PlannedGear]]:
         """Trace at the call's own sizes, or, when those hold a 0 or 1, at another gear's."""
         spec, arguments = self._request.spec, self._request.arguments
-        if any(size < 2 for size in _call_sizes(spec, arguments)):
-            enlarged = _enlarge(spec, arguments)
+        if any(size < 2 for size in call_sizes(spec, arguments)):
+            enlarged = enlarged_call(spec, arguments)
             if enlarged is not None:
                 try:
                     capture, planned = self._planned_capture(enlarged)
@@ -181,7 +182,7 @@ class _Tracer:
         """
         spec = self._request.spec
         try:
-            with _compat.marked_dynamic(_like_dims(spec, arguments, self._request.function.__self__)):
+            with _compat.marked_dynamic(like_dims(spec, arguments, self._request.function.__self__)):
                 capture = self._capture(arguments, dynamic=False)
             planned = plan_gears(capture, Symbols(capture.shape_env), spec)
             if any(gear.broken is None for gear in planned) or all(gear.assignment for gear in planned):
@@ -194,14 +195,16 @@ class _Tracer:
     def _own_capture(self, capture: Capture, symbols: Symbols, gear: PlannedGear) -> _Unit | None:
         """Trace one gear with static sizes, from arguments of its sizes."""
         spec, text = self._request.spec, gear.text(self._request.spec)
-        if _call_sizes(spec, self._request.arguments) == gear.sizes:
+        if call_sizes(spec, self._request.arguments) == gear.sizes:
             arguments: Mapping[str, Any] = self._request.arguments
         else:
             if not gear.assignment:
                 logger.info("%s: gear %s will be compiled at its first call", capture.method, text)
                 return None
             wanted = {
-                id(item.example): _like(item.example, [symbols.value(size, gear.assignment) for size in item.sizes])
+                id(item.example): like_tensor(
+                    item.example, [symbols.value(size, gear.assignment) for size in item.sizes]
+                )
                 for item in capture.inputs
                 if item.access.root[0] == "argument"
             }
@@ -331,70 +334,10 @@ def _call_of(signature: inspect.Signature, arguments: Mapping[str, Any]) -> tupl
     return bound.args, bound.kwargs
 
 
-def call_sizes(spec: GearSpec, arguments: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return the size of every axis in a call; 0 or more entries are missing when a path matches no tensor."""
-    return _call_sizes(spec, arguments)
-
-
-def _call_sizes(spec: GearSpec, arguments: Mapping[str, Any]) -> tuple[int, ...]:
-    tensors = find_tensors(arguments)
-    sizes = []
-    for axis in spec.axes:
-        found = [tensor for path, tensor in tensors.items() if axis.matches(path)]
-        if found and axis.dim < found[0].dim():
-            sizes.append(found[0].size(axis.dim))
-    return tuple(sizes)
-
-
-def _enlarge(spec: GearSpec, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the call with geared dims, and dims of the same index and size, at a gear of sizes of at least 2."""
-    gear = next((gear for gear in spec.gears if all(size >= 2 for size in gear)), None)
-    sizes = _call_sizes(spec, arguments)
-    if gear is None or len(sizes) != len(spec.axes):
-        return None
-    tensors = find_tensors(arguments)
-    wanted: dict[int, torch.Tensor] = {}
-    for path, tensor in tensors.items():
-        shape = list(tensor.shape)
-        for axis, size, target in zip(spec.axes, sizes, gear, strict=True):
-            if axis.dim < len(shape) and (axis.matches(path) or (size == 1 == tensor.size(axis.dim))):
-                shape[axis.dim] = target
-        if shape != list(tensor.shape):
-            wanted[id(tensor)] = _like(tensor, shape)
-    return replace_tensors(dict(arguments), wanted)  # type: ignore[no-any-return]
-
-
-def _like_dims(spec: GearSpec, arguments: Mapping[str, Any], module: torch.nn.Module) -> list[tuple[torch.Tensor, int]]:
-    """Return the dims, in arguments and in what the module holds, whose size is that of a geared dim."""
-    sizes = set(_call_sizes(spec, arguments))
-    held = {
-        str(index): {name: value for name, value in vars(child).items() if name[:1] != "_" or name == "_buffers"}
-        for index, child in enumerate(module.modules())
-    }
-    tensors = [*find_tensors(arguments).values(), *find_tensors(held).values()]
-    found = {(id(tensor), dim): (tensor, dim) for tensor in tensors for dim in range(tensor.dim())}
-    return [
-        (tensor, dim)
-        for tensor, dim in found.values()
-        if tensor.size(dim) in sizes and not isinstance(tensor, torch.nn.Parameter)
-    ]
-
-
-def _like(tensor: torch.Tensor, shape: list[int]) -> torch.Tensor:
-    if list(tensor.shape) == shape:
-        return tensor
-    order = sorted(range(tensor.dim()), key=lambda dim: (tensor.stride(dim), -dim))
-    strides, step = [0] * tensor.dim(), 1
-    for dim in order:
-        strides[dim] = step
-        step *= max(1, shape[dim])
-    return torch.empty_strided(shape, strides, dtype=tensor.dtype, device=tensor.device)
-
-
 def _fits(capture: Capture, planned: list[PlannedGear], arguments: Mapping[str, Any], spec: GearSpec) -> bool:
     """Whether a trace at other sizes describes the sizes of the call at hand."""
     symbols = Symbols(capture.shape_env)
-    sizes = _call_sizes(spec, arguments)
+    sizes = call_sizes(spec, arguments)
     gear = next((gear for gear in planned if gear.sizes == sizes), None)
     if gear is None:
         return False
@@ -406,6 +349,3 @@ def _fits(capture: Capture, planned: list[PlannedGear], arguments: Mapping[str, 
             if expected != list(tensor.shape):
                 return False
     return True
-
-
-__all__ = ["BuildRequest", "BuiltVariant", "build", "call_sizes", "gear_text", "self_names"]
