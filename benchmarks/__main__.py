@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 import tempfile
 from importlib.util import find_spec
@@ -26,6 +27,8 @@ QUICK_MODEL = "decode2"
 def main(arguments: list[str] | None = None) -> int:
     """Run the sections that were asked for; the exit code is 1 when a contestant of ours failed."""
     options = _options(arguments)
+    if options.threads:
+        os.environ["OMP_NUM_THREADS"] = str(options.threads)
     rows: list[Ratio] = []
     failed = False
     with tempfile.TemporaryDirectory(prefix="gearcache-bench-") as folder:
@@ -48,6 +51,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--model", help="`decode<layers>` or `smollm2`, for all sections")
     parser.add_argument("--quick", action="store_true", help="a model of two layers, fewer sizes; about 3 minutes")
     parser.add_argument("--backend", default="inductor", choices=("inductor", "eager"), help="of gearcache")
+    parser.add_argument("--threads", type=int, help="of every contestant; 1 bears other work on the host better")
     options = parser.parse_args(arguments)
     for section in options.sections:
         if section not in SECTIONS:

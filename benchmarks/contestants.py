@@ -65,11 +65,13 @@ def ours(order: dict[str, Any]) -> dict[str, Any]:
     """gearcache; cold or relaunched, as the cache folder is. Splits a relaunch into what it does."""
     decoder, calls = _model(order)
     begin = time.perf_counter()
-    import gearcache
+    import gearcache.activate
+    import gearcache.binding
+    import gearcache.wrapper
 
-    gearcache.cache_compile  # noqa: B018  (names are imported at first use)
     imported = time.perf_counter() - begin
-    evidence = _watch_evidence()
+    evidence = _watch(gearcache.activate.EvidenceCheck, "stale_reason")
+    activated = _watch(gearcache.binding, "activate")
     begin, worked = time.perf_counter(), time.process_time()
     method = models.cached(
         decoder,
@@ -85,7 +87,7 @@ def ours(order: dict[str, Any]) -> dict[str, Any]:
     if order["relaunch"] and (stats.traces or stats.compiles or stats.misses):
         raise RuntimeError(f"this was to be a relaunch: {stats}, {stats.miss_reasons}")
     split = {"import": imported, "load": loaded, "load_cpu": worked, "evidence": sum(evidence)}
-    return {**found, **split, "gears": len(stats.gears)}
+    return {**found, **split, "gear": sum(activated) / len(calls)}
 
 
 def _step(decoder: models.Decoder, ids: Any, positions: Any, mask: Any, cache: Any) -> Any:
@@ -109,19 +111,17 @@ def _answers(method: Any, calls: list[tuple[Any, ...]], begin: float | None = No
     return {"seconds": time.perf_counter() - start, "each": each, "tokens": tokens}
 
 
-def _watch_evidence() -> list[float]:
-    """Record the seconds of every evidence check from now on."""
-    from gearcache.activate import EvidenceCheck
-
+def _watch(owner: Any, name: str) -> list[float]:
+    """Record the seconds of every call of a function of a module or class from now on."""
     seconds: list[float] = []
-    check = EvidenceCheck.stale_reason
+    function = getattr(owner, name)
 
-    def timed(self: EvidenceCheck, variant: Any) -> str | None:
+    def timed(*arguments: Any, **keywords: Any) -> Any:
         begin = time.perf_counter()
         try:
-            return check(self, variant)
+            return function(*arguments, **keywords)
         finally:
             seconds.append(time.perf_counter() - begin)
 
-    EvidenceCheck.stale_reason = timed  # type: ignore[method-assign]
+    setattr(owner, name, timed)
     return seconds

@@ -43,8 +43,10 @@ def rows(session: Session, model: str) -> list[Ratio]:
         Ratio(
             f"{label}: of it, the evidence check", None, _sample("ours", relaunched, "evidence"), Budget(None, 0.005)
         ),
-        Ratio(f"{label}: load of one gear with its entry", None, _sample("ours", single, "load")),
-        Ratio(f"{label}: each more gear", None, Sample.of("ours", more, "s"), Budget(ours_at_most=0.002)),
+        Ratio(f"{label}: load of an entry with one gear", None, _sample("ours", single, "load")),
+        # Gear 1 has a trace of its own, so this counts a second variant too.
+        Ratio(f"{label}: each gear that an entry has more", None, Sample.of("ours", more, "s")),
+        Ratio(f"{label}: of it, each gear", None, _sample("ours", relaunched, "gear"), Budget(ours_at_most=0.002)),
         Ratio(f"{label}: `import gearcache`, after torch", None, _sample("ours", relaunched, "import")),
     ]
     _check_tokens(session, model, relaunched)

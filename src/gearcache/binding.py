@@ -19,7 +19,7 @@ from gearcache.activate import ActiveVariant, EvidenceCheck, activate, fits_call
 from gearcache.build import BuildRequest, BuiltVariant, build, self_names
 from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Manifest
 from gearcache.call_sizes import call_sizes
-from gearcache.collection import paused_collection
+from gearcache.collection import resumed_collection
 from gearcache.errors import (
     CacheError,
     CompileError,
@@ -191,10 +191,6 @@ class Binding:
 
     def _load_stored(self, scope: Scope) -> bool:
         """Load the stored variants that fit this call; returns whether there is one."""
-        with paused_collection():
-            return self._load_fitting(scope)
-
-    def _load_fitting(self, scope: Scope) -> bool:
         if self._stored is None:
             self._stored = self._read_entry()
         known = {id(active.variant) for active in self._active}
@@ -369,7 +365,8 @@ class Binding:
             decompositions=self._decompositions,
             jobs=self._settings.jobs,
         )
-        built, errors = build(request, self._counters)
+        with resumed_collection():
+            built, errors = build(request, self._counters)
         for error in errors:
             logger.error("%s", error)
             self.history.append(f"failed: {error}")

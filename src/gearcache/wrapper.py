@@ -15,6 +15,7 @@ import torch
 from gearcache.binding import Binding
 from gearcache.cache.fingerprint import method_key, resolve_ranks, state_component
 from gearcache.cache.layout import Layout, resolve_root
+from gearcache.collection import paused_collection
 from gearcache.ge_cache.select import select_backend
 from gearcache.guards._native import is_grad_decorator
 from gearcache.guards.arguments import find_tensors
@@ -77,7 +78,7 @@ class CachedMethod:
 
     def warm(self, *args: Any, **kwargs: Any) -> None:
         """Compile and load every gear for a call like this one, without running it."""
-        with self._lock:
+        with self._lock, paused_collection():
             self._prepare(args, kwargs)
 
     def refresh(self) -> None:
@@ -100,7 +101,7 @@ class CachedMethod:
 
     def _missed(self, instance: Any, *args: Any, **kwargs: Any) -> Any:
         """Serve a call that the dispatch does not know: find, load or compile, then run."""
-        with self._lock:
+        with self._lock, paused_collection():
             frame = self._prepare(args, kwargs)
         if frame is None:
             with torch.no_grad():
