@@ -112,7 +112,7 @@ class GraphCall:
         lines.append("tick()")
         lines += self._result_lines(f"run([{listed}])", namespace)
         source = f"def graph({', '.join(parameters)}):\n    " + "\n    ".join(lines) + "\n"
-        return define(source, "graph", namespace, f"graph {self.gear.text}")
+        return define(source, "graph", namespace, "graph")
 
     def _mismatch(self, tensors: tuple[torch.Tensor, ...]) -> None:
         raise Mismatch(self, tensors)

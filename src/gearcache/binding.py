@@ -227,7 +227,6 @@ class Binding:
         if loaded:
             self._counters.hits += 1
             self.history.append(f"hit: {self.layout.manifest(self.key)}")
-            self._rebind()
         elif reasons:
             self._miss("; ".join(dict.fromkeys(reasons)))
         return loaded
