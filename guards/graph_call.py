@@ -64,6 +64,12 @@ class GraphCall:
         """How often this graph has run."""
         return int(repr(self._calls)[len("count(") : -1])
 
+    def admits(self, tensors: tuple[torch.Tensor, ...]) -> bool:
+        """Whether a check for such tensors exists already, so that nothing has to be added."""
+        return any(
+            check(*tensors) and not (needs_no_grad and torch.is_grad_enabled()) for check, needs_no_grad in self._checks
+        )
+
     def accept(self, tensors: tuple[torch.Tensor, ...]) -> None:
         """Admit tensors like these (already found to fit): another kind of plain tensor, or dispatch keys."""
         needs_no_grad = any(tensor.requires_grad for tensor in tensors)

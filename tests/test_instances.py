@@ -179,3 +179,15 @@ def test_training_and_evaluation_mode_are_told_apart_after_refresh(cache_dir: Pa
     net.train(not net.training)
     plain.refresh()
     assert torch.equal(plain(x), net.by_mode(x))
+
+
+def test_toggling_autocast_adds_no_check_per_toggle(cache_dir: Path) -> None:
+    module, x = torch.nn.Linear(4, 4), torch.randn(2, 4)
+    cached = gearcache.cache_compile(module.forward, config=strict_config())
+    with torch.no_grad():
+        for _ in range(5):
+            cached(x)
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                cached(x)
+    graphs = [graph for each in cached._bindings.values() for active in each._active for graph in active.graphs]
+    assert [len(graph._checks) for graph in graphs] == [1, 1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import shutil
 import tempfile
@@ -108,7 +107,7 @@ class Binding:
         if not any(state() for state in self._states):
             self._states = [*self._states[-(_MAX_STATES - 1) :], state_check()]
 
-    def prepare(self, arguments: Mapping[str, Any], *, run_eagerly: bool = False) -> Callable[..., Any] | None:
+    def prepare(self, arguments: Mapping[str, Any]) -> Callable[..., Any] | None:
         """Make a call possible and return the frame that serves it; None when `on_miss` passes it on to eager.
 
         Raises `InputError` and its kin for a call that no graph may take, `CaptureError` and `CompileError` when the
@@ -127,10 +126,9 @@ class Binding:
             return None
         self._refuse_gradients(arguments)
         self._build(arguments, scope, alone=problems.is_assumption)
-        frame = self._find_active(scope, Problems())
+        problems = Problems()
+        frame = self._find_active(scope, problems)
         if frame is None:
-            problems = Problems()
-            self._find_active(scope, problems)
             raise InputError(self.name, *problems.sentence())
         return frame
 
@@ -155,7 +153,7 @@ class Binding:
     def _accept(
         self, active: ActiveVariant, graph: GraphCall, tensors: tuple[torch.Tensor, ...], scope: Scope
     ) -> Callable[..., Any]:
-        if self._settings.validate == "inputs":
+        if self._settings.validate == "inputs" and not graph.admits(tensors):
             for sibling in active.graphs:
                 sibling.accept(tensors)
             self._accept_others(active, scope)
@@ -430,11 +428,3 @@ class Binding:
         closure = dict(zip(method.__code__.co_freevars, method.__closure__ or (), strict=True))
         instance = {self_names(self._function)[0]: self._function.__self__}
         return Scope({**instance, **arguments}, method.__globals__, closure)
-
-    def arguments_of(self, positional: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:
-        """Return argument name -> value with defaults applied; `TypeError` as the method itself would raise it."""
-        bound = inspect.signature(self._method, follow_wrapped=False).bind(
-            self._function.__self__, *positional, **keywords
-        )
-        bound.apply_defaults()
-        return dict(bound.arguments)
