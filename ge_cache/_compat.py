@@ -92,6 +92,46 @@ def capture_settings(*, dynamic: bool, duck_shape: bool = False) -> Iterator[Non
 
 
 @contextlib.contextmanager
+def observed(observer: Any) -> Iterator[None]:
+    """Tell an observer (`ge_cache.observed.Observer`) what Dynamo inlines and what it folds into constants."""
+    from torch._dynamo.symbolic_convert import InliningInstructionTranslator
+    from torch._dynamo.variables import functions, nn_module
+    from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
+
+    translator: Any = InliningInstructionTranslator
+    variable: Any = TorchInGraphFunctionVariable
+    build, call = translator.build_inline_tracer, variable.call_function
+    assume: Any = functions.invoke_and_store_as_constant
+
+    def build_inline_tracer(parent: Any, func: Any, args: Any, kwargs: Any, **rest: Any) -> Any:
+        observer.inlined(getattr(func, "fn", None), func.source, args)
+        return build(parent, func, args, kwargs, **rest)
+
+    def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+        result = call(self, tx, args, kwargs)
+        if self.can_constant_fold_through() and result.is_python_constant():
+            observer.constant(self.value, self.source, bool(args or kwargs))
+        return result
+
+    def invoke_and_store(tx: Any, fn: Any, name: str, args: Any, kwargs: Any) -> Any:
+        observer.assumed_constant(fn, bool(args or kwargs))
+        return assume(tx, fn, name, args, kwargs)
+
+    places: tuple[Any, ...] = (functions, nn_module)
+    try:
+        translator.build_inline_tracer = staticmethod(build_inline_tracer)
+        variable.call_function = call_function
+        for place in places:
+            place.invoke_and_store_as_constant = invoke_and_store
+        yield
+    finally:
+        translator.build_inline_tracer = staticmethod(build)
+        variable.call_function = call
+        for place in places:
+            place.invoke_and_store_as_constant = assume
+
+
+@contextlib.contextmanager
 def marked_dynamic(dims: list[tuple[torch.Tensor, int]]) -> Iterator[None]:
     """Mark tensor dims as dynamic where the trace allows it (`maybe_mark_dynamic`), and take the marks back.
 

@@ -34,6 +34,7 @@ from gearcache.guards._native import state_check
 from gearcache.guards.access import Scope
 from gearcache.guards.arguments import find_tensors
 from gearcache.guards.dispatch import BoundGear, build_dispatch
+from gearcache.guards.evidence import changed_function
 from gearcache.guards.gears import GearSpec
 from gearcache.guards.graph_call import GraphCall
 from gearcache.guards.inputs import GRADIENT_WORDS, find_problem
@@ -310,7 +311,7 @@ class Binding:
                 present = self._look_again(scope)
                 if present is None:
                     return
-                present = self._make_room(present)
+                present = self._make_room(present, scope)
                 built = self._compile(arguments, alone)
                 self._publish(built, present)
         except CacheError as error:
@@ -323,12 +324,16 @@ class Binding:
             reason = self.history[-1] if self.history else "its own evidence does not hold"
             raise CompileError(self.name, "of this call", f"what was compiled cannot be used: {reason}")
 
-    def _make_room(self, present: list[StoredVariant]) -> list[StoredVariant]:
+    def _make_room(self, present: list[StoredVariant], scope: Scope) -> list[StoredVariant]:
         """Return the variants to keep beside a new one; those of edited source go first when there are too many."""
         excess = len(present) + 1 - self._settings.max_variants
         if excess <= 0:
             return present
-        edited = [variant for variant in present if changed_source(variant.sources) is not None][:excess]
+        edited = [
+            variant
+            for variant in present
+            if changed_source(variant.sources) is not None or changed_function(variant.evidence, scope) is not None
+        ][:excess]
         if len(edited) < excess:
             raise TooManyVariants(self.name, self._settings.max_variants, self._last_miss())
         return [variant for variant in present if variant not in edited]
