@@ -27,6 +27,13 @@ def state_check() -> Callable[[], bool]:
     return torch._C._dynamo.guards.GlobalStateGuard().check
 
 
+def state_checks() -> list[Callable[[], bool]]:
+    """Return `state_check` for now, and for the same state with grad mode the other way."""
+    present = state_check()
+    with torch.set_grad_enabled(not torch.is_grad_enabled()):
+        return [present, state_check()]
+
+
 def is_grad_decorator(function: Any) -> bool:
     """Whether a function is what `torch.no_grad()` or `torch.inference_mode()` made of a method."""
     made_by = torch.utils._contextlib.context_decorator

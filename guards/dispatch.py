@@ -14,8 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from gearcache.guards.access import _STEPS, Access, Scope, Walker
-from gearcache.guards.checks import Check
+from gearcache.guards.checks import Check, holds
 from gearcache.guards.constants import is_identity_constant
 from gearcache.guards.generated import define
 from gearcache.guards.graph_call import Mismatch
@@ -33,22 +35,24 @@ class BoundGear:
     variant: StoredVariant
     gear: StoredGear
     frame: Frame
-    #: Per argument check of the variant, the object that the check compares by identity, see `compared_objects`.
+    #: Per argument check of the variant, the object that the check compares with, see `compared_objects`.
     objects: list[Any]
 
 
 def compared_objects(variant: StoredVariant, scope: Scope) -> list[Any]:
-    """Return the type, class, function or singleton that each argument check is about, from a call that fits."""
+    """Return the type, class, function, singleton or device that each argument check is about, from a call that fits."""
     walker = Walker(scope)
     found = []
     for check in variant.call_checks:
         value = walker.resolve(check.access)
-        found.append(type(value) if check.kind == "type" else value if _by_identity(check, value) else None)
+        found.append(type(value) if check.kind == "type" else value if _is_bound(check, value) else None)
     return found
 
 
-def _by_identity(check: Check, value: Any) -> bool:
-    return check.kind in ("name", "function") or (check.kind == "constant" and is_identity_constant(value))
+def _is_bound(check: Check, value: Any) -> bool:
+    if check.kind == "constant":
+        return type(value) is torch.device or is_identity_constant(value)
+    return check.kind in ("name", "function")
 
 
 def build_dispatch(
@@ -264,7 +268,7 @@ class _Writer:
         return self.bind(access.resolve_root(self._scope))
 
     def check(self, check: Check, compared: Any) -> str:
-        """Return a check as a boolean expression; `compared` is what it compares by identity."""
+        """Return a check as a boolean expression; `compared` is the object that it compares with."""
         value = self.path(check.access)
         expected = check.expected
         if check.kind == "type":
@@ -277,7 +281,7 @@ class _Writer:
             if type(expected) in (int, str):
                 return f"type(c := {value}) is {type(expected).__name__} and c == {expected!r}"
             if compared is not None:
-                return f"{value} is {self.bind(compared)}"
+                return f"{value} {'==' if type(compared) is torch.device else 'is'} {self.bind(compared)}"
         if check.kind == "length":
             return f"len({value}) == {int(expected)}"
         if check.kind == "not_none":
@@ -298,9 +302,5 @@ class _Writer:
 
 def _holds(check: Check) -> Callable[[Any], bool]:
     """Return the slow form of a check, on the value itself."""
-    here = Check(check.kind, Access(("argument", "value")), check.expected)
-
-    def holds(value: Any) -> bool:
-        return here.failure(Walker(Scope({"value": value}, {}))) is None
-
-    return holds
+    kind, expected = check.kind, check.expected
+    return lambda value: holds(kind, value, expected)
