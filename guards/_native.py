@@ -7,6 +7,9 @@ from typing import Any
 
 import torch
 
+#: `tensor.size(0)` in a third of its time: the C slot behind `len`, without `Tensor.__len__` of Python.
+first_size: Callable[[Any], int] = torch._C.TensorBase.__len__
+
 
 def tensor_check(
     tensors: Sequence[torch.Tensor],

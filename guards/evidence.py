@@ -93,10 +93,7 @@ def _holds(tree: Tree, scope: Scope) -> bool:
                     return False
             elif not check_holds(kind, value, expected):
                 return False
-        for step, argument, child in node[1]:
-            if not holds(_STEPS[step](value, argument), child):
-                return False
-        return True
+        return all(holds(_STEPS[step](value, argument), child) for step, argument, child in node[1])
 
     try:
         return all(holds(Access((kind, name)).resolve_root(scope), node) for kind, name, node in tree)

@@ -68,7 +68,7 @@ def fits_call(variant: StoredVariant, scope: Scope) -> str | None:
 
 
 class EvidenceCheck:
-    """Checks the evidence of the variants of one entry for one call; variants mostly share it, so each part is checked once."""
+    """Checks the evidence of the variants of one entry for one call; what they share is checked once."""
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
