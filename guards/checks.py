@@ -44,6 +44,8 @@ def _keys(value: Any) -> Any:
 
 
 def _contains(value: Any, key: Any) -> bool:
+    if type(key) is str and type(value) is dict:
+        return key in value
     return any(_constant(item) == key for item in value)
 
 
@@ -103,13 +105,15 @@ class Check:
             except (LookupError, AttributeError, TypeError, ImportError, ValueError) as error:
                 return Failure(self, f"without its counterpart ({type(error).__name__}: {error})")
             return None if value is other else Failure(self, "another object")
-        predicate = _PREDICATES.get(self.kind)
-        if predicate is not None:
-            return None if predicate(value, self.expected) else Failure(self, "no longer so")
-        found = _OBSERVE[self.kind](value)
-        if found == self.expected:
-            return None
-        return Failure(self, _described_function(value) if self.kind == "function" else repr(found))
+        try:
+            if holds(self.kind, value, self.expected):
+                return None
+            if self.kind in _PREDICATES:
+                return Failure(self, "no longer so")
+            described = _described_function(value) if self.kind == "function" else repr(_OBSERVE[self.kind](value))
+        except (LookupError, AttributeError, TypeError) as error:
+            described = f"a {type(value).__name__} ({type(error).__name__}: {error})"
+        return Failure(self, described)
 
     def to_plain(self) -> list[Any]:
         """Return msgpack-able data."""
@@ -131,6 +135,14 @@ def _described_function(value: Any) -> str:
     if not isinstance(code, types.CodeType):
         return f"a {type(value).__name__}, `{name_of(inner)}`"
     return f"another: `{name_of(inner)}` in `{code.co_filename}`, line {code.co_firstlineno}"
+
+
+def holds(kind: str, value: Any, expected: Any) -> bool:
+    """Whether a check of any kind but `same` holds for a value."""
+    predicate = _PREDICATES.get(kind)
+    if predicate is not None:
+        return predicate(value, expected)
+    return bool(_OBSERVE[kind](value) == expected)
 
 
 def observe(kind: str, access: Access, value: Any, argument: Any = None) -> Check:
