@@ -53,6 +53,8 @@ class Capture:
     checks: list[Check]
     mutated: list[Access]
     frame_globals: dict[str, Any] = field(default_factory=dict)
+    #: The size in the traced call of each symbol that the trace has no value for (`mark_unbacked`).
+    unbacked: dict[Any, int] = field(default_factory=dict)
     #: Traced code that no check of `checks` compares: its files are hashed.
     traced_code: list[types.CodeType] = field(default_factory=list)
 
@@ -105,6 +107,7 @@ def capture_method(
         checks=_distinct([*observed.checks, *checks]),
         mutated=_mutated(hook.written, names),
         frame_globals=dict(captured.f_globals),
+        unbacked=_unbacked_sizes(inputs, hook.shape_env),
         traced_code=[code for code in captured.traced_code if code not in observed.covered],
     )
 
@@ -119,7 +122,7 @@ def _distinct(checks: list[Check]) -> list[Check]:
 
 
 def _cause(error: BaseException) -> str:
-    text = str(error).strip()
+    text = str(getattr(error, "inner_exception", error)).strip()
     first, _, rest = text.partition("\n")
     detail = [line.strip() for line in rest.splitlines() if line.strip().startswith(("Explanation:", "Hint:"))]
     where = [line.strip() for line in rest.splitlines() if line.strip().startswith("File ")]
@@ -141,6 +144,7 @@ class _GraphHook:
         self.module = module
         self.shape_env = _compat.tracing_context().fake_mode.shape_env
         self.written = _written_sources()
+        _compat.check_marked_dims()
         self.graph_name = str(module.meta["backend_id"])
         placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
         tensors = {
@@ -201,6 +205,15 @@ def _describe(access: Access, node: torch.fx.Node, scope: Scope) -> CapturedInpu
 
 def _expression(size: Any) -> Any:
     return size.node.expr if isinstance(size, torch.SymInt) else int(size)
+
+
+def _unbacked_sizes(inputs: list[CapturedInput], shape_env: Any) -> dict[Any, int]:
+    return {
+        expression: size
+        for item in inputs
+        for expression, size in zip(item.sizes, item.example.shape, strict=True)
+        if getattr(expression, "is_Symbol", False) and expression not in shape_env.backed_var_to_val
+    }
 
 
 def _attributes(

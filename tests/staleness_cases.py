@@ -724,7 +724,9 @@ def _serve(case: Case) -> dict[str, Any]:
         method = getattr(net, case.method)
         arguments = _evaluate(f"[{case.call or CALLS[case.method]}]", names | {"x": x, "model": model})
         cached = gearcache.cache_compile(method, cache_dir=case.cache, **parameters)
+        before = set(sys.modules)
         found = cached(*arguments)
+        imported = {"torch._dynamo", "torch._inductor", "sympy"} & (set(sys.modules) - before)
         with torch.no_grad():
             expected = _evaluate(case.expected, {"x": x}) if case.expected else method(*arguments)
     tolerance = 0.0 if case.backend == "eager" else 1e-4
@@ -733,7 +735,7 @@ def _serve(case: Case) -> dict[str, Any]:
         "error": None,
         "traces": cached.stats.traces,
         "reasons": list(cached.stats.miss_reasons),
-        "compilers": [name for name in ("torch._dynamo", "torch._inductor", "sympy") if name in sys.modules],
+        "compilers": sorted(imported),
         "result": found.tolist(),
     }
 
