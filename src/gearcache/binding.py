@@ -10,12 +10,11 @@ import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from gearcache.activate import ActiveVariant, EvidenceCheck, activate, fits_call
-from gearcache.build import BuildRequest, BuiltVariant, build, self_names
 from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Manifest
 from gearcache.call_sizes import call_sizes
 from gearcache.collection import resumed_collection
@@ -29,12 +28,11 @@ from gearcache.errors import (
     UnknownGear,
 )
 from gearcache.ge_cache.backend import Backend
-from gearcache.ge_cache.gear_plan import gear_text
 from gearcache.guards._native import state_checks
 from gearcache.guards.access import Scope
-from gearcache.guards.arguments import find_tensors
+from gearcache.guards.arguments import find_tensors, parameter_names
 from gearcache.guards.dispatch import BoundGear, build_dispatch
-from gearcache.guards.gears import GearSpec
+from gearcache.guards.gears import GearSpec, gear_text
 from gearcache.guards.graph_call import GraphCall
 from gearcache.guards.inputs import GRADIENT_WORDS, find_problem
 from gearcache.guards.memory import find_overlap
@@ -43,6 +41,9 @@ from gearcache.guards.variant import StoredVariant, entry_from_plain, entry_to_p
 from gearcache.options import Settings
 from gearcache.problems import Problems, broken_condition
 from gearcache.stats import Counters
+
+if TYPE_CHECKING:
+    from gearcache.build import BuiltVariant
 
 logger = logging.getLogger("gearcache")
 _MAX_STATES = 4
@@ -344,6 +345,9 @@ class Binding:
         return present
 
     def _compile(self, arguments: Mapping[str, Any], alone: bool) -> list[BuiltVariant]:
+        # A relaunch does without tracer and compilers, and without importing what drives them.
+        from gearcache.build import BuildRequest, build
+
         spec = self._spec
         sizes = call_sizes(spec, arguments)
         if spec.axes and len(sizes) == len(spec.axes) and (alone or sizes not in spec.gears):
@@ -352,7 +356,7 @@ class Binding:
         request = BuildRequest(
             name=self.name,
             function=self._function,
-            arguments={name: value for name, value in arguments.items() if name != self_names(self._function)[0]},
+            arguments={name: value for name, value in arguments.items() if name != parameter_names(self._function)[0]},
             spec=spec,
             dynamic=self._dynamic,
             backend=self._backend,
@@ -421,5 +425,5 @@ class Binding:
     def _scope(self, arguments: Mapping[str, Any]) -> Scope:
         method = self._method
         closure = dict(zip(method.__code__.co_freevars, method.__closure__ or (), strict=True))
-        instance = {self_names(self._function)[0]: self._function.__self__}
+        instance = {parameter_names(self._function)[0]: self._function.__self__}
         return Scope({**instance, **arguments}, method.__globals__, closure)
