@@ -132,7 +132,8 @@ class _Printer:
             found.append(
                 f"{name} >= {lower}" + (f" and {name} <= {upper}" if upper is not None and upper < 2**62 else "")
             )
-        for guard in self._env.guards:
+        deferred = [item for group in self._env.deferred_runtime_asserts.values() for item in group]
+        for guard in [*self._env.guards, *deferred]:
             condition = self._env.simplify(self._env.replace(guard.expr))
             if condition not in (True, False) and getattr(condition, "free_symbols", None):
                 found.append(self.text(condition))

@@ -16,7 +16,7 @@ import torch
 
 from gearcache.activate import ActiveVariant, EvidenceCheck, activate, fits_call
 from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Manifest
-from gearcache.call_sizes import call_sizes
+from gearcache.call_sizes import call_sizes, differing_dims
 from gearcache.collection import resumed_collection
 from gearcache.errors import (
     CacheError,
@@ -24,6 +24,7 @@ from gearcache.errors import (
     CorruptEntry,
     GradientRequired,
     InputError,
+    RecompileRefused,
     TooManyVariants,
     UnknownGear,
 )
@@ -32,6 +33,7 @@ from gearcache.guards._native import state_checks
 from gearcache.guards.access import Scope
 from gearcache.guards.arguments import find_tensors, parameter_names
 from gearcache.guards.dispatch import BoundGear, build_dispatch
+from gearcache.guards.evidence import changed_function
 from gearcache.guards.gears import GearSpec, gear_text
 from gearcache.guards.graph_call import GraphCall
 from gearcache.guards.inputs import GRADIENT_WORDS, find_problem
@@ -40,6 +42,7 @@ from gearcache.guards.sources import changed_source
 from gearcache.guards.variant import StoredVariant, entry_from_plain, entry_to_plain
 from gearcache.options import Settings
 from gearcache.problems import Problems, broken_condition
+from gearcache.stance import DELAYED
 from gearcache.stats import Counters
 
 if TYPE_CHECKING:
@@ -63,7 +66,7 @@ class Binding:
         backend: Backend,
         counters: Counters,
         *,
-        dynamic: bool,
+        dynamic: bool | None,
         decompositions: Mapping[Any, Any] | None,
     ) -> None:
         self.name = name
@@ -83,6 +86,8 @@ class Binding:
         self._gears: list[BoundGear] = []
         self._states: list[Callable[[], bool]] = []
         self._temporary: Path | None = None
+        #: Sizes by path of the calls that a delaying stance passed on to eager.
+        self._delayed: list[dict[str, tuple[int, ...]]] = []
         self.history: list[str] = []
 
     def gear_calls(self) -> dict[str, int]:
@@ -108,8 +113,10 @@ class Binding:
         if not any(state() for state in self._states):
             self._states = [*state_checks(), *self._states[: _MAX_STATES - 2]]
 
-    def prepare(self, arguments: Mapping[str, Any]) -> Callable[..., Any] | None:
-        """Make a call possible and return the frame that serves it; None when `on_miss` passes it on to eager.
+    def prepare(self, arguments: Mapping[str, Any], stance: str = "default") -> Callable[..., Any] | None:
+        """Make a call possible and return the frame that serves it; None when it is to run eagerly.
+
+        That is so where `on_miss` or the stance of `torch.compiler.set_stance` wants no compile.
 
         Raises `InputError` and its kin for a call that no graph may take, `CaptureError` and `CompileError` when the
         method or a gear cannot be compiled.
@@ -123,6 +130,9 @@ class Binding:
             return frame
         self._refuse(arguments, problems)
         if problems.is_gear_miss and self._settings.on_miss == "eager":
+            self._counters.eager_calls += 1
+            return None
+        if self._is_held_back(arguments, stance):
             self._counters.eager_calls += 1
             return None
         self._refuse_gradients(arguments)
@@ -292,6 +302,33 @@ class Binding:
         if problem is not None and is_loaded and self._settings.on_miss == "raise" and not problem.is_assumption:
             raise InputError(self.name, problem.argument, problem.found, problem.allowed)
 
+    def _is_held_back(self, arguments: Mapping[str, Any], stance: str) -> bool:
+        """Whether the stance has a call run eagerly that would have to compile; `RecompileRefused` if it forbids it."""
+        if stance == "fail_on_recompile":
+            raise RecompileRefused(self.name, self._last_miss())
+        if stance in DELAYED and not self._delayed:
+            tensors = find_tensors(arguments)
+            self._delayed.append({path: tuple(tensor.shape) for path, tensor in tensors.items()})
+            return True
+        return stance == "eager_on_recompile"
+
+    def _changing_dims(self, arguments: Mapping[str, Any], scope: Scope) -> list[tuple[torch.Tensor, int]]:
+        """Return the dims in which a call differs from those before: with `dynamic=None` they become dynamic."""
+        tensors = find_tensors(arguments)
+        found = [
+            (tensor, dim)
+            for sizes in self._delayed
+            for path, tensor in tensors.items()
+            for dim in differing_dims(tensor, sizes.get(path, ()))
+        ]
+        for variant in self._stored or []:
+            if fits_call(variant, scope) is None:
+                for stored, index in zip(variant.inputs, range(len(variant.inputs)), strict=True):
+                    tensor = stored.access.resolve(scope)
+                    for gear in variant.gears:
+                        found += [(tensor, dim) for dim in differing_dims(tensor, gear.sizes[index])]
+        return found
+
     def _refuse_gradients(self, arguments: Mapping[str, Any]) -> None:
         if torch.is_grad_enabled():
             for path, tensor in find_tensors(arguments).items():
@@ -309,25 +346,29 @@ class Binding:
                 present = self._look_again(scope)
                 if present is None:
                     return
-                present = self._make_room(present)
-                built = self._compile(arguments, alone)
+                present = self._make_room(present, scope)
+                built = self._compile(arguments, scope, alone)
                 self._publish(built, present)
         except CacheError as error:
             self._fault(error)
             if built is None:
-                built = self._compile(arguments, alone)
+                built = self._compile(arguments, scope, alone)
             self._use_temporary_store()
             self._publish(built, [])
         if not self._load_built(scope):
             reason = self.history[-1] if self.history else "its own evidence does not hold"
             raise CompileError(self.name, "of this call", f"what was compiled cannot be used: {reason}")
 
-    def _make_room(self, present: list[StoredVariant]) -> list[StoredVariant]:
+    def _make_room(self, present: list[StoredVariant], scope: Scope) -> list[StoredVariant]:
         """Return the variants to keep beside a new one; those of edited source go first when there are too many."""
         excess = len(present) + 1 - self._settings.max_variants
         if excess <= 0:
             return present
-        edited = [variant for variant in present if changed_source(variant.sources) is not None][:excess]
+        edited = [
+            variant
+            for variant in present
+            if changed_source(variant.sources) is not None or changed_function(variant.evidence, scope) is not None
+        ][:excess]
         if len(edited) < excess:
             raise TooManyVariants(self.name, self._settings.max_variants, self._last_miss())
         return [variant for variant in present if variant not in edited]
@@ -344,7 +385,7 @@ class Binding:
                 return None
         return present
 
-    def _compile(self, arguments: Mapping[str, Any], alone: bool) -> list[BuiltVariant]:
+    def _compile(self, arguments: Mapping[str, Any], scope: Scope, alone: bool) -> list[BuiltVariant]:
         # A relaunch does without tracer and compilers, and without importing what drives them.
         from gearcache.build import BuildRequest, build
 
@@ -358,7 +399,8 @@ class Binding:
             function=self._function,
             arguments={name: value for name, value in arguments.items() if name != parameter_names(self._function)[0]},
             spec=spec,
-            dynamic=self._dynamic,
+            dynamic=bool(self._dynamic),
+            changing=self._changing_dims(arguments, scope) if self._dynamic is None else [],
             backend=self._backend,
             options=self._settings.options,
             decompositions=self._decompositions,

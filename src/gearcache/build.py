@@ -45,6 +45,8 @@ class BuildRequest:
     arguments: Mapping[str, Any]
     spec: GearSpec
     dynamic: bool
+    #: Dims to make dynamic where the trace allows it, although `dynamic` is False.
+    changing: list[tuple[torch.Tensor, int]]
     backend: Backend
     options: Mapping[str, Any]
     decompositions: Mapping[Any, Any] | None
@@ -139,11 +141,16 @@ class _Tracer:
         """Yield captures with their gears, the call's own first."""
         spec = self._request.spec
         if not spec.axes:
-            capture = self._capture(self._request.arguments, dynamic=self._request.dynamic)
+            with _compat.marked_dynamic(self._request.changing):
+                capture = self._capture(self._request.arguments, dynamic=self._request.dynamic)
+            if self._request.backend.name != "eager" and any(size < 2 for size in capture.unbacked.values()):
+                # Compilers take every symbol for at least 2: a smaller size gets a graph of its own.
+                with _compat.unmarked(find_tensors(self._request.arguments).values()):
+                    capture = self._capture(self._request.arguments, dynamic=False)
             yield _Unit(capture, lift_attributes(capture), [("", None)])
             return
         capture, planned = self._geared_capture()
-        symbols = Symbols(capture.shape_env)
+        symbols = Symbols(capture.shape_env, capture.unbacked)
         lifted = lift_attributes(capture)
         covered = [gear for gear in planned if gear.broken is None]
         if covered:
@@ -184,13 +191,13 @@ class _Tracer:
         try:
             with _compat.marked_dynamic(like_dims(spec, arguments, self._request.function.__self__)):
                 capture = self._capture(arguments, dynamic=False)
-            planned = plan_gears(capture, Symbols(capture.shape_env), spec)
+            planned = plan_gears(capture, Symbols(capture.shape_env, capture.unbacked), spec)
             if any(gear.broken is None for gear in planned) or all(gear.assignment for gear in planned):
                 return capture, planned
         except CaptureError as error:
             logger.debug("%s: no trace with few symbolic dims: %s", self._request.name, error)
         capture = self._capture(arguments, dynamic=True)
-        return capture, plan_gears(capture, Symbols(capture.shape_env), spec)
+        return capture, plan_gears(capture, Symbols(capture.shape_env, capture.unbacked), spec)
 
     def _own_capture(self, capture: Capture, symbols: Symbols, gear: PlannedGear) -> _Unit | None:
         """Trace one gear with static sizes, from arguments of its sizes."""
@@ -219,7 +226,7 @@ class _Tracer:
 
 def _trace(request: BuildRequest, unit: _Unit, text: str, gear: PlannedGear | None) -> tuple[GearGraph, StoredGear]:
     capture = unit.capture
-    symbols = Symbols(capture.shape_env)
+    symbols = Symbols(capture.shape_env, capture.unbacked)
     if gear is None and any(symbols.symbols_of(size) for item in capture.inputs for size in item.sizes):
         graph, stored = dynamic_gear(capture, unit.lifted, symbols, request.decompositions)
     else:
@@ -331,7 +338,7 @@ def _call_of(signature: inspect.Signature, arguments: Mapping[str, Any]) -> tupl
 
 def _fits(capture: Capture, planned: list[PlannedGear], arguments: Mapping[str, Any], spec: GearSpec) -> bool:
     """Whether a trace at other sizes describes the sizes of the call at hand."""
-    symbols = Symbols(capture.shape_env)
+    symbols = Symbols(capture.shape_env, capture.unbacked)
     sizes = call_sizes(spec, arguments)
     gear = next((gear for gear in planned if gear.sizes == sizes), None)
     if gear is None:
