@@ -10,12 +10,11 @@ import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from gearcache.activate import ActiveVariant, EvidenceCheck, activate, fits_call
-from gearcache.build import BuildRequest, BuiltVariant, build, self_names
 from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Manifest
 from gearcache.call_sizes import call_sizes, differing_dims
 from gearcache.collection import resumed_collection
@@ -30,13 +29,12 @@ from gearcache.errors import (
     UnknownGear,
 )
 from gearcache.ge_cache.backend import Backend
-from gearcache.ge_cache.gear_plan import gear_text
 from gearcache.guards._native import state_checks
 from gearcache.guards.access import Scope
-from gearcache.guards.arguments import find_tensors
+from gearcache.guards.arguments import find_tensors, parameter_names
 from gearcache.guards.dispatch import BoundGear, build_dispatch
 from gearcache.guards.evidence import changed_function
-from gearcache.guards.gears import GearSpec
+from gearcache.guards.gears import GearSpec, gear_text
 from gearcache.guards.graph_call import GraphCall
 from gearcache.guards.inputs import GRADIENT_WORDS, find_problem
 from gearcache.guards.memory import find_overlap
@@ -46,6 +44,9 @@ from gearcache.options import Settings
 from gearcache.problems import Problems, broken_condition
 from gearcache.stance import DELAYED
 from gearcache.stats import Counters
+
+if TYPE_CHECKING:
+    from gearcache.build import BuiltVariant
 
 logger = logging.getLogger("gearcache")
 _MAX_STATES = 4
@@ -385,6 +386,9 @@ class Binding:
         return present
 
     def _compile(self, arguments: Mapping[str, Any], scope: Scope, alone: bool) -> list[BuiltVariant]:
+        # A relaunch does without tracer and compilers, and without importing what drives them.
+        from gearcache.build import BuildRequest, build
+
         spec = self._spec
         sizes = call_sizes(spec, arguments)
         if spec.axes and len(sizes) == len(spec.axes) and (alone or sizes not in spec.gears):
@@ -393,7 +397,7 @@ class Binding:
         request = BuildRequest(
             name=self.name,
             function=self._function,
-            arguments={name: value for name, value in arguments.items() if name != self_names(self._function)[0]},
+            arguments={name: value for name, value in arguments.items() if name != parameter_names(self._function)[0]},
             spec=spec,
             dynamic=bool(self._dynamic),
             changing=self._changing_dims(arguments, scope) if self._dynamic is None else [],
@@ -463,5 +467,5 @@ class Binding:
     def _scope(self, arguments: Mapping[str, Any]) -> Scope:
         method = self._method
         closure = dict(zip(method.__code__.co_freevars, method.__closure__ or (), strict=True))
-        instance = {self_names(self._function)[0]: self._function.__self__}
+        instance = {parameter_names(self._function)[0]: self._function.__self__}
         return Scope({**instance, **arguments}, method.__globals__, closure)

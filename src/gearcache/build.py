@@ -23,7 +23,7 @@ from gearcache.ge_cache.specialise import GearGraph, input_spec, lift_attributes
 from gearcache.ge_cache.symbols import Symbols
 from gearcache.ge_cache.workers import CompilePool
 from gearcache.guards.access import Access
-from gearcache.guards.arguments import find_tensors, replace_tensors
+from gearcache.guards.arguments import find_tensors, parameter_names, replace_tensors
 from gearcache.guards.checks import Check
 from gearcache.guards.evidence import evidence_tree
 from gearcache.guards.frame import UnstorableConstant, encode_code
@@ -291,7 +291,7 @@ def _variant(
     for name in moved:
         tensor = capture.attribute_tensors[name]
         inputs.append(StoredInput(capture.attributes[name], tensor.dtype, tensor.device.type, in_frame=False))
-    call_checks, evidence = split_checks(capture, next(iter(self_names(request.function))))
+    call_checks, evidence = split_checks(capture, next(iter(parameter_names(request.function))))
     variant = StoredVariant(
         frame=unit.frame,
         references=unit.references,
@@ -305,11 +305,6 @@ def _variant(
         gears=gears,
     )
     return BuiltVariant(variant, artifacts)
-
-
-def self_names(function: Any) -> list[str]:
-    """Return the parameter names of the method behind a bound method, its instance first."""
-    return list(inspect.signature(function.__func__, follow_wrapped=False).parameters)
 
 
 def split_checks(capture: Capture, instance: str) -> tuple[list[Check], list[Check]]:
