@@ -1,4 +1,4 @@
-"""Hugging Face models, cold and relaunched: what eager gives, bit for bit."""
+"""Hugging Face models, cold and relaunched: what eager gives; encoders bit for bit."""
 
 from __future__ import annotations
 

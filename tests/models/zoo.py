@@ -62,6 +62,8 @@ def _cache(config: Any, batch: int) -> StaticCache:
 
 
 def _serve(model: Any, run: Run) -> None:
+    # While a compiler traces, transformers takes another form of attention than in eager: the last bit differs.
+    run.tolerance = max(run.tolerance, 1e-6)
     served = Served(model)
     prefill = run.cache(served.prefill, gears={"ids": {0: [2, 4]}})
     decode = run.cache(served.decode, gears={"ids": {0: [2, 4]}})
