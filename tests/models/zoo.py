@@ -6,9 +6,24 @@ import copy
 from typing import Any
 
 import torch
-import transformers
 from torch import Tensor, nn
-from transformers import StaticCache
+from transformers import (
+    BertConfig,
+    BertModel,
+    GemmaConfig,
+    GemmaForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MixtralConfig,
+    MixtralForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    StaticCache,
+    ViTConfig,
+    ViTModel,
+    WhisperConfig,
+)
+from transformers.models.whisper.modeling_whisper import WhisperDecoder
 
 from tests.scenarios import Run
 
@@ -85,25 +100,25 @@ def _serve(model: Any, run: Run) -> None:
 
 
 def llama(run: Run) -> None:
-    _serve(transformers.LlamaForCausalLM(transformers.LlamaConfig(**DECODER)), run)
+    _serve(LlamaForCausalLM(LlamaConfig(**DECODER)), run)
 
 
 def qwen2(run: Run) -> None:
-    _serve(transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**DECODER)), run)
+    _serve(Qwen2ForCausalLM(Qwen2Config(**DECODER)), run)
 
 
 def gemma(run: Run) -> None:
-    _serve(transformers.GemmaForCausalLM(transformers.GemmaConfig(**DECODER, head_dim=8)), run)
+    _serve(GemmaForCausalLM(GemmaConfig(**DECODER, head_dim=8)), run)
 
 
 def mixtral(run: Run) -> None:
-    config = transformers.MixtralConfig(**DECODER, num_local_experts=2, num_experts_per_tok=1)
+    config = MixtralConfig(**DECODER, num_local_experts=2, num_experts_per_tok=1)
     config._experts_implementation = "batched_mm"
-    _serve(transformers.MixtralForCausalLM(config), run)
+    _serve(MixtralForCausalLM(config), run)
 
 
 def whisper_decoder(run: Run) -> None:
-    config = transformers.WhisperConfig(
+    config = WhisperConfig(
         vocab_size=64,
         d_model=32,
         decoder_layers=2,
@@ -115,14 +130,14 @@ def whisper_decoder(run: Run) -> None:
         eos_token_id=2,
         decoder_start_token_id=1,
     )
-    model = Encoder(transformers.models.whisper.modeling_whisper.WhisperDecoder(config))
+    model = Encoder(WhisperDecoder(config))
     cached = run.cache(model.speech, gears={"ids": {0: [2, 3]}})
     for batch in (2, 3):
         run.compare(f"{batch}", cached, model.speech, torch.randint(3, 64, (batch, 4)), torch.randn(batch, 6, 32))
 
 
 def bert(run: Run) -> None:
-    model = Encoder(transformers.BertModel(transformers.BertConfig(**SMALL, max_position_embeddings=32)))
+    model = Encoder(BertModel(BertConfig(**SMALL, max_position_embeddings=32)))
     cached = run.cache(model.text, gears={"ids": {0: [2, 3]}})
     for batch in (2, 3):
         mask = torch.ones(batch, 7, dtype=torch.int64)
@@ -132,7 +147,7 @@ def bert(run: Run) -> None:
 
 def vit(run: Run) -> None:
     sizes = {name: value for name, value in SMALL.items() if name != "vocab_size"}
-    model = Encoder(transformers.ViTModel(transformers.ViTConfig(**sizes, image_size=16, patch_size=8)))
+    model = Encoder(ViTModel(ViTConfig(**sizes, image_size=16, patch_size=8)))
     cached = run.cache(model.image, gears={"pixels": {0: [2, 3]}})
     for batch in (2, 3):
         run.compare(f"{batch}", cached, model.image, torch.randn(batch, 3, 16, 16))
