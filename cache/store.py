@@ -84,7 +84,10 @@ class Store(Protocol):
         """Between `put_blob` and `publish`: nobody may take the blobs for unreferenced meanwhile."""
 
     def use(self, key: CacheKey) -> bool:
-        """Keep the entry from being evicted as long as this store lives; whether it is kept."""
+        """Keep the entry from being evicted as long as this store lives; whether there is one to keep."""
+
+    def count_load(self, key: CacheKey) -> None:
+        """Note that an entry in use was loaded, for lists and for eviction."""
 
 
 class DiskStore:
@@ -244,16 +247,22 @@ class DiskStore:
             yield
 
     def use(self, key: CacheKey) -> bool:
-        """Count a load of the entry, and keep it from being evicted as long as this store lives.
+        """Keep the entry from being evicted as long as this store lives; call it before `lookup`.
 
         False where there is no entry, or it cannot be locked: it may be loaded all the same.
         """
-        return self._register(key, count=True)
+        return self._register(key, create=False)
 
-    def _register(self, key: CacheKey, *, create: bool = False, count: bool = False) -> bool:
+    def count_load(self, key: CacheKey) -> None:
+        """Count a load of an entry in use; the last one tells which entry was not used for longest."""
+        use = self._uses.get(self.layout.use(key))
+        if use is not None:
+            use.count()
+
+    def _register(self, key: CacheKey, *, create: bool) -> bool:
         path = self.layout.use(key)
-        present = self._uses.get(path)
-        found = register_use(path, create=create, count=count)
+        present = self._uses.pop(path, None)
+        found = register_use(path, create=create)
         if found is not None:
             self._uses[path] = found
         if present is not None:

@@ -231,6 +231,7 @@ class Binding:
 
     def _read_entry(self) -> list[StoredVariant]:
         try:
+            self._store.use(self.key)  # from here on, nobody evicts it
             found = self._store.lookup(self.key)
         except CacheError as error:
             self._fault(error)
@@ -238,7 +239,7 @@ class Binding:
         if not isinstance(found, Hit):
             self._miss(f"{found.reason.value}: {found.detail}")
             return []
-        self._store.use(self.key)
+        self._store.count_load(self.key)
         return self._variants_of(found.manifest)
 
     def _variants_of(self, manifest: Manifest) -> list[StoredVariant]:
