@@ -1,4 +1,4 @@
-"""Many processes and threads at once: one compiles, all get it, nobody sees half an entry, nobody waits for another key."""
+"""Many processes and threads at once: one compiles, all get it, nobody sees half an entry."""
 
 from __future__ import annotations
 
@@ -95,47 +95,57 @@ for turn in range(int(sys.argv[3])):
 """
 
 
-def start(script: str, *arguments: str) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
-    process = subprocess.Popen(
-        [sys.executable, "-c", script, *arguments],
-        env=environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    return process
+class Program:
+    """A process that says it is ready, and goes on when told; killed at the end at the latest."""
 
+    def __init__(self, script: str, *arguments: str) -> None:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", script, *arguments],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
 
-def go(process: subprocess.Popen[str]) -> None:
-    assert process.stdin is not None
-    process.stdin.write("go\n")
-    process.stdin.flush()
+    def __enter__(self) -> Program:
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "ready\n"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def go(self) -> None:
+        """Let it go on."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
 
 
 def test_readers_see_whole_entries_or_none_while_others_write_evict_and_clear(tmp_path: Path) -> None:
     root = tmp_path / "cache"
-    busy = [start(BUSY, str(root), "publish", "150"), start(BUSY, str(root), "remove", "150")]
-    for process in busy:
-        go(process)
+    publisher, remover = (Program(BUSY, str(root), what, "150") for what in ("publish", "remove"))
     kept = misses = 0
-    while any(process.poll() is None for process in busy):
-        for key in KEYS:
-            store = DiskStore(Layout(root))
-            held = store.use(key)
-            found = store.lookup(key, explain=False)
-            if isinstance(found, Miss):
-                assert found.reason.value == "absent", found
-                misses += 1
-                continue
-            assert found.manifest.payload["blobs"] == list(found.manifest.blobs)
-            if held:
-                kept += 1
-                for digest, size in found.manifest.blobs.items():
-                    assert len(store.read_blob(digest)) == size
-    assert [process.wait() for process in busy] == [0, 0]
+    with publisher, remover:
+        publisher.go()
+        remover.go()
+        while publisher.process.poll() is None or remover.process.poll() is None:
+            for key in KEYS:
+                store = DiskStore(Layout(root))
+                held = store.use(key)
+                found = store.lookup(key, explain=False)
+                if isinstance(found, Miss):
+                    assert found.reason.value == "absent", found
+                    misses += 1
+                    continue
+                assert found.manifest.payload["blobs"] == list(found.manifest.blobs)
+                if held:
+                    kept += 1
+                    for digest, size in found.manifest.blobs.items():
+                        assert len(store.read_blob(digest)) == size
+        assert (publisher.process.returncode, remover.process.returncode) == (0, 0)
     assert min(kept, misses) > 20, "the test must meet both"
     assert list(Layout(root).quarantine_folder.iterdir()) == []
 
@@ -160,14 +170,14 @@ def one_entry(root: Path) -> Catalog:
 
 def test_an_entry_that_a_live_process_uses_is_neither_evicted_nor_cleared(tmp_path: Path) -> None:
     catalog = one_entry(tmp_path / "cache")
-    user = start(USER, str(tmp_path / "cache"))
     entries = catalog.entries()
-    for outcome in (catalog.remove(entries), catalog.prune(max_size=0), catalog.prune(max_age=0)):
-        assert (outcome.removed, [entry.name for entry in outcome.in_use]) == ([], [KEY.name])
-    assert [(found.pid, "python" in found.command) for found in catalog.users(entries[0])] == [(user.pid, True)]
-    assert isinstance(DiskStore(catalog.layout).lookup(KEY), Hit)
-    user.kill()
-    user.wait()
+    with Program(USER, str(tmp_path / "cache")) as user:
+        for outcome in (catalog.remove(entries), catalog.prune(max_size=0), catalog.prune(max_age=0)):
+            assert (outcome.removed, [entry.name for entry in outcome.in_use]) == ([], [KEY.name])
+        (found,) = catalog.users(entries[0])
+        assert found.pid == user.process.pid
+        assert "python" in found.command
+        assert isinstance(DiskStore(catalog.layout).lookup(KEY), Hit)
     assert catalog.users(entries[0]) == []
     assert [entry.name for entry in catalog.remove(entries).removed] == [KEY.name]
     assert list(catalog.layout.blobs()) == []
@@ -175,12 +185,12 @@ def test_an_entry_that_a_live_process_uses_is_neither_evicted_nor_cleared(tmp_pa
 
 def test_a_removal_waits_for_the_users_of_an_entry(tmp_path: Path) -> None:
     catalog = one_entry(tmp_path / "cache")
-    user = start(USER, str(tmp_path / "cache"))
-    threading.Timer(0.3, go, [user]).start()
-    begin = time.monotonic()
-    assert len(catalog.remove(catalog.entries(), wait=30).removed) == 1
-    assert 0.2 < time.monotonic() - begin < 20
-    assert user.wait() == 0
+    with Program(USER, str(tmp_path / "cache")) as user:
+        threading.Timer(0.3, user.go).start()
+        begin = time.monotonic()
+        assert len(catalog.remove(catalog.entries(), wait=30).removed) == 1
+        assert 0.2 < time.monotonic() - begin < 20
+        assert user.process.wait() == 0
 
 
 def test_a_store_in_this_process_is_a_user_as_long_as_it_lives(tmp_path: Path) -> None:
@@ -237,31 +247,35 @@ def test_a_process_that_hangs_in_the_store_stops_nobody_for_ever(
     tmp_path: Path, stopped: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     catalog = one_entry(tmp_path / "cache")
-    process = start(HELD, str(tmp_path / "cache"), stopped)
-    process.send_signal(signal.SIGSTOP)
     monkeypatch.setattr("gearcache.cache.remove.STORE_LOCK_SECONDS", 0.2)
     store = DiskStore(catalog.layout, lock_timeout=0.2)
-    assert isinstance(store.lookup(KEY), Hit)  # readers wait for nobody
-    if stopped == "writing":
-        publish(tmp_path / "cache")  # nor do other writers
-        assert catalog.collect().fault is not None
-        assert [type(fault) for fault in catalog.remove(catalog.entries()).faults] == [PublishError]
-    else:
-        with pytest.raises(PublishError, match="deleting entries since"):
-            store.publish(KEYS[0], {}, {}, {})
-    process.kill()
-    process.wait()
+    with Program(HELD, str(tmp_path / "cache"), stopped) as held:
+        held.process.send_signal(signal.SIGSTOP)
+        assert isinstance(store.lookup(KEY), Hit)  # readers wait for nobody
+        if stopped == "writing":
+            publish(tmp_path / "cache")  # nor do other writers
+            assert catalog.collect().fault is not None
+            assert [type(fault) for fault in catalog.remove(catalog.entries()).faults] == [PublishError]
+        else:
+            with pytest.raises(PublishError, match="deleting entries since"):
+                store.publish(KEYS[0], {}, {}, {})
     store.publish(KEYS[0], {}, {}, {})
     assert catalog.collect().fault is None
 
 
+def take(path: Path, *, alone: bool) -> None:
+    with store_lock(path, 0, alone=alone):
+        pass
+
+
 def test_the_lock_of_a_store_is_shared_by_writers_and_not_with_who_deletes(tmp_path: Path) -> None:
     path = tmp_path / "store.lock"
-    with store_lock(path, 0, alone=False), store_lock(path, 0, alone=False):
-        with pytest.raises(PublishError, match="is writing or deleting"), store_lock(path, 0, alone=True):
-            pass
+    with store_lock(path, 0, alone=False):
+        take(path, alone=False)
+        with pytest.raises(PublishError, match="is writing or deleting"):
+            take(path, alone=True)
     with store_lock(path, 0, alone=True):
         for alone in (True, False):
-            with pytest.raises(PublishError), store_lock(path, 0, alone=alone):
-                pass
+            with pytest.raises(PublishError):
+                take(path, alone=alone)
     assert path.stat().st_mode & 0o777 == 0o600
