@@ -24,7 +24,11 @@ from gearcache.cache.catalog import Catalog
 from gearcache.cache.verify import verify
 from gearcache.errors import CacheError
 
-KEYS = [CacheKey(f"Model.{name}", (("number", number),)) for name in ("decode", "prefill") for number in range(3)]
+KEYS = [
+    CacheKey(f"Model.{name}", (("name", name), ("number", number)))
+    for name in ("decode", "prefill")
+    for number in range(3)
+]
 COMMON = b"c" * 40_000
 #: Calls that change something. To die between two others is to die before the next of these.
 BOUNDARY_CALLS = (

@@ -208,7 +208,7 @@ from pathlib import Path
 from gearcache.cache import DiskStore, Layout
 from gearcache.cache.remove import deleting
 layout = Layout(Path(sys.argv[1]))
-with DiskStore(layout).writing() if sys.argv[2] == "writing" else deleting(layout):
+with DiskStore(layout).writing() if sys.argv[2] == "writing" else deleting(layout, 1.0):
     print("ready", flush=True)
     sys.stdin.readline()
 """
@@ -243,11 +243,9 @@ def test_a_blob_of_an_entry_that_goes_stays_for_one_that_comes(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("stopped", ["writing", "deleting"])
-def test_a_process_that_hangs_in_the_store_stops_nobody_for_ever(
-    tmp_path: Path, stopped: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_hangs_in_the_store_stops_nobody_for_ever(tmp_path: Path, stopped: str) -> None:
     catalog = one_entry(tmp_path / "cache")
-    monkeypatch.setattr("gearcache.cache.remove.STORE_LOCK_SECONDS", 0.2)
+    catalog.patience = 0.2
     store = DiskStore(catalog.layout, lock_timeout=0.2)
     with Program(HELD, str(tmp_path / "cache"), stopped) as held:
         held.process.send_signal(signal.SIGSTOP)

@@ -401,6 +401,7 @@ class Binding:
             }
             self._store.publish(self.key, payload, sizes, producer)
         logger.info("%s: stored %s", self.name, self.layout.manifest(self.key))
+        self._store.keep_limits(self.key)
 
     def _load_built(self, scope: Scope) -> bool:
         """Load through the same path as a relaunch: what was stored is what runs."""
