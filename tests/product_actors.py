@@ -11,9 +11,12 @@ import logging
 import os
 import random
 import signal
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +154,45 @@ def died(root: Path) -> dict[str, Any]:
     return {"waiting": [process.result() for process in waiting]}
 
 
+def full(root: Path) -> dict[str, Any]:
+    """A disk that fills up between two models, and has space again later."""
+    serve_in_memory(lambda: serve(root, width=5))
+    filler = root.parent / "filler"
+    with filler.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(b"x" * 1024)
+    found = {
+        "full": serve_in_memory(lambda: serve(root, strict=False)),
+        "neighbour": serve_in_memory(lambda: serve(root, width=5)),
+    }
+    leftovers = Catalog(Layout(root)).collect(dry_run=True).leftovers
+    filler.unlink()
+    return {
+        **found,
+        "sound": verify(Layout(root)).is_sound,
+        "leftovers": [str(path) for path in leftovers if path.is_file()],
+        "freed": serve_in_memory(lambda: serve(root)),
+        "later": serve_in_memory(lambda: serve(root)),
+    }
+
+
+def read_only(root: Path) -> dict[str, Any]:
+    """A cache that was filled, and is mounted read-only now."""
+    serve_in_memory(lambda: serve(root))
+    subprocess.run(["mount", "-o", "remount,ro", str(root.parent)], check=True)
+    return {
+        "hit": serve_in_memory(lambda: serve(root)),
+        "miss": serve_in_memory(lambda: serve(root, strict=False, width=5)),
+        "faults": [str(fault.path) for fault in verify(Layout(root)).faults],
+    }
+
+
+def serve_in_memory(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Run in a process whose report needs no disk that may be full."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        return Process(work, Path(folder) / "report.json").result()
+
+
 def serve_stopping(root: Path, which: signal.Signals) -> dict[str, Any]:
     """Serve, but send this process a signal when the first gear is compiled."""
     compile_gear = EagerBackend.compile
@@ -173,6 +215,8 @@ def main() -> None:
         "together": together,
         "hung": hung,
         "died": died,
+        "full": full,
+        "read_only": read_only,
         "serve": lambda path: serve(path, strict=False),
     }
     print(json.dumps(scenarios[scenario](Path(root), *map(int, rest))))
