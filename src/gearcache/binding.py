@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gearcache.activate import ActiveVariant, EvidenceCheck, activate, fits_call
-from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Manifest
+from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Limits, Manifest, Signer
 from gearcache.call_sizes import call_sizes, differing_dims
 from gearcache.collection import resumed_collection
 from gearcache.errors import (
@@ -80,7 +80,7 @@ class Binding:
         self._counters = counters
         self._dynamic = dynamic
         self._decompositions = decompositions
-        self._store = DiskStore(layout, lock_timeout=settings.lock_timeout)
+        self._store = self._open_store(layout)
         self._stored: list[StoredVariant] | None = None
         self._active: list[ActiveVariant] = []
         self._gears: list[BoundGear] = []
@@ -242,6 +242,7 @@ class Binding:
 
     def _read_entry(self) -> list[StoredVariant]:
         try:
+            self._store.use(self.key)  # from here on, nobody evicts it
             found = self._store.lookup(self.key)
         except CacheError as error:
             self._fault(error)
@@ -249,6 +250,7 @@ class Binding:
         if not isinstance(found, Hit):
             self._miss(f"{found.reason.value}: {found.detail}")
             return []
+        self._store.count_load(self.key)
         return self._variants_of(found.manifest)
 
     def _variants_of(self, manifest: Manifest) -> list[StoredVariant]:
@@ -421,23 +423,26 @@ class Binding:
         return built
 
     def _publish(self, built: list[BuiltVariant], present: list[StoredVariant]) -> None:
-        variants = list(present)
-        for item in built:
-            gears = []
-            for gear, artifact in zip(item.variant.gears, item.artifacts, strict=True):
-                blobs = {name: self._store.put_blob(data) for name, data in artifact.blobs.items()}
-                conditions = list(dict.fromkeys([*gear.conditions, *artifact.conditions]))
-                gears.append(replace(gear, header=artifact.header, blobs=blobs, conditions=conditions))
-            variants.append(replace(item.variant, gears=gears))
-        blob_sizes = {
-            digest: self._store.layout.blob(digest).stat().st_size
-            for variant in variants
-            for gear in variant.gears
-            for digest in gear.blobs.values()
-        }
-        payload: dict[str, Any] = {"method": self.name, **entry_to_plain(variants)}
-        self._store.publish(self.key, payload, blob_sizes, {"torch": str(torch.__version__)})
+        # Until the manifest names them, only the lock of the store keeps the blobs from being collected.
+        with self._store.writing():
+            variants = [variant for variant in present if all(map(self._store.has_blob, _blobs(variant)))]
+            for item in built:
+                gears = []
+                for gear, artifact in zip(item.variant.gears, item.artifacts, strict=True):
+                    blobs = {name: self._store.put_blob(data) for name, data in artifact.blobs.items()}
+                    conditions = list(dict.fromkeys([*gear.conditions, *artifact.conditions]))
+                    gears.append(replace(gear, header=artifact.header, blobs=blobs, conditions=conditions))
+                variants.append(replace(item.variant, gears=gears))
+            sizes = {digest: self._store.blob_size(digest) for variant in variants for digest in _blobs(variant)}
+            payload: dict[str, Any] = {"method": self.name, **entry_to_plain(variants)}
+            producer: dict[str, Any] = {
+                "torch": str(torch.__version__),
+                "variants": len(variants),
+                "gears": [gear.text for variant in variants for gear in variant.gears],
+            }
+            self._store.publish(self.key, payload, sizes, producer)
         logger.info("%s: stored %s", self.name, self.layout.manifest(self.key))
+        self._store.keep_limits(self.key)
 
     def _load_built(self, scope: Scope) -> bool:
         """Load through the same path as a relaunch: what was stored is what runs."""
@@ -462,10 +467,20 @@ class Binding:
         if self._temporary is None:
             self._temporary = Path(tempfile.mkdtemp(prefix="gearcache-"))
             weakref.finalize(self, shutil.rmtree, self._temporary, ignore_errors=True)
-            self._store = DiskStore(Layout(self._temporary), lock_timeout=self._settings.lock_timeout)
+            self._store = self._open_store(Layout(self._temporary))
+
+    def _open_store(self, layout: Layout) -> DiskStore:
+        settings = self._settings
+        signer = Signer(settings.hmac_key_file) if settings.hmac_key_file is not None else None
+        limits = Limits(settings.max_size, settings.max_age)
+        return DiskStore(layout, lock_timeout=settings.lock_timeout, signer=signer, limits=limits)
 
     def _scope(self, arguments: Mapping[str, Any]) -> Scope:
         method = self._method
         closure = dict(zip(method.__code__.co_freevars, method.__closure__ or (), strict=True))
         instance = {parameter_names(self._function)[0]: self._function.__self__}
         return Scope({**instance, **arguments}, method.__globals__, closure)
+
+
+def _blobs(variant: StoredVariant) -> list[str]:
+    return [digest for gear in variant.gears for digest in gear.blobs.values()]
