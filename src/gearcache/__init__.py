@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from gearcache.errors import GearcacheError as GearcacheError
     from gearcache.errors import GearSpecError as GearSpecError
     from gearcache.errors import InputError as InputError
+    from gearcache.events import Event as Event
+    from gearcache.events import add_listener as add_listener
     from gearcache.guards.gears import set_dim_gears as set_dim_gears
     from gearcache.options import CompilerConfig as CompilerConfig
     from gearcache.wrapper import cache_compile as cache_compile
@@ -28,9 +30,11 @@ _HOMES = {
     "CaptureError": "gearcache.errors",
     "CompileError": "gearcache.errors",
     "CompilerConfig": "gearcache.options",
+    "Event": "gearcache.events",
     "GearSpecError": "gearcache.errors",
     "GearcacheError": "gearcache.errors",
     "InputError": "gearcache.errors",
+    "add_listener": "gearcache.events",
     "cache_compile": "gearcache.wrapper",
     "set_dim_gears": "gearcache.guards.gears",
 }
@@ -40,9 +44,11 @@ __all__ = [
     "CaptureError",
     "CompileError",
     "CompilerConfig",
+    "Event",
     "GearSpecError",
     "GearcacheError",
     "InputError",
+    "add_listener",
     "cache_compile",
     "set_dim_gears",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import tempfile
+import time
 import types
 import weakref
 from collections.abc import Callable, Mapping
@@ -28,8 +29,10 @@ from gearcache.errors import (
     TooManyVariants,
     UnknownGear,
 )
+from gearcache.events import Event, Kind
 from gearcache.ge_cache.backend import Backend
 from gearcache.ge_cache.gear_plan import gear_text
+from gearcache.gear_use import GearUse
 from gearcache.guards._native import state_check
 from gearcache.guards.access import Scope
 from gearcache.guards.arguments import find_tensors
@@ -46,6 +49,8 @@ from gearcache.stats import Counters
 
 logger = logging.getLogger("gearcache")
 _MAX_STATES = 4
+#: The reasons of a miss, the most telling one first.
+_TELLING = ("corrupt", "unloadable", "unreadable", "source", "evidence", "arguments")
 
 
 class Binding:
@@ -61,6 +66,7 @@ class Binding:
         spec: GearSpec,
         backend: Backend,
         counters: Counters,
+        use: GearUse,
         *,
         dynamic: bool,
         decompositions: Mapping[Any, Any] | None,
@@ -74,6 +80,7 @@ class Binding:
         self._spec = spec
         self._backend = backend
         self._counters = counters
+        self._use = use
         self._dynamic = dynamic
         self._decompositions = decompositions
         self._store = DiskStore(layout, lock_timeout=settings.lock_timeout)
@@ -82,15 +89,8 @@ class Binding:
         self._gears: list[BoundGear] = []
         self._states: list[Callable[[], bool]] = []
         self._temporary: Path | None = None
+        self._blob_sizes: Mapping[str, int] = {}
         self.history: list[str] = []
-
-    def gear_calls(self) -> dict[str, int]:
-        """Return calls per gear."""
-        counts: dict[str, int] = {}
-        for active in self._active:
-            for graph in active.graphs:
-                counts[graph.gear.text] = counts.get(graph.gear.text, 0) + graph.calls
-        return counts
 
     def gear_texts(self) -> list[str]:
         """Return the loaded gears."""
@@ -187,20 +187,25 @@ class Binding:
 
     # -- stored variants ---------------------------------------------------------------------------------
 
-    def _load_stored(self, scope: Scope) -> bool:
-        """Load the stored variants that fit this call; returns whether there is one."""
+    def _load_stored(self, scope: Scope, *, counted: bool = True) -> bool:
+        """Load the stored variants that fit this call; returns whether there is one.
+
+        `counted=False`: what this process has just stored is no hit.
+        """
+        begin = time.perf_counter()
         if self._stored is None:
             self._stored = self._read_entry()
         known = {id(active.variant) for active in self._active}
-        reasons = []
-        loaded = False
+        reasons: list[tuple[str, str]] = []
+        loaded: list[ActiveVariant] = []
         evidence = EvidenceCheck(scope)
         for variant in self._stored:
             if id(variant) in known:
                 continue
-            reason = fits_call(variant, scope) or evidence.stale_reason(variant)
-            if reason is not None:
-                reasons.append(reason)
+            misfit = fits_call(variant, scope)
+            stale = evidence.stale_reason(variant) if misfit is None else None
+            if misfit is not None or stale is not None:
+                reasons.append(("arguments", misfit) if misfit is not None else (evidence.stale_part, str(stale)))
                 continue
             try:
                 active = activate(
@@ -213,21 +218,30 @@ class Binding:
                 )
             except CorruptEntry as error:  # quarantined by the store: a miss like any other
                 logger.warning("%s: %s", self.name, error)
-                reasons.append(str(error))
+                reasons.append(("corrupt", str(error)))
                 continue
             except CacheError as error:
                 self._fault(error)
-                reasons.append(str(error))
+                reasons.append(("unloadable", str(error)))
                 continue
             self._active.append(active)
-            self._counters.loads += len(active.graphs)
-            loaded = True
+            for graph in active.graphs:
+                self._use.add(graph.gear.text, graph.counter)
+            loaded.append(active)
         if loaded:
-            self._counters.hits += 1
-            self.history.append(f"hit: {self.layout.manifest(self.key)}")
+            gears = tuple(gear.text for active in loaded for gear in active.variant.gears)
+            digests = {digest for active in loaded for gear in active.variant.gears for digest in gear.blobs.values()}
+            size = sum(self._blob_sizes.get(digest, 0) for digest in digests)
+            self._note("load", gears=gears, seconds=time.perf_counter() - begin, bytes=size)
+            if counted:
+                self._note("hit", gears=gears)
+                self.history.append(f"hit: {self.layout.manifest(self.key)}")
         elif reasons:
-            self._miss("; ".join(dict.fromkeys(reasons)))
-        return loaded
+            # Of several variants the most telling one: that others take other arguments is no news.
+            kinds = {kind for kind, _ in reasons}
+            kind = next(kind for kind in _TELLING if kind in kinds)
+            self._miss("; ".join(dict.fromkeys(text for _, text in reasons)), kind)
+        return bool(loaded)
 
     def _read_entry(self) -> list[StoredVariant]:
         try:
@@ -236,22 +250,25 @@ class Binding:
             self._fault(error)
             return []
         if not isinstance(found, Hit):
-            self._miss(f"{found.reason.value}: {found.detail}")
+            self._miss(f"{found.reason.value}: {found.detail}", found.reason.value)
             return []
         return self._variants_of(found.manifest)
 
     def _variants_of(self, manifest: Manifest) -> list[StoredVariant]:
+        self._blob_sizes = manifest.blobs
         variants = []
         for plain in manifest.payload.get("variants", []):  # type: ignore[union-attr]
             try:
                 variants.append(StoredVariant.from_plain(plain))  # type: ignore[arg-type]
             except (KeyError, TypeError, ValueError) as error:
-                self._miss(f"a variant of {manifest.name} cannot be read: {error}")
+                self._miss(f"a variant of {manifest.name} cannot be read: {error}", "unreadable")
         return variants
 
-    def _miss(self, reason: str) -> None:
-        self._counters.misses += 1
-        self._counters.miss_reasons.append(reason)
+    def _note(self, kind: Kind, **fields: Any) -> None:
+        self._counters.note(Event(kind, self.name, self.key.name, **fields))
+
+    def _miss(self, reason: str, kind: str) -> None:
+        self._note("miss", reason=kind, detail=reason)
         self.history.append(f"miss: {reason}")
         logger.info("%s: miss: %s", self.name, reason)
 
@@ -259,7 +276,7 @@ class Binding:
         """The one failure policy: a fault of the cache never breaks the model, unless `strict`."""
         if self._settings.strict:
             raise error
-        self._counters.faults += 1
+        self._note("fault", detail=str(error))
         self.history.append(f"fault: {error}")
         logger.warning("%s: the cache cannot be used: %s", self.name, error)
 
@@ -377,6 +394,7 @@ class Binding:
         return built
 
     def _publish(self, built: list[BuiltVariant], present: list[StoredVariant]) -> None:
+        begin = time.perf_counter()
         variants = list(present)
         for item in built:
             gears = []
@@ -396,6 +414,7 @@ class Binding:
             "variants": [variant.to_plain() for variant in variants],
         }
         self._store.publish(self.key, payload, blob_sizes, {"torch": str(torch.__version__)})
+        self._note("publish", seconds=time.perf_counter() - begin, bytes=sum(blob_sizes.values()))
         logger.info("%s: stored %s", self.name, self.layout.manifest(self.key))
 
     def _load_built(self, scope: Scope) -> bool:
@@ -407,11 +426,7 @@ class Binding:
         self._stored += [variant for variant in present if repr(variant.to_plain()) not in known]
         if self._find_active(scope, Problems()) is not None:
             return True
-        hits, history = self._counters.hits, list(self.history)
-        loaded = self._load_stored(scope)
-        if loaded:
-            self._counters.hits, self.history = hits, history
-        return loaded
+        return self._load_stored(scope, counted=False)
 
     def _last_miss(self) -> str:
         return self._counters.miss_reasons[-1] if self._counters.miss_reasons else "its arguments are new"

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import inspect
 import logging
+import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
 from gearcache.call_sizes import call_sizes, enlarged_call, like_dims, like_tensor
 from gearcache.errors import CaptureError, CompileError, GearSpecError, UncacheableGuard
+from gearcache.events import Event
 from gearcache.ge_cache import _compat
 from gearcache.ge_cache.aten import encode_graph
 from gearcache.ge_cache.backend import Artifact, Backend, CompileJob
@@ -109,21 +111,28 @@ def build(request: BuildRequest, counters: Counters) -> tuple[list[BuiltVariant]
                     yield _job(request, unit.capture, text, graph)
 
         finished: dict[int, Artifact] = {}
+        seconds: dict[int, float] = {}
         errors: list[CompileError] = []
         for outcome in pool.compile(jobs(), progress.update):
             if outcome.artifact is not None:
                 finished[outcome.index] = outcome.artifact
-                counters.compiles += 1
+                seconds[outcome.index] = round(outcome.seconds, 3)
+                size = sum(len(data) for data in outcome.artifact.blobs.values())
+                gear = owners[outcome.index][2].text
+                counters.note(Event("compile", request.name, gear=gear, seconds=outcome.seconds, bytes=size))
             elif outcome.error is not None:
                 errors.append(outcome.error)
+    errors += tracer.errors
+    for error in errors:
+        counters.note(Event("compile_failed", request.name, gear=error.gear, detail=error.cause))
     built = []
     for number, unit in enumerate(units):
         members = [index for index, owner in enumerate(owners) if owner[0] == number and index in finished]
         if members:
-            gears = [owners[index][2] for index in members]
+            gears = [replace(owners[index][2], seconds=seconds[index]) for index in members]
             graphs = [owners[index][1] for index in members]
             built.append(_variant(request, unit, graphs[0], gears, [finished[index] for index in members]))
-    return built, errors + tracer.errors
+    return built, errors
 
 
 class _Tracer:
@@ -156,9 +165,14 @@ class _Tracer:
                     yield unit
 
     def _capture(self, arguments: Mapping[str, Any], *, dynamic: bool) -> Capture:
-        self._counters.traces += 1
+        begin = time.monotonic()
         positional, keywords = _call_of(self._signature, arguments)
-        return capture_method(self._request.function, positional, keywords, method=self._request.name, dynamic=dynamic)
+        try:
+            return capture_method(
+                self._request.function, positional, keywords, method=self._request.name, dynamic=dynamic
+            )
+        finally:
+            self._counters.note(Event("trace", self._request.name, seconds=time.monotonic() - begin))
 
     def _geared_capture(self) -> tuple[Capture, list[PlannedGear]]:
         """Trace at the call's own sizes, or, when those hold a 0 or 1, at another gear's."""

@@ -17,6 +17,7 @@ from gearcache.cache.fingerprint import method_key, resolve_ranks, state_compone
 from gearcache.cache.layout import Layout, resolve_root
 from gearcache.collection import paused_collection
 from gearcache.ge_cache.select import select_backend
+from gearcache.gear_use import GearUse
 from gearcache.guards._native import is_grad_decorator
 from gearcache.guards.arguments import find_tensors
 from gearcache.guards.gears import GearSpec, gears_of_arguments, parse_gears
@@ -46,6 +47,7 @@ class CachedMethod:
         self._parameters = parameters
         self._lock = threading.RLock()
         self._counters = Counters()
+        self._use = GearUse(self._name)
         self._spec = parse_gears(parameters["gears"])
         self.refresh()
 
@@ -60,7 +62,7 @@ class CachedMethod:
     @property
     def stats(self) -> Stats:
         """Counters of this binding, see `gearcache.stats.Stats`."""
-        return Stats(self._counters, self._gear_calls)
+        return Stats(self._counters, self._use.calls)
 
     @property
     def entry_path(self) -> str | None:
@@ -91,13 +93,6 @@ class CachedMethod:
     @property
     def _name(self) -> str:
         return f"{type(self._function.__self__).__name__}.{self._function.__name__}"
-
-    def _gear_calls(self) -> dict[str, int]:
-        counts: dict[str, int] = {}
-        for binding in self._bindings.values():
-            for text, calls in binding.gear_calls().items():
-                counts[text] = counts.get(text, 0) + calls
-        return counts
 
     def _missed(self, instance: Any, *args: Any, **kwargs: Any) -> Any:
         """Serve a call that the dispatch does not know: find, load or compile, then run."""
@@ -162,6 +157,7 @@ class CachedMethod:
             spec,
             backend,
             self._counters,
+            self._use,
             dynamic=bool(given["dynamic"]),
             decompositions=given["custom_decompositions"],
         )
