@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from gearcache.activate import ActiveVariant, EvidenceCheck, activate, fits_call
-from gearcache.build import BuildRequest, BuiltVariant, build, self_names
+from gearcache.build import BuildInterrupted, BuildRequest, BuildResult, build, self_names
 from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Manifest
 from gearcache.call_sizes import call_sizes
 from gearcache.collection import resumed_collection
@@ -90,6 +90,7 @@ class Binding:
         self._states: list[Callable[[], bool]] = []
         self._temporary: Path | None = None
         self._blob_sizes: Mapping[str, int] = {}
+        self._impossible: list[str] = []
         self.history: list[str] = []
 
     def gear_texts(self) -> list[str]:
@@ -125,12 +126,37 @@ class Binding:
             self._counters.eager_calls += 1
             return None
         self._refuse_gradients(arguments)
-        self._build(arguments, scope, alone=problems.is_assumption)
+        self._build(arguments, scope, self._spec_of_build(arguments, alone=problems.is_assumption))
         problems = Problems()
         frame = self._find_active(scope, problems)
         if frame is None:
             raise InputError(self.name, *problems.sentence())
         return frame
+
+    def complete(self, arguments: Mapping[str, Any]) -> None:
+        """Compile the gears of the spec that are missing for a call that `prepare` has served.
+
+        They are, after a build that was interrupted or in which a gear failed. Raises as `prepare` does.
+        """
+        scope = self._scope(arguments)
+        if self.missing_gears(scope):
+            with self._store.exclusive(self.key):
+                present = self._read_again()
+                self._load_stored(scope, counted=False)
+                missing = self.missing_gears(scope)
+                if missing:
+                    present = self._make_room(present)
+                    self._publish(self._compile(arguments, self._spec.only(missing), present), present)
+            self._read_again()
+            self._load_stored(scope, counted=False)
+
+    def missing_gears(self, scope: Scope) -> list[tuple[int, ...]]:
+        """Return the gears of the spec that no loaded variant has for such a call, and that can exist."""
+        known = set(self._impossible)
+        for active in self._active:
+            if self._takes(active.variant, scope):
+                known.update(graph.gear.text for graph in active.graphs)
+        return [gear for gear in self._spec.gears if gear_text(self._spec, gear) not in known]
 
     # -- loaded variants ---------------------------------------------------------------------------------
 
@@ -184,6 +210,17 @@ class Binding:
                 f"written, and shares memory with `{other}`",
                 "tensors that do not overlap",
             )
+
+    def _takes(self, variant: StoredVariant, scope: Scope) -> bool:
+        """Whether a variant takes such a call at some sizes."""
+        if fits_call(variant, scope) is not None:
+            return False
+        try:
+            tensors = tuple(stored.access.resolve(scope) for stored in variant.inputs)
+        except (LookupError, AttributeError, TypeError):
+            return False
+        problem = find_problem(variant.inputs, variant.gears[0], tensors)
+        return problem is None or problem.kind in ("shape", "stride")
 
     # -- stored variants ---------------------------------------------------------------------------------
 
@@ -256,6 +293,7 @@ class Binding:
 
     def _variants_of(self, manifest: Manifest) -> list[StoredVariant]:
         self._blob_sizes = manifest.blobs
+        self._impossible = [str(text) for text in manifest.payload.get("impossible", [])]  # type: ignore[union-attr]
         variants = []
         for plain in manifest.payload.get("variants", []):  # type: ignore[union-attr]
             try:
@@ -316,26 +354,34 @@ class Binding:
                 if tensor.requires_grad:
                     raise GradientRequired(self.name, path, *GRADIENT_WORDS)
 
-    def _build(self, arguments: Mapping[str, Any], scope: Scope, *, alone: bool) -> None:
-        """Compile under the key's lock, unless another process did it meanwhile; publish; load what was stored.
+    def _spec_of_build(self, arguments: Mapping[str, Any], *, alone: bool) -> GearSpec:
+        """Return the gears to compile for a call: all that are missing; just its own if `alone` or not in the spec."""
+        sizes = call_sizes(self._spec, arguments)
+        if not self._spec.axes or len(sizes) != len(self._spec.axes):
+            return self._spec
+        if alone or sizes not in self._spec.gears:
+            return self._spec.only([sizes])
+        missing = self.missing_gears(self._scope(arguments))
+        return self._spec.only(missing) if len(missing) < len(self._spec.gears) and sizes in missing else self._spec
 
-        `alone` compiles just the call's own gear.
-        """
-        built: list[BuiltVariant] | None = None
+    def _build(self, arguments: Mapping[str, Any], scope: Scope, spec: GearSpec) -> None:
+        """Compile under the key's lock, unless another process did it meanwhile; publish; load what was stored."""
+        result: BuildResult | None = None
         try:
             with self._store.exclusive(self.key):
                 present = self._look_again(scope)
                 if present is None:
                     return
                 present = self._make_room(present)
-                built = self._compile(arguments, alone)
-                self._publish(built, present)
+                result = self._compile(arguments, spec, present)
+                self._publish(result, present)
         except CacheError as error:
             self._fault(error)
-            if built is None:
-                built = self._compile(arguments, alone)
+            if result is None:
+                result = self._compile(arguments, spec, [])
             self._use_temporary_store()
-            self._publish(built, [])
+            self._publish(result, [])
+        self._raise_own_error(arguments, spec, result)
         if not self._load_built(scope):
             reason = self.history[-1] if self.history else "its own evidence does not hold"
             raise CompileError(self.name, "of this call", f"what was compiled cannot be used: {reason}")
@@ -362,12 +408,8 @@ class Binding:
                 return None
         return present
 
-    def _compile(self, arguments: Mapping[str, Any], alone: bool) -> list[BuiltVariant]:
-        spec = self._spec
-        sizes = call_sizes(spec, arguments)
-        if spec.axes and len(sizes) == len(spec.axes) and (alone or sizes not in spec.gears):
-            axes = tuple(replace(axis, sizes=(size,)) for axis, size in zip(spec.axes, sizes, strict=True))
-            spec = GearSpec(axes)
+    def _compile(self, arguments: Mapping[str, Any], spec: GearSpec, present: list[StoredVariant]) -> BuildResult:
+        """Compile the gears of a spec; at Ctrl-C, what was finished is stored beside `present`."""
         request = BuildRequest(
             name=self.name,
             function=self._function,
@@ -379,24 +421,34 @@ class Binding:
             decompositions=self._decompositions,
             jobs=self._settings.jobs,
         )
-        with resumed_collection():
-            built, errors = build(request, self._counters)
-        for error in errors:
+        try:
+            with resumed_collection():
+                result = build(request, self._counters)
+        except BuildInterrupted as stop:
+            if stop.result.variants:
+                self._publish(stop.result, present)
+            raise
+        for error in result.errors:
             logger.error("%s", error)
             self.history.append(f"failed: {error}")
-        if not built:
-            raise errors[0] if errors else CompileError(self.name, "of this call", "no gear was compiled")
-        wanted = gear_text(spec, sizes) if spec.axes and len(sizes) == len(spec.axes) else None
-        for error in errors:
-            if error.gear == wanted:
-                self._publish(built, [])
-                raise error
-        return built
+        if not result.variants:
+            none = CompileError(self.name, "of this call", "no gear was compiled")
+            raise result.errors[0] if result.errors else none
+        return result
 
-    def _publish(self, built: list[BuiltVariant], present: list[StoredVariant]) -> None:
+    def _raise_own_error(self, arguments: Mapping[str, Any], spec: GearSpec, result: BuildResult) -> None:
+        """Raise the error of the call's own gear, if that failed; the others are stored by then."""
+        sizes = call_sizes(spec, arguments)
+        if spec.axes and len(sizes) == len(spec.axes):
+            wanted = gear_text(spec, sizes)
+            for error in result.errors:
+                if error.gear == wanted:
+                    raise error
+
+    def _publish(self, result: BuildResult, present: list[StoredVariant]) -> None:
         begin = time.perf_counter()
         variants = list(present)
-        for item in built:
+        for item in result.variants:
             gears = []
             for gear, artifact in zip(item.variant.gears, item.artifacts, strict=True):
                 blobs = {name: self._store.put_blob(data) for name, data in artifact.blobs.items()}
@@ -412,21 +464,29 @@ class Binding:
         payload: dict[str, Any] = {
             "method": self.name,
             "variants": [variant.to_plain() for variant in variants],
+            "impossible": sorted({*self._impossible, *result.impossible}),
         }
-        self._store.publish(self.key, payload, blob_sizes, {"torch": str(torch.__version__)})
+        seconds = sum(gear.seconds for variant in variants for gear in variant.gears)
+        producer: dict[str, Any] = {"torch": str(torch.__version__), "compile_seconds": seconds}
+        self._store.publish(self.key, payload, blob_sizes, producer)
         self._note("publish", seconds=time.perf_counter() - begin, bytes=sum(blob_sizes.values()))
         logger.info("%s: stored %s", self.name, self.layout.manifest(self.key))
 
     def _load_built(self, scope: Scope) -> bool:
         """Load through the same path as a relaunch: what was stored is what runs."""
+        self._read_again()
+        if self._find_active(scope, Problems()) is not None:
+            return True
+        return self._load_stored(scope, counted=False)
+
+    def _read_again(self) -> list[StoredVariant]:
+        """Take in what is stored now beside what is loaded, and return what is stored."""
         found = self._store.lookup(self.key, explain=False)
         present = self._variants_of(found.manifest) if isinstance(found, Hit) else []
         known = {repr(active.variant.to_plain()) for active in self._active}
         self._stored = [active.variant for active in self._active]
         self._stored += [variant for variant in present if repr(variant.to_plain()) not in known]
-        if self._find_active(scope, Problems()) is not None:
-            return True
-        return self._load_stored(scope, counted=False)
+        return present
 
     def _last_miss(self) -> str:
         return self._counters.miss_reasons[-1] if self._counters.miss_reasons else "its arguments are new"

@@ -20,7 +20,7 @@ from gearcache.ge_cache.backend import Artifact, Backend, CompileJob
 from gearcache.ge_cache.capture import Capture, capture_method
 from gearcache.ge_cache.dynamic import dynamic_gear
 from gearcache.ge_cache.frame_references import frame_references
-from gearcache.ge_cache.gear_plan import PlannedGear, plan_gears
+from gearcache.ge_cache.gear_plan import PlannedGear, gear_text, plan_gears
 from gearcache.ge_cache.specialise import GearGraph, input_spec, lift_attributes, order_inputs, trace_gear
 from gearcache.ge_cache.symbols import Symbols
 from gearcache.ge_cache.workers import CompilePool
@@ -62,6 +62,23 @@ class BuiltVariant:
 
 
 @dataclass
+class BuildResult:
+    """The variants that were compiled, the gears that failed, and those of the spec that cannot exist."""
+
+    variants: list[BuiltVariant] = field(default_factory=list)
+    errors: list[CompileError] = field(default_factory=list)
+    impossible: list[str] = field(default_factory=list)
+
+
+class BuildInterrupted(KeyboardInterrupt):
+    """Ctrl-C during a build; carries what was finished before."""
+
+    def __init__(self, result: BuildResult) -> None:
+        super().__init__()
+        self.result = result
+
+
+@dataclass
 class _Unit:
     """One capture and the gears to compile from it."""
 
@@ -86,10 +103,11 @@ class _Unit:
         )
 
 
-def build(request: BuildRequest, counters: Counters) -> tuple[list[BuiltVariant], list[CompileError]]:
+def build(request: BuildRequest, counters: Counters) -> BuildResult:
     """Trace and compile; a gear that fails is reported and the others are kept.
 
-    `CaptureError` or `GearSpecError` when the method or the spec cannot be compiled at all.
+    `CaptureError` or `GearSpecError` when the method or the spec cannot be compiled at all, `BuildInterrupted` with
+    what was finished at Ctrl-C.
     """
     request.backend.check_compiler()
     expected = max(1, len(request.spec.gears))
@@ -110,18 +128,22 @@ def build(request: BuildRequest, counters: Counters) -> tuple[list[BuiltVariant]
                     owners.append((len(units) - 1, graph, stored))
                     yield _job(request, unit.capture, text, graph)
 
+        interrupted = False
         finished: dict[int, Artifact] = {}
         seconds: dict[int, float] = {}
         errors: list[CompileError] = []
-        for outcome in pool.compile(jobs(), progress.update):
-            if outcome.artifact is not None:
-                finished[outcome.index] = outcome.artifact
-                seconds[outcome.index] = round(outcome.seconds, 3)
-                size = sum(len(data) for data in outcome.artifact.blobs.values())
-                gear = owners[outcome.index][2].text
-                counters.note(Event("compile", request.name, gear=gear, seconds=outcome.seconds, bytes=size))
-            elif outcome.error is not None:
-                errors.append(outcome.error)
+        try:
+            for outcome in pool.compile(jobs(), progress.update):
+                if outcome.artifact is not None:
+                    finished[outcome.index] = outcome.artifact
+                    seconds[outcome.index] = round(outcome.seconds, 3)
+                    size = sum(len(data) for data in outcome.artifact.blobs.values())
+                    gear = owners[outcome.index][2].text
+                    counters.note(Event("compile", request.name, gear=gear, seconds=outcome.seconds, bytes=size))
+                elif outcome.error is not None:
+                    errors.append(outcome.error)
+        except KeyboardInterrupt:
+            interrupted, errors = True, []  # the interrupt reached the compilers as well
     errors += tracer.errors
     for error in errors:
         counters.note(Event("compile_failed", request.name, gear=error.gear, detail=error.cause))
@@ -132,7 +154,10 @@ def build(request: BuildRequest, counters: Counters) -> tuple[list[BuiltVariant]
             gears = [replace(owners[index][2], seconds=seconds[index]) for index in members]
             graphs = [owners[index][1] for index in members]
             built.append(_variant(request, unit, graphs[0], gears, [finished[index] for index in members]))
-    return built, errors
+    result = BuildResult(built, errors, tracer.impossible)
+    if interrupted:
+        raise BuildInterrupted(result)
+    return result
 
 
 class _Tracer:
@@ -143,6 +168,7 @@ class _Tracer:
         self._counters = counters
         self._signature = inspect.signature(request.function)
         self.errors: list[CompileError] = []
+        self.impossible: list[str] = []
 
     def units(self) -> Iterator[_Unit]:
         """Yield captures with their gears, the call's own first."""
@@ -152,6 +178,8 @@ class _Tracer:
             yield _Unit(capture, lift_attributes(capture), [("", None)])
             return
         capture, planned = self._geared_capture()
+        possible = {gear.sizes for gear in planned}
+        self.impossible = [gear_text(spec, gear) for gear in spec.gears if gear not in possible]
         symbols = Symbols(capture.shape_env)
         lifted = lift_attributes(capture)
         covered = [gear for gear in planned if gear.broken is None]
