@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gearcache.events import add_listener as add_listener
     from gearcache.guards.gears import set_dim_gears as set_dim_gears
     from gearcache.options import CompilerConfig as CompilerConfig
+    from gearcache.prewarming import prewarm as prewarm
     from gearcache.wrapper import cache_compile as cache_compile
 
 _HOMES = {
@@ -36,6 +37,7 @@ _HOMES = {
     "InputError": "gearcache.errors",
     "add_listener": "gearcache.events",
     "cache_compile": "gearcache.wrapper",
+    "prewarm": "gearcache.prewarming",
     "set_dim_gears": "gearcache.guards.gears",
 }
 __all__ = [
@@ -50,6 +52,7 @@ __all__ = [
     "InputError",
     "add_listener",
     "cache_compile",
+    "prewarm",
     "set_dim_gears",
 ]
 

@@ -77,7 +77,7 @@ class Binding:
         self._function = function
         self._method: types.FunctionType = function.__func__  # type: ignore[assignment]
         self._settings = settings
-        self._spec = spec
+        self.spec = spec
         self._backend = backend
         self._counters = counters
         self._use = use
@@ -101,7 +101,7 @@ class Binding:
         """Return the function for the calls to come, valid for the global states met so far."""
         states = self._states if self._settings.validate == "inputs" else []
         instance = self._function.__self__
-        return build_dispatch(self._method, instance, self._gears, self._scope({}), states, miss)
+        return build_dispatch(self._method, instance, self._gears, self.scope({}), states, miss)
 
     def note_state(self) -> None:
         """Admit the present global state: it has the same key as the one this binding was made for."""
@@ -114,7 +114,7 @@ class Binding:
         Raises `InputError` and its kin for a call that no graph may take, `CaptureError` and `CompileError` when the
         method or a gear cannot be compiled.
         """
-        scope = self._scope(arguments)
+        scope = self.scope(arguments)
         problems = Problems()
         frame = self._find_active(scope, problems)
         if frame is None and self._load_stored(scope):
@@ -138,7 +138,7 @@ class Binding:
 
         They are, after a build that was interrupted or in which a gear failed. Raises as `prepare` does.
         """
-        scope = self._scope(arguments)
+        scope = self.scope(arguments)
         if self.missing_gears(scope):
             with self._store.exclusive(self.key):
                 present = self._read_again()
@@ -146,7 +146,7 @@ class Binding:
                 missing = self.missing_gears(scope)
                 if missing:
                     present = self._make_room(present)
-                    self._publish(self._compile(arguments, self._spec.only(missing), present), present)
+                    self._publish(self._compile(arguments, self.spec.only(missing), present), present)
             self._read_again()
             self._load_stored(scope, counted=False)
 
@@ -156,7 +156,19 @@ class Binding:
         for active in self._active:
             if self._takes(active.variant, scope):
                 known.update(graph.gear.text for graph in active.graphs)
-        return [gear for gear in self._spec.gears if gear_text(self._spec, gear) not in known]
+        return [gear for gear in self.spec.gears if gear_text(self.spec, gear) not in known]
+
+    def look_up(self) -> tuple[Manifest | None, str]:
+        """Return the stored entry, or why there is none; counts nothing."""
+        try:
+            found = self._store.lookup(self.key)
+        except CacheError as error:
+            return None, str(error)
+        return (found.manifest, "") if isinstance(found, Hit) else (None, f"{found.reason.value}: {found.detail}")
+
+    def has_blob(self, digest: str) -> bool:
+        """Whether a blob is stored, unverified."""
+        return self._store.has_blob(digest)
 
     # -- loaded variants ---------------------------------------------------------------------------------
 
@@ -289,9 +301,12 @@ class Binding:
         if not isinstance(found, Hit):
             self._miss(f"{found.reason.value}: {found.detail}", found.reason.value)
             return []
-        return self._variants_of(found.manifest)
+        return self.read_variants(found.manifest)
 
-    def _variants_of(self, manifest: Manifest) -> list[StoredVariant]:
+    def read_variants(self, manifest: Manifest | None) -> list[StoredVariant]:
+        """Decode the variants of an entry; what cannot be read is a miss."""
+        if manifest is None:
+            return []
         self._blob_sizes = manifest.blobs
         self._impossible = [str(text) for text in manifest.payload.get("impossible", [])]  # type: ignore[union-attr]
         variants = []
@@ -322,9 +337,9 @@ class Binding:
 
     def _refuse(self, arguments: Mapping[str, Any], problems: Problems) -> None:
         """Raise for a call that must not be compiled: a wrong tensor, or a shape outside the declared gears."""
-        sizes = call_sizes(self._spec, arguments)
-        is_complete = bool(self._spec.axes) and len(sizes) == len(self._spec.axes)
-        gear = gear_text(self._spec, sizes) if is_complete else None
+        sizes = call_sizes(self.spec, arguments)
+        is_complete = bool(self.spec.axes) and len(sizes) == len(self.spec.axes)
+        gear = gear_text(self.spec, sizes) if is_complete else None
         problem = problems.decisive(gear)
         if problem is not None and problem.kind == "grad":
             raise GradientRequired(self.name, problem.argument, problem.found, problem.allowed)
@@ -332,15 +347,15 @@ class Binding:
             raise InputError(self.name, problem.argument, problem.found, problem.allowed)
         if problem is not None and problem.kind == "rank" and self._settings.on_miss == "raise":
             raise InputError(self.name, problem.argument, problem.found, problem.allowed)
-        if not self._spec.axes:
+        if not self.spec.axes:
             if problem is not None and self._settings.on_miss == "raise":
                 raise InputError(self.name, problem.argument, problem.found, problem.allowed)
             return
-        if is_complete and sizes not in self._spec.gears:
+        if is_complete and sizes not in self.spec.gears:
             if self._settings.on_miss == "raise":
-                listed = "; ".join(gear_text(self._spec, gear) for gear in self._spec.gears)
-                argument = self._spec.axes[0].path
-                raise UnknownGear(self.name, argument, f"outside all gears: {gear_text(self._spec, sizes)}", listed)
+                listed = "; ".join(gear_text(self.spec, gear) for gear in self.spec.gears)
+                argument = self.spec.axes[0].path
+                raise UnknownGear(self.name, argument, f"outside all gears: {gear_text(self.spec, sizes)}", listed)
             problems.is_gear_miss = True
             return
         is_loaded = problem is not None and gear in self.gear_texts()
@@ -356,13 +371,13 @@ class Binding:
 
     def _spec_of_build(self, arguments: Mapping[str, Any], *, alone: bool) -> GearSpec:
         """Return the gears to compile for a call: all that are missing; just its own if `alone` or not in the spec."""
-        sizes = call_sizes(self._spec, arguments)
-        if not self._spec.axes or len(sizes) != len(self._spec.axes):
-            return self._spec
-        if alone or sizes not in self._spec.gears:
-            return self._spec.only([sizes])
-        missing = self.missing_gears(self._scope(arguments))
-        return self._spec.only(missing) if len(missing) < len(self._spec.gears) and sizes in missing else self._spec
+        sizes = call_sizes(self.spec, arguments)
+        if not self.spec.axes or len(sizes) != len(self.spec.axes):
+            return self.spec
+        if alone or sizes not in self.spec.gears:
+            return self.spec.only([sizes])
+        missing = self.missing_gears(self.scope(arguments))
+        return self.spec.only(missing) if len(missing) < len(self.spec.gears) and sizes in missing else self.spec
 
     def _build(self, arguments: Mapping[str, Any], scope: Scope, spec: GearSpec) -> None:
         """Compile under the key's lock, unless another process did it meanwhile; publish; load what was stored."""
@@ -399,7 +414,7 @@ class Binding:
     def _look_again(self, scope: Scope) -> list[StoredVariant] | None:
         """Return the variants to keep; None when one that fits this call has appeared and is loaded now."""
         found = self._store.lookup(self.key, explain=False)
-        present = self._variants_of(found.manifest) if isinstance(found, Hit) else []
+        present = self.read_variants(found.manifest) if isinstance(found, Hit) else []
         known = {repr(variant.to_plain()) for variant in self._stored or []}
         fresh = [variant for variant in present if repr(variant.to_plain()) not in known]
         if fresh:
@@ -482,7 +497,7 @@ class Binding:
     def _read_again(self) -> list[StoredVariant]:
         """Take in what is stored now beside what is loaded, and return what is stored."""
         found = self._store.lookup(self.key, explain=False)
-        present = self._variants_of(found.manifest) if isinstance(found, Hit) else []
+        present = self.read_variants(found.manifest) if isinstance(found, Hit) else []
         known = {repr(active.variant.to_plain()) for active in self._active}
         self._stored = [active.variant for active in self._active]
         self._stored += [variant for variant in present if repr(variant.to_plain()) not in known]
@@ -498,7 +513,8 @@ class Binding:
             weakref.finalize(self, shutil.rmtree, self._temporary, ignore_errors=True)
             self._store = DiskStore(Layout(self._temporary), lock_timeout=self._settings.lock_timeout)
 
-    def _scope(self, arguments: Mapping[str, Any]) -> Scope:
+    def scope(self, arguments: Mapping[str, Any]) -> Scope:
+        """Return where the access paths of a call are looked up."""
         method = self._method
         closure = dict(zip(method.__code__.co_freevars, method.__closure__ or (), strict=True))
         instance = {self_names(self._function)[0]: self._function.__self__}
