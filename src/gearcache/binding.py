@@ -33,7 +33,7 @@ from gearcache.events import Event, Kind
 from gearcache.ge_cache.backend import Backend
 from gearcache.ge_cache.gear_plan import gear_text
 from gearcache.gear_use import GearUse
-from gearcache.guards._native import state_check
+from gearcache.guards._native import state_checks
 from gearcache.guards.access import Scope
 from gearcache.guards.arguments import find_tensors
 from gearcache.guards.dispatch import BoundGear, build_dispatch
@@ -42,7 +42,7 @@ from gearcache.guards.graph_call import GraphCall
 from gearcache.guards.inputs import GRADIENT_WORDS, find_problem
 from gearcache.guards.memory import find_overlap
 from gearcache.guards.sources import changed_source
-from gearcache.guards.variant import StoredVariant
+from gearcache.guards.variant import StoredVariant, entry_from_plain, entry_to_plain
 from gearcache.options import Settings
 from gearcache.problems import Problems, broken_condition
 from gearcache.stats import Counters
@@ -104,9 +104,9 @@ class Binding:
         return build_dispatch(self._method, instance, self._gears, self.scope({}), states, miss)
 
     def note_state(self) -> None:
-        """Admit the present global state: it has the same key as the one this binding was made for."""
+        """Admit the present global state, in both grad modes: it has the key that this binding was made for."""
         if not any(state() for state in self._states):
-            self._states = [*self._states[-(_MAX_STATES - 1) :], state_check()]
+            self._states = [*state_checks(), *self._states[: _MAX_STATES - 2]]
 
     def prepare(self, arguments: Mapping[str, Any]) -> Callable[..., Any] | None:
         """Make a call possible and return the frame that serves it; None when `on_miss` passes it on to eager.
@@ -308,14 +308,13 @@ class Binding:
         if manifest is None:
             return []
         self._blob_sizes = manifest.blobs
-        self._impossible = [str(text) for text in manifest.payload.get("impossible", [])]  # type: ignore[union-attr]
-        variants = []
-        for plain in manifest.payload.get("variants", []):  # type: ignore[union-attr]
-            try:
-                variants.append(StoredVariant.from_plain(plain))  # type: ignore[arg-type]
-            except (KeyError, TypeError, ValueError) as error:
-                self._miss(f"a variant of {manifest.name} cannot be read: {error}", "unreadable")
-        return variants
+        try:
+            self._impossible = [str(text) for text in manifest.payload.get("impossible", [])]  # type: ignore[union-attr]
+            return entry_from_plain(manifest.payload)
+        except (LookupError, TypeError, ValueError) as error:
+            reason = f"the variants of {manifest.name} cannot be read: {type(error).__name__}: {error}"
+            self._miss(reason, "unreadable")
+            return []
 
     def _note(self, kind: Kind, **fields: Any) -> None:
         self._counters.note(Event(kind, self.name, self.key.name, **fields))
@@ -478,11 +477,15 @@ class Binding:
         }
         payload: dict[str, Any] = {
             "method": self.name,
-            "variants": [variant.to_plain() for variant in variants],
             "impossible": sorted({*self._impossible, *result.impossible}),
+            **entry_to_plain(variants),
         }
-        seconds = sum(gear.seconds for variant in variants for gear in variant.gears)
-        producer: dict[str, Any] = {"torch": str(torch.__version__), "compile_seconds": seconds}
+        producer: dict[str, Any] = {
+            "torch": str(torch.__version__),
+            "gears": list(dict.fromkeys(gear.text for variant in variants for gear in variant.gears)),
+            "variants": len(variants),
+            "compile_seconds": round(sum(gear.seconds for variant in variants for gear in variant.gears), 3),
+        }
         self._store.publish(self.key, payload, blob_sizes, producer)
         self._note("publish", seconds=time.perf_counter() - begin, bytes=sum(blob_sizes.values()))
         logger.info("%s: stored %s", self.name, self.layout.manifest(self.key))
