@@ -17,7 +17,7 @@ import torch
 
 from gearcache.activate import ActiveVariant, EvidenceCheck, activate, fits_call
 from gearcache.build import BuildInterrupted, BuildRequest, BuildResult, build, self_names
-from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Manifest
+from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Limits, Manifest, Signer
 from gearcache.call_sizes import call_sizes
 from gearcache.collection import resumed_collection
 from gearcache.errors import (
@@ -83,7 +83,7 @@ class Binding:
         self._use = use
         self._dynamic = dynamic
         self._decompositions = decompositions
-        self._store = DiskStore(layout, lock_timeout=settings.lock_timeout)
+        self._store = self._open_store(layout)
         self._stored: list[StoredVariant] | None = None
         self._active: list[ActiveVariant] = []
         self._gears: list[BoundGear] = []
@@ -301,6 +301,7 @@ class Binding:
         if not isinstance(found, Hit):
             self._miss(f"{found.reason.value}: {found.detail}", found.reason.value)
             return []
+        self._store.use(self.key)
         return self.read_variants(found.manifest)
 
     def read_variants(self, manifest: Manifest | None) -> list[StoredVariant]:
@@ -461,33 +462,30 @@ class Binding:
 
     def _publish(self, result: BuildResult, present: list[StoredVariant]) -> None:
         begin = time.perf_counter()
-        variants = list(present)
-        for item in result.variants:
-            gears = []
-            for gear, artifact in zip(item.variant.gears, item.artifacts, strict=True):
-                blobs = {name: self._store.put_blob(data) for name, data in artifact.blobs.items()}
-                conditions = list(dict.fromkeys([*gear.conditions, *artifact.conditions]))
-                gears.append(replace(gear, header=artifact.header, blobs=blobs, conditions=conditions))
-            variants.append(replace(item.variant, gears=gears))
-        blob_sizes = {
-            digest: self._store.layout.blob(digest).stat().st_size
-            for variant in variants
-            for gear in variant.gears
-            for digest in gear.blobs.values()
-        }
-        payload: dict[str, Any] = {
-            "method": self.name,
-            "impossible": sorted({*self._impossible, *result.impossible}),
-            **entry_to_plain(variants),
-        }
-        producer: dict[str, Any] = {
-            "torch": str(torch.__version__),
-            "gears": list(dict.fromkeys(gear.text for variant in variants for gear in variant.gears)),
-            "variants": len(variants),
-            "compile_seconds": round(sum(gear.seconds for variant in variants for gear in variant.gears), 3),
-        }
-        self._store.publish(self.key, payload, blob_sizes, producer)
-        self._note("publish", seconds=time.perf_counter() - begin, bytes=sum(blob_sizes.values()))
+        # Until the manifest names them, only the lock of the store keeps the blobs from being collected.
+        with self._store.writing():
+            variants = [variant for variant in present if all(map(self._store.has_blob, _blobs(variant)))]
+            for item in result.variants:
+                gears = []
+                for gear, artifact in zip(item.variant.gears, item.artifacts, strict=True):
+                    blobs = {name: self._store.put_blob(data) for name, data in artifact.blobs.items()}
+                    conditions = list(dict.fromkeys([*gear.conditions, *artifact.conditions]))
+                    gears.append(replace(gear, header=artifact.header, blobs=blobs, conditions=conditions))
+                variants.append(replace(item.variant, gears=gears))
+            sizes = {digest: self._store.blob_size(digest) for variant in variants for digest in _blobs(variant)}
+            payload: dict[str, Any] = {
+                "method": self.name,
+                "impossible": sorted({*self._impossible, *result.impossible}),
+                **entry_to_plain(variants),
+            }
+            producer: dict[str, Any] = {
+                "torch": str(torch.__version__),
+                "variants": len(variants),
+                "gears": [gear.text for variant in variants for gear in variant.gears],
+                "compile_seconds": round(sum(gear.seconds for variant in variants for gear in variant.gears), 3),
+            }
+            self._store.publish(self.key, payload, sizes, producer)
+        self._note("publish", seconds=time.perf_counter() - begin, bytes=sum(sizes.values()))
         logger.info("%s: stored %s", self.name, self.layout.manifest(self.key))
 
     def _load_built(self, scope: Scope) -> bool:
@@ -514,7 +512,13 @@ class Binding:
         if self._temporary is None:
             self._temporary = Path(tempfile.mkdtemp(prefix="gearcache-"))
             weakref.finalize(self, shutil.rmtree, self._temporary, ignore_errors=True)
-            self._store = DiskStore(Layout(self._temporary), lock_timeout=self._settings.lock_timeout)
+            self._store = self._open_store(Layout(self._temporary))
+
+    def _open_store(self, layout: Layout) -> DiskStore:
+        settings = self._settings
+        signer = Signer(settings.hmac_key_file) if settings.hmac_key_file is not None else None
+        limits = Limits(settings.max_size, settings.max_age)
+        return DiskStore(layout, lock_timeout=settings.lock_timeout, signer=signer, limits=limits)
 
     def scope(self, arguments: Mapping[str, Any]) -> Scope:
         """Return where the access paths of a call are looked up."""
@@ -522,3 +526,7 @@ class Binding:
         closure = dict(zip(method.__code__.co_freevars, method.__closure__ or (), strict=True))
         instance = {self_names(self._function)[0]: self._function.__self__}
         return Scope({**instance, **arguments}, method.__globals__, closure)
+
+
+def _blobs(variant: StoredVariant) -> list[str]:
+    return [digest for gear in variant.gears for digest in gear.blobs.values()]

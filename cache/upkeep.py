@@ -1,0 +1,28 @@
+"""What a publish leaves to do; none of it may fail the publish."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from gearcache.cache.evict import Limits
+from gearcache.cache.layout import Layout
+from gearcache.cache.manifest import Manifest
+from gearcache.errors import CacheError
+
+
+def after_publish(layout: Layout, manifest: Manifest, limits: Limits) -> None:
+    """Tell the index of the entry, by its journal; with limits, drop what is over them, but not this entry."""
+    # Imported here: a relaunch publishes nothing.
+    from gearcache.cache.journal import append_row
+    from gearcache.cache.layout import MANIFEST_NAME
+    from gearcache.cache.row import row_of
+
+    label = manifest.name[: -len(manifest.key_digest) - 1]
+    identity = (label, manifest.key_digest, layout.rank_scope)
+    with suppress(OSError, CacheError):
+        append_row(layout.index_folder, row_of(manifest, identity, layout.entry(*identity) / MANIFEST_NAME))
+    if limits:
+        from gearcache.cache.catalog import Catalog
+
+        with suppress(OSError, CacheError):
+            Catalog(layout).prune(max_size=limits.max_size, max_age=limits.max_age, keep=[identity])
