@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gearcache.guards.gears import set_dim_gears as set_dim_gears
     from gearcache.options import CompilerConfig as CompilerConfig
     from gearcache.prewarming import prewarm as prewarm
+    from gearcache.readable import readable_cache as readable_cache
     from gearcache.wrapper import cache_compile as cache_compile
 
 _HOMES = {
@@ -38,6 +39,7 @@ _HOMES = {
     "add_listener": "gearcache.events",
     "cache_compile": "gearcache.wrapper",
     "prewarm": "gearcache.prewarming",
+    "readable_cache": "gearcache.readable",
     "set_dim_gears": "gearcache.guards.gears",
 }
 __all__ = [
@@ -53,6 +55,7 @@ __all__ = [
     "add_listener",
     "cache_compile",
     "prewarm",
+    "readable_cache",
     "set_dim_gears",
 ]
 

@@ -33,6 +33,7 @@ from gearcache.guards.gears import GearSpec
 from gearcache.guards.sources import UnknownSource, record_sources
 from gearcache.guards.variant import StoredGear, StoredInput, StoredVariant
 from gearcache.progress import BuildProgress
+from gearcache.readable_graph import PACKED_GRAPH, STORED_GRAPH, pack_graph
 from gearcache.stats import Counters
 
 logger = logging.getLogger("gearcache")
@@ -126,15 +127,20 @@ def build(request: BuildRequest, counters: Counters) -> BuildResult:
                 for text, gear in unit.gears:
                     graph, stored = _trace(request, unit, text, gear)
                     owners.append((len(units) - 1, graph, stored))
-                    yield _job(request, unit.capture, text, graph)
+                    job = _job(request, unit.capture, text, graph)
+                    packed.append(pack_graph(job.graph))
+                    yield job
 
         interrupted = False
         finished: dict[int, Artifact] = {}
         seconds: dict[int, float] = {}
+        packed: list[bytes] = []
         errors: list[CompileError] = []
         try:
             for outcome in pool.compile(jobs(), progress.update):
                 if outcome.artifact is not None:
+                    if STORED_GRAPH not in outcome.artifact.blobs:
+                        outcome.artifact.blobs[PACKED_GRAPH] = packed[outcome.index]
                     finished[outcome.index] = outcome.artifact
                     seconds[outcome.index] = round(outcome.seconds, 3)
                     size = sum(len(data) for data in outcome.artifact.blobs.values())

@@ -34,6 +34,7 @@ MISS_REASONS: dict[str, str] = {
     "corrupt": "the entry's manifest or a blob was damaged",
     "unreadable": "the entry could not be read",
     "other version": "the entry was written by another format version",
+    "unsigned": "the entry does not carry the signature that `GEARCACHE_HMAC_KEY_FILE` asks for",
     "source": "traced code was edited",
     "evidence": "an attribute, global or type that the trace depended on is another",
     "arguments": "no stored variant takes such arguments",

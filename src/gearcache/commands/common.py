@@ -1,0 +1,229 @@
+"""What the commands share: options, exit codes, finding entries, and printing for people, pipes and programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import click
+
+from gearcache.cache.catalog import Catalog
+from gearcache.cache.entry import Entry
+from gearcache.cache.layout import Layout, resolve_root
+from gearcache.cache.quantities import parse_age, parse_size
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+#: A pipe has no width to cut lines to.
+_PIPE_WIDTH = 1000
+_DIGEST_SHOWN = 12
+
+
+class Exit(IntEnum):
+    """Exit codes; `gearcache.cli` documents them."""
+
+    WRONG = 1
+    USAGE = 2
+    CACHE = 3
+    IN_USE = 4
+    INTERRUPTED = 130
+
+
+class Size(click.ParamType):
+    """A size such as `10GB`, in bytes."""
+
+    name = "size"
+
+    def convert(self, value: Any, parameter: Any, context: Any) -> int:
+        """Return bytes, or fail with what is allowed."""
+        try:
+            return value if isinstance(value, int) else parse_size(value)
+        except ValueError as error:
+            self.fail(str(error), parameter, context)
+
+
+class Age(click.ParamType):
+    """An age such as `7d`, in seconds."""
+
+    name = "age"
+
+    def convert(self, value: Any, parameter: Any, context: Any) -> float:
+        """Return seconds, or fail with what is allowed."""
+        try:
+            return value if isinstance(value, float) else parse_age(value)
+        except ValueError as error:
+            self.fail(str(error), parameter, context)
+
+
+def cache_dir_option(function: Function) -> Function:
+    """Add `--cache-dir`."""
+    return click.option(
+        "--cache-dir",
+        type=click.Path(file_okay=False, path_type=Path),
+        help="Root of the cache; else $TORCHAIR_CACHE_HOME, else ./.torchair_cache.",
+    )(function)
+
+
+def json_option(function: Function) -> Function:
+    """Add `--json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")(function)
+
+
+def dry_run_option(function: Function) -> Function:
+    """Add `--dry-run`."""
+    return click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")(function)
+
+
+def layout_at(cache_dir: Path | None) -> Layout:
+    """Return the layout of the cache that is meant."""
+    return Layout(resolve_root(cache_dir, os.environ))
+
+
+def complete_entry(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the name of an entry."""
+    entries = Catalog(layout_at(context.params.get("cache_dir"))).entries()
+    names = {entry.label for entry in entries} | {short_name(entry) for entry in entries}
+    return sorted(name for name in names if name.startswith(incomplete))
+
+
+def entry_argument(name: str = "entry", **options: Any) -> Callable[[Function], Function]:
+    """Add an argument that names an entry, with completion."""
+    return click.argument(name, shell_complete=complete_entry, **options)
+
+
+def find_one(catalog: Catalog, text: str) -> Entry:
+    """Return the entry that is called so; a usage error when there is none or more than one."""
+    found = catalog.find(text)
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        note_faults(catalog)
+        raise click.UsageError(f"no entry is called `{text}` in `{catalog.layout.root}`; `gearcache list` names them")
+    listed = "".join(f"\n  {short_name(entry)}{f' {entry.scope}' if entry.scope else ''}" for entry in found)
+    hint = "give its path" if len({entry.name for entry in found}) == 1 else "give more of its key"
+    paths = "".join(f"\n  {catalog.path(entry)}" for entry in found) if hint == "give its path" else listed
+    raise click.UsageError(f"{len(found)} entries are called `{text}`, {hint}:{paths}")
+
+
+def short_name(entry: Entry) -> str:
+    """Return `<label>-<start of the key>`, which names the entry in every command."""
+    return f"{entry.label}-{entry.digest[:_DIGEST_SHOWN]}"
+
+
+def note_faults(catalog: Catalog) -> None:
+    """Warn of what could not be read in the last listing, and of what other versions left."""
+    for fault in catalog.faults:
+        warn(str(fault))
+    note_other_formats(catalog.layout)
+
+
+def note_other_formats(layout: Layout) -> None:
+    """Say that the cache holds folders of other format versions, which this one leaves alone."""
+    from gearcache.cache.formats import other_formats
+
+    for bucket in other_formats(layout):
+        kind = "newer" if bucket.is_newer else "older"
+        note(
+            f"`{bucket.path}` is of format {bucket.version}, of {kind} versions of gearcache, and left alone "
+            f"({count(bucket.entries, 'entry', 'entries')}, {size_text(bucket.size)}); "
+            f"`gearcache clear --format {bucket.version}` removes it"
+        )
+
+
+def note(text: str) -> None:
+    """Tell something on stderr."""
+    click.echo(f"note: {text}", err=True)
+
+
+def warn(text: str) -> None:
+    """Warn on stderr."""
+    click.echo(f"warning: {text}", err=True)
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON document."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = ()) -> None:
+    """Print columns; on a terminal long cells are folded, in a pipe each row is one line."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(markup=False, highlight=False)
+    if not console.is_terminal:
+        console.width = _PIPE_WIDTH
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for index, title in enumerate(titles):
+        # The first column names the row and may break; figures never do.
+        table.add_column(title, justify="right" if title in right else "left", no_wrap=index > 0, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    console.print(table)
+
+
+def count(number: int, one: str, many: str | None = None) -> str:
+    """Return `1 entry`, `2 entries`."""
+    return f"{number} {one if number == 1 else many or f'{one}s'}"
+
+
+def size_text(size: int) -> str:
+    """Return bytes as people read them, in powers of 1000 as `--max-size` takes them."""
+    if size < 1000:
+        return f"{size} B"
+    value = float(size)
+    for unit in ("kB", "MB", "GB", "TB"):
+        value /= 1000
+        if value < 999.95 or unit == "TB":
+            break
+    return f"{value:.1f} {unit}"
+
+
+def ago_text(moment: float, now: float | None = None) -> str:
+    """Return how long ago something was: `now`, `5 min ago`, `3 h ago`, `12 d ago`."""
+    seconds = (time.time() if now is None else now) - moment
+    for limit, divisor, unit in ((60, 1, ""), (3600, 60, "min"), (172800, 3600, "h")):
+        if seconds < limit:
+            return f"{int(seconds // divisor)} {unit} ago" if unit else "now"
+    return f"{int(seconds // 86400)} d ago"
+
+
+def seconds_text(seconds: float) -> str:
+    """Return a duration: `0.4 s`, `12 s`, `3 min 20 s`, `2 h 5 min`."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{int(seconds // 60)} min {int(seconds % 60)} s"
+    return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60)} min"
+
+
+def entry_plain(entry: Entry, catalog: Catalog) -> dict[str, Any]:
+    """Return an entry as JSON data."""
+    return {
+        "method": entry.label,
+        "key": entry.digest,
+        "ranks": entry.scope,
+        "path": str(catalog.path(entry)),
+        "gears": list(entry.gears),
+        "variants": entry.variants,
+        "size": entry.size,
+        "created": entry.created,
+        "last_use": entry.last_use,
+        "hits": entry.hits,
+        "compile_seconds": entry.compile_seconds,
+        "torch": entry.torch,
+    }
+
+
+def stop(code: Exit) -> NoReturn:
+    """End the command with an exit code."""
+    sys.stdout.flush()
+    raise click.exceptions.Exit(int(code))
