@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gearcache.cache.collect import Collected, collect, needed_blobs
-from gearcache.cache.entry import Entry
+from gearcache.cache.entry import Entry, total_size
 from gearcache.cache.evict import Limits, entries_to_evict
+from gearcache.cache.formats import OtherFormatFolder, other_formats, remove_format
 from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout
 from gearcache.cache.manifest import Manifest
+from gearcache.cache.quarantine import Quarantined, drop_quarantine, quarantined
 from gearcache.cache.reading import read_manifest
 from gearcache.cache.remove import deleting, remove_entry, unlink_all
 from gearcache.cache.row import Identity
@@ -118,6 +120,26 @@ class Catalog:
     def collect(self, *, dry_run: bool = False) -> Collected:
         """Remove blobs that no entry names, unfinished files of dead writers, and what is left of removed entries."""
         return collect(self.layout, self.clock(), dry_run=dry_run)
+
+    def total_size(self, entries: Iterable[Entry]) -> int:
+        """Bytes on disk; a blob that several entries share counts once."""
+        return total_size(list(entries))
+
+    def quarantined(self) -> list[Quarantined]:
+        """What lies in the quarantine."""
+        return quarantined(self.layout)
+
+    def drop_quarantine(self) -> int:
+        """Delete what lies in the quarantine, and return the bytes freed. `OSError` or `UnsafePath`."""
+        return drop_quarantine(self.layout)
+
+    def other_formats(self) -> list[OtherFormatFolder]:
+        """The entries that other versions of gearcache keep below the same root."""
+        return other_formats(self.layout)
+
+    def remove_format(self, folder: OtherFormatFolder) -> int:
+        """Delete what another version keeps, unless it is in use, and return the bytes freed; `CacheError`."""
+        return remove_format(self.layout, folder)
 
     def _remove(self, pending: list[Entry], wait: float, dry_run: bool, outcome: Removal) -> None:
         deadline = time.monotonic() + wait

@@ -81,7 +81,7 @@ def _collect(layout: Layout, now: float, found: Collected, *, dry_run: bool) -> 
             if remove_entry(layout, identity):
                 found._add_leftover(layout.entry(*identity), 0)
     needed = needed_blobs(scan(layout, exact=True))
-    unneeded = (path for path in _blobs(layout) if path.name not in needed)
+    unneeded = [path for path in layout.blobs() if is_digest(path.name) and path.name not in needed]
     if dry_run:
         for path in unneeded:
             found._add_blob(path, _size(path))
@@ -113,11 +113,6 @@ def _abandoned(layout: Layout) -> Iterator[Identity]:
                 yield label, digest, scope
         if MANIFEST_NAME not in inside:
             yield label, digest, ""
-
-
-def _blobs(layout: Layout) -> Iterator[Path]:
-    for shard in _inside(layout.blobs_folder):
-        yield from (path for path in _inside(shard) if is_digest(path.name))
 
 
 def _inside(folder: Path) -> list[Path]:

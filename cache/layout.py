@@ -159,6 +159,11 @@ class Layout:
             elif is_rank_scope(name):
                 yield from (folder / name / inner for inner in _names(folder / name) if inner == MANIFEST_NAME)
 
+    def blobs(self) -> Iterator[Path]:
+        """All files in the folders of the blobs, unfinished ones among them."""
+        for shard in _names(self.blobs_folder):
+            yield from (self.blobs_folder / shard / name for name in _names(self.blobs_folder / shard))
+
     def identify(self, manifest: Path) -> tuple[str, str, str]:
         """Label, key digest and rank scope of a manifest's path; `ValueError` for any other path."""
         parts = manifest.relative_to(self.entries_folder).parts

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Protocol
 
 from gearcache.cache.atomic import (
+    check_digest,
     copy_atomic,
-    descriptor_digest,
     file_digest,
     read_verified,
     write_atomic,
@@ -30,7 +30,7 @@ from gearcache.cache.result import Hit as Hit
 from gearcache.cache.result import Miss as Miss
 from gearcache.cache.result import MissReason as MissReason
 from gearcache.cache.signature import Signer
-from gearcache.cache.trust import check_folders, open_trusted
+from gearcache.cache.trust import check_folders
 from gearcache.cache.upkeep import after_publish
 from gearcache.cache.use import Use, register_use
 from gearcache.errors import CacheError, CorruptEntry, PublishError, UnsafePath, UnsignedEntry
@@ -153,7 +153,7 @@ class DiskStore:
     def blob_path(self, digest: str) -> Path:
         """The file of a blob, verified now; errors as for `read_blob`."""
         with self._verifying(digest) as path:
-            _check_digest(path, digest)
+            check_digest(path, digest)
             return path
 
     def put_blob(self, data: bytes) -> str:
@@ -162,7 +162,7 @@ class DiskStore:
         path = self.layout.blob(digest)
         with self.writing():
             if not _is_sound(path, digest, len(data)):
-                self._prepare(path.parent)
+                prepare_folder(self.layout, path.parent)
                 write_atomic(path, data)
         return digest
 
@@ -175,7 +175,7 @@ class DiskStore:
         target = self.layout.blob(digest)
         with self.writing():
             if not _is_sound(target, digest, size):
-                self._prepare(target.parent)
+                prepare_folder(self.layout, target.parent)
                 copy_atomic(path, target, digest)
         return digest
 
@@ -212,7 +212,7 @@ class DiskStore:
                 if found != size:
                     state = "is not stored" if found is None else f"has {found} bytes instead of {size}"
                     raise PublishError(path, f"the blob {digest} {state}")
-            self._prepare(path.parent)
+            prepare_folder(self.layout, path.parent)
             # First, so that there is no moment in which the entry exists and may be evicted.
             self._register(key, create=True)
             write_atomic(path, data)
@@ -228,7 +228,7 @@ class DiskStore:
         Look up again after entering: the entry may have been published while this waited.
         """
         path = self.layout.lock(key)
-        self._prepare(path.parent)
+        prepare_folder(self.layout, path.parent)
         with key_lock(path, self.lock_timeout):
             yield
 
@@ -239,7 +239,7 @@ class DiskStore:
         May be nested. Many writers at once do not wait for each other, only for who deletes.
         """
         path = self.layout.store_lock
-        self._prepare(path.parent)
+        prepare_folder(self.layout, path.parent)
         with store_lock(path, min(self.lock_timeout, MAX_STORE_LOCK_SECONDS), alone=False):
             yield
 
@@ -281,7 +281,7 @@ class DiskStore:
         except OSError as error:
             raise CacheError(f"`{path}` cannot be read: {error.strerror}") from error
         except CorruptEntry as error:
-            quarantine(self.layout, error, f"{digest}.blob", lambda: _check_digest(path, digest))
+            quarantine(self.layout, error, f"{digest}.blob", lambda: check_digest(path, digest))
             raise
 
     def _check_folder(self, folder: Path) -> None:
@@ -289,26 +289,21 @@ class DiskStore:
         if folder not in self._trusted and check_folders(self.layout.root, folder):
             self._trusted.add(folder)
 
-    def _prepare(self, folder: Path) -> None:
-        try:
-            check_folders(self.layout.root, folder)
-            self.layout.prepare(folder)
-        except OSError as error:
-            raise PublishError(folder, error.strerror or type(error).__name__) from error
 
-
-def _check_digest(path: Path, digest: str) -> None:
-    with open_trusted(path) as descriptor:
-        found = descriptor_digest(descriptor)
-    if found != digest:
-        raise CorruptEntry(path, f"it has the sha256 {found}")
+def prepare_folder(layout: Layout, folder: Path) -> None:
+    """Make a folder of the bucket, and what it needs, ready to be written; `PublishError` or `UnsafePath`."""
+    try:
+        check_folders(layout.root, folder)
+        layout.prepare(folder)
+    except OSError as error:
+        raise PublishError(folder, error.strerror or type(error).__name__) from error
 
 
 def _is_sound(path: Path, digest: str, size: int) -> bool:
     if _size(path) != size:
         return False
     try:
-        _check_digest(path, digest)
+        check_digest(path, digest)
     except (OSError, CorruptEntry, UnsafePath):
         return False
     return True

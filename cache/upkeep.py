@@ -11,18 +11,23 @@ from gearcache.errors import CacheError
 
 
 def after_publish(layout: Layout, manifest: Manifest, limits: Limits) -> None:
-    """Tell the index of the entry, by its journal; with limits, drop what is over them, but not this entry."""
-    # Imported here: a relaunch publishes nothing.
-    from gearcache.cache.journal import append_row
-    from gearcache.cache.layout import MANIFEST_NAME
-    from gearcache.cache.row import row_of
-
+    """Tell the index of the entry; with limits, drop what is over them, but not this entry."""
     label = manifest.name[: -len(manifest.key_digest) - 1]
     identity = (label, manifest.key_digest, layout.rank_scope)
-    with suppress(OSError, CacheError):
-        append_row(layout.index_folder, row_of(manifest, identity, layout.entry(*identity) / MANIFEST_NAME))
+    note_entry(layout, manifest, identity)
     if limits:
         from gearcache.cache.catalog import Catalog
 
         with suppress(OSError, CacheError):
             Catalog(layout).prune(max_size=limits.max_size, max_age=limits.max_age, keep=[identity])
+
+
+def note_entry(layout: Layout, manifest: Manifest, identity: tuple[str, str, str]) -> None:
+    """Tell the index of an entry that was just written, by its journal."""
+    # Imported here: a relaunch publishes nothing.
+    from gearcache.cache.journal import append_row
+    from gearcache.cache.layout import MANIFEST_NAME
+    from gearcache.cache.row import row_of
+
+    with suppress(OSError, CacheError):
+        append_row(layout.index_folder, row_of(manifest, identity, layout.entry(*identity) / MANIFEST_NAME))
