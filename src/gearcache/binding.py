@@ -18,6 +18,7 @@ import torch
 from gearcache.activate import ActiveVariant, EvidenceCheck, activate, fits_call
 from gearcache.build import BuildInterrupted, BuildRequest, BuildResult, build, self_names
 from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Limits, Manifest, Signer
+from gearcache.cache.tally import count_misses
 from gearcache.call_sizes import call_sizes
 from gearcache.collection import resumed_collection
 from gearcache.errors import (
@@ -91,6 +92,8 @@ class Binding:
         self._temporary: Path | None = None
         self._blob_sizes: Mapping[str, int] = {}
         self._impossible: list[str] = []
+        #: Reasons of misses that the cache does not know yet: it is told when it is there, before a compile.
+        self._uncounted: list[str] = []
         self.history: list[str] = []
 
     def gear_texts(self) -> list[str]:
@@ -322,6 +325,7 @@ class Binding:
 
     def _miss(self, reason: str, kind: str) -> None:
         self._note("miss", reason=kind, detail=reason)
+        self._uncounted.append(kind)
         self.history.append(f"miss: {reason}")
         logger.info("%s: miss: %s", self.name, reason)
 
@@ -384,6 +388,8 @@ class Binding:
         result: BuildResult | None = None
         try:
             with self._store.exclusive(self.key):
+                count_misses(self.layout, self._uncounted)
+                self._uncounted.clear()
                 present = self._look_again(scope)
                 if present is None:
                     return

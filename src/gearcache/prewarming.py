@@ -135,6 +135,33 @@ def prewarm(
     A gear or call that fails is in the report, and the others go on; an exception of the function itself is raised.
     `PrewarmInterrupted` (a `KeyboardInterrupt`) at Ctrl-C. One prewarm at a time in a process.
     """
+    report, error = run_prewarm(
+        function,
+        cache_dir=cache_dir,
+        jobs=jobs,
+        ranks=ranks,
+        world_size=world_size,
+        device=device,
+        dry_run=dry_run,
+    )
+    if isinstance(error, KeyboardInterrupt):
+        raise PrewarmInterrupted(report) from None
+    if error is not None:
+        raise error
+    return report
+
+
+def run_prewarm(
+    function: Callable[[], object],
+    *,
+    cache_dir: str | os.PathLike[str] | None,
+    jobs: int | None,
+    ranks: Sequence[int],
+    world_size: int | None,
+    device: str | torch.device,
+    dry_run: bool,
+) -> tuple[PrewarmReport, BaseException | None]:
+    """Like `prewarm`, but returns what the function raised beside the report of what was done until then."""
     _check(function, jobs, ranks, world_size)
     chosen: list[int | None] = list(ranks) or (list(range(world_size)) if world_size else [None])
     running = _Session(
@@ -150,14 +177,14 @@ def prewarm(
             running.rank = rank
             with _rank_variables(rank, world_size):
                 function()
-    except KeyboardInterrupt:
+    except (Exception, KeyboardInterrupt) as error:
         report = running.report()
-        report.interrupted = True
-        raise PrewarmInterrupted(report) from None
+        report.interrupted = isinstance(error, KeyboardInterrupt)
+        return report, error
     finally:
         session.leave()
         running.close()
-    return running.report()
+    return running.report(), None
 
 
 def _check(function: object, jobs: int | None, ranks: Sequence[int], world_size: int | None) -> None:

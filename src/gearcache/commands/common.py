@@ -15,8 +15,11 @@ import click
 
 from gearcache.cache.catalog import Catalog
 from gearcache.cache.entry import Entry
+from gearcache.cache.formats import other_formats
+from gearcache.cache.key import FORMAT_VERSION
 from gearcache.cache.layout import Layout, resolve_root
 from gearcache.cache.quantities import parse_age, parse_size
+from gearcache.cache.signature import KEY_FILE_VARIABLE, Signer
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 #: A pipe has no width to cut lines to.
@@ -34,7 +37,7 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
-class Size(click.ParamType):
+class Size(click.ParamType):  # type: ignore[type-arg]
     """A size such as `10GB`, in bytes."""
 
     name = "size"
@@ -47,7 +50,7 @@ class Size(click.ParamType):
             self.fail(str(error), parameter, context)
 
 
-class Age(click.ParamType):
+class Age(click.ParamType):  # type: ignore[type-arg]
     """An age such as `7d`, in seconds."""
 
     name = "age"
@@ -82,6 +85,12 @@ def dry_run_option(function: Function) -> Function:
 def layout_at(cache_dir: Path | None) -> Layout:
     """Return the layout of the cache that is meant."""
     return Layout(resolve_root(cache_dir, os.environ))
+
+
+def environment_signer() -> Signer | None:
+    """Return what checks signatures, where `$GEARCACHE_HMAC_KEY_FILE` asks for them."""
+    key_file = os.environ.get(KEY_FILE_VARIABLE)
+    return Signer(Path(key_file)) if key_file else None
 
 
 def complete_entry(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -124,14 +133,11 @@ def note_faults(catalog: Catalog) -> None:
 
 def note_other_formats(layout: Layout) -> None:
     """Say that the cache holds folders of other format versions, which this one leaves alone."""
-    from gearcache.cache.formats import other_formats
-
-    for bucket in other_formats(layout):
-        kind = "newer" if bucket.is_newer else "older"
+    for folder in other_formats(layout):
+        kind = "a newer" if folder.version > FORMAT_VERSION else "an older"
         note(
-            f"`{bucket.path}` is of format {bucket.version}, of {kind} versions of gearcache, and left alone "
-            f"({count(bucket.entries, 'entry', 'entries')}, {size_text(bucket.size)}); "
-            f"`gearcache clear --format {bucket.version}` removes it"
+            f"`{folder.path}` holds {count(folder.entries, 'entry', 'entries')} of {kind} gearcache "
+            f"({size_text(folder.size)}), left alone; `gearcache clear --format {folder.version}` removes them"
         )
 
 
