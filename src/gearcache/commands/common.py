@@ -157,7 +157,8 @@ def print_json(value: Any) -> None:
 
 
 def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = ()) -> None:
-    """Print columns; on a terminal long cells are folded, in a pipe each row is one line."""
+    """Print columns; on a terminal that is too narrow for them, each row as a paragraph. In a pipe a row is a line."""
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -166,12 +167,30 @@ def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, right: 
     if not console.is_terminal:
         console.width = _PIPE_WIDTH
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for index, title in enumerate(titles):
-        # The first column names the row and may break; figures never do.
-        table.add_column(title, justify="right" if title in right else "left", no_wrap=index > 0, overflow="fold")
+    for title in titles:
+        table.add_column(title, justify="right" if title in right else "left", no_wrap=True)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    console.print(table)
+    columns = zip(titles, *rows, strict=True)
+    if sum(max(map(cell_len, column)) + 2 for column in columns) - 2 <= console.width:
+        console.print(table)
+        return
+    for row in rows:
+        console.print(Text(row[0], style="bold"))
+        pairs = [f"{title} {cell}" for title, cell in zip(titles[1:], row[1:], strict=True)]
+        for line in _filled(pairs, console.width - 2):
+            console.print(Text(f"  {line}"))
+
+
+def _filled(pieces: Sequence[str], width: int) -> list[str]:
+    """Join pieces by commas to lines of at most `width`, breaking none."""
+    lines: list[str] = []
+    for piece in pieces:
+        if lines and len(lines[-1]) + len(piece) + 3 <= width:
+            lines[-1] += f", {piece}"
+        else:
+            lines.append(piece)
+    return lines
 
 
 def count(number: int, one: str, many: str | None = None) -> str:

@@ -108,6 +108,10 @@ def _differences(wanted: Any, stored: Any, path: str = "") -> Iterator[tuple[str
     """Yield (path, wanted, stored) of every leaf that differs; rows such as parameters are compared by name."""
     ours, theirs = _children(wanted), _children(stored)
     if ours is None or theirs is None:
+        if _are_words(wanted) and _are_words(stored):
+            # Of long lists (instruction sets) what one side has alone tells more than both.
+            yield from _words(path, wanted, stored)
+            return
         if (type(wanted), wanted) != (type(stored), stored):
             yield path, _show(wanted), _show(stored)
         return
@@ -117,6 +121,19 @@ def _differences(wanted: Any, stored: Any, path: str = "") -> Iterator[tuple[str
             yield below, _show(ours.get(name, _MISSING)), _show(theirs.get(name, _MISSING))
         else:
             yield from _differences(ours[name], theirs[name], below)
+
+
+def _are_words(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and len(value) > 0 and all(type(item) is str for item in value)
+
+
+def _words(path: str, wanted: list[str], stored: list[str]) -> Iterator[tuple[str, str, str]]:
+    ours = [item for item in wanted if item not in stored]
+    theirs = [item for item in stored if item not in wanted]
+    if ours or theirs:
+        yield path, *(f"also {cut(side)}" if side else "no more" for side in (ours, theirs))
+    elif wanted != stored:
+        yield path, _show(wanted), _show(stored)
 
 
 def _children(value: Any) -> dict[Any, Any] | None:
