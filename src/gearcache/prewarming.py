@@ -270,8 +270,8 @@ class _Session:
         try:
             with torch.no_grad():
                 return method.function(*args, **kwargs)
-        except NotImplementedError as error:
-            if "meta" not in str(error).lower():
+        except (NotImplementedError, RuntimeError) as error:
+            if "meta" not in str(error) and "DataDependent" not in type(error).__name__:
                 raise
             raise GearcacheError(
                 f"`{method.name}` was prewarmed, but it cannot run without data to give a result ({error}); "

@@ -30,6 +30,8 @@ def unpack_graph(name: str, data: bytes) -> dict[str, Any]:
             data = stream.decompress(data, _MAX_BYTES)
         except zlib.error as error:
             raise ValueError(f"the graph cannot be decompressed: {error}") from error
+        if not stream.eof and not stream.unconsumed_tail:
+            raise ValueError("the graph is cut off")
         if stream.unconsumed_tail:
             raise ValueError(f"the graph has more than {_MAX_BYTES} bytes")
     try:

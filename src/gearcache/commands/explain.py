@@ -131,7 +131,8 @@ def _words(path: str, wanted: list[str], stored: list[str]) -> Iterator[tuple[st
     ours = [item for item in wanted if item not in stored]
     theirs = [item for item in stored if item not in wanted]
     if ours or theirs:
-        yield path, *(f"also {cut(side)}" if side else "no more" for side in (ours, theirs))
+        more, less = (f"also {cut(side)}" if side else "no more" for side in (ours, theirs))
+        yield path, more, less
     elif wanted != stored:
         yield path, _show(wanted), _show(stored)
 
