@@ -16,7 +16,7 @@ from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout
 from gearcache.cache.manifest import Manifest
 from gearcache.cache.quarantine import Quarantined, drop_quarantine, quarantined
 from gearcache.cache.reading import read_manifest
-from gearcache.cache.remove import deleting, remove_entry, unlink_all
+from gearcache.cache.remove import PATIENCE_SECONDS, deleting, remove_entry, unlink_all
 from gearcache.cache.row import Identity
 from gearcache.cache.scan import scan
 from gearcache.cache.trust import check_folders
@@ -44,11 +44,15 @@ class Removal:
 class Catalog:
     """The entries of a cache in all rank scopes; safe beside any number of processes that read, write or remove.
 
-    Methods that look never raise for what is wrong with the cache: `faults` holds that of the last `entries`.
+    Methods that look never raise for what is wrong with the cache: `faults` holds that of the last `entries`. Those
+    that remove wait at most `patience` seconds for writers, and say so.
     """
 
-    def __init__(self, layout: Layout, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, layout: Layout, *, clock: Callable[[], float] = time.time, patience: float = PATIENCE_SECONDS
+    ) -> None:
         self.layout = layout
+        self.patience = patience
         self.clock = clock
         self.faults: list[CacheError] = []
 
@@ -119,7 +123,7 @@ class Catalog:
 
     def collect(self, *, dry_run: bool = False) -> Collected:
         """Remove blobs that no entry names, unfinished files of dead writers, and what is left of removed entries."""
-        return collect(self.layout, self.clock(), dry_run=dry_run)
+        return collect(self.layout, self.clock(), self.patience, dry_run=dry_run)
 
     def total_size(self, entries: Iterable[Entry]) -> int:
         """Bytes on disk; a blob that several entries share counts once."""
@@ -145,7 +149,7 @@ class Catalog:
         deadline = time.monotonic() + wait
         try:
             while True:
-                with nullcontext() if dry_run else deleting(self.layout):
+                with nullcontext() if dry_run else deleting(self.layout, self.patience):
                     pending = self._remove_unused(pending, dry_run, outcome)
                 if not pending or time.monotonic() >= deadline:
                     break

@@ -37,7 +37,7 @@ class Collected:
         self.freed += size
 
 
-def collect(layout: Layout, now: float, *, dry_run: bool = False) -> Collected:
+def collect(layout: Layout, now: float, patience: float, *, dry_run: bool = False) -> Collected:
     """Remove what no entry needs, or with `dry_run` only name it. Never raises for a fault of the cache.
 
     Blobs stay when a manifest cannot be read for the moment: it may name them.
@@ -49,7 +49,7 @@ def collect(layout: Layout, now: float, *, dry_run: bool = False) -> Collected:
         if dry_run:
             _collect(layout, now, found, dry_run=True)
         else:
-            with deleting(layout):
+            with deleting(layout, patience):
                 _collect(layout, now, found, dry_run=False)
     except CacheError as error:
         found.fault = error

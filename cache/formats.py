@@ -12,7 +12,7 @@ from pathlib import Path
 from gearcache.cache.key import FORMAT_VERSION
 from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout
 from gearcache.cache.lock import store_lock
-from gearcache.cache.remove import STORE_LOCK_SECONDS
+from gearcache.cache.remove import PATIENCE_SECONDS
 from gearcache.cache.trust import check_folders
 from gearcache.cache.use import exclusive_use
 from gearcache.errors import CacheError
@@ -56,7 +56,7 @@ def remove_format(layout: Layout, folder: OtherFormatFolder) -> int:
         with ExitStack() as stack:
             lock = folder.path / "locks" / "store.lock"
             if lock.parent.is_dir():
-                stack.enter_context(store_lock(lock, STORE_LOCK_SECONDS, alone=True))
+                stack.enter_context(store_lock(lock, PATIENCE_SECONDS, alone=True))
             for inner, _, names in os.walk(folder.path):
                 for name in names:
                     if name == USE_NAME and not stack.enter_context(exclusive_use(Path(inner, name))):

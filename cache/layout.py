@@ -177,6 +177,9 @@ class Layout:
 
         What exists keeps its mode. May run in many processes at once; raises `OSError` or `PublishError`.
         """
+        # The last thing that is made: where it is, only the folder itself may be missing.
+        if folder is not None and folder.is_dir() and (self.root / ".gitignore").exists():
+            return
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.bucket.mkdir(mode=0o700, exist_ok=True)
         for own in (self.entries_folder, self.blobs_folder, self.locks_folder, self.quarantine_folder):

@@ -14,18 +14,21 @@ from gearcache.cache.trust import check_folders
 from gearcache.cache.use import exclusive_use
 from gearcache.errors import CacheError
 
-STORE_LOCK_SECONDS = 10.0
+PATIENCE_SECONDS = 10.0
+"""Writers hold the lock of the store for moments; who waits longer for them says so and gives up."""
 
 
 @contextmanager
-def deleting(layout: Layout) -> Iterator[None]:
-    """Have the store alone, so that no writer comes in between; `CacheError` when that cannot be."""
+def deleting(layout: Layout, patience: float) -> Iterator[None]:
+    """Have the store alone, so that no writer comes in between; `CacheError` when it is not to be had in so many
+    seconds, or cannot be changed.
+    """
     try:
         check_folders(layout.root, layout.locks_folder)
         layout.prepare()
     except OSError as error:
         raise CacheError(f"`{layout.root}` cannot be changed: {error.strerror}") from error
-    with store_lock(layout.store_lock, STORE_LOCK_SECONDS, alone=True):
+    with store_lock(layout.store_lock, patience, alone=True):
         yield
 
 

@@ -11,7 +11,7 @@ from gearcache.cache.layout import USE_NAME
 from gearcache.cache.manifest import Manifest
 
 FileState: TypeAlias = "tuple[int, int, int]"
-"""Inode, modification time in ns, size; zeros for an absent file."""
+"""Inode, time in ns, size; zeros for an absent file."""
 
 Identity: TypeAlias = "tuple[str, str, str]"
 """Label, key digest and rank scope of an entry."""
@@ -49,17 +49,27 @@ def used(entry: Entry, use: FileState) -> Entry:
 
 def row_of(manifest: Manifest, identity: tuple[str, str, str], path: Path) -> Row:
     """The row of a manifest that was just read or written; `OSError` when it is gone."""
-    state = file_state(path)
+    state = manifest_state(path)
     if state == _ABSENT:
         raise FileNotFoundError(2, os.strerror(2), str(path))
-    use = file_state(path.with_name(USE_NAME))
+    use = use_state(path.with_name(USE_NAME))
     return Row(used(entry_of(manifest, identity, state[2]), use), state, use)
 
 
-def file_state(path: str | Path) -> FileState:
-    """The state of a file, not following links; `OSError` other than for an absent one."""
+def manifest_state(path: str | Path) -> FileState:
+    """Of a manifest, with the time of its last change of any kind; `OSError` other than for an absent one."""
+    found = _lstat(path)
+    return (found.st_ino, found.st_ctime_ns, found.st_size) if found is not None else _ABSENT
+
+
+def use_state(path: str | Path) -> FileState:
+    """Of a use file, with the time of the last load; `OSError` other than for an absent one."""
+    found = _lstat(path)
+    return (found.st_ino, found.st_mtime_ns, found.st_size) if found is not None else _ABSENT
+
+
+def _lstat(path: str | Path) -> os.stat_result | None:
     try:
-        found = os.lstat(path)
+        return os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
-        return _ABSENT
-    return found.st_ino, found.st_mtime_ns, found.st_size
+        return None

@@ -10,10 +10,12 @@ from pathlib import Path
 from gearcache.cache.journal import read_journal
 from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout
 from gearcache.cache.reading import read_manifest
-from gearcache.cache.row import Identity, Row, file_state, row_of
+from gearcache.cache.row import Identity, Row, manifest_state, row_of, use_state
 from gearcache.cache.signature import Signer
 from gearcache.cache.trust import check_folders
 from gearcache.errors import CacheError, CorruptEntry
+
+MANY_ENTRIES = 10_000
 
 
 @dataclass
@@ -27,8 +29,8 @@ class Scan:
 def scan(layout: Layout, *, exact: bool = False) -> Scan:
     """Look at every entry; the index is brought up to date where that can be done. Never raises.
 
-    Without `exact`, a row holds while nobody used or published its entry since, as the use file tells: one look at
-    the disk for each entry. With it, every manifest is looked at as well, for those who delete.
+    Every manifest is looked at, and read when it has changed. Without `exact`, in a large cache, a row holds while
+    nobody used or published its entry since, as the use file tells: one look at the disk for each entry.
     """
     # Imported here: the command line does more than list, and this brings SQLite.
     from gearcache.cache.index import open_index
@@ -36,7 +38,7 @@ def scan(layout: Layout, *, exact: bool = False) -> Scan:
     with open_index(layout) as index:
         known = index.rows if index is not None else _journal_rows(layout)
         found = Scan()
-        held = _look_at_all(layout, known, exact, found)
+        held = _look_at_all(layout, known, exact or len(known) <= MANY_ENTRIES, found)
         if index is not None:
             changed = {row.entry.identity for row in found.rows} | set(known)
             index.save(found.rows, changed - held)
@@ -71,7 +73,7 @@ def _look_at_all(layout: Layout, known: dict[Identity, Row], exact: bool, found:
             if rows and not exact:
                 unread = []
                 for row in rows:
-                    if file_state(f"{folder}/{'/'.join(filter(None, row.entry.identity))}/{USE_NAME}") == row.use:
+                    if use_state(f"{folder}/{'/'.join(filter(None, row.entry.identity))}/{USE_NAME}") == row.use:
                         found.rows.append(row)
                         held.add(row.entry.identity)
                     else:
@@ -89,10 +91,10 @@ def _read_again(layout: Layout, paths: Iterable[Path], rows: Iterable[Row], foun
         identity = layout.identify(path)
         try:
             row = next((row for row in rows if row.entry.identity == identity), None)
-            if row is None or file_state(path) != row.manifest:
+            if row is None or manifest_state(path) != row.manifest:
                 found.rows.append(read_entry(layout, path))
                 continue
-            use = file_state(path.with_name(USE_NAME))
+            use = use_state(path.with_name(USE_NAME))
             if use == row.use:
                 held.add(identity)
             found.rows.append(row if use == row.use else row.with_use(use))

@@ -31,7 +31,7 @@ from gearcache.cache.result import Miss as Miss
 from gearcache.cache.result import MissReason as MissReason
 from gearcache.cache.signature import Signer
 from gearcache.cache.trust import check_folders
-from gearcache.cache.upkeep import after_publish
+from gearcache.cache.upkeep import keep_limits, note_entry
 from gearcache.cache.use import Use, register_use
 from gearcache.errors import CacheError, CorruptEntry, PublishError, UnsafePath, UnsignedEntry
 
@@ -84,7 +84,13 @@ class Store(Protocol):
         """Between `put_blob` and `publish`: nobody may take the blobs for unreferenced meanwhile."""
 
     def use(self, key: CacheKey) -> bool:
-        """Keep the entry from being evicted as long as this store lives; whether it is kept."""
+        """Keep the entry from being evicted as long as this store lives; whether there is one to keep."""
+
+    def count_load(self, key: CacheKey) -> None:
+        """Note that an entry in use was loaded, for lists and for eviction."""
+
+    def keep_limits(self, key: CacheKey) -> None:
+        """After a publish: drop other entries, if there are more than the store may hold."""
 
 
 class DiskStore:
@@ -92,7 +98,7 @@ class DiskStore:
 
     Holds no state but its options and the entries it uses: many threads and processes may use one folder. Nothing
     is deleted by a failed load; what is corrupt, and only that, moves to the quarantine. With a `signer`, entries are
-    published signed, and others are misses. With limits, a publish is followed by `Catalog.prune`.
+    published signed, and others are misses. With limits, `keep_limits` prunes.
     """
 
     def __init__(
@@ -218,8 +224,16 @@ class DiskStore:
             write_atomic(path, data)
             with suppress(OSError):
                 os.utime(self.layout.use(key))
-        after_publish(self.layout, manifest, self.limits)
+            note_entry(self.layout, manifest, self._identity(key))
         return manifest
+
+    def keep_limits(self, key: CacheKey) -> None:
+        """Drop what is over the limits of this store, but not the entry of this key; not inside `writing`.
+
+        Never raises: where nothing can be dropped now, the next publish will do it.
+        """
+        if self.limits:
+            keep_limits(self.layout, self.limits, self._identity(key))
 
     @contextmanager
     def exclusive(self, key: CacheKey) -> Iterator[None]:
@@ -244,16 +258,25 @@ class DiskStore:
             yield
 
     def use(self, key: CacheKey) -> bool:
-        """Count a load of the entry, and keep it from being evicted as long as this store lives.
+        """Keep the entry from being evicted as long as this store lives; call it before `lookup`.
 
         False where there is no entry, or it cannot be locked: it may be loaded all the same.
         """
-        return self._register(key, count=True)
+        return self._register(key, create=False)
 
-    def _register(self, key: CacheKey, *, create: bool = False, count: bool = False) -> bool:
+    def count_load(self, key: CacheKey) -> None:
+        """Count a load of an entry in use; the last one tells which entry was not used for longest."""
+        use = self._uses.get(self.layout.use(key))
+        if use is not None:
+            use.count()
+
+    def _identity(self, key: CacheKey) -> tuple[str, str, str]:
+        return key.safe_label, key.digest, self.layout.rank_scope
+
+    def _register(self, key: CacheKey, *, create: bool) -> bool:
         path = self.layout.use(key)
-        present = self._uses.get(path)
-        found = register_use(path, create=create, count=count)
+        present = self._uses.pop(path, None)
+        found = register_use(path, create=create)
         if found is not None:
             self._uses[path] = found
         if present is not None:

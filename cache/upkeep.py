@@ -9,17 +9,7 @@ from gearcache.cache.layout import Layout
 from gearcache.cache.manifest import Manifest
 from gearcache.errors import CacheError
 
-
-def after_publish(layout: Layout, manifest: Manifest, limits: Limits) -> None:
-    """Tell the index of the entry; with limits, drop what is over them, but not this entry."""
-    label = manifest.name[: -len(manifest.key_digest) - 1]
-    identity = (label, manifest.key_digest, layout.rank_scope)
-    note_entry(layout, manifest, identity)
-    if limits:
-        from gearcache.cache.catalog import Catalog
-
-        with suppress(OSError, CacheError):
-            Catalog(layout).prune(max_size=limits.max_size, max_age=limits.max_age, keep=[identity])
+_PATIENCE_SECONDS = 1.0
 
 
 def note_entry(layout: Layout, manifest: Manifest, identity: tuple[str, str, str]) -> None:
@@ -31,3 +21,12 @@ def note_entry(layout: Layout, manifest: Manifest, identity: tuple[str, str, str
 
     with suppress(OSError, CacheError):
         append_row(layout.index_folder, row_of(manifest, identity, layout.entry(*identity) / MANIFEST_NAME))
+
+
+def keep_limits(layout: Layout, limits: Limits, identity: tuple[str, str, str]) -> None:
+    """Drop what is over the limits, but not this entry; when others write or delete just now, leave it to the next."""
+    from gearcache.cache.catalog import Catalog
+
+    with suppress(OSError, CacheError):
+        catalog = Catalog(layout, patience=_PATIENCE_SECONDS)
+        catalog.prune(max_size=limits.max_size, max_age=limits.max_age, keep=[identity])

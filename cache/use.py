@@ -22,6 +22,11 @@ class Use:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
+    def count(self) -> None:
+        """Count a load: the size of the file is how many there were, its time the last one."""
+        with suppress(OSError):  # opened for reading only, or a full disk
+            os.write(self._descriptor, b"+")
+
     def close(self) -> None:
         """End the use; may be called again."""
         descriptor, self._descriptor = self._descriptor, -1
@@ -32,11 +37,11 @@ class Use:
         self.close()
 
 
-def register_use(path: Path, *, create: bool = False, count: bool = False) -> Use | None:
+def register_use(path: Path, *, create: bool = False) -> Use | None:
     """Hold the use file of an entry; None where there is none, where it is being removed, or cannot be locked.
 
-    `create` makes the file, in a folder that exists; `count` appends a byte to it: its size is the number of
-    loads, its time the last one. Never waits and never raises: who cannot register may load all the same.
+    `create` makes the file, in a folder that exists. Never waits and never raises: who cannot register may load all
+    the same.
     """
     descriptor = _open(path, create)
     if descriptor is None:
@@ -50,9 +55,6 @@ def register_use(path: Path, *, create: bool = False, count: bool = False) -> Us
     if not registered:
         os.close(descriptor)
         return None
-    if count:
-        with suppress(OSError):  # opened for reading only, or a full disk
-            os.write(descriptor, b"+")
     return Use(descriptor)
 
 

@@ -297,6 +297,7 @@ class Binding:
 
     def _read_entry(self) -> list[StoredVariant]:
         try:
+            self._store.use(self.key)  # from here on, nobody evicts it
             found = self._store.lookup(self.key)
         except CacheError as error:
             self._fault(error)
@@ -304,7 +305,7 @@ class Binding:
         if not isinstance(found, Hit):
             self._miss(f"{found.reason.value}: {found.detail}", found.reason.value)
             return []
-        self._store.use(self.key)
+        self._store.count_load(self.key)
         return self.read_variants(found.manifest)
 
     def read_variants(self, manifest: Manifest | None) -> list[StoredVariant]:
@@ -493,6 +494,7 @@ class Binding:
             self._store.publish(self.key, payload, sizes, producer)
         self._note("publish", seconds=time.perf_counter() - begin, bytes=sum(sizes.values()))
         logger.info("%s: stored %s", self.name, self.layout.manifest(self.key))
+        self._store.keep_limits(self.key)
 
     def _load_built(self, scope: Scope) -> bool:
         """Load through the same path as a relaunch: what was stored is what runs."""
