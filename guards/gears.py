@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -61,6 +61,13 @@ class GearSpec:
         columns = [axis.sizes for axis in self.axes]
         combined = itertools.product(*columns) if self.policy == "product" else zip(*columns, strict=True)
         return tuple(dict.fromkeys(combined))
+
+    def only(self, gears: Sequence[tuple[int, ...]]) -> GearSpec:
+        """Return a spec of the same dims that forms just these gears."""
+        columns = zip(*gears, strict=True)
+        return GearSpec(
+            tuple(replace(axis, sizes=tuple(column)) for axis, column in zip(self.axes, columns, strict=True))
+        )
 
     def to_plain(self) -> dict[str, Any]:
         """Return what goes into the key: policy and axes, in a defined order."""

@@ -8,7 +8,9 @@
     │   ├── CorruptEntry              bytes on disk do not match their digest or format
     │   ├── LockTimeout               another process holds the key for too long (also `TimeoutError`)
     │   ├── PublishError              an entry could not be written
-    │   └── UnsafePath                a file of the cache may not be trusted
+    │   ├── UnsafePath                a file or folder of the cache may not be trusted
+    │   │   └── UnsignedEntry         an entry lacks the signature that was asked for
+    │   └── BundleError               a bundle cannot be exported or imported
     ├── CaptureError                  a method cannot be cached; the text names the method and the cause
     │   └── UncacheableGuard          Dynamo guards on something gearcache cannot check
     ├── CompileError                  a backend failed; names the gear
@@ -104,6 +106,21 @@ class UnsafePath(CacheError):
 
     def __str__(self) -> str:
         return f"`{self.path}` is not trusted: {self.reason}; {self.remedy}"
+
+
+class UnsignedEntry(UnsafePath):
+    """An entry that is not signed, or with another key."""
+
+
+class BundleError(CacheError):
+    """A bundle that cannot be written, read or trusted; nothing of the rest of the cache was changed."""
+
+    def __init__(self, path: Path | str, reason: str) -> None:
+        super().__init__(str(path), reason)
+        self.path, self.reason = Path(path), reason
+
+    def __str__(self) -> str:
+        return f"bundle `{self.path}`: {self.reason}"
 
 
 class CaptureError(GearcacheError):
