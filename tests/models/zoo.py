@@ -68,7 +68,8 @@ class Encoder(nn.Module):
         return self.model(input_ids=ids, encoder_hidden_states=encoded, use_cache=False).last_hidden_state
 
 
-def _cache(config: Any, batch: int) -> StaticCache:
+def static_cache(config: Any, batch: int) -> StaticCache:
+    """Return an empty cache of 16 places."""
     cache = StaticCache(config=config, max_cache_len=16)
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     heads = config.num_key_value_heads
@@ -83,7 +84,7 @@ def _serve(model: Any, run: Run) -> None:
     prefill = run.cache(served.prefill, gears={"ids": {0: [2, 4]}})
     decode = run.cache(served.decode, gears={"ids": {0: [2, 4]}})
     for batch in (2, 4):
-        ours = _cache(model.config, batch)
+        ours = static_cache(model.config, batch)
         theirs = copy.deepcopy(ours)
         ids, position = torch.randint(0, 64, (batch, 5)), torch.arange(5).expand(batch, 5).contiguous()
         with torch.no_grad():
