@@ -7,6 +7,9 @@ from typing import Any
 
 import torch
 
+#: `tensor.size(0)`, or 0 for a scalar, in a third of the time: the C slot behind `len`.
+first_size: Callable[[Any], int] = torch._C.TensorBase.__len__  # type: ignore[attr-defined]
+
 
 def tensor_check(
     tensors: Sequence[torch.Tensor],
@@ -27,7 +30,19 @@ def state_check() -> Callable[[], bool]:
     return torch._C._dynamo.guards.GlobalStateGuard().check
 
 
+def state_checks() -> list[Callable[[], bool]]:
+    """Return `state_check` for now, and for the same state with grad mode the other way."""
+    present = state_check()
+    with torch.set_grad_enabled(not torch.is_grad_enabled()):
+        return [present, state_check()]
+
+
 def is_grad_decorator(function: Any) -> bool:
     """Whether a function is what `torch.no_grad()` or `torch.inference_mode()` made of a method."""
     made_by = torch.utils._contextlib.context_decorator
     return bool(function.__code__.co_filename == made_by.__code__.co_filename)
+
+
+def is_operator(value: Any) -> bool:
+    """Whether a value is an operator of `torch.ops`, or all overloads of one."""
+    return isinstance(value, (torch._ops.OpOverload, torch._ops.OpOverloadPacket))

@@ -68,19 +68,22 @@ def fits_call(variant: StoredVariant, scope: Scope) -> str | None:
 
 
 class EvidenceCheck:
-    """Checks the evidence of the variants of one entry for one call; variants mostly share it, so each part once."""
+    """Checks the evidence of the variants of one entry for one call; what they share is checked once."""
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
         self._held: list[Any] = []
+        #: Which part of the last variant was stale: `source` or `evidence`.
+        self.stale_part = ""
 
     def stale_reason(self, variant: StoredVariant) -> str | None:
         """Return what the trace depended on and is no longer so, or None when the evidence holds."""
         for part in (variant.sources, variant.evidence):
-            if any(part == held for held in self._held):
+            if any(part is held for held in self._held):
                 continue
             reason = changed_source(part) if isinstance(part, dict) else self._failure(part)
             if reason is not None:
+                self.stale_part = "source" if isinstance(part, dict) else "evidence"
                 return reason
             self._held.append(part)
         return None
