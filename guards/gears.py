@@ -88,6 +88,11 @@ class GearSpec:
             raise GearSpecError(f"the spec forms {len(self.gears)} gears; at most {MAX_GEARS} are allowed")
 
 
+def gear_text(spec: GearSpec, sizes: tuple[int, ...]) -> str:
+    """Return a gear as messages name it, e.g. `ids.size(0)=4, ids.size(1)=16`."""
+    return ", ".join(f"{axis.text}={size}" for axis, size in zip(spec.axes, sizes, strict=True))
+
+
 def check_sizes(name: str, dim: Any, sizes: Any, *, minimum: int = 1, rank: int | None = None) -> tuple[int, ...]:
     """Return the sizes of one dim; `GearSpecError` names the argument, the value and what is allowed."""
     if isinstance(dim, bool) or not isinstance(dim, int):

@@ -61,7 +61,7 @@ def test_a_decorator_on_a_class_that_is_no_module_is_refused() -> None:
     ("keywords", "error", "words"),
     [
         pytest.param({"fullgraph": False}, ValueError, "fullgraph is False", id="fullgraph"),
-        pytest.param({"dynamic": None}, TypeError, "dynamic is None", id="dynamic"),
+        pytest.param({"dynamic": 1}, TypeError, "dynamic is 1", id="dynamic"),
         pytest.param({"global_rank": -1}, ValueError, "global_rank is -1", id="global rank"),
         pytest.param({"tp_rank": True}, ValueError, "tp_rank is True", id="bool rank"),
         pytest.param({"pp_rank": "0"}, ValueError, "pp_rank is '0'", id="text rank"),
@@ -191,6 +191,7 @@ def test_set_dim_gears_refuses_and_marks_nothing(gears: Any, words: str) -> None
         errors.InputError("Net.run", "x", "found", "allowed"),
         errors.UnknownGear("Net.run", "x", "found", "allowed"),
         errors.GradientRequired("Net.run", "x", "found", "allowed"),
+        errors.RecompileRefused("Net.run", "reason"),
         errors.TooManyVariants("Net.run", 16, "reason"),
     ],
     ids=lambda error: type(error).__name__,

@@ -11,15 +11,14 @@ import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from gearcache.activate import ActiveVariant, EvidenceCheck, activate, fits_call
-from gearcache.build import BuildInterrupted, BuildRequest, BuildResult, build, self_names
 from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Limits, Manifest, Signer
 from gearcache.cache.tally import count_misses
-from gearcache.call_sizes import call_sizes
+from gearcache.call_sizes import call_sizes, differing_dims
 from gearcache.collection import resumed_collection
 from gearcache.errors import (
     CacheError,
@@ -27,18 +26,19 @@ from gearcache.errors import (
     CorruptEntry,
     GradientRequired,
     InputError,
+    RecompileRefused,
     TooManyVariants,
     UnknownGear,
 )
 from gearcache.events import Event, Kind
 from gearcache.ge_cache.backend import Backend
-from gearcache.ge_cache.gear_plan import gear_text
 from gearcache.gear_use import GearUse
 from gearcache.guards._native import state_checks
 from gearcache.guards.access import Scope
-from gearcache.guards.arguments import find_tensors
+from gearcache.guards.arguments import find_tensors, parameter_names
 from gearcache.guards.dispatch import BoundGear, build_dispatch
-from gearcache.guards.gears import GearSpec
+from gearcache.guards.evidence import changed_function
+from gearcache.guards.gears import GearSpec, gear_text
 from gearcache.guards.graph_call import GraphCall
 from gearcache.guards.inputs import GRADIENT_WORDS, find_problem
 from gearcache.guards.memory import find_overlap
@@ -46,7 +46,11 @@ from gearcache.guards.sources import changed_source
 from gearcache.guards.variant import StoredVariant, entry_from_plain, entry_to_plain
 from gearcache.options import Settings
 from gearcache.problems import Problems, broken_condition
+from gearcache.stance import DELAYED
 from gearcache.stats import Counters
+
+if TYPE_CHECKING:
+    from gearcache.build import BuildResult
 
 logger = logging.getLogger("gearcache")
 _MAX_STATES = 4
@@ -69,7 +73,7 @@ class Binding:
         counters: Counters,
         use: GearUse,
         *,
-        dynamic: bool,
+        dynamic: bool | None,
         decompositions: Mapping[Any, Any] | None,
     ) -> None:
         self.name = name
@@ -94,6 +98,8 @@ class Binding:
         self._impossible: list[str] = []
         #: Reasons of misses that the cache does not know yet: it is told when it is there, before a compile.
         self._uncounted: list[str] = []
+        #: Sizes by path of the calls that a delaying stance passed on to eager.
+        self._delayed: list[dict[str, tuple[int, ...]]] = []
         self.history: list[str] = []
 
     def gear_texts(self) -> list[str]:
@@ -111,8 +117,10 @@ class Binding:
         if not any(state() for state in self._states):
             self._states = [*state_checks(), *self._states[: _MAX_STATES - 2]]
 
-    def prepare(self, arguments: Mapping[str, Any]) -> Callable[..., Any] | None:
-        """Make a call possible and return the frame that serves it; None when `on_miss` passes it on to eager.
+    def prepare(self, arguments: Mapping[str, Any], stance: str = "default") -> Callable[..., Any] | None:
+        """Make a call possible and return the frame that serves it; None when it is to run eagerly.
+
+        That is so where `on_miss` or the stance of `torch.compiler.set_stance` wants no compile.
 
         Raises `InputError` and its kin for a call that no graph may take, `CaptureError` and `CompileError` when the
         method or a gear cannot be compiled.
@@ -126,6 +134,9 @@ class Binding:
             return frame
         self._refuse(arguments, problems)
         if problems.is_gear_miss and self._settings.on_miss == "eager":
+            self._counters.eager_calls += 1
+            return None
+        if self._is_held_back(arguments, stance):
             self._counters.eager_calls += 1
             return None
         self._refuse_gradients(arguments)
@@ -148,8 +159,8 @@ class Binding:
                 self._load_stored(scope, counted=False)
                 missing = self.missing_gears(scope)
                 if missing:
-                    present = self._make_room(present)
-                    self._publish(self._compile(arguments, self.spec.only(missing), present), present)
+                    present = self._make_room(present, scope)
+                    self._publish(self._compile(arguments, scope, self.spec.only(missing), present), present)
             self._read_again()
             self._load_stored(scope, counted=False)
 
@@ -368,6 +379,33 @@ class Binding:
         if problem is not None and is_loaded and self._settings.on_miss == "raise" and not problem.is_assumption:
             raise InputError(self.name, problem.argument, problem.found, problem.allowed)
 
+    def _is_held_back(self, arguments: Mapping[str, Any], stance: str) -> bool:
+        """Whether the stance has a call run eagerly that would have to compile; `RecompileRefused` if it forbids it."""
+        if stance == "fail_on_recompile":
+            raise RecompileRefused(self.name, self._last_miss())
+        if stance in DELAYED and not self._delayed:
+            tensors = find_tensors(arguments)
+            self._delayed.append({path: tuple(tensor.shape) for path, tensor in tensors.items()})
+            return True
+        return stance == "eager_on_recompile"
+
+    def _changing_dims(self, arguments: Mapping[str, Any], scope: Scope) -> list[tuple[torch.Tensor, int]]:
+        """Return the dims in which a call differs from those before: with `dynamic=None` they become dynamic."""
+        tensors = find_tensors(arguments)
+        found = [
+            (tensor, dim)
+            for sizes in self._delayed
+            for path, tensor in tensors.items()
+            for dim in differing_dims(tensor, sizes.get(path, ()))
+        ]
+        for variant in self._stored or []:
+            if fits_call(variant, scope) is None:
+                for stored, index in zip(variant.inputs, range(len(variant.inputs)), strict=True):
+                    tensor = stored.access.resolve(scope)
+                    for gear in variant.gears:
+                        found += [(tensor, dim) for dim in differing_dims(tensor, gear.sizes[index])]
+        return found
+
     def _refuse_gradients(self, arguments: Mapping[str, Any]) -> None:
         if torch.is_grad_enabled():
             for path, tensor in find_tensors(arguments).items():
@@ -394,13 +432,13 @@ class Binding:
                 present = self._look_again(scope)
                 if present is None:
                     return
-                present = self._make_room(present)
-                result = self._compile(arguments, spec, present)
+                present = self._make_room(present, scope)
+                result = self._compile(arguments, scope, spec, present)
                 self._publish(result, present)
         except CacheError as error:
             self._fault(error)
             if result is None:
-                result = self._compile(arguments, spec, [])
+                result = self._compile(arguments, scope, spec, [])
             self._use_temporary_store()
             self._publish(result, [])
         self._raise_own_error(arguments, spec, result)
@@ -408,12 +446,16 @@ class Binding:
             reason = self.history[-1] if self.history else "its own evidence does not hold"
             raise CompileError(self.name, "of this call", f"what was compiled cannot be used: {reason}")
 
-    def _make_room(self, present: list[StoredVariant]) -> list[StoredVariant]:
+    def _make_room(self, present: list[StoredVariant], scope: Scope) -> list[StoredVariant]:
         """Return the variants to keep beside a new one; those of edited source go first when there are too many."""
         excess = len(present) + 1 - self._settings.max_variants
         if excess <= 0:
             return present
-        edited = [variant for variant in present if changed_source(variant.sources) is not None][:excess]
+        edited = [
+            variant
+            for variant in present
+            if changed_source(variant.sources) is not None or changed_function(variant.evidence, scope) is not None
+        ][:excess]
         if len(edited) < excess:
             raise TooManyVariants(self.name, self._settings.max_variants, self._last_miss())
         return [variant for variant in present if variant not in edited]
@@ -430,14 +472,20 @@ class Binding:
                 return None
         return present
 
-    def _compile(self, arguments: Mapping[str, Any], spec: GearSpec, present: list[StoredVariant]) -> BuildResult:
+    def _compile(
+        self, arguments: Mapping[str, Any], scope: Scope, spec: GearSpec, present: list[StoredVariant]
+    ) -> BuildResult:
         """Compile the gears of a spec; at Ctrl-C, what was finished is stored beside `present`."""
+        # A relaunch does without tracer and compilers, and without importing what drives them.
+        from gearcache.build import BuildInterrupted, BuildRequest, build
+
         request = BuildRequest(
             name=self.name,
             function=self._function,
-            arguments={name: value for name, value in arguments.items() if name != self_names(self._function)[0]},
+            arguments={name: value for name, value in arguments.items() if name != parameter_names(self._function)[0]},
             spec=spec,
-            dynamic=self._dynamic,
+            dynamic=bool(self._dynamic),
+            changing=self._changing_dims(arguments, scope) if self._dynamic is None else [],
             backend=self._backend,
             options=self._settings.options,
             decompositions=self._decompositions,
@@ -532,7 +580,7 @@ class Binding:
         """Return where the access paths of a call are looked up."""
         method = self._method
         closure = dict(zip(method.__code__.co_freevars, method.__closure__ or (), strict=True))
-        instance = {self_names(self._function)[0]: self._function.__self__}
+        instance = {parameter_names(self._function)[0]: self._function.__self__}
         return Scope({**instance, **arguments}, method.__globals__, closure)
 
 

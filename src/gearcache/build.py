@@ -20,16 +20,16 @@ from gearcache.ge_cache.backend import Artifact, Backend, CompileJob
 from gearcache.ge_cache.capture import Capture, capture_method
 from gearcache.ge_cache.dynamic import dynamic_gear
 from gearcache.ge_cache.frame_references import frame_references
-from gearcache.ge_cache.gear_plan import PlannedGear, gear_text, plan_gears
+from gearcache.ge_cache.gear_plan import PlannedGear, plan_gears
 from gearcache.ge_cache.specialise import GearGraph, input_spec, lift_attributes, order_inputs, trace_gear
 from gearcache.ge_cache.symbols import Symbols
 from gearcache.ge_cache.workers import CompilePool
 from gearcache.guards.access import Access
-from gearcache.guards.arguments import find_tensors, replace_tensors
+from gearcache.guards.arguments import find_tensors, parameter_names, replace_tensors
 from gearcache.guards.checks import Check
 from gearcache.guards.evidence import evidence_tree
 from gearcache.guards.frame import UnstorableConstant, encode_code
-from gearcache.guards.gears import GearSpec
+from gearcache.guards.gears import GearSpec, gear_text
 from gearcache.guards.sources import UnknownSource, record_sources
 from gearcache.guards.variant import StoredGear, StoredInput, StoredVariant
 from gearcache.progress import BuildProgress
@@ -48,6 +48,8 @@ class BuildRequest:
     arguments: Mapping[str, Any]
     spec: GearSpec
     dynamic: bool
+    #: Dims to make dynamic where the trace allows it, although `dynamic` is False.
+    changing: list[tuple[torch.Tensor, int]]
     backend: Backend
     options: Mapping[str, Any]
     decompositions: Mapping[Any, Any] | None
@@ -180,13 +182,18 @@ class _Tracer:
         """Yield captures with their gears, the call's own first."""
         spec = self._request.spec
         if not spec.axes:
-            capture = self._capture(self._request.arguments, dynamic=self._request.dynamic)
+            with _compat.marked_dynamic(self._request.changing):
+                capture = self._capture(self._request.arguments, dynamic=self._request.dynamic)
+            if self._request.backend.name != "eager" and any(size < 2 for size in capture.unbacked.values()):
+                # Compilers take every symbol for at least 2: a smaller size gets a graph of its own.
+                with _compat.unmarked(find_tensors(self._request.arguments).values()):
+                    capture = self._capture(self._request.arguments, dynamic=False)
             yield _Unit(capture, lift_attributes(capture), [("", None)])
             return
         capture, planned = self._geared_capture()
         possible = {gear.sizes for gear in planned}
         self.impossible = [gear_text(spec, gear) for gear in spec.gears if gear not in possible]
-        symbols = Symbols(capture.shape_env)
+        symbols = Symbols(capture.shape_env, capture.unbacked)
         lifted = lift_attributes(capture)
         covered = [gear for gear in planned if gear.broken is None]
         if covered:
@@ -232,13 +239,13 @@ class _Tracer:
         try:
             with _compat.marked_dynamic(like_dims(spec, arguments, self._request.function.__self__)):
                 capture = self._capture(arguments, dynamic=False)
-            planned = plan_gears(capture, Symbols(capture.shape_env), spec)
+            planned = plan_gears(capture, Symbols(capture.shape_env, capture.unbacked), spec)
             if any(gear.broken is None for gear in planned) or all(gear.assignment for gear in planned):
                 return capture, planned
         except CaptureError as error:
             logger.debug("%s: no trace with few symbolic dims: %s", self._request.name, error)
         capture = self._capture(arguments, dynamic=True)
-        return capture, plan_gears(capture, Symbols(capture.shape_env), spec)
+        return capture, plan_gears(capture, Symbols(capture.shape_env, capture.unbacked), spec)
 
     def _own_capture(self, capture: Capture, symbols: Symbols, gear: PlannedGear) -> _Unit | None:
         """Trace one gear with static sizes, from arguments of its sizes."""
@@ -267,7 +274,7 @@ class _Tracer:
 
 def _trace(request: BuildRequest, unit: _Unit, text: str, gear: PlannedGear | None) -> tuple[GearGraph, StoredGear]:
     capture = unit.capture
-    symbols = Symbols(capture.shape_env)
+    symbols = Symbols(capture.shape_env, capture.unbacked)
     if gear is None and any(symbols.symbols_of(size) for item in capture.inputs for size in item.sizes):
         graph, stored = dynamic_gear(capture, unit.lifted, symbols, request.decompositions)
     else:
@@ -332,7 +339,7 @@ def _variant(
     for name in moved:
         tensor = capture.attribute_tensors[name]
         inputs.append(StoredInput(capture.attributes[name], tensor.dtype, tensor.device.type, in_frame=False))
-    call_checks, evidence = split_checks(capture, next(iter(self_names(request.function))))
+    call_checks, evidence = split_checks(capture, next(iter(parameter_names(request.function))))
     variant = StoredVariant(
         frame=unit.frame,
         references=unit.references,
@@ -346,11 +353,6 @@ def _variant(
         gears=gears,
     )
     return BuiltVariant(variant, artifacts)
-
-
-def self_names(function: Any) -> list[str]:
-    """Return the parameter names of the method behind a bound method, its instance first."""
-    return list(inspect.signature(function.__func__, follow_wrapped=False).parameters)
 
 
 def split_checks(capture: Capture, instance: str) -> tuple[list[Check], list[Check]]:
@@ -384,7 +386,7 @@ def _call_of(signature: inspect.Signature, arguments: Mapping[str, Any]) -> tupl
 
 def _fits(capture: Capture, planned: list[PlannedGear], arguments: Mapping[str, Any], spec: GearSpec) -> bool:
     """Whether a trace at other sizes describes the sizes of the call at hand."""
-    symbols = Symbols(capture.shape_env)
+    symbols = Symbols(capture.shape_env, capture.unbacked)
     sizes = call_sizes(spec, arguments)
     gear = next((gear for gear in planned if gear.sizes == sizes), None)
     if gear is None:

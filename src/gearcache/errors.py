@@ -19,6 +19,7 @@
     ├── InputError                    a call does not fit the compiled graphs (also `ValueError`)
     │   ├── UnknownGear               a shape outside all gears
     │   └── GradientRequired          an input requires grad: gearcache is for inference
+    ├── RecompileRefused              the stance `fail_on_recompile` forbids a compile (also `RuntimeError`)
     └── TooManyVariants               an entry already holds `max_variants` variants
 
 Every class carries its data as attributes and survives pickling across processes.
@@ -210,3 +211,14 @@ class TooManyVariants(GearcacheError):
             f"`{self.method}` already has {self.limit} variants (max_variants={self.limit}); this call "
             f"needs another one because {self.reason}"
         )
+
+
+class RecompileRefused(GearcacheError, RuntimeError):
+    """A call that nothing stored can serve, under `torch.compiler.set_stance("fail_on_recompile")`."""
+
+    def __init__(self, method: str, reason: str) -> None:
+        super().__init__(method, reason)
+        self.method, self.reason = method, reason
+
+    def __str__(self) -> str:
+        return f"`{self.method}` would have to be compiled, and the stance is `fail_on_recompile`: {self.reason}"

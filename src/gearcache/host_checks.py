@@ -113,10 +113,12 @@ def _check_npu(environ: Mapping[str, str]) -> Check:
     if not home or not Path(home).is_dir():
         remedy = "install CANN and source its set_env.sh, which sets ASCEND_HOME_PATH"
         return Check("npu", False, f"torch_npu {version}, but no CANN", remedy)
-    try:
-        importlib.import_module("torch_npu")
-        import torch
+    import torch
 
+    if not hasattr(torch, "npu"):  # torch imports its device backends by itself
+        remedy = "unset TORCH_DEVICE_BACKEND_AUTOLOAD, or import torch_npu before the model"
+        return Check("npu", False, f"torch_npu {version}, CANN in `{home}`: torch did not load it", remedy)
+    try:
         devices = int(torch.get_device_module("npu").device_count())
     except Exception as error:  # whatever the driver says
         remedy = "use the torch_npu that its release notes name for this CANN and this torch"

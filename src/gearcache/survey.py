@@ -9,8 +9,8 @@ from typing import Any
 from gearcache.activate import EvidenceCheck, fits_call
 from gearcache.binding import Binding
 from gearcache.cache import Manifest
-from gearcache.ge_cache.gear_plan import gear_text
 from gearcache.guards.access import Scope
+from gearcache.guards.gears import gear_text
 from gearcache.guards.inputs import find_problem
 from gearcache.guards.variant import StoredVariant
 
