@@ -189,13 +189,15 @@ def test_the_folder_and_the_number_of_jobs_of_the_prewarm_win(
     cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = []
-    build_gears = gearcache.binding.build
+    from gearcache import build as building
+
+    build_gears = building.build
 
     def noting(request: object, counters: object) -> object:
         jobs.append(request.jobs)
         return build_gears(request, counters)
 
-    monkeypatch.setattr(gearcache.binding, "build", noting)
+    monkeypatch.setattr(building, "build", noting)
 
     class Net(nn.Module):
         def decode(self, x: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ import torch
 from gearcache.call_sizes import call_sizes, enlarged_call, like_dims, like_tensor
 from gearcache.errors import CaptureError, CompileError, GearSpecError, UncacheableGuard
 from gearcache.events import Event
-from gearcache.ge_cache import _compat
+from gearcache.ge_cache import _compat, _compat_shapes
 from gearcache.ge_cache.aten import encode_graph
 from gearcache.ge_cache.backend import Artifact, Backend, CompileJob
 from gearcache.ge_cache.capture import Capture, capture_method
@@ -186,7 +186,7 @@ class _Tracer:
                 capture = self._capture(self._request.arguments, dynamic=self._request.dynamic)
             if self._request.backend.name != "eager" and any(size < 2 for size in capture.unbacked.values()):
                 # Compilers take every symbol for at least 2: a smaller size gets a graph of its own.
-                with _compat.unmarked(find_tensors(self._request.arguments).values()):
+                with _compat_shapes.unmarked(find_tensors(self._request.arguments).values()):
                     capture = self._capture(self._request.arguments, dynamic=False)
             yield _Unit(capture, lift_attributes(capture), [("", None)])
             return

@@ -18,7 +18,7 @@ from gearcache.binding import Binding
 from gearcache.cache.fingerprint import method_key, resolve_ranks, state_component
 from gearcache.cache.layout import Layout, resolve_root
 from gearcache.collection import paused_collection
-from gearcache.ge_cache import _compat
+from gearcache.ge_cache import _compat_shapes
 from gearcache.ge_cache.select import select_backend
 from gearcache.gear_use import GearUse
 from gearcache.guards._native import is_grad_decorator
@@ -228,7 +228,7 @@ class CachedMethod:
 
 def _dynamic_component(dynamic: bool | None, tensors: Mapping[str, torch.Tensor]) -> Any:
     """Return what the first call says about dynamic dims: the parameter, marks on tensors, settings of torch."""
-    marks, sources = _compat.shape_marks(tensors), _compat.shape_sources()
+    marks, sources = _compat_shapes.shape_marks(tensors), _compat_shapes.shape_sources()
     return {"dynamic": dynamic, "marks": marks, "sources": sources} if marks or sources else dynamic
 
 
