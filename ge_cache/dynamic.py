@@ -14,13 +14,21 @@ from gearcache.ge_cache.capture import Capture
 from gearcache.ge_cache.specialise import GearGraph, TensorSpec, record
 from gearcache.ge_cache.symbols import Symbols
 from gearcache.guards.expressions import checked_expression
+from gearcache.guards.gears import GearSpec
 from gearcache.guards.variant import StoredGear
 
 
 def dynamic_gear(
-    capture: Capture, lifted: fx.GraphModule, symbols: Symbols, decompositions: Mapping[Any, Any] | None
+    capture: Capture,
+    lifted: fx.GraphModule,
+    symbols: Symbols,
+    decompositions: Mapping[Any, Any] | None,
+    spec: GearSpec,
 ) -> tuple[GearGraph, StoredGear]:
-    """Record the graph with its sizes symbolic; what must hold among them becomes conditions of the call."""
+    """Record the graph with its sizes symbolic; what must hold among them becomes conditions of the call.
+
+    So do the ranges that the spec declares.
+    """
     placeholders = [node for node in capture.module.graph.nodes if node.op == "placeholder"]
     fakes = [node.meta["example_value"] for node in placeholders]
     mode = fakes[0].fake_mode
@@ -46,7 +54,7 @@ def dynamic_gear(
     }
     sizes = [[symbols.simplify(size) for size in item.sizes] for item in capture.inputs]
     strides = [[symbols.simplify(stride) for stride in item.strides] for item in capture.inputs]
-    conditions = printer.conditions(sizes, strides, owners)
+    conditions = list(dict.fromkeys([*printer.conditions(sizes, strides, owners), *printer.declared(spec, sizes)]))
     graph.symbols = {
         "sizes": [[printer.plain(size) for size in row] for row in sizes],
         "strides": [[printer.plain(stride) for stride in row] for row in strides],
@@ -122,6 +130,18 @@ class _Printer:
         bounds = self._env.var_to_range[symbol]
         upper = int(bounds.upper) if bounds.upper.is_Integer else None
         return int(bounds.lower), upper
+
+    def declared(self, spec: GearSpec, sizes: list[list[Any]]) -> list[str]:
+        """Return the declared ranges as conditions on the symbols; dims that are not symbolic have a fixed size."""
+        occurrences = []
+        for axis in spec.ranges:
+            for item, row in zip(self._capture.inputs, sizes, strict=True):
+                if axis.matches(item.access.text):
+                    size = row[axis.dim]
+                    text = str(size) if isinstance(size, int) else f"({self.text(size)})"
+                    occurrences.append((axis, f"{item.access.text}.size({axis.dim})", text))
+        found = [text for check in spec.range_checks(occurrences) for text in check.conditions]
+        return [checked_expression(text) for text in found if "s" in text]
 
     def conditions(self, sizes: Any, strides: Any, owners: list[tuple[str, int, int]]) -> list[str]:
         """Return what `TensorGuards` cannot see: ranges, equal dims, guards of the trace."""

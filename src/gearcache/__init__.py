@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gearcache.errors import GearSpecError as GearSpecError
     from gearcache.errors import InputError as InputError
     from gearcache.guards.gears import set_dim_gears as set_dim_gears
+    from gearcache.guards.symbol import Symbol as Symbol
     from gearcache.options import CompilerConfig as CompilerConfig
     from gearcache.wrapper import cache_compile as cache_compile
 
@@ -31,6 +32,7 @@ _HOMES = {
     "GearSpecError": "gearcache.errors",
     "GearcacheError": "gearcache.errors",
     "InputError": "gearcache.errors",
+    "Symbol": "gearcache.guards.symbol",
     "cache_compile": "gearcache.wrapper",
     "set_dim_gears": "gearcache.guards.gears",
 }
@@ -43,6 +45,7 @@ __all__ = [
     "GearSpecError",
     "GearcacheError",
     "InputError",
+    "Symbol",
     "cache_compile",
     "set_dim_gears",
 ]

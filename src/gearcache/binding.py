@@ -36,7 +36,7 @@ from gearcache.guards.arguments import find_tensors
 from gearcache.guards.dispatch import BoundGear, build_dispatch
 from gearcache.guards.gears import GearSpec
 from gearcache.guards.graph_call import GraphCall
-from gearcache.guards.inputs import GRADIENT_WORDS, find_problem
+from gearcache.guards.inputs import GRADIENT_WORDS, Problem, find_problem
 from gearcache.guards.memory import find_overlap
 from gearcache.guards.sources import changed_source
 from gearcache.guards.variant import StoredVariant
@@ -277,8 +277,15 @@ class Binding:
             raise InputError(self.name, problem.argument, problem.found, problem.allowed)
         if problem is not None and problem.kind == "rank" and self._settings.on_miss == "raise":
             raise InputError(self.name, problem.argument, problem.found, problem.allowed)
+        outside = self._spec.range_problem(find_tensors(arguments))
+        if outside is not None:
+            if self._settings.on_miss == "raise":
+                raise UnknownGear(self.name, *outside)
+            problems.is_gear_miss = True
+            return
+        is_declared = problem is not None and self._is_declared(problem)
         if not self._spec.axes:
-            if problem is not None and self._settings.on_miss == "raise":
+            if problem is not None and self._settings.on_miss == "raise" and not is_declared:
                 raise InputError(self.name, problem.argument, problem.found, problem.allowed)
             return
         if is_complete and sizes not in self._spec.gears:
@@ -290,8 +297,14 @@ class Binding:
             return
         is_loaded = problem is not None and gear in self.gear_texts()
         problems.is_assumption = is_loaded and problem is not None and problem.is_assumption
-        if problem is not None and is_loaded and self._settings.on_miss == "raise" and not problem.is_assumption:
+        is_allowed = is_declared or problems.is_assumption
+        if problem is not None and is_loaded and self._settings.on_miss == "raise" and not is_allowed:
             raise InputError(self.name, problem.argument, problem.found, problem.allowed)
+
+    def _is_declared(self, problem: Problem) -> bool:
+        """Whether only dims differ that the spec declares to be of any size in a range (1 needs another trace)."""
+        axes = [axis for axis in self._spec.dynamic_axes if axis.matches(problem.argument)]
+        return problem.kind == "shape" and bool(problem.dims) and set(problem.dims) <= {axis.dim for axis in axes}
 
     def _refuse_gradients(self, arguments: Mapping[str, Any]) -> None:
         if torch.is_grad_enabled():
@@ -348,15 +361,18 @@ class Binding:
     def _compile(self, arguments: Mapping[str, Any], alone: bool) -> list[BuiltVariant]:
         spec = self._spec
         sizes = call_sizes(spec, arguments)
-        if spec.axes and len(sizes) == len(spec.axes) and (alone or sizes not in spec.gears):
-            axes = tuple(replace(axis, sizes=(size,)) for axis, size in zip(spec.axes, sizes, strict=True))
-            spec = GearSpec(axes)
+        is_outside = spec.range_problem(find_tensors(arguments)) is not None
+        if spec.axes and len(sizes) == len(spec.axes) and (alone or is_outside or sizes not in spec.gears):
+            axes = tuple(replace(axis, sizes=(size,), size=None) for axis, size in zip(spec.axes, sizes, strict=True))
+            spec = GearSpec(axes, ranges=spec.ranges)
+        if is_outside:
+            spec = replace(spec, ranges=())
         request = BuildRequest(
             name=self.name,
             function=self._function,
             arguments={name: value for name, value in arguments.items() if name != self_names(self._function)[0]},
             spec=spec,
-            dynamic=self._dynamic,
+            dynamic=self._dynamic and not is_outside,
             backend=self._backend,
             options=self._settings.options,
             decompositions=self._decompositions,

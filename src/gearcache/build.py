@@ -5,12 +5,12 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
-from gearcache.call_sizes import call_sizes, enlarged_call, like_dims, like_tensor
+from gearcache.call_sizes import call_sizes, enlarged_call, like_dims, like_tensor, range_dims
 from gearcache.errors import CaptureError, CompileError, GearSpecError, UncacheableGuard
 from gearcache.ge_cache import _compat
 from gearcache.ge_cache.aten import encode_graph
@@ -18,7 +18,7 @@ from gearcache.ge_cache.backend import Artifact, Backend, CompileJob
 from gearcache.ge_cache.capture import Capture, capture_method
 from gearcache.ge_cache.dynamic import dynamic_gear
 from gearcache.ge_cache.frame_references import frame_references
-from gearcache.ge_cache.gear_plan import PlannedGear, plan_gears
+from gearcache.ge_cache.gear_plan import PlannedGear, gear_options, matching_inputs, plan_gears
 from gearcache.ge_cache.specialise import GearGraph, input_spec, lift_attributes, order_inputs, trace_gear
 from gearcache.ge_cache.symbols import Symbols
 from gearcache.ge_cache.workers import CompilePool
@@ -139,18 +139,20 @@ class _Tracer:
         """Yield captures with their gears, the call's own first."""
         spec = self._request.spec
         if not spec.axes:
-            capture = self._capture(self._request.arguments, dynamic=self._request.dynamic)
-            yield _Unit(capture, lift_attributes(capture), [("", None)])
+            yield self._ungeared_unit()
             return
         capture, planned = self._geared_capture()
         symbols = Symbols(capture.shape_env)
         lifted = lift_attributes(capture)
-        covered = [gear for gear in planned if gear.broken is None]
+        input_shape, dynamic_dims = gear_options(capture, symbols, planned)
+        logger.info("%s: ge.inputShape=%s ge.dynamicDims=%s", capture.method, input_shape, dynamic_dims)
+        covered = [gear for gear in planned if gear.broken is None and not spec.dynamic_axes]
         if covered:
             yield _Unit(capture, lifted, [(gear.text(spec), gear) for gear in covered])
         for gear in planned:
-            if gear.broken is not None:
-                logger.info("%s: gear %s needs a trace of its own (%s)", capture.method, gear.text(spec), gear.broken)
+            if gear not in covered:
+                why = gear.broken or "it has dynamic dims"
+                logger.info("%s: gear %s needs a trace of its own (%s)", capture.method, gear.text(spec), why)
                 unit = self._own_capture(capture, symbols, gear)
                 if unit is not None:
                     yield unit
@@ -159,6 +161,24 @@ class _Tracer:
         self._counters.traces += 1
         positional, keywords = _call_of(self._signature, arguments)
         return capture_method(self._request.function, positional, keywords, method=self._request.name, dynamic=dynamic)
+
+    def _ungeared_unit(self) -> _Unit:
+        """Trace with all dims dynamic, or only those of a declared range, or none."""
+        request = self._request
+        if request.spec.ranges:
+            capture = self._ranged_capture(request.arguments)
+        else:
+            capture = self._capture(request.arguments, dynamic=request.dynamic)
+        return _Unit(capture, lift_attributes(capture), [("", None)])
+
+    def _ranged_capture(self, arguments: Mapping[str, Any]) -> Capture:
+        """Trace with the dims of a declared range dynamic (sizes 0 and 1 stay static) and all others static."""
+        spec = self._request.spec
+        with _compat.marked_dynamic(range_dims(spec, arguments)):
+            capture = self._capture(arguments, dynamic=False)
+        for axis in spec.ranges:
+            matching_inputs(capture, axis)
+        return capture
 
     def _geared_capture(self) -> tuple[Capture, list[PlannedGear]]:
         """Trace at the call's own sizes, or, when those hold a 0 or 1, at another gear's."""
@@ -210,7 +230,7 @@ class _Tracer:
             }
             arguments = replace_tensors(dict(self._request.arguments), wanted)
         try:
-            own = self._capture(arguments, dynamic=False)
+            own = self._ranged_capture(arguments)
         except CaptureError as error:
             self.errors.append(CompileError(capture.method, text, error.cause))
             return None
@@ -221,7 +241,8 @@ def _trace(request: BuildRequest, unit: _Unit, text: str, gear: PlannedGear | No
     capture = unit.capture
     symbols = Symbols(capture.shape_env)
     if gear is None and any(symbols.symbols_of(size) for item in capture.inputs for size in item.sizes):
-        graph, stored = dynamic_gear(capture, unit.lifted, symbols, request.decompositions)
+        graph, stored = dynamic_gear(capture, unit.lifted, symbols, request.decompositions, request.spec)
+        stored = replace(stored, text=text or stored.text)
     else:
         assignment = gear.assignment if gear is not None else {}
         inputs = [input_spec(item, lambda size: symbols.value(size, assignment)) for item in capture.inputs]

@@ -49,7 +49,7 @@ def broken_condition(graph: GraphCall, tensors: tuple[torch.Tensor, ...]) -> Pro
                 f"{graph.variant.inputs[tensor].access.text}.size({dim})={sizes[name]}"
                 for name, tensor, dim in graph.gear.symbols
             )
-            return Problem(
-                graph.variant.inputs[graph.gear.symbols[0][1]].access.text, f"of sizes {named}", text, "shape"
-            )
+            _, tensor, dim = graph.gear.symbols[0]
+            argument = graph.variant.inputs[tensor].access.text
+            return Problem(argument, f"of sizes {named}", text, "shape", dims=(dim,))
     return None

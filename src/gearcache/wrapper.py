@@ -26,7 +26,7 @@ from gearcache.stats import Counters, Stats
 from gearcache.version import __version__
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-Gears = Mapping[str, Mapping[int, Any]]
+Gears = Mapping[str, Any]
 
 
 class CachedMethod:
@@ -46,7 +46,6 @@ class CachedMethod:
         self._parameters = parameters
         self._lock = threading.RLock()
         self._counters = Counters()
-        self._spec = parse_gears(parameters["gears"])
         self.refresh()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -134,9 +133,9 @@ class CachedMethod:
         given = self._parameters
         instance = next(iter(arguments))
         call = {name: value for name, value in arguments.items() if name != instance}
-        axes = self._spec.axes or gears_of_arguments(find_tensors(call))
-        settings = resolve_settings(given["config"], has_gears=bool(axes))
-        spec = GearSpec(axes, settings.policy)
+        marked = () if given["gears"] else gears_of_arguments(find_tensors(call))
+        settings = resolve_settings(given["config"], has_gears=bool(given["gears"] or marked))
+        spec = GearSpec(marked, settings.policy) if marked else parse_gears(given["gears"], settings.policy)
         backend = select_backend(settings.backend, module, find_tensors(call).values())
         ranks = resolve_ranks(given["global_rank"], given["tp_rank"], given["pp_rank"])
         key = method_key(
@@ -284,7 +283,8 @@ def cache_compile(
       `torch.distributed`, if it is initialised at the first call.
     - `custom_decompositions`: operator -> function, applied when the graph is recorded.
     - `ge_cache`: keep GE's own compiled graphs as well (NPU only, no effect elsewhere).
-    - `gears`: `{argument: {dim: [sizes]}}`, see `gearcache.guards.gears`. `set_dim_gears` is the other way.
+    - `gears`: `{argument: {dim: sizes}}` or `{argument: (size, ...)}`; sizes are a list, a `Symbol` or an expression of
+      symbols, see `gearcache.guards.gears`. `set_dim_gears` is the other way.
     - `fullgraph`: must be True; a method that cannot form one graph is refused.
 
     Raises `TypeError` or `ValueError` here for anything that can be known before the first call, and at a call
@@ -299,9 +299,7 @@ def cache_compile(
     for name, rank in (("global_rank", global_rank), ("tp_rank", tp_rank), ("pp_rank", pp_rank)):
         if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int) or rank < 0):
             raise ValueError(f"cache_compile: {name} is {rank!r}; it must be an int of at least 0")
-    parse_gears(gears)
-    if config is not None:
-        resolve_settings(config, has_gears=gears is not None)
+    parse_gears(gears, resolve_settings(config, has_gears=gears is not None).policy)
     parameters = {
         "config": config,
         "dynamic": dynamic,
