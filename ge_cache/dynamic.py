@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -54,7 +56,8 @@ def dynamic_gear(
     }
     sizes = [[symbols.simplify(size) for size in item.sizes] for item in capture.inputs]
     strides = [[symbols.simplify(stride) for stride in item.strides] for item in capture.inputs]
-    conditions = list(dict.fromkeys([*printer.conditions(sizes, strides, owners), *printer.declared(spec, sizes)]))
+    measures, contiguous, ties = printer.layout(sizes, strides, owners)
+    conditions = list(dict.fromkeys([*printer.conditions(owners), *ties, *printer.declared(spec, sizes)]))
     graph.symbols = {
         "sizes": [[printer.plain(size) for size in row] for row in sizes],
         "strides": [[printer.plain(stride) for stride in row] for row in strides],
@@ -70,6 +73,8 @@ def dynamic_gear(
         written=graph.written_inputs,
         symbols=[list(owner) for owner in owners],
         conditions=conditions,
+        measures=measures,
+        contiguous=contiguous,
     )
     return graph, stored
 
@@ -143,8 +148,41 @@ class _Printer:
         found = [text for check in spec.range_checks(occurrences) for text in check.conditions]
         return [checked_expression(text) for text in found if "s" in text]
 
-    def conditions(self, sizes: Any, strides: Any, owners: list[tuple[str, int, int]]) -> list[str]:
-        """Return what `TensorGuards` cannot see: ranges, equal dims, guards of the trace."""
+    def layout(
+        self, sizes: list[list[Any]], strides: list[list[Any]], owners: list[tuple[str, int, int]]
+    ) -> tuple[list[list[Any]], list[int], list[str]]:
+        """Return what ties sizes and strides to the free symbols: measures, contiguous inputs, conditions.
+
+        The compiled graph computes every address from the free symbols alone, so whatever else is symbolic must be
+        compared with what the trace says about it.
+        """
+        numbers = itertools.count(1 + max((int(name[1:]) for name, _, _ in owners), default=0))
+        owned = {(index, dim) for _, index, dim in owners}
+        measures: list[list[Any]] = []
+        contiguous: list[int] = []
+        ties: list[str] = []
+
+        def tie(index: int, kind: str, dim: int, expected: Any) -> None:
+            name = f"s{next(numbers)}"
+            measures.append([name, index, kind, dim])
+            ties.append(f"{name} == {self.text(expected)}")
+
+        for index, (row, steps) in enumerate(zip(sizes, strides, strict=True)):
+            for dim, size in enumerate(row):
+                if not isinstance(size, int) and (index, dim) not in owned:
+                    tie(index, "size", dim, size)
+            if all(isinstance(step, int) for step in steps):
+                continue
+            if all(_equal(step, math.prod(row[dim + 1 :])) for dim, step in enumerate(steps)):
+                contiguous.append(index)
+                continue
+            for dim, step in enumerate(steps):
+                if not isinstance(step, int):
+                    tie(index, "stride", dim, step)
+        return measures, contiguous, ties
+
+    def conditions(self, owners: list[tuple[str, int, int]]) -> list[str]:
+        """Return ranges of the symbols and guards of the trace, which `TensorGuards` cannot see."""
         found = []
         for name, _, _ in owners:
             lower, upper = self.bounds(name)
@@ -156,3 +194,7 @@ class _Printer:
             if condition not in (True, False) and getattr(condition, "free_symbols", None):
                 found.append(self.text(condition))
         return list(dict.fromkeys(found))
+
+
+def _equal(left: Any, right: Any) -> bool:
+    return bool((left - right) == 0 or (not isinstance(left - right, int) and (left - right).expand() == 0))

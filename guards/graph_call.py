@@ -102,18 +102,16 @@ class GraphCall:
                 namespace[f"read{index}"] = _reader(stored.access, self._scope)
                 lines.append(f"t{index} = read{index}()")
         listed = ", ".join(names)
-        lines += self._symbol_lines()
         conditions = []
         for index, (check, needs_no_grad) in enumerate(self._checks):
             namespace[f"check{index}"] = check
             suffix = " and not is_grad_enabled()" if needs_no_grad else ""
             conditions.append(f"check{index}({listed}){suffix}")
         if conditions:
-            test = " or ".join(conditions)
-            extra = [checked_expression(text) for text in self.gear.conditions]
-            if extra:
-                test = f"({test}) and " + " and ".join(f"({text})" for text in extra)
-            lines.append(f"if not ({test}): mismatch(({listed},))")
+            lines.append(f"if not ({' or '.join(conditions)}): mismatch(({listed},))")
+        lines += self._symbol_lines()
+        if conditions:
+            lines += self._condition_lines(listed)
             lines += self._overlap_lines(names, namespace)
         lines.append("tick()")
         lines += self._result_lines(f"run([{listed}])", namespace)
@@ -150,6 +148,17 @@ class GraphCall:
         return [
             f"{checked_expression(name)} = t{int(tensor)}.size({int(dim)})" for name, tensor, dim in self.gear.symbols
         ]
+
+    def _condition_lines(self, listed: str) -> list[str]:
+        """Check what the tensor check cannot see of a dynamic graph: how sizes and strides depend on each other."""
+        gear = self.gear
+        lines = [
+            f"{checked_expression(name)} = t{int(tensor)}.{'stride' if kind == 'stride' else 'size'}({int(dim)})"
+            for name, tensor, kind, dim in gear.measures
+        ]
+        tests = [f"({checked_expression(text)})" for text in gear.conditions]
+        tests += [f"t{int(tensor)}.is_contiguous()" for tensor in gear.contiguous]
+        return [*lines, f"if not ({' and '.join(tests)}): mismatch(({listed},))"] if tests else []
 
     def _result_lines(self, call: str, namespace: dict[str, Any]) -> list[str]:
         results = self.gear.results

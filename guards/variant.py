@@ -53,6 +53,10 @@ class StoredGear:
     #: For a dynamic graph: the name of each free dim `(symbol, input, dim)` and what must hold among them.
     symbols: list[list[Any]] = field(default_factory=list)
     conditions: list[str] = field(default_factory=list)
+    #: For a dynamic graph: other sizes and strides that the conditions name, `(name, input, "size" or "stride", dim)`,
+    #: and the inputs that must be contiguous.
+    measures: list[list[Any]] = field(default_factory=list)
+    contiguous: list[int] = field(default_factory=list)
 
     @property
     def is_dynamic(self) -> bool:
