@@ -31,15 +31,7 @@ def dynamic_gear(
 
     So do the ranges that the spec declares.
     """
-    placeholders = [node for node in capture.module.graph.nodes if node.op == "placeholder"]
-    fakes = [node.meta["example_value"] for node in placeholders]
-    mode = fakes[0].fake_mode
-    attributes = {
-        name: mode.from_tensor(tensor.detach(), static_shapes=True) for name, tensor in _lifted(capture).items()
-    }
-    printer = _Printer(capture, symbols)
-    with mode.shape_env.ignore_fresh_unbacked_symbols():
-        graph = record(capture.method, lifted, mode, fakes, attributes, decompositions, printer.number)
+    graph, printer = record_dynamic(capture, lifted, symbols, decompositions)
     owners = printer.owners()
     graph.inputs = [
         TensorSpec(
@@ -50,10 +42,6 @@ def dynamic_gear(
         )
         for item in capture.inputs
     ]
-    graph.attributes = {
-        name: TensorSpec(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, tensor.device)
-        for name, tensor in _lifted(capture).items()
-    }
     sizes = [[symbols.simplify(size) for size in item.sizes] for item in capture.inputs]
     strides = [[symbols.simplify(stride) for stride in item.strides] for item in capture.inputs]
     measures, contiguous, ties = printer.layout(sizes, strides, owners)
@@ -79,11 +67,31 @@ def dynamic_gear(
     return graph, stored
 
 
+def record_dynamic(
+    capture: Capture, lifted: fx.GraphModule, symbols: Symbols, decompositions: Mapping[Any, Any] | None
+) -> tuple[GearGraph, SizePrinter]:
+    """Record the graph with the sizes that the trace left symbolic."""
+    placeholders = [node for node in capture.module.graph.nodes if node.op == "placeholder"]
+    fakes = [node.meta["example_value"] for node in placeholders]
+    mode = fakes[0].fake_mode
+    attributes = {
+        name: mode.from_tensor(tensor.detach(), static_shapes=True) for name, tensor in _lifted(capture).items()
+    }
+    printer = SizePrinter(capture, symbols)
+    with mode.shape_env.ignore_fresh_unbacked_symbols():
+        graph = record(capture.method, lifted, mode, fakes, attributes, decompositions, printer.number)
+    graph.attributes = {
+        name: TensorSpec(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, tensor.device)
+        for name, tensor in _lifted(capture).items()
+    }
+    return graph, printer
+
+
 def _lifted(capture: Capture) -> dict[str, torch.Tensor]:
     return {name: capture.attribute_tensors[name] for name in capture.attributes}
 
 
-class _Printer:
+class SizePrinter:
     """Prints sizes as expressions over the symbols' names."""
 
     def __init__(self, capture: Capture, symbols: Symbols) -> None:
@@ -183,12 +191,16 @@ class _Printer:
 
     def conditions(self, owners: list[tuple[str, int, int]]) -> list[str]:
         """Return ranges of the symbols and guards of the trace, which `TensorGuards` cannot see."""
+        least = [f"{name} >= {self.bounds(name)[0]}" for name, _, _ in owners]
+        return list(dict.fromkeys([*least, *self.guards()]))
+
+    def guards(self) -> list[str]:
+        """Return the guards of the trace, and ranges beyond Dynamo's own least size of 2."""
         found = []
-        for name, _, _ in owners:
+        for name, _, _ in self.owners():
             lower, upper = self.bounds(name)
-            found.append(
-                f"{name} >= {lower}" + (f" and {name} <= {upper}" if upper is not None and upper < 2**62 else "")
-            )
+            found += [f"{name} >= {lower}"] if lower > 2 else []
+            found += [f"{name} <= {upper}"] if upper is not None and upper < 2**62 else []
         for guard in self._env.guards:
             condition = self._env.simplify(self._env.replace(guard.expr))
             if condition not in (True, False) and getattr(condition, "free_symbols", None):
