@@ -13,8 +13,9 @@ from torch import fx
 from gearcache.errors import CaptureError
 from gearcache.ge_cache import _compat
 from gearcache.ge_cache.capture import Capture
-from gearcache.ge_cache.specialise import GearGraph, TensorSpec, record
+from gearcache.ge_cache.specialise import GearGraph, record
 from gearcache.ge_cache.symbols import Symbols
+from gearcache.ge_cache.tensor_spec import TensorSpec
 from gearcache.guards.expressions import checked_expression
 from gearcache.guards.gears import GearSpec
 from gearcache.guards.variant import StoredGear

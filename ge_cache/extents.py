@@ -21,8 +21,8 @@ ONE: Dim = ()
 class Extent:
     """The dims of one tensor.
 
-    `bound`: all values are whole numbers from 0 to below it (row numbers, from `arange`). `is_writable`: writing through
-    this tensor touches filling only where its base has filling too.
+    `bound`: all values are whole numbers from 0 to below it (row numbers, from `arange`). `is_writable`: writing
+    through this tensor touches filling only where its base has filling too.
     """
 
     dims: tuple[Dim, ...]

@@ -182,7 +182,7 @@ class Proof:
         return found
 
     def _check_outputs(self, node: fx.Node) -> None:
-        for index, output in enumerate(node.args[0]):  # type: ignore[arg-type, var-annotated]
+        for index, output in enumerate(node.args[0]):  # type: ignore[arg-type]
             extent = self.value(output)
             if isinstance(extent, Extent) and not all(is_prefix(dim) for dim in extent.dims):
                 raise Dependent(f"output {index} mixes the rows of {self.label} with another dim")

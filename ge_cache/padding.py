@@ -1,4 +1,4 @@
-"""The plan by which calls between gears may be padded: recorded with sizes symbolic, proven, stored with the variant."""
+"""The plan by which calls between gears may be padded: recorded with symbolic sizes, proven, stored."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def padded_symbols(
 ) -> dict[Any, str]:
     """Return the symbols that may be padded, with the dim that names each; `GearSpecError` for a fill that is missing.
 
-    `assignments` are those of the gears: a symbol varies when two gears differ in it.
+    `assignments` are those of the gears, which fix the symbols that may vary.
     """
     rows = list(assignments)
     found: dict[Any, str] = {}
@@ -54,8 +54,8 @@ def padded_symbols(
             if any(symbol in row for row in rows for symbol in symbols.symbols_of(size))
         )
         raise GearSpecError(
-            f"`{capture.method}`: pad_values names `{unused[0] if unused else ''}`, which has no dim that differs between "
-            f"gears; such dims are {geared or 'none'}"
+            f"`{capture.method}`: pad_values names `{unused[0] if unused else ''}`, which has no dim that differs "
+            f"between gears; such dims are {geared or 'none'}"
         )
     return found
 
@@ -141,8 +141,7 @@ def _program(capture: Capture, symbols: Symbols, assignment: Mapping[Any, int]) 
     for node in capture.module.graph.nodes:
         value = node.meta.get("example_value")
         if isinstance(value, (int, float, torch.SymInt, torch.SymFloat, torch.SymBool)) and node.op != "get_attr":
-            is_symbolic = isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
-            numbers[node] = symbols.value(value.node.expr, assignment) if is_symbolic else value
+            numbers[node] = value if isinstance(value, (int, float)) else symbols.value(value.node.expr, assignment)
             continue
         numbers[node] = ("node", next(count))
         if node.op == "placeholder":

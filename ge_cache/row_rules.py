@@ -32,7 +32,9 @@ def _rule(*names: str) -> Callable[[Rule], Rule]:
 
 
 @_rule("masked_fill_", "to", "_to_copy", "type_as", "contiguous", "clone", "where", "__and__", "__or__", "copy_")
-@_rule("fill_", "zero_", "alias", "detach", "lift_fresh", "lift_fresh_copy", "dropout", "hardswish", "hardtanh", "_conj")
+@_rule(
+    "fill_", "zero_", "alias", "detach", "lift_fresh", "lift_fresh_copy", "dropout", "hardswish", "hardtanh", "_conj"
+)
 @_rule("zeros_like", "ones_like", "empty_like", "full_like", "float", "masked_fill")
 def elementwise(step: Step) -> Extent:
     """Every position of the result reads the same position of the tensors."""
@@ -76,7 +78,9 @@ def reduction(step: Step) -> Extent | list[Extent]:
     return results if isinstance(step.node.meta["val"], (list, tuple)) else results[0]
 
 
-@_rule("softmax", "_softmax", "log_softmax", "_log_softmax", "sort", "topk", "argsort", "cumsum", "cumprod", "glu", "flip")
+@_rule(
+    "softmax", "_softmax", "log_softmax", "_log_softmax", "sort", "topk", "argsort", "cumsum", "cumprod", "glu", "flip"
+)
 @_rule("roll", "logcumsumexp")
 def along(step: Step) -> Extent | list[Extent]:
     """The result keeps the rank; positions along `dim` depend on each other (a running sum only on earlier ones)."""
@@ -182,7 +186,9 @@ def last_dims_norm(step: Step) -> Extent:
     return Extent(source.dims)
 
 
-@_rule("conv1d", "conv2d", "conv3d", "convolution", "group_norm", "max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d")
+@_rule(
+    "conv1d", "conv2d", "conv3d", "convolution", "group_norm", "max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d"
+)
 @_rule("avg_pool2d", "avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "batch_norm", "upsample_nearest2d")
 def batched(step: Step) -> Extent:
     """Only dim 0 may hold filling: each of its rows is an example of its own."""
@@ -320,7 +326,7 @@ def join(step: Step) -> Extent:
         rows = {(*item.dims[:index], *item.dims[index + 1 :]) for item in tensors}
         step.require_plain("puts rows behind those of", *(item.dims[index] for item in tensors[:-1]))
         joined = normal(step.proof.plain_dims(sizes)[index])
-        if len(rows) != 1 or len(tensors[-1].dims[index]) > 1 and has_padding(tensors[-1].dims[index]):
+        if len(rows) != 1 or (len(tensors[-1].dims[index]) > 1 and has_padding(tensors[-1].dims[index])):
             raise Dependent(f"`aten.{step.name}` joins rows of {step.proof.label} with others")
     (row,) = rows
     return Extent((*row[:index], joined, *row[index:]))

@@ -1,4 +1,4 @@
-"""Choosing a backend."""
+"""Choosing a backend, and importing it: no other one."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import torch
 
 from gearcache.errors import BackendUnavailable
 from gearcache.ge_cache.backend import Backend
-from gearcache.ge_cache.eager import EagerBackend
-from gearcache.ge_cache.inductor import InductorBackend
 
 
 def select_backend(name: str, module: torch.nn.Module, tensors: Iterable[torch.Tensor]) -> Backend:
@@ -18,6 +16,8 @@ def select_backend(name: str, module: torch.nn.Module, tensors: Iterable[torch.T
     `BackendUnavailable` when the tensors are on a device that no backend serves yet.
     """
     if name == "eager":
+        from gearcache.ge_cache.eager import EagerBackend
+
         return EagerBackend()
     devices = {tensor.device.type for tensor in (*module.parameters(), *module.buffers(), *tensors)}
     unsupported = sorted(devices - {"cpu", "meta"})
@@ -26,4 +26,6 @@ def select_backend(name: str, module: torch.nn.Module, tensors: Iterable[torch.T
             "inductor",
             f"the module or its inputs are on `{unsupported[0]}`; it serves `cpu`, use backend='eager' there",
         )
+    from gearcache.ge_cache.inductor import InductorBackend
+
     return InductorBackend()

@@ -19,18 +19,7 @@ from gearcache.errors import CaptureError
 from gearcache.ge_cache import _compat
 from gearcache.ge_cache.capture import Capture, CapturedInput
 from gearcache.ge_cache.results import Result, ResultPlan
-
-Sizes = tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class TensorSpec:
-    """Sizes and strides of one input of a gear (ints; `None` marks a dynamic dim), dtype and device."""
-
-    sizes: Sizes
-    strides: Sizes
-    dtype: torch.dtype
-    device: torch.device
+from gearcache.ge_cache.tensor_spec import TensorSpec
 
 
 @dataclass

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-#: `tensor.size(0)` in a third of its time: the C slot behind `len`, without `Tensor.__len__` of Python.
+#: `tensor.size(0)`, or 0 for a scalar, in a third of the time: the C slot behind `len`.
 first_size: Callable[[Any], int] = torch._C.TensorBase.__len__  # type: ignore[attr-defined]
 
 

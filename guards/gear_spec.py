@@ -223,6 +223,11 @@ class GearSpec:
         return None
 
 
+def gear_text(spec: GearSpec, sizes: tuple[int, ...]) -> str:
+    """Return a gear as messages name it, e.g. `ids.size(0)=4, ids.size(1)=16`."""
+    return ", ".join(f"{axis.text}={size}" for axis, size in zip(spec.axes, sizes, strict=True))
+
+
 def _variable(symbol: Symbol, axis: _Dim) -> tuple[Symbol, _Dim | None]:
     return symbol, None if symbol.unique else axis
 

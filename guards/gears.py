@@ -18,6 +18,7 @@ from gearcache.guards.gear_spec import MAX_GEARS as MAX_GEARS
 from gearcache.guards.gear_spec import Axis as Axis
 from gearcache.guards.gear_spec import GearSpec as GearSpec
 from gearcache.guards.gear_spec import RangeAxis as RangeAxis
+from gearcache.guards.gear_spec import gear_text as gear_text
 from gearcache.guards.symbol import SizeExpression, Symbol
 
 _ATTRIBUTE = "dim_gears"
@@ -118,3 +119,8 @@ def gears_of_arguments(tensors: Mapping[str, torch.Tensor]) -> tuple[Axis, ...]:
         for path, tensor in tensors.items()
         for dim, sizes in getattr(tensor, _ATTRIBUTE, {}).items()
     )
+
+
+def fill_dims(pad_values: Mapping[str, Any]) -> list[list[Any]]:
+    """Return what `pad_values` puts into the key: which dims may be padded, not with what."""
+    return sorted([path, sorted(value) if isinstance(value, Mapping) else None] for path, value in pad_values.items())

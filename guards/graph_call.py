@@ -51,8 +51,32 @@ class GraphCall:
         #: Checks of tensors, and whether each holds with grad mode off only (its tensors require grad).
         self._checks: list[tuple[Callable[..., bool], bool]] = []
         self._calls = itertools.count()
+        #: With `count_shapes`: sizes of all inputs -> calls.
+        self.shapes: dict[tuple[tuple[int, ...], ...], int] = {}
         #: Replaced when another check is added; the frame reaches it through `function`.
         self.function: Callable[..., Any] = self._first_call if validate else self._build()
+
+    def resized(self, gear: StoredGear, run: Runner) -> GraphCall:
+        """Return a call of the same variant and weights at other sizes."""
+        return GraphCall(self.variant, gear, run, self._attributes, self._scope, validate=self._validate)
+
+    def count_shapes(self) -> None:
+        """Count the sizes of the calls to come, which costs each of them some time (dynamic graphs only)."""
+        run, counts = self.runner, self.shapes
+
+        def counted(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+            sizes = tuple(tuple(tensor.shape) for tensor in inputs)
+            counts[sizes] = counts.get(sizes, 0) + 1
+            return run(inputs)
+
+        self._run = counted
+        if not self._validate:
+            self.function = self._build()
+
+    @property
+    def runner(self) -> Runner:
+        """What runs the graph, without any check."""
+        return getattr(self._run, "run", self._run)
 
     @property
     def is_ready(self) -> bool:

@@ -61,12 +61,6 @@ class Fills:
                 return fill
         raise GearSpecError(f"pad_values has no value for `{path}`")
 
-    def dims(self) -> list[list[Any]]:
-        """Return what goes into the key: which dims may be padded, not with what."""
-        return sorted(
-            [pattern, sorted(value) if isinstance(value, Mapping) else None] for pattern, value in self.values.items()
-        )
-
 
 def _holds(dtype: torch.dtype, fill: Any) -> bool:
     if dtype == torch.bool:
@@ -74,7 +68,7 @@ def _holds(dtype: torch.dtype, fill: Any) -> bool:
     if dtype.is_floating_point or dtype.is_complex:
         return True
     bounds = torch.iinfo(dtype)
-    return int(fill) == fill and bounds.min <= fill <= bounds.max
+    return bool(int(fill) == fill and bounds.min <= fill <= bounds.max)
 
 
 @dataclass(frozen=True)
@@ -113,9 +107,14 @@ def padded_gear(
     if not _same_forms(plan["results"], gear.results):
         return f"gear {gear.text} returns results that share memory in another way"
     sizes, strides = _rows(plan["sizes"], gear.sizes, real), _rows(plan["strides"], gear.strides, real)
-    if _rows(plan["sizes"], gear.sizes, full) != gear.sizes or _rows(plan["strides"], gear.strides, full) != gear.strides:
+    if (
+        _rows(plan["sizes"], gear.sizes, full) != gear.sizes
+        or _rows(plan["strides"], gear.strides, full) != gear.strides
+    ):
         return f"gear {gear.text} has dims that do not follow the padded one"
-    moved = [index for index, row in enumerate(sizes) if row != gear.sizes[index] or strides[index] != gear.strides[index]]
+    moved = [
+        index for index, row in enumerate(sizes) if row != gear.sizes[index] or strides[index] != gear.strides[index]
+    ]
     values = {index: fills.value(variant.inputs[index].access.text, variant.inputs[index].dtype) for index in moved}
     small = replace(
         gear,

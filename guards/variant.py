@@ -87,6 +87,8 @@ class StoredVariant:
     evidence: list[Any]
     sources: dict[str, Any]
     gears: list[StoredGear]
+    #: How calls between gears are padded, see `guards.padding`; None where they are not.
+    padding: dict[str, Any] | None = None
 
     def to_plain(self) -> dict[str, Any]:
         """Return msgpack-able data."""
@@ -100,6 +102,7 @@ class StoredVariant:
             "evidence": self.evidence,
             "sources": self.sources,
             "gears": [gear.to_plain() for gear in self.gears],
+            "padding": self.padding,
         }
 
 
@@ -149,6 +152,7 @@ def entry_from_plain(data: Mapping[str, Any]) -> list[StoredVariant]:
             **{name: shared(name, row[name]) for name in _SHARED},
             graph_name=row["graph_name"],
             gears=[StoredGear.from_plain(gear) for gear in row["gears"]],
+            padding=row.get("padding"),
         )
         for row in data["variants"]
     ]

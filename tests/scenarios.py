@@ -80,6 +80,12 @@ class Run:
         config = strict_config(self.backend, **({"on_miss": on_miss} if on_miss else {}))
         return self.watch(gearcache.cache_compile(method, config=config, **parameters))
 
+    def pad(self, method: Callable[..., Any], gears: Any, values: Any, *, policy: str = "zip") -> Any:
+        """Cache a bound method whose calls between gears are padded."""
+        config = strict_config(self.backend, on_miss="pad", pad_values=values)
+        config.inference_config.dynamic_gears_merge_policy = policy
+        return self.watch(gearcache.cache_compile(method, config=config, gears=gears))
+
     def watch(self, cached: Any) -> Any:
         """Report the statistics of a method that was cached elsewhere (by a decorator)."""
         self._methods.append(cached)

@@ -10,12 +10,11 @@ import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from gearcache.activate import ActiveVariant, EvidenceCheck, activate, fits_call
-from gearcache.build import BuildRequest, BuiltVariant, build, self_names
 from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Manifest
 from gearcache.call_sizes import call_sizes
 from gearcache.collection import resumed_collection
@@ -29,12 +28,11 @@ from gearcache.errors import (
     UnknownGear,
 )
 from gearcache.ge_cache.backend import Backend
-from gearcache.ge_cache.gear_plan import gear_text
 from gearcache.guards._native import state_checks
 from gearcache.guards.access import Scope
-from gearcache.guards.arguments import find_tensors
+from gearcache.guards.arguments import find_tensors, parameter_names
 from gearcache.guards.dispatch import BoundGear, build_dispatch
-from gearcache.guards.gears import GearSpec
+from gearcache.guards.gears import GearSpec, gear_text
 from gearcache.guards.graph_call import GraphCall
 from gearcache.guards.inputs import GRADIENT_WORDS, Problem, find_problem
 from gearcache.guards.memory import find_overlap
@@ -42,7 +40,12 @@ from gearcache.guards.sources import changed_source
 from gearcache.guards.variant import StoredVariant, entry_from_plain, entry_to_plain
 from gearcache.options import Settings
 from gearcache.problems import Problems, broken_condition
+from gearcache.shapes_met import ShapesMet
 from gearcache.stats import Counters
+
+if TYPE_CHECKING:
+    from gearcache.build import BuiltVariant
+    from gearcache.padded_calls import PaddedCalls
 
 logger = logging.getLogger("gearcache")
 _MAX_STATES = 4
@@ -82,15 +85,25 @@ class Binding:
         self._gears: list[BoundGear] = []
         self._states: list[Callable[[], bool]] = []
         self._temporary: Path | None = None
+        self._padded: PaddedCalls | None = None
+        self._shapes = ShapesMet(spec)
         self.history: list[str] = []
 
     def gear_calls(self) -> dict[str, int]:
         """Return calls per gear."""
-        counts: dict[str, int] = {}
+        counts: dict[str, int] = dict(self._padded.forgotten) if self._padded is not None else {}
         for active in self._active:
             for graph in active.graphs:
                 counts[graph.gear.text] = counts.get(graph.gear.text, 0) + graph.calls
         return counts
+
+    def shape_dims(self) -> list[tuple[str, int]]:
+        """Return the dims that `shape_calls` lists."""
+        return self._shapes.dims(self._active)
+
+    def shape_calls(self) -> dict[tuple[int, ...], int]:
+        """Return calls per shape met."""
+        return self._shapes.counts(self._active)
 
     def gear_texts(self) -> list[str]:
         """Return the loaded gears."""
@@ -120,17 +133,61 @@ class Binding:
             frame = self._find_active(scope, problems)
         if frame is not None:
             return frame
-        self._refuse(arguments, problems)
+        try:
+            self._refuse(arguments, problems)
+        except InputError:
+            self._shapes.count_call(arguments)
+            raise
         if problems.is_gear_miss and self._settings.on_miss == "eager":
+            self._shapes.count_call(arguments)
             self._counters.eager_calls += 1
             return None
         self._refuse_gradients(arguments)
+        is_padded = problems.is_gear_miss and self._settings.on_miss == "pad"
+        if is_padded:
+            frame = self._pad(arguments, scope)
+            if frame is not None:
+                return frame
+            if self._padded is not None and self._padded.reason is not None:  # the call's own variant is loaded
+                raise self._outside(arguments, self._padded.reason)
         self._build(arguments, scope, alone=problems.is_assumption)
+        if is_padded:
+            frame = self._pad(arguments, scope)
+            if frame is None:
+                raise self._outside(arguments, self._padded.reason if self._padded is not None else None)
+            return frame
         problems = Problems()
         frame = self._find_active(scope, problems)
         if frame is None:
             raise InputError(self.name, *problems.sentence())
         return frame
+
+    def _pad(self, arguments: Mapping[str, Any], scope: Scope) -> Callable[..., Any] | None:
+        """Return a frame that pads this call to the next gear; None when no loaded gear can serve it so."""
+        from gearcache.guards.padding import Fills
+        from gearcache.padded_calls import PaddedCalls
+
+        if self._padded is None:
+            self._padded = PaddedCalls(Fills(self._settings.pad_values), self._shapes)
+        text = gear_text(self._spec, call_sizes(self._spec, arguments))
+        made = self._padded.add(self._active, scope, text)
+        if made is None:
+            problem = self._padded.problem
+            if problem is not None:
+                raise InputError(self.name, problem.argument, problem.found, problem.allowed)
+            return None
+        active, graph, tensors = made
+        self._check_overlap(active.variant, graph, tensors)
+        self.history.append(f"padded: {text}")
+        logger.info("%s: %s is padded to a gear", self.name, text)
+        return self._accept(active, graph, tensors, scope)
+
+    def _outside(self, arguments: Mapping[str, Any], reason: str | None = None) -> UnknownGear:
+        listed = "; ".join(gear_text(self._spec, gear) for gear in self._spec.gears)
+        found = f"outside all gears: {gear_text(self._spec, call_sizes(self._spec, arguments))}"
+        if reason:
+            listed += f" (padding: {reason})"
+        return UnknownGear(self.name, self._spec.axes[0].path, found, listed)
 
     # -- loaded variants ---------------------------------------------------------------------------------
 
@@ -219,6 +276,10 @@ class Binding:
                 self._fault(error)
                 reasons.append(str(error))
                 continue
+            if self._settings.count_shapes:
+                for graph in active.graphs:
+                    if graph.gear.is_dynamic:
+                        graph.count_shapes()
             self._active.append(active)
             self._counters.loads += len(active.graphs)
             loaded = True
@@ -277,7 +338,7 @@ class Binding:
             raise InputError(self.name, problem.argument, problem.found, problem.allowed)
         outside = self._spec.range_problem(find_tensors(arguments))
         if outside is not None:
-            if self._settings.on_miss == "raise":
+            if self._settings.on_miss in ("raise", "pad"):
                 raise UnknownGear(self.name, *outside)
             problems.is_gear_miss = True
             return
@@ -288,9 +349,7 @@ class Binding:
             return
         if is_complete and sizes not in self._spec.gears:
             if self._settings.on_miss == "raise":
-                listed = "; ".join(gear_text(self._spec, gear) for gear in self._spec.gears)
-                argument = self._spec.axes[0].path
-                raise UnknownGear(self.name, argument, f"outside all gears: {gear_text(self._spec, sizes)}", listed)
+                raise self._outside(arguments)
             problems.is_gear_miss = True
             return
         is_loaded = problem is not None and gear in self.gear_texts()
@@ -357,10 +416,16 @@ class Binding:
         return present
 
     def _compile(self, arguments: Mapping[str, Any], alone: bool) -> list[BuiltVariant]:
+        # A relaunch does without tracer and compilers, and without importing what drives them.
+        from gearcache.build import BuildRequest, build
+        from gearcache.guards.padding import Fills
+
         spec = self._spec
         sizes = call_sizes(spec, arguments)
+        fills = Fills(self._settings.pad_values) if self._settings.on_miss == "pad" and not alone else None
+        is_new = sizes not in spec.gears and fills is None
         is_outside = spec.range_problem(find_tensors(arguments)) is not None
-        if spec.axes and len(sizes) == len(spec.axes) and (alone or is_outside or sizes not in spec.gears):
+        if spec.axes and len(sizes) == len(spec.axes) and (alone or is_outside or is_new):
             axes = tuple(replace(axis, sizes=(size,), size=None) for axis, size in zip(spec.axes, sizes, strict=True))
             spec = GearSpec(axes, ranges=spec.ranges)
         if is_outside:
@@ -368,13 +433,14 @@ class Binding:
         request = BuildRequest(
             name=self.name,
             function=self._function,
-            arguments={name: value for name, value in arguments.items() if name != self_names(self._function)[0]},
+            arguments={name: value for name, value in arguments.items() if name != parameter_names(self._function)[0]},
             spec=spec,
             dynamic=self._dynamic and not is_outside,
             backend=self._backend,
             options=self._settings.options,
             decompositions=self._decompositions,
             jobs=self._settings.jobs,
+            fills=fills,
         )
         with resumed_collection():
             built, errors = build(request, self._counters)
@@ -437,5 +503,5 @@ class Binding:
     def _scope(self, arguments: Mapping[str, Any]) -> Scope:
         method = self._method
         closure = dict(zip(method.__code__.co_freevars, method.__closure__ or (), strict=True))
-        instance = {self_names(self._function)[0]: self._function.__self__}
+        instance = {parameter_names(self._function)[0]: self._function.__self__}
         return Scope({**instance, **arguments}, method.__globals__, closure)

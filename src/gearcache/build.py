@@ -23,11 +23,12 @@ from gearcache.ge_cache.specialise import GearGraph, input_spec, lift_attributes
 from gearcache.ge_cache.symbols import Symbols
 from gearcache.ge_cache.workers import CompilePool
 from gearcache.guards.access import Access
-from gearcache.guards.arguments import find_tensors, replace_tensors
+from gearcache.guards.arguments import find_tensors, parameter_names, replace_tensors
 from gearcache.guards.checks import Check
 from gearcache.guards.evidence import evidence_tree
 from gearcache.guards.frame import UnstorableConstant, encode_code
 from gearcache.guards.gears import GearSpec
+from gearcache.guards.padding import Fills
 from gearcache.guards.sources import UnknownSource, record_sources
 from gearcache.guards.variant import StoredGear, StoredInput, StoredVariant
 from gearcache.progress import BuildProgress
@@ -49,6 +50,8 @@ class BuildRequest:
     options: Mapping[str, Any]
     decompositions: Mapping[Any, Any] | None
     jobs: int
+    #: With `on_miss="pad"`: what to fill with.
+    fills: Fills | None = None
 
 
 @dataclass
@@ -68,6 +71,7 @@ class _Unit:
     gears: list[tuple[str, Any]]
     frame: dict[str, Any] = field(default_factory=dict)
     references: dict[str, list[str]] = field(default_factory=dict)
+    padding: dict[str, Any] | None = None
 
     def check_storable(self) -> None:
         """Encode the frame and look the sources up, so that what cannot be stored fails before any compile."""
@@ -146,21 +150,86 @@ class _Tracer:
         lifted = lift_attributes(capture)
         input_shape, dynamic_dims = gear_options(capture, symbols, planned)
         logger.info("%s: ge.inputShape=%s ge.dynamicDims=%s", capture.method, input_shape, dynamic_dims)
+        if self._request.fills is not None:
+            yield from self._padded_units(capture, planned)
+            return
         covered = [gear for gear in planned if gear.broken is None and not spec.dynamic_axes]
         if covered:
             yield _Unit(capture, lifted, [(gear.text(spec), gear) for gear in covered])
-        for gear in planned:
-            if gear not in covered:
-                why = gear.broken or "it has dynamic dims"
-                logger.info("%s: gear %s needs a trace of its own (%s)", capture.method, gear.text(spec), why)
-                unit = self._own_capture(capture, symbols, gear)
-                if unit is not None:
-                    yield unit
+        yield from self._own_units(capture, symbols, [gear for gear in planned if gear not in covered])
+
+    def _own_units(self, capture: Capture, symbols: Symbols, gears: list[PlannedGear]) -> Iterator[_Unit]:
+        """Yield a static capture for each gear that a capture does not cover."""
+        for gear in gears:
+            text, why = gear.text(self._request.spec), gear.broken or "it has dynamic dims"
+            logger.info("%s: gear %s needs a trace of its own (%s)", capture.method, text, why)
+            unit = self._own_capture(capture, symbols, gear)
+            if unit is not None:
+                yield unit
+
+    def _padded_units(self, capture: Capture, planned: list[PlannedGear]) -> Iterator[_Unit]:
+        """Yield captures with symbolic dims and a plan for padding, as many as cover the gears of at least 2."""
+        spec = self._request.spec
+        if spec.dynamic_axes:
+            raise GearSpecError(f"`{capture.method}`: on_miss='pad' needs gears for all dims; the spec has ranges")
+        rest, first = planned, capture
+        while rest:
+            symbols = Symbols(capture.shape_env)
+            covered = [gear for gear in planned if gear.broken is None and gear.sizes in [item.sizes for item in rest]]
+            if covered:
+                unit = _Unit(capture, lift_attributes(capture), [(gear.text(spec), gear) for gear in covered])
+                unit.padding = self._padding_plan(unit, symbols, covered)
+                yield unit
+            elif capture is first:
+                raise GearSpecError(f"`{capture.method}`: on_miss='pad' finds no gear that the trace leaves symbolic")
+            done = [gear.sizes for gear in covered]
+            rest = [gear for gear in rest if gear.sizes not in done]
+            symbolic = [gear for gear in rest if gear.assignment and min(gear.sizes) >= 2]
+            if not covered or not symbolic:
+                yield from self._own_units(capture, symbols, rest)
+                return
+            wanted = symbolic[0]
+            logger.info("%s: gear %s needs a trace of its own (%s)", capture.method, wanted.text(spec), wanted.broken)
+            capture, planned = self._planned_capture(self._resized(capture, symbols, wanted.assignment))
 
     def _capture(self, arguments: Mapping[str, Any], *, dynamic: bool) -> Capture:
         self._counters.traces += 1
         positional, keywords = _call_of(self._signature, arguments)
         return capture_method(self._request.function, positional, keywords, method=self._request.name, dynamic=dynamic)
+
+    def _padding_plan(self, unit: _Unit, symbols: Symbols, covered: list[PlannedGear]) -> dict[str, Any]:
+        """Prove that calls between gears may be padded; `GearSpecError` where that is not shown."""
+        from gearcache.ge_cache.padding import padded_symbols, padding_plan, patterns_of_one, same_program
+
+        request, capture = self._request, unit.capture
+        assert request.fills is not None
+        wanted = padded_symbols(capture, symbols, [gear.assignment for gear in covered], request.fills)
+        plan = padding_plan(capture, unit.lifted, symbols, request.decompositions, wanted)
+        for pattern in patterns_of_one(wanted):
+            try:
+                own = self._capture(self._resized(capture, symbols, pattern), dynamic=False)
+            except CaptureError as error:
+                logger.info("%s: a size of 1 cannot be padded: %s", capture.method, error)
+                continue
+            if same_program(capture, own, symbols, pattern):
+                plan["ones"].append(sorted(str(symbol) for symbol in pattern))
+        return plan
+
+    def _resized(self, capture: Capture, symbols: Symbols, assignment: Mapping[Any, int]) -> Mapping[str, Any]:
+        """Return the call's arguments with tensors of the sizes that a trace gives them."""
+        wanted = {
+            id(item.example): like_tensor(item.example, [symbols.value(size, assignment) for size in item.sizes])
+            for item in capture.inputs
+            if item.access.root[0] == "argument"
+        }
+        given = find_tensors(self._request.arguments)
+        originals = {
+            id(given[item.access.text]): wanted[id(item.example)]
+            for item in capture.inputs
+            if item.access.text in given and id(item.example) in wanted
+        }
+        resized: Mapping[str, Any] = replace_tensors(dict(self._request.arguments), wanted | originals)
+        return resized
 
     def _ungeared_unit(self) -> _Unit:
         """Trace with all dims dynamic, or only those of a declared range, or none."""
@@ -191,7 +260,7 @@ class _Tracer:
                 except (CaptureError, GearSpecError) as error:
                     logger.debug("%s: no trace at another gear's sizes: %s", self._request.name, error)
                 else:
-                    if _fits(capture, planned, arguments, spec):
+                    if _fits(capture, planned, arguments, spec, may_pad=self._request.fills is not None):
                         return capture, planned
         return self._planned_capture(arguments)
 
@@ -221,14 +290,7 @@ class _Tracer:
             if not gear.assignment:
                 logger.info("%s: gear %s will be compiled at its first call", capture.method, text)
                 return None
-            wanted = {
-                id(item.example): like_tensor(
-                    item.example, [symbols.value(size, gear.assignment) for size in item.sizes]
-                )
-                for item in capture.inputs
-                if item.access.root[0] == "argument"
-            }
-            arguments = replace_tensors(dict(self._request.arguments), wanted)
+            arguments = self._resized(capture, symbols, gear.assignment)
         try:
             own = self._ranged_capture(arguments)
         except CaptureError as error:
@@ -305,7 +367,7 @@ def _variant(
     for name in moved:
         tensor = capture.attribute_tensors[name]
         inputs.append(StoredInput(capture.attributes[name], tensor.dtype, tensor.device.type, in_frame=False))
-    call_checks, evidence = split_checks(capture, next(iter(self_names(request.function))))
+    call_checks, evidence = split_checks(capture, next(iter(parameter_names(request.function))))
     variant = StoredVariant(
         frame=unit.frame,
         references=unit.references,
@@ -317,13 +379,9 @@ def _variant(
         # Hashed after the compile: see `guards.sources` on edits meanwhile.
         sources=record_sources(capture.traced_code),
         gears=gears,
+        padding=unit.padding,
     )
     return BuiltVariant(variant, artifacts)
-
-
-def self_names(function: Any) -> list[str]:
-    """Return the parameter names of the method behind a bound method, its instance first."""
-    return list(inspect.signature(function.__func__, follow_wrapped=False).parameters)
 
 
 def split_checks(capture: Capture, instance: str) -> tuple[list[Check], list[Check]]:
@@ -355,18 +413,28 @@ def _call_of(signature: inspect.Signature, arguments: Mapping[str, Any]) -> tupl
     return bound.args, bound.kwargs
 
 
-def _fits(capture: Capture, planned: list[PlannedGear], arguments: Mapping[str, Any], spec: GearSpec) -> bool:
-    """Whether a trace at other sizes describes the sizes of the call at hand."""
+def _fits(
+    capture: Capture, planned: list[PlannedGear], arguments: Mapping[str, Any], spec: GearSpec, *, may_pad: bool
+) -> bool:
+    """Whether a trace at other sizes describes the sizes of the call at hand (at a gear, or padded to one)."""
     symbols = Symbols(capture.shape_env)
     sizes = call_sizes(spec, arguments)
     gear = next((gear for gear in planned if gear.sizes == sizes), None)
-    if gear is None:
-        return False
     tensors = find_tensors(arguments)
+    assignment: dict[Any, int] = dict(gear.assignment) if gear is not None else {}
+    if gear is None:
+        if not may_pad:
+            return False
+        for item in capture.inputs:
+            for dim, size in enumerate(item.sizes):
+                simple = symbols.simplify(size)
+                tensor = tensors.get(item.access.text)
+                if tensor is not None and not isinstance(simple, int) and simple.is_Symbol:
+                    assignment.setdefault(simple, tensor.size(dim))
     for item in capture.inputs:
         tensor = tensors.get(item.access.text)
         if tensor is not None:
-            expected = [symbols.value(size, gear.assignment) for size in item.sizes]
+            expected = [symbols.value(size, assignment) for size in item.sizes]
             if expected != list(tensor.shape):
                 return False
     return True

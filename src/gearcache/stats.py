@@ -25,12 +25,18 @@ class Stats:
 
     `hits`, `misses`: lookups that found or did not find a stored variant; `traces`: Dynamo captures; `compiles`:
     gears compiled; `loads`: gears loaded; `faults`: faults of the cache that were worked around; `calls`: calls that
-    returned a result; `gears`: calls per gear; `miss_reasons`: why each miss was one.
+    returned a result; `gears`: calls per gear; `shapes`: calls per shape met; `miss_reasons`: why each miss was one.
     """
 
-    def __init__(self, counters: Counters, gear_calls: Callable[[], Mapping[str, int]]) -> None:
+    def __init__(
+        self,
+        counters: Counters,
+        gear_calls: Callable[[], Mapping[str, int]],
+        shape_calls: Callable[[], Mapping[tuple[int, ...], int]] = dict,
+    ) -> None:
         self._counters = counters
         self._gear_calls = gear_calls
+        self._shape_calls = shape_calls
 
     @property
     def hits(self) -> int:
@@ -71,6 +77,14 @@ class Stats:
     def gears(self) -> dict[str, int]:
         """Calls per gear."""
         return dict(self._gear_calls())
+
+    @property
+    def shapes(self) -> dict[tuple[int, ...], int]:
+        """Calls per shape met, served or not: sizes of the geared dims, or of all dims of all arguments without gears.
+
+        Those of a dynamic graph are only counted with `count_shapes`.
+        """
+        return dict(self._shape_calls())
 
     @property
     def miss_reasons(self) -> tuple[str, ...]:

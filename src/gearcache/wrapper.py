@@ -8,7 +8,7 @@ import os
 import threading
 import types
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import torch
 
@@ -19,11 +19,14 @@ from gearcache.collection import paused_collection
 from gearcache.ge_cache.select import select_backend
 from gearcache.guards._native import is_grad_decorator
 from gearcache.guards.arguments import find_tensors
-from gearcache.guards.gears import GearSpec, gears_of_arguments, parse_gears
+from gearcache.guards.gears import GearSpec, fill_dims, gears_of_arguments, parse_gears
 from gearcache.guards.identity import decompositions_component, method_component
 from gearcache.options import resolve_settings
 from gearcache.stats import Counters, Stats
 from gearcache.version import __version__
+
+if TYPE_CHECKING:
+    from gearcache.suggest import SuggestedGears
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Gears = Mapping[str, Any]
@@ -59,7 +62,7 @@ class CachedMethod:
     @property
     def stats(self) -> Stats:
         """Counters of this binding, see `gearcache.stats.Stats`."""
-        return Stats(self._counters, self._gear_calls)
+        return Stats(self._counters, self._gear_calls, self._shape_calls)
 
     @property
     def entry_path(self) -> str | None:
@@ -80,6 +83,16 @@ class CachedMethod:
         with self._lock, paused_collection():
             self._prepare(args, kwargs)
 
+    def suggest_gears(self, k: int) -> SuggestedGears:
+        """Return the at most `k` gears that minimise padded work for the shapes met so far (`.stats.shapes`).
+
+        `.gears` of the result is what `cache_compile` takes. Raises `GearSpecError` when nothing was met yet.
+        """
+        from gearcache.suggest import suggest
+
+        dims = next((dims for binding in self._bindings.values() if (dims := binding.shape_dims())), [])
+        return suggest(dims, self._shape_calls(), k)
+
     def refresh(self) -> None:
         """Check the evidence and bind the weights again at the next call, after the module was changed."""
         with self._lock:
@@ -96,6 +109,13 @@ class CachedMethod:
         for binding in self._bindings.values():
             for text, calls in binding.gear_calls().items():
                 counts[text] = counts.get(text, 0) + calls
+        return counts
+
+    def _shape_calls(self) -> dict[tuple[int, ...], int]:
+        counts: dict[tuple[int, ...], int] = {}
+        for binding in self._bindings.values():
+            for shape, calls in binding.shape_calls().items():
+                counts[shape] = counts.get(shape, 0) + calls
         return counts
 
     def _missed(self, instance: Any, *args: Any, **kwargs: Any) -> Any:
@@ -143,7 +163,7 @@ class CachedMethod:
             method.__name__,
             method=method_component(method),
             options=settings.compile_options,
-            gears=spec.to_plain(),
+            gears=spec.to_plain() | ({"pad": fill_dims(settings.pad_values)} if settings.pad_values else {}),
             dynamic=bool(given["dynamic"]),
             decompositions=decompositions_component(given["custom_decompositions"]),
             software={"gearcache": __version__},
@@ -299,7 +319,7 @@ def cache_compile(
     for name, rank in (("global_rank", global_rank), ("tp_rank", tp_rank), ("pp_rank", pp_rank)):
         if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int) or rank < 0):
             raise ValueError(f"cache_compile: {name} is {rank!r}; it must be an int of at least 0")
-    parse_gears(gears, resolve_settings(config, has_gears=gears is not None).policy)
+    parse_gears(gears, resolve_settings(config, has_gears=True).policy)
     parameters = {
         "config": config,
         "dynamic": dynamic,

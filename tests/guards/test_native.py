@@ -77,8 +77,9 @@ def test_a_grad_mode_decorator_is_recognised() -> None:
     assert not is_grad_decorator(plain)
 
 
-def test_the_first_size_is_that_of_dim_0_and_refuses_what_has_none() -> None:
+def test_the_first_size_is_that_of_dim_0_and_refuses_what_is_no_tensor() -> None:
     assert first_size(torch.ones(3, 2)) == 3
-    for value in (torch.ones(()), [1], None):
+    assert first_size(torch.ones(())) == 0
+    for value in ([1], None):
         with pytest.raises(TypeError):
             first_size(value)
