@@ -97,8 +97,27 @@ def state_component() -> dict[str, Any]:
         "default_device": default_device.type,
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "inference_mode": torch.is_inference_mode_enabled(),
+        "kernels": _kernel_choices(),
         "matmul_precision": torch.get_float32_matmul_precision(),
         "threads": torch.get_num_threads(),
+    }
+
+
+def _kernel_choices() -> dict[str, Any]:
+    """Return the switches of `torch.backends` that choose among kernels, and so the last bits of a result."""
+    cuda: Any = torch.backends.cuda
+    mkldnn = torch.backends.mkldnn
+    return {
+        "attention": [
+            cuda.flash_sdp_enabled(),
+            cuda.mem_efficient_sdp_enabled(),
+            cuda.math_sdp_enabled(),
+            cuda.cudnn_sdp_enabled(),
+        ],
+        "mkldnn": [bool(mkldnn.enabled), bool(mkldnn.deterministic), bool(mkldnn.allow_tf32)],
+        "cudnn": [bool(getattr(torch.backends.cudnn, name)) for name in ("enabled", "deterministic", "benchmark")],
+        "fast_encoder": torch.backends.mha.get_fastpath_enabled(),
+        "einsum": [torch.backends.opt_einsum.enabled, torch.backends.opt_einsum.strategy],
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -155,7 +156,7 @@ class SizePrinter:
                     text = str(size) if isinstance(size, int) else f"({self.text(size)})"
                     occurrences.append((axis, f"{item.access.text}.size({axis.dim})", text))
         found = [text for check in spec.range_checks(occurrences) for text in check.conditions]
-        return [checked_expression(text) for text in found if "s" in text]
+        return [checked_expression(text) for text in found if re.search(r"\b[su]\d", text)]
 
     def layout(
         self, sizes: list[list[Any]], strides: list[list[Any]], owners: list[tuple[str, int, int]]
@@ -202,7 +203,8 @@ class SizePrinter:
             lower, upper = self.bounds(name)
             found += [f"{name} >= {lower}"] if lower > 2 else []
             found += [f"{name} <= {upper}"] if upper is not None and upper < 2**62 else []
-        for guard in self._env.guards:
+        deferred = [item for group in self._env.deferred_runtime_asserts.values() for item in group]
+        for guard in [*self._env.guards, *deferred]:
             condition = self._env.simplify(self._env.replace(guard.expr))
             if condition not in (True, False) and getattr(condition, "free_symbols", None):
                 found.append(self.text(condition))

@@ -103,7 +103,7 @@ class Proof:
 
         `inputs`: the sizes of the first placeholders; the others (weights) have no filling.
         """
-        from gearcache.ge_cache import index_rules  # noqa: F401 - adds its rules
+        from gearcache.ge_cache import index_rules, shape_rules  # noqa: F401 - they add their rules
         from gearcache.ge_cache.row_rules import RULES, SIZE_ARGUMENTS, elementwise
 
         rows = iter(inputs)

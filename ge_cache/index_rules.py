@@ -12,7 +12,7 @@ import torch
 
 from gearcache.ge_cache.extents import ONE, Dim, Extent, broadcast, has_padding, size_of
 from gearcache.ge_cache.independence import Dependent, Step
-from gearcache.ge_cache.row_rules import RULES
+from gearcache.ge_cache.row_rules import rule
 
 
 def _joined(step: Step) -> Dependent:
@@ -49,11 +49,13 @@ def _places(step: Step, source: Extent, indices: list[Any], *, is_write: bool) -
     return (*rest[:position], *common, *rest[position:])
 
 
+@rule("index")
 def index(step: Step) -> Extent:
     """`x[indices]`."""
     return Extent(_places(step, step.extent("self"), step.value("indices"), is_write=False))
 
 
+@rule("index_put", "index_put_")
 def index_put(step: Step) -> Extent:
     """`x[indices] = values`."""
     source, values = step.extent("self"), step.extent("values")
@@ -64,6 +66,7 @@ def index_put(step: Step) -> Extent:
     return source
 
 
+@rule("index_select")
 def index_select(step: Step) -> Extent:
     """`x.index_select(dim, index)`."""
     source, rows = step.extent("self"), step.extent("index")
@@ -75,6 +78,7 @@ def index_select(step: Step) -> Extent:
     return Extent(tuple(dims))
 
 
+@rule("index_copy", "index_copy_", "index_add_")
 def index_copy(step: Step) -> Extent:
     """`x.index_copy_(dim, index, source)`: the index is the same at every size."""
     target, rows, source = step.extent("self"), step.extent("index"), step.extent("source")
@@ -85,6 +89,7 @@ def index_copy(step: Step) -> Extent:
     return target
 
 
+@rule("gather", "scatter", "scatter_", "scatter_add", "scatter_add_")
 def gather(step: Step) -> Extent:
     """`x.gather(dim, index)`, and `scatter`, whose written dim holds no filling either."""
     source, rows = step.extent("self"), step.extent("index")
@@ -98,21 +103,3 @@ def gather(step: Step) -> Extent:
             if at != dim and part.dims[at] != expected and (has_padding(expected) or has_padding(part.dims[at])):
                 raise _joined(step)
     return source if "scatter" in step.name else Extent(rows.dims)
-
-
-RULES.update(
-    {
-        "index": index,
-        "index_put": index_put,
-        "index_put_": index_put,
-        "index_select": index_select,
-        "index_copy": index_copy,
-        "index_copy_": index_copy,
-        "index_add_": index_copy,
-        "gather": gather,
-        "scatter": gather,
-        "scatter_": gather,
-        "scatter_add": gather,
-        "scatter_add_": gather,
-    }
-)

@@ -90,6 +90,15 @@ def evidence_failure(tree: Tree, scope: Scope) -> Failure | None:
     return None
 
 
+def changed_function(tree: Tree, scope: Scope) -> Failure | None:
+    """Return the first function of a tree that is another one now, or None."""
+    walker = Walker(scope)
+    for check in evidence_checks(tree):
+        if check.kind == "function" and (failure := check.failure(walker)) is not None:
+            return failure
+    return None
+
+
 def _holds(tree: Tree, scope: Scope) -> bool:
     nodes, roots = tree
     walker = Walker(scope)

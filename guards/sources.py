@@ -1,8 +1,9 @@
-"""Traced source: the digests that tell whether a method, or anything it calls, was edited.
+"""Traced source of the functions that no access path leads to: the digests that tell whether they were edited.
 
-A file whose sha256 is unchanged is taken as it is. In a changed file only the traced functions count: the new
-text is compiled and their code digests are compared, so an edit elsewhere in the file stays a hit.
-torch and the standard library are left out; their versions are in the key.
+Most traced functions are compared as the process holds them (`function` checks). Of the others the files count. A file
+whose sha256 is unchanged is taken as it is. In a changed file only the traced functions count: the new text is
+compiled and their code digests are compared, so an edit elsewhere in the file stays a hit. torch and the standard
+library are left out; their versions are in the key.
 """
 
 from __future__ import annotations
@@ -13,17 +14,15 @@ import hashlib
 import importlib.util
 import os
 import sys
-import sysconfig
 import types
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from gearcache.guards.code import code_digest, code_objects
+from gearcache.guards.code import code_digest, code_objects, is_versioned
 from gearcache.guards.names import name_of
+from gearcache.guards.reason import Reason
 
 Plain = dict[str, Any]
 
@@ -43,7 +42,7 @@ def record_sources(codes: Iterable[types.CodeType]) -> Plain:
     homeless: list[types.CodeType] = []
     for code in dict.fromkeys(codes):
         path = os.path.realpath(code.co_filename)
-        if _is_versioned(path) or code.co_filename.startswith("<frozen"):
+        if is_versioned(code):
             continue
         if path in modules and Path(path).exists():
             files[path].add((_qualname(code), code_digest(code)))
@@ -68,12 +67,12 @@ def _digest_if_current(path: str, codes: set[tuple[str, str]]) -> str:
     return digest if all(code in present.get(name, ()) for name, code in codes) else ""
 
 
-def changed_source(plain: Plain) -> str | None:
-    """Return what was edited since the sources were recorded, with file and function, or None."""
+def changed_source(plain: Plain) -> Reason | None:
+    """Return what was edited since the sources were recorded, with file and line of the function, or None."""
     for module, digest, codes in plain["files"]:
         path = _module_file(module)
         if path is None:
-            return f"module `{module}`, which the trace went through, cannot be found"
+            return Reason("source", f"module `{module}`, which the trace went through, cannot be found", module)
         found = _file_digest(path)
         if found == digest:
             continue
@@ -82,30 +81,19 @@ def changed_source(plain: Plain) -> str | None:
             if code not in present.get(qualname, ()):
                 state = "was changed" if qualname in present else "is gone"
                 line = min(present.get(qualname, {"": 0}).values())
-                return f"`{qualname}` in `{path}`{f', line {line},' if line else ''} {state}"
+                text = f"`{qualname}` in `{path}`{f', line {line},' if line else ''} {state}"
+                here = ", ".join(sorted(digest[:12] for digest in present.get(qualname, ())))
+                return Reason("source", text, qualname, code[:12], here or "nothing", path, line)
     for name, digest in plain["functions"]:
         function = _function_digest(name)
         if function != digest:
-            return f"function `{name}` {'was changed' if function else 'is gone'}"
+            state = "was changed" if function else "is gone"
+            return Reason("source", f"function `{name}` {state}", name, digest[:12], (function or "nothing")[:12])
     return None
 
 
 def _qualname(code: types.CodeType) -> str:
     return getattr(code, "co_qualname", code.co_name)
-
-
-@functools.cache
-def _versioned_folders() -> tuple[str, ...]:
-    paths = sysconfig.get_paths()
-    torch_folder = str(Path(os.path.realpath(torch.__file__)).parent)
-    return (torch_folder + os.sep, os.path.realpath(paths["stdlib"]) + os.sep)
-
-
-def _is_versioned(path: str) -> bool:
-    torch_folder, stdlib = _versioned_folders()
-    if path.startswith(torch_folder):
-        return True
-    return path.startswith(stdlib) and "site-packages" not in path and "dist-packages" not in path
 
 
 def _module_file(name: str) -> str | None:

@@ -199,4 +199,4 @@ class Symbol(SizeExpression):
 
     def text(self, names: Mapping[Symbol, str] | None = None) -> str:
         """Return its name."""
-        return names[self] if names is not None else self.name or "?"
+        return names[self] if names is not None else self.name or "size"

@@ -18,6 +18,7 @@ from gearcache.guards.dispatch import BoundGear, compared_objects
 from gearcache.guards.evidence import evidence_failure
 from gearcache.guards.frame import bind_frame, resolve_reference
 from gearcache.guards.graph_call import GraphCall
+from gearcache.guards.reason import Reason
 from gearcache.guards.sources import changed_source
 from gearcache.guards.variant import StoredVariant
 
@@ -67,6 +68,12 @@ def fits_call(variant: StoredVariant, scope: Scope) -> str | None:
     return str(failure) if failure is not None else None
 
 
+def misfit(variant: StoredVariant, scope: Scope) -> Reason | None:
+    """Return the first argument check that a call fails as the reason of a miss, or None."""
+    failure = first_failure(variant.call_checks, Walker(scope))
+    return failure.reason("arguments") if failure is not None else None
+
+
 class EvidenceCheck:
     """Checks the evidence of the variants of one entry for one call; what they share is checked once."""
 
@@ -74,7 +81,7 @@ class EvidenceCheck:
         self._scope = scope
         self._held: list[Any] = []
 
-    def stale_reason(self, variant: StoredVariant) -> str | None:
+    def stale_reason(self, variant: StoredVariant) -> Reason | None:
         """Return what the trace depended on and is no longer so, or None when the evidence holds."""
         for part in (variant.sources, variant.evidence):
             if any(part is held for held in self._held):
@@ -85,9 +92,9 @@ class EvidenceCheck:
             self._held.append(part)
         return None
 
-    def _failure(self, tree: list[Any]) -> str | None:
+    def _failure(self, tree: list[Any]) -> Reason | None:
         failure = evidence_failure(tree, self._scope)
-        return str(failure) if failure is not None else None
+        return failure.reason("evidence") if failure is not None else None
 
 
 def activate(

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from gearcache.activate import ActiveVariant, EvidenceCheck, activate, fits_call
-from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Manifest
-from gearcache.call_sizes import call_sizes
+from gearcache.activate import ActiveVariant, EvidenceCheck, activate, fits_call, misfit
+from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Limits, Manifest, Miss, Signer
+from gearcache.call_sizes import call_sizes, differing_dims
 from gearcache.collection import resumed_collection
 from gearcache.errors import (
     CacheError,
@@ -24,6 +24,7 @@ from gearcache.errors import (
     CorruptEntry,
     GradientRequired,
     InputError,
+    RecompileRefused,
     TooManyVariants,
     UnknownGear,
 )
@@ -32,15 +33,18 @@ from gearcache.guards._native import state_checks
 from gearcache.guards.access import Scope
 from gearcache.guards.arguments import find_tensors, parameter_names
 from gearcache.guards.dispatch import BoundGear, build_dispatch
+from gearcache.guards.evidence import changed_function
 from gearcache.guards.gears import GearSpec, gear_text
 from gearcache.guards.graph_call import GraphCall
 from gearcache.guards.inputs import GRADIENT_WORDS, Problem, find_problem
 from gearcache.guards.memory import find_overlap
+from gearcache.guards.reason import Reason
 from gearcache.guards.sources import changed_source
 from gearcache.guards.variant import StoredVariant, entry_from_plain, entry_to_plain
 from gearcache.options import Settings
 from gearcache.problems import Problems, broken_condition
 from gearcache.shapes_met import ShapesMet
+from gearcache.stance import DELAYED
 from gearcache.stats import Counters
 
 if TYPE_CHECKING:
@@ -65,7 +69,7 @@ class Binding:
         backend: Backend,
         counters: Counters,
         *,
-        dynamic: bool,
+        dynamic: bool | None,
         decompositions: Mapping[Any, Any] | None,
     ) -> None:
         self.name = name
@@ -79,7 +83,7 @@ class Binding:
         self._counters = counters
         self._dynamic = dynamic
         self._decompositions = decompositions
-        self._store = DiskStore(layout, lock_timeout=settings.lock_timeout)
+        self._store = self._open_store(layout)
         self._stored: list[StoredVariant] | None = None
         self._active: list[ActiveVariant] = []
         self._gears: list[BoundGear] = []
@@ -87,6 +91,8 @@ class Binding:
         self._temporary: Path | None = None
         self._padded: PaddedCalls | None = None
         self._shapes = ShapesMet(spec)
+        #: Sizes by path of the calls that a delaying stance passed on to eager.
+        self._delayed: list[dict[str, tuple[int, ...]]] = []
         self.history: list[str] = []
 
     def gear_calls(self) -> dict[str, int]:
@@ -120,14 +126,17 @@ class Binding:
         if not any(state() for state in self._states):
             self._states = [*state_checks(), *self._states[: _MAX_STATES - 2]]
 
-    def prepare(self, arguments: Mapping[str, Any]) -> Callable[..., Any] | None:
-        """Make a call possible and return the frame that serves it; None when `on_miss` passes it on to eager.
+    def prepare(self, arguments: Mapping[str, Any], stance: str = "default") -> Callable[..., Any] | None:
+        """Make a call possible and return the frame that serves it; None when it is to run eagerly.
+
+        That is so where `on_miss` or the stance of `torch.compiler.set_stance` wants no compile.
 
         Raises `InputError` and its kin for a call that no graph may take, `CaptureError` and `CompileError` when the
         method or a gear cannot be compiled.
         """
         scope = self._scope(arguments)
         problems = Problems()
+        misses = self._counters.misses
         frame = self._find_active(scope, problems)
         if frame is None and self._load_stored(scope):
             frame = self._find_active(scope, problems)
@@ -142,6 +151,9 @@ class Binding:
             self._shapes.count_call(arguments)
             self._counters.eager_calls += 1
             return None
+        if self._is_held_back(arguments, stance):
+            self._counters.eager_calls += 1
+            return None
         self._refuse_gradients(arguments)
         is_padded = problems.is_gear_miss and self._settings.on_miss == "pad"
         if is_padded:
@@ -150,6 +162,8 @@ class Binding:
                 return frame
             if self._padded is not None and self._padded.reason is not None:  # the call's own variant is loaded
                 raise self._outside(arguments, self._padded.reason)
+        if self._counters.misses == misses:  # the entry is there, a graph for this call is not
+            self._explain_sizes(problems)
         self._build(arguments, scope, alone=problems.is_assumption)
         if is_padded:
             frame = self._pad(arguments, scope)
@@ -249,13 +263,13 @@ class Binding:
         if self._stored is None:
             self._stored = self._read_entry()
         known = {id(active.variant) for active in self._active}
-        reasons = []
+        reasons: list[Reason] = []
         loaded = False
         evidence = EvidenceCheck(scope)
         for variant in self._stored:
             if id(variant) in known:
                 continue
-            reason = fits_call(variant, scope) or evidence.stale_reason(variant)
+            reason = misfit(variant, scope) or evidence.stale_reason(variant)
             if reason is not None:
                 reasons.append(reason)
                 continue
@@ -270,11 +284,11 @@ class Binding:
                 )
             except CorruptEntry as error:  # quarantined by the store: a miss like any other
                 logger.warning("%s: %s", self.name, error)
-                reasons.append(str(error))
+                reasons.append(Reason("corrupt", str(error), file=str(error.path)))
                 continue
             except CacheError as error:
                 self._fault(error)
-                reasons.append(str(error))
+                reasons.append(Reason("unloadable", str(error)))
                 continue
             if self._settings.count_shapes:
                 for graph in active.graphs:
@@ -287,32 +301,47 @@ class Binding:
             self._counters.hits += 1
             self.history.append(f"hit: {self.layout.manifest(self.key)}")
         elif reasons:
-            self._miss("; ".join(dict.fromkeys(reasons)))
+            self._miss(*dict.fromkeys(reasons))
         return loaded
 
     def _read_entry(self) -> list[StoredVariant]:
         try:
+            self._store.use(self.key)  # from here on, nobody evicts it
             found = self._store.lookup(self.key)
         except CacheError as error:
             self._fault(error)
             return []
         if not isinstance(found, Hit):
-            self._miss(f"{found.reason.value}: {found.detail}")
+            self._miss(_reason_of(found))
             return []
+        self._store.count_load(self.key)
         return self._variants_of(found.manifest)
 
     def _variants_of(self, manifest: Manifest) -> list[StoredVariant]:
         try:
             return entry_from_plain(manifest.payload)
         except (LookupError, TypeError, ValueError) as error:
-            self._miss(f"the variants of {manifest.name} cannot be read: {type(error).__name__}: {error}")
+            text = f"the variants of {manifest.name} cannot be read: {type(error).__name__}: {error}"
+            self._miss(Reason("corrupt", text))
             return []
 
-    def _miss(self, reason: str) -> None:
+    def _miss(self, *reasons: Reason) -> None:
+        """Count one miss; one reason per stored variant that did not do."""
+        text = "; ".join(str(reason) for reason in reasons)
         self._counters.misses += 1
-        self._counters.miss_reasons.append(reason)
-        self.history.append(f"miss: {reason}")
-        logger.info("%s: miss: %s", self.name, reason)
+        self._counters.miss_reasons.append(text)
+        self._explain(text, reasons)
+
+    def _explain(self, text: str, reasons: tuple[Reason, ...]) -> None:
+        self._counters.reasons.extend(reasons)
+        self.history.extend(line for reason in reasons for line in reason.explained())
+        logger.info("%s: miss: %s", self.name, text)
+
+    def _explain_sizes(self, problems: Problems) -> None:
+        problem = problems.decisive()
+        if problem is not None:
+            text = f"argument `{problem.argument}` is {problem.found}; compiled for {problem.allowed}"
+            self._explain(text, (Reason("gear", text, problem.argument, problem.allowed, problem.found),))
 
     def _fault(self, error: CacheError) -> None:
         """The one failure policy: a fault of the cache never breaks the model, unless `strict`."""
@@ -363,6 +392,33 @@ class Binding:
         axes = [axis for axis in self._spec.dynamic_axes if axis.matches(problem.argument)]
         return problem.kind == "shape" and bool(problem.dims) and set(problem.dims) <= {axis.dim for axis in axes}
 
+    def _is_held_back(self, arguments: Mapping[str, Any], stance: str) -> bool:
+        """Whether the stance has a call run eagerly that would have to compile; `RecompileRefused` if it forbids it."""
+        if stance == "fail_on_recompile":
+            raise RecompileRefused(self.name, self._last_miss())
+        if stance in DELAYED and not self._delayed:
+            tensors = find_tensors(arguments)
+            self._delayed.append({path: tuple(tensor.shape) for path, tensor in tensors.items()})
+            return True
+        return stance == "eager_on_recompile"
+
+    def _changing_dims(self, arguments: Mapping[str, Any], scope: Scope) -> list[tuple[torch.Tensor, int]]:
+        """Return the dims in which a call differs from those before: with `dynamic=None` they become dynamic."""
+        tensors = find_tensors(arguments)
+        found = [
+            (tensor, dim)
+            for sizes in self._delayed
+            for path, tensor in tensors.items()
+            for dim in differing_dims(tensor, sizes.get(path, ()))
+        ]
+        for variant in self._stored or []:
+            if fits_call(variant, scope) is None:
+                for stored, index in zip(variant.inputs, range(len(variant.inputs)), strict=True):
+                    tensor = stored.access.resolve(scope)
+                    for gear in variant.gears:
+                        found += [(tensor, dim) for dim in differing_dims(tensor, gear.sizes[index])]
+        return found
+
     def _refuse_gradients(self, arguments: Mapping[str, Any]) -> None:
         if torch.is_grad_enabled():
             for path, tensor in find_tensors(arguments).items():
@@ -380,25 +436,29 @@ class Binding:
                 present = self._look_again(scope)
                 if present is None:
                     return
-                present = self._make_room(present)
-                built = self._compile(arguments, alone)
+                present = self._make_room(present, scope)
+                built = self._compile(arguments, scope, alone)
                 self._publish(built, present)
         except CacheError as error:
             self._fault(error)
             if built is None:
-                built = self._compile(arguments, alone)
+                built = self._compile(arguments, scope, alone)
             self._use_temporary_store()
             self._publish(built, [])
         if not self._load_built(scope):
             reason = self.history[-1] if self.history else "its own evidence does not hold"
             raise CompileError(self.name, "of this call", f"what was compiled cannot be used: {reason}")
 
-    def _make_room(self, present: list[StoredVariant]) -> list[StoredVariant]:
+    def _make_room(self, present: list[StoredVariant], scope: Scope) -> list[StoredVariant]:
         """Return the variants to keep beside a new one; those of edited source go first when there are too many."""
         excess = len(present) + 1 - self._settings.max_variants
         if excess <= 0:
             return present
-        edited = [variant for variant in present if changed_source(variant.sources) is not None][:excess]
+        edited = [
+            variant
+            for variant in present
+            if changed_source(variant.sources) is not None or changed_function(variant.evidence, scope) is not None
+        ][:excess]
         if len(edited) < excess:
             raise TooManyVariants(self.name, self._settings.max_variants, self._last_miss())
         return [variant for variant in present if variant not in edited]
@@ -415,7 +475,7 @@ class Binding:
                 return None
         return present
 
-    def _compile(self, arguments: Mapping[str, Any], alone: bool) -> list[BuiltVariant]:
+    def _compile(self, arguments: Mapping[str, Any], scope: Scope, alone: bool) -> list[BuiltVariant]:
         # A relaunch does without tracer and compilers, and without importing what drives them.
         from gearcache.build import BuildRequest, build
         from gearcache.guards.padding import Fills
@@ -435,7 +495,8 @@ class Binding:
             function=self._function,
             arguments={name: value for name, value in arguments.items() if name != parameter_names(self._function)[0]},
             spec=spec,
-            dynamic=self._dynamic and not is_outside,
+            dynamic=bool(self._dynamic) and not is_outside,
+            changing=self._changing_dims(arguments, scope) if self._dynamic is None else [],
             backend=self._backend,
             options=self._settings.options,
             decompositions=self._decompositions,
@@ -457,23 +518,26 @@ class Binding:
         return built
 
     def _publish(self, built: list[BuiltVariant], present: list[StoredVariant]) -> None:
-        variants = list(present)
-        for item in built:
-            gears = []
-            for gear, artifact in zip(item.variant.gears, item.artifacts, strict=True):
-                blobs = {name: self._store.put_blob(data) for name, data in artifact.blobs.items()}
-                conditions = list(dict.fromkeys([*gear.conditions, *artifact.conditions]))
-                gears.append(replace(gear, header=artifact.header, blobs=blobs, conditions=conditions))
-            variants.append(replace(item.variant, gears=gears))
-        blob_sizes = {
-            digest: self._store.layout.blob(digest).stat().st_size
-            for variant in variants
-            for gear in variant.gears
-            for digest in gear.blobs.values()
-        }
-        payload: dict[str, Any] = {"method": self.name, **entry_to_plain(variants)}
-        self._store.publish(self.key, payload, blob_sizes, {"torch": str(torch.__version__)})
+        # Until the manifest names them, only the lock of the store keeps the blobs from being collected.
+        with self._store.writing():
+            variants = [variant for variant in present if all(map(self._store.has_blob, _blobs(variant)))]
+            for item in built:
+                gears = []
+                for gear, artifact in zip(item.variant.gears, item.artifacts, strict=True):
+                    blobs = {name: self._store.put_blob(data) for name, data in artifact.blobs.items()}
+                    conditions = list(dict.fromkeys([*gear.conditions, *artifact.conditions]))
+                    gears.append(replace(gear, header=artifact.header, blobs=blobs, conditions=conditions))
+                variants.append(replace(item.variant, gears=gears))
+            sizes = {digest: self._store.blob_size(digest) for variant in variants for digest in _blobs(variant)}
+            payload: dict[str, Any] = {"method": self.name, **entry_to_plain(variants)}
+            producer: dict[str, Any] = {
+                "torch": str(torch.__version__),
+                "variants": len(variants),
+                "gears": [gear.text for variant in variants for gear in variant.gears],
+            }
+            self._store.publish(self.key, payload, sizes, producer)
         logger.info("%s: stored %s", self.name, self.layout.manifest(self.key))
+        self._store.keep_limits(self.key)
 
     def _load_built(self, scope: Scope) -> bool:
         """Load through the same path as a relaunch: what was stored is what runs."""
@@ -498,10 +562,29 @@ class Binding:
         if self._temporary is None:
             self._temporary = Path(tempfile.mkdtemp(prefix="gearcache-"))
             weakref.finalize(self, shutil.rmtree, self._temporary, ignore_errors=True)
-            self._store = DiskStore(Layout(self._temporary), lock_timeout=self._settings.lock_timeout)
+            self._store = self._open_store(Layout(self._temporary))
+
+    def _open_store(self, layout: Layout) -> DiskStore:
+        settings = self._settings
+        signer = Signer(settings.hmac_key_file) if settings.hmac_key_file is not None else None
+        limits = Limits(settings.max_size, settings.max_age)
+        return DiskStore(layout, lock_timeout=settings.lock_timeout, signer=signer, limits=limits)
 
     def _scope(self, arguments: Mapping[str, Any]) -> Scope:
         method = self._method
         closure = dict(zip(method.__code__.co_freevars, method.__closure__ or (), strict=True))
         instance = {parameter_names(self._function)[0]: self._function.__self__}
         return Scope({**instance, **arguments}, method.__globals__, closure)
+
+
+def _blobs(variant: StoredVariant) -> list[str]:
+    return [digest for gear in variant.gears for digest in gear.blobs.values()]
+
+
+def _reason_of(miss: Miss) -> Reason:
+    """Return what the store says about a miss; a difference to the nearest entry is a reason of its own kind."""
+    text, difference = f"{miss.reason.value}: {miss.detail}", miss.difference
+    if difference is None:
+        return Reason(miss.reason.value, text)
+    subject = f"{difference.component}.{difference.path}" if difference.path else difference.component
+    return Reason("key", text, subject, str(difference.stored), str(difference.wanted))

@@ -46,6 +46,8 @@ class BuildRequest:
     arguments: Mapping[str, Any]
     spec: GearSpec
     dynamic: bool
+    #: Dims to make dynamic where the trace allows it, although `dynamic` is False.
+    changing: list[tuple[torch.Tensor, int]]
     backend: Backend
     options: Mapping[str, Any]
     decompositions: Mapping[Any, Any] | None
@@ -146,7 +148,7 @@ class _Tracer:
             yield self._ungeared_unit()
             return
         capture, planned = self._geared_capture()
-        symbols = Symbols(capture.shape_env)
+        symbols = Symbols(capture.shape_env, capture.unbacked)
         lifted = lift_attributes(capture)
         input_shape, dynamic_dims = gear_options(capture, symbols, planned)
         logger.info("%s: ge.inputShape=%s ge.dynamicDims=%s", capture.method, input_shape, dynamic_dims)
@@ -174,7 +176,7 @@ class _Tracer:
             raise GearSpecError(f"`{capture.method}`: on_miss='pad' needs gears for all dims; the spec has ranges")
         rest, first = planned, capture
         while rest:
-            symbols = Symbols(capture.shape_env)
+            symbols = Symbols(capture.shape_env, capture.unbacked)
             covered = [gear for gear in planned if gear.broken is None and gear.sizes in [item.sizes for item in rest]]
             if covered:
                 unit = _Unit(capture, lift_attributes(capture), [(gear.text(spec), gear) for gear in covered])
@@ -237,7 +239,12 @@ class _Tracer:
         if request.spec.ranges:
             capture = self._ranged_capture(request.arguments)
         else:
-            capture = self._capture(request.arguments, dynamic=request.dynamic)
+            with _compat.marked_dynamic(request.changing):
+                capture = self._capture(request.arguments, dynamic=request.dynamic)
+        if request.backend.name != "eager" and any(size < 2 for size in capture.unbacked.values()):
+            # Compilers take every symbol for at least 2: a smaller size gets a graph of its own.
+            with _compat.unmarked(find_tensors(request.arguments).values()):
+                capture = self._capture(request.arguments, dynamic=False)
         return _Unit(capture, lift_attributes(capture), [("", None)])
 
     def _ranged_capture(self, arguments: Mapping[str, Any]) -> Capture:
@@ -273,13 +280,13 @@ class _Tracer:
         try:
             with _compat.marked_dynamic(like_dims(spec, arguments, self._request.function.__self__)):
                 capture = self._capture(arguments, dynamic=False)
-            planned = plan_gears(capture, Symbols(capture.shape_env), spec)
+            planned = plan_gears(capture, Symbols(capture.shape_env, capture.unbacked), spec)
             if any(gear.broken is None for gear in planned) or all(gear.assignment for gear in planned):
                 return capture, planned
         except CaptureError as error:
             logger.debug("%s: no trace with few symbolic dims: %s", self._request.name, error)
         capture = self._capture(arguments, dynamic=True)
-        return capture, plan_gears(capture, Symbols(capture.shape_env), spec)
+        return capture, plan_gears(capture, Symbols(capture.shape_env, capture.unbacked), spec)
 
     def _own_capture(self, capture: Capture, symbols: Symbols, gear: PlannedGear) -> _Unit | None:
         """Trace one gear with static sizes, from arguments of its sizes."""
@@ -301,7 +308,7 @@ class _Tracer:
 
 def _trace(request: BuildRequest, unit: _Unit, text: str, gear: PlannedGear | None) -> tuple[GearGraph, StoredGear]:
     capture = unit.capture
-    symbols = Symbols(capture.shape_env)
+    symbols = Symbols(capture.shape_env, capture.unbacked)
     if gear is None and any(symbols.symbols_of(size) for item in capture.inputs for size in item.sizes):
         graph, stored = dynamic_gear(capture, unit.lifted, symbols, request.decompositions, request.spec)
         stored = replace(stored, text=text or stored.text)
@@ -417,7 +424,7 @@ def _fits(
     capture: Capture, planned: list[PlannedGear], arguments: Mapping[str, Any], spec: GearSpec, *, may_pad: bool
 ) -> bool:
     """Whether a trace at other sizes describes the sizes of the call at hand (at a gear, or padded to one)."""
-    symbols = Symbols(capture.shape_env)
+    symbols = Symbols(capture.shape_env, capture.unbacked)
     sizes = call_sizes(spec, arguments)
     gear = next((gear for gear in planned if gear.sizes == sizes), None)
     tensors = find_tensors(arguments)

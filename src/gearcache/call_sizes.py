@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -66,6 +66,13 @@ def range_dims(spec: GearSpec, arguments: Mapping[str, Any]) -> list[tuple[torch
         for path, tensor in find_tensors(arguments).items()
         if axis.matches(path) and axis.dim < tensor.dim() and tensor.size(axis.dim) > 1
     ]
+
+
+def differing_dims(tensor: Any, sizes: Sequence[int | None]) -> list[int]:
+    """Return the dims in which a tensor differs from sizes of the same rank; a dynamic dim (None) always differs."""
+    if not isinstance(tensor, torch.Tensor) or tensor.dim() != len(sizes):
+        return []
+    return [dim for dim, (size, found) in enumerate(zip(sizes, tensor.shape, strict=True)) if size != found]
 
 
 def like_tensor(tensor: torch.Tensor, shape: list[int]) -> torch.Tensor:

@@ -73,5 +73,4 @@ def _readable(layout: Layout) -> Iterator[Row]:
         except (CacheError, OSError) as error:
             click.echo(f"warning: {error}", err=True)
         else:
-            scope = path.parent.name
-            yield Row(manifest, "" if scope == manifest.name else scope)
+            yield Row(manifest, layout.identify(path)[2])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from gearcache.guards.reason import Reason
+
 
 @dataclass
 class Counters:
@@ -18,6 +20,7 @@ class Counters:
     faults: int = 0
     eager_calls: int = 0
     miss_reasons: list[str] = field(default_factory=list)
+    reasons: list[Reason] = field(default_factory=list)
 
 
 class Stats:
@@ -90,6 +93,11 @@ class Stats:
     def miss_reasons(self) -> tuple[str, ...]:
         """Why each miss was one, in order."""
         return tuple(self._counters.miss_reasons)
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """The reasons of all misses as objects: what differed first, with both values, file and line."""
+        return tuple(self._counters.reasons)
 
     def __repr__(self) -> str:
         return (

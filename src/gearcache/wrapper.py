@@ -16,12 +16,14 @@ from gearcache.binding import Binding
 from gearcache.cache.fingerprint import method_key, resolve_ranks, state_component
 from gearcache.cache.layout import Layout, resolve_root
 from gearcache.collection import paused_collection
+from gearcache.ge_cache import _compat
 from gearcache.ge_cache.select import select_backend
 from gearcache.guards._native import is_grad_decorator
 from gearcache.guards.arguments import find_tensors
 from gearcache.guards.gears import GearSpec, fill_dims, gears_of_arguments, parse_gears
 from gearcache.guards.identity import decompositions_component, method_component
 from gearcache.options import resolve_settings
+from gearcache.stance import FORCE_EAGER, follow, present_stance
 from gearcache.stats import Counters, Stats
 from gearcache.version import __version__
 
@@ -49,7 +51,9 @@ class CachedMethod:
         self._parameters = parameters
         self._lock = threading.RLock()
         self._counters = Counters()
+        self._dispatch: Callable[..., Any] = CachedMethod.__call__
         self.refresh()
+        follow(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the method. This body serves the first call only."""
@@ -98,7 +102,26 @@ class CachedMethod:
         with self._lock:
             self._binding: Binding | None = None
             self._bindings: dict[str, Binding] = {}
-            type(self).__call__ = CachedMethod.__call__  # type: ignore[method-assign]
+            self._serve_by(CachedMethod.__call__)
+
+    def follow_stance(self) -> None:
+        """Serve calls as `torch.compiler.set_stance` says from now on; called when the stance changes."""
+        self._serve_by(self._dispatch)
+
+    def _serve_by(self, dispatch: Callable[..., Any]) -> None:
+        """Make a function the object's `__call__`, unless the stance is that nothing compiled may run."""
+        self._dispatch = dispatch
+        while True:  # again where another thread changed the stance meanwhile
+            is_eager = present_stance() == FORCE_EAGER
+            type(self).__call__ = CachedMethod._run_eagerly if is_eager else self._dispatch  # type: ignore[method-assign]
+            if is_eager == (present_stance() == FORCE_EAGER):
+                return
+
+    def _run_eagerly(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the method itself, without autograd as every cached call."""
+        self._counters.eager_calls += 1
+        with torch.no_grad():
+            return self._function(*args, **kwargs)
 
     @property
     def _name(self) -> str:
@@ -121,22 +144,24 @@ class CachedMethod:
     def _missed(self, instance: Any, *args: Any, **kwargs: Any) -> Any:
         """Serve a call that the dispatch does not know: find, load or compile, then run."""
         with self._lock, paused_collection():
-            frame = self._prepare(args, kwargs)
+            frame = self._prepare(args, kwargs, present_stance())
         if frame is None:
             with torch.no_grad():
                 return self._function(*args, **kwargs)
         return frame(instance, *args, **kwargs)
 
-    def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any] | None:
+    def _prepare(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str = "default"
+    ) -> Callable[..., Any] | None:
         signature = inspect.signature(self._function.__func__, follow_wrapped=False)
         bound = signature.bind(self._function.__self__, *args, **kwargs)
         bound.apply_defaults()
         arguments = dict(bound.arguments)
         binding = self._binding_for(arguments)
-        frame = binding.prepare(arguments)
+        frame = binding.prepare(arguments, stance)
         binding.note_state()
         self._binding = binding
-        type(self).__call__ = binding.dispatch(self._missed)  # type: ignore[method-assign]
+        self._serve_by(binding.dispatch(self._missed))
         return frame
 
     def _binding_for(self, arguments: dict[str, Any]) -> Binding:
@@ -164,7 +189,7 @@ class CachedMethod:
             method=method_component(method),
             options=settings.compile_options,
             gears=spec.to_plain() | ({"pad": fill_dims(settings.pad_values)} if settings.pad_values else {}),
-            dynamic=bool(given["dynamic"]),
+            dynamic=_dynamic_component(given["dynamic"], find_tensors(call)),
             decompositions=decompositions_component(given["custom_decompositions"]),
             software={"gearcache": __version__},
             ranks=ranks,
@@ -181,7 +206,7 @@ class CachedMethod:
             spec,
             backend,
             self._counters,
-            dynamic=bool(given["dynamic"]),
+            dynamic=given["dynamic"],
             decompositions=given["custom_decompositions"],
         )
 
@@ -192,6 +217,12 @@ class CachedMethod:
 
     def __reduce__(self) -> Any:
         return _rebuild, (self._function.__self__, self._function.__func__.__name__, self._parameters)
+
+
+def _dynamic_component(dynamic: bool | None, tensors: Mapping[str, torch.Tensor]) -> Any:
+    """Return what the first call says about dynamic dims: the parameter, marks on tensors, settings of torch."""
+    marks, sources = _compat.shape_marks(tensors), _compat.shape_sources()
+    return {"dynamic": dynamic, "marks": marks, "sources": sources} if marks or sources else dynamic
 
 
 def _without_grad_decorators(function: types.MethodType) -> types.MethodType:
@@ -247,7 +278,7 @@ def cache_compile(
     /,
     *,
     config: Any = ...,
-    dynamic: bool = ...,
+    dynamic: bool | None = ...,
     cache_dir: str | os.PathLike[str] | None = ...,
     global_rank: int | None = ...,
     tp_rank: int | None = ...,
@@ -265,7 +296,7 @@ def cache_compile(
     /,
     *,
     config: Any = ...,
-    dynamic: bool = ...,
+    dynamic: bool | None = ...,
     cache_dir: str | os.PathLike[str] | None = ...,
     global_rank: int | None = ...,
     tp_rank: int | None = ...,
@@ -282,7 +313,7 @@ def cache_compile(
     /,
     *,
     config: Any = None,
-    dynamic: bool = True,
+    dynamic: bool | None = True,
     cache_dir: str | os.PathLike[str] | None = None,
     global_rank: int | None = None,
     tp_rank: int | None = None,
@@ -297,7 +328,10 @@ def cache_compile(
     `func` is a bound method of an `nn.Module`, or, as a decorator, a method in a class body.
 
     - `config`: a `CompilerConfig` (ours or torchair's).
-    - `dynamic`: without gears, True makes one graph with dynamic dims, False one static graph per shape met.
+    - `dynamic`: without gears, True makes one graph with dynamic dims, False one static graph per shape met; None
+      starts static and makes those dims dynamic in which a later call differs. `torch._dynamo.mark_dynamic` and its
+      kin, and `torch.compiler.set_stance`, mean what they mean for `torch.compile`; marks count where they are met
+      when something is compiled, and those of the first call are in the key.
     - `cache_dir`: root of the cache; else `$TORCHAIR_CACHE_HOME`, else `./.torchair_cache`.
     - `global_rank`, `tp_rank`, `pp_rank`: ranks of this process; `global_rank` defaults to that of
       `torch.distributed`, if it is initialised at the first call.
@@ -314,8 +348,8 @@ def cache_compile(
         raise ValueError(
             f"cache_compile: fullgraph is {fullgraph!r}; only True is possible: a cached method is one graph"
         )
-    if not isinstance(dynamic, bool):
-        raise TypeError(f"cache_compile: dynamic is {dynamic!r}; it must be True or False")
+    if dynamic is not None and not isinstance(dynamic, bool):
+        raise TypeError(f"cache_compile: dynamic is {dynamic!r}; it must be True, False or None")
     for name, rank in (("global_rank", global_rank), ("tp_rank", tp_rank), ("pp_rank", pp_rank)):
         if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int) or rank < 0):
             raise ValueError(f"cache_compile: {name} is {rank!r}; it must be an int of at least 0")
