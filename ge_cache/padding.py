@@ -13,6 +13,7 @@ from gearcache.errors import GearSpecError
 from gearcache.ge_cache.capture import Capture
 from gearcache.ge_cache.dynamic import SizePrinter, record_dynamic
 from gearcache.ge_cache.independence import Proof
+from gearcache.ge_cache.numbers import number_results
 from gearcache.ge_cache.specialise import order_inputs
 from gearcache.ge_cache.symbols import Symbols
 from gearcache.guards.padding import Fills
@@ -73,6 +74,7 @@ def padding_plan(
 ) -> dict[str, Any]:
     """Return the plan (see `guards.padding`); `GearSpecError` says which operator stands against it."""
     graph, printer = record_dynamic(capture, lifted, symbols, decompositions)
+    number_results(capture.numbers, graph.results, symbols, None)
     order_inputs(graph)
     for symbol, label in wanted.items():
         reason = Proof(symbol, symbols.simplify, label).prove(

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from gearcache.guards.access import Scope
+from gearcache.guards.access import Access, Scope
 from gearcache.guards.expressions import checked_expression
 from gearcache.guards.generated import define
 from gearcache.guards.inputs import make_check
@@ -134,6 +134,9 @@ class GraphCall:
         if conditions:
             lines.append(f"if not ({' or '.join(conditions)}): mismatch(({listed},))")
         lines += self._symbol_lines()
+        for name, access in self.variant.numbers:
+            namespace[f"read_{name}"] = _reader(Access.from_plain(access), self._scope)
+            lines.append(f"{checked_expression(name)} = read_{name}()")
         if conditions:
             lines += self._condition_lines(listed)
             lines += self._overlap_lines(names, namespace)
@@ -218,10 +221,10 @@ def _numbers(values: list[Any]) -> str:
     return "".join(f"{text}, " for text in texts)
 
 
-def _reader(access: Any, scope: Scope) -> Callable[[], torch.Tensor]:
-    """Return a function that reads one access path now (a buffer that the graph writes)."""
+def _reader(access: Any, scope: Scope) -> Callable[[], Any]:
+    """Return a function that reads one access path now (a buffer that the graph writes, or an int)."""
 
-    def read() -> torch.Tensor:
-        return access.resolve(scope)  # type: ignore[no-any-return]
+    def read() -> Any:
+        return access.resolve(scope)
 
     return read

@@ -18,6 +18,7 @@ that the caller passes. The plan, all numbers being ints or expressions over the
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -172,7 +173,11 @@ def _number(text: str, values: Values) -> Any:
 
 def _evaluated(part: Any, values: Values) -> Any:
     if isinstance(part, dict):
-        return _number(part["expression"], values)
+        text = part["expression"]
+        if re.search(r"\bu1\d{3}\b", text):  # an int of the instance: read at each call
+            sizes = re.compile(r"\b[su]\d+\b")
+            return {"expression": sizes.sub(lambda match: str(values.get(match[0], match[0])), text)}
+        return _number(text, values)
     return [_evaluated(item, values) for item in part] if isinstance(part, list) else part
 
 

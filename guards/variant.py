@@ -89,6 +89,8 @@ class StoredVariant:
     gears: list[StoredGear]
     #: How calls between gears are padded, see `guards.padding`; None where they are not.
     padding: dict[str, Any] | None = None
+    #: Ints that results are computed from, `[name, access]`: read when the graph is called.
+    numbers: list[list[Any]] = field(default_factory=list)
 
     def to_plain(self) -> dict[str, Any]:
         """Return msgpack-able data."""
@@ -103,6 +105,7 @@ class StoredVariant:
             "sources": self.sources,
             "gears": [gear.to_plain() for gear in self.gears],
             "padding": self.padding,
+            "numbers": self.numbers,
         }
 
 
@@ -153,6 +156,7 @@ def entry_from_plain(data: Mapping[str, Any]) -> list[StoredVariant]:
             graph_name=row["graph_name"],
             gears=[StoredGear.from_plain(gear) for gear in row["gears"]],
             padding=row.get("padding"),
+            numbers=row.get("numbers", []),
         )
         for row in data["variants"]
     ]

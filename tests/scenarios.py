@@ -73,6 +73,7 @@ class Run:
         self.tolerance = tolerance
         self.relaunched = False
         self.checks: dict[str, dict[str, Any]] = {}
+        self.cached: Any = None
         self._methods: list[Any] = []
 
     def cache(self, method: Callable[..., Any], *, on_miss: str | None = None, **parameters: Any) -> Any:

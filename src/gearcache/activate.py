@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -94,7 +94,20 @@ class EvidenceCheck:
 
     def _failure(self, tree: list[Any]) -> Reason | None:
         failure = evidence_failure(tree, self._scope)
-        return failure.reason("evidence") if failure is not None else None
+        if failure is None:
+            return None
+        if failure.check.kind != "function":
+            return failure.reason("evidence")
+        try:
+            value = failure.check.access.resolve(self._scope)
+        except (LookupError, AttributeError, TypeError):
+            return failure.reason("source")
+        code = getattr(getattr(value, "__func__", value), "__code__", None)
+        if not isinstance(code, types.CodeType):
+            return failure.reason("source")
+        file, line = code.co_filename, code.co_firstlineno
+        reason = failure.reason("source")
+        return replace(reason, text=f"{reason.text} (`{file}`, line {line})", file=file, line=line)
 
 
 def activate(

@@ -163,7 +163,7 @@ class Binding:
             if self._padded is not None and self._padded.reason is not None:  # the call's own variant is loaded
                 raise self._outside(arguments, self._padded.reason)
         if self._counters.misses == misses:  # the entry is there, a graph for this call is not
-            self._explain_sizes(problems)
+            self._explain_call(problems, scope)
         self._build(arguments, scope, alone=problems.is_assumption)
         if is_padded:
             frame = self._pad(arguments, scope)
@@ -337,11 +337,16 @@ class Binding:
         self.history.extend(line for reason in reasons for line in reason.explained())
         logger.info("%s: miss: %s", self.name, text)
 
-    def _explain_sizes(self, problems: Problems) -> None:
+    def _explain_call(self, problems: Problems, scope: Scope) -> None:
+        """Say why no loaded graph serves a call: its sizes, or the arguments that its variants were traced with."""
         problem = problems.decisive()
         if problem is not None:
             text = f"argument `{problem.argument}` is {problem.found}; compiled for {problem.allowed}"
-            self._explain(text, (Reason("gear", text, problem.argument, problem.allowed, problem.found),))
+            reasons = [Reason("gear", text, problem.argument, problem.allowed, problem.found)]
+        else:
+            reasons = [reason for active in self._active if (reason := misfit(active.variant, scope)) is not None]
+        if reasons:
+            self._explain("; ".join(str(reason) for reason in reasons), tuple(reasons))
 
     def _fault(self, error: CacheError) -> None:
         """The one failure policy: a fault of the cache never breaks the model, unless `strict`."""

@@ -19,6 +19,7 @@ from gearcache.ge_cache.capture import Capture, capture_method
 from gearcache.ge_cache.dynamic import dynamic_gear
 from gearcache.ge_cache.frame_references import frame_references
 from gearcache.ge_cache.gear_plan import PlannedGear, gear_options, matching_inputs, plan_gears
+from gearcache.ge_cache.numbers import number_results
 from gearcache.ge_cache.specialise import GearGraph, input_spec, lift_attributes, order_inputs, trace_gear
 from gearcache.ge_cache.symbols import Symbols
 from gearcache.ge_cache.workers import CompilePool
@@ -139,6 +140,9 @@ class _Tracer:
         self._request = request
         self._counters = counters
         self._signature = inspect.signature(request.function)
+        #: Dynamo's names of ints that are kept symbolic, and of those that cannot be.
+        self._numbers: tuple[str, ...] = ()
+        self._fixed: set[str] = set()
         self.errors: list[CompileError] = []
 
     def units(self) -> Iterator[_Unit]:
@@ -195,9 +199,22 @@ class _Tracer:
             capture, planned = self._planned_capture(self._resized(capture, symbols, wanted.assignment))
 
     def _capture(self, arguments: Mapping[str, Any], *, dynamic: bool) -> Capture:
+        capture = self._trace_once(arguments, dynamic, self._numbers)
+        fresh = tuple(name for name in capture.written_ints if name not in self._fixed)
+        if fresh:
+            try:
+                numbers = tuple(dict.fromkeys((*self._numbers, *fresh)))
+                capture, self._numbers = self._trace_once(arguments, dynamic, numbers), numbers
+            except CaptureError as error:
+                logger.info("%s: each value of %s has a graph of its own: %s", self._request.name, fresh, error.cause)
+                self._fixed.update(fresh)
+        return capture
+
+    def _trace_once(self, arguments: Mapping[str, Any], dynamic: bool, numbers: tuple[str, ...]) -> Capture:
         self._counters.traces += 1
         positional, keywords = _call_of(self._signature, arguments)
-        return capture_method(self._request.function, positional, keywords, method=self._request.name, dynamic=dynamic)
+        name, function = self._request.name, self._request.function
+        return capture_method(function, positional, keywords, method=name, dynamic=dynamic, numbers=numbers)
 
     def _padding_plan(self, unit: _Unit, symbols: Symbols, covered: list[PlannedGear]) -> dict[str, Any]:
         """Prove that calls between gears may be padded; `GearSpecError` where that is not shown."""
@@ -309,11 +326,12 @@ class _Tracer:
 def _trace(request: BuildRequest, unit: _Unit, text: str, gear: PlannedGear | None) -> tuple[GearGraph, StoredGear]:
     capture = unit.capture
     symbols = Symbols(capture.shape_env, capture.unbacked)
-    if gear is None and any(symbols.symbols_of(size) for item in capture.inputs for size in item.sizes):
+    is_dynamic = gear is None and any(symbols.symbols_of(size) for item in capture.inputs for size in item.sizes)
+    assignment = gear.assignment if gear is not None else {}
+    if is_dynamic:
         graph, stored = dynamic_gear(capture, unit.lifted, symbols, request.decompositions, request.spec)
         stored = replace(stored, text=text or stored.text)
     else:
-        assignment = gear.assignment if gear is not None else {}
         inputs = [input_spec(item, lambda size: symbols.value(size, assignment)) for item in capture.inputs]
         graph = trace_gear(capture, unit.lifted, inputs, request.decompositions)
         stored = None
@@ -323,6 +341,7 @@ def _trace(request: BuildRequest, unit: _Unit, text: str, gear: PlannedGear | No
             f"it draws random numbers ({', '.join(graph.random_operators)}), which backend "
             f"`{request.backend.name}` would not draw as eager does; use backend='eager' or take them as an argument",
         )
+    number_results(capture.numbers, graph.results, symbols, None if is_dynamic else assignment)
     order_inputs(graph)
     if stored is not None:
         for spec in graph.inputs[len(stored.sizes) :]:  # buffers that the graph writes
@@ -387,6 +406,10 @@ def _variant(
         sources=record_sources(capture.traced_code),
         gears=gears,
         padding=unit.padding,
+        numbers=[
+            [name, access.to_plain()]
+            for name, access in zip(capture.numbers.names().values(), capture.number_accesses, strict=True)
+        ],
     )
     return BuiltVariant(variant, artifacts)
 
