@@ -38,10 +38,12 @@ class Ranks:
         return "_".join(parts)
 
 
-def resolve_ranks(global_rank: int | None, tp_rank: int | None, pp_rank: int | None) -> Ranks:
+def resolve_ranks(
+    global_rank: int | None, tp_rank: int | None, pp_rank: int | None, *, world_size: int | None = None
+) -> Ranks:
     """Return the ranks as they are now: the caller's, else those of an initialised process group of 2 or more."""
-    world: int | None = None
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
+    world = world_size
+    if world is None and torch.distributed.is_available() and torch.distributed.is_initialized():
         size = torch.distributed.get_world_size()
         if size > 1:
             world = size

@@ -61,6 +61,7 @@ class Layout:
             blobs/<2 hex>/<sha256>            immutable, shared by entries, gears and ranks
             locks/<key digest>.lock           one compiler of a key; never unlinked
             locks/store.lock                  writers share it, whoever deletes has it alone
+            misses/<reason>                   a byte for each miss
             index/                            can be rebuilt from the manifests
             quarantine/                       what failed verification, with the reason
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from gearcache.errors import CaptureError
-from gearcache.ge_cache import _compat
+from gearcache.ge_cache import _compat, _compat_shapes
 from gearcache.ge_cache.guards import GuardTranslator
 from gearcache.ge_cache.numbers import Numbers, check_unguarded, take_numbers, written_ints
 from gearcache.ge_cache.observed import Observer, observed_checks
@@ -161,7 +161,7 @@ class _GraphHook:
         self.module = module
         self.shape_env = _compat.tracing_context().fake_mode.shape_env
         self.written = _written_sources()
-        _compat.check_marked_dims()
+        _compat_shapes.check_marked_dims()
         self.graph_name = str(module.meta["backend_id"])
         self.numbers = take_numbers(module.graph, self._wanted)
         placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -93,6 +93,12 @@ class GearSpec:
         choices: list[Any] = [list(merged) if plain else [()], *(_gears_of(symbol) for symbol, _ in self._variables)]
         gears = [self._gear(choice[0], choice[1:]) for choice in itertools.product(*choices)]
         return tuple(dict.fromkeys(gears))
+
+    def only(self, gears: Sequence[tuple[int, ...]]) -> GearSpec:
+        """Return a spec of the same dims that forms just these gears."""
+        columns = zip(*gears, strict=True)
+        pairs = zip(self.axes, columns, strict=True)
+        return GearSpec(tuple(Axis(axis.path, axis.dim, tuple(column)) for axis, column in pairs), ranges=self.ranges)
 
     def _gear(self, listed: tuple[int, ...], values: tuple[int, ...]) -> tuple[int, ...]:
         rest = iter(listed)

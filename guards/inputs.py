@@ -81,6 +81,10 @@ def _layout(
 ) -> Problem | None:
     if tensor.layout != torch.strided:
         return Problem(name, f"of layout {tensor.layout}", "a dense tensor", "layout")
+    if tensor.is_conj() or tensor.is_neg():  # the memory does not hold the values, and compiled code reads the memory
+        return Problem(
+            name, "a lazy conjugate or negative", "a plain tensor (call .resolve_conj().resolve_neg())", "layout"
+        )
     if tensor.dim() != len(sizes):
         return Problem(name, f"of rank {tensor.dim()}", f"rank {len(sizes)}", "rank")
     pairs = enumerate(zip(sizes, tensor.shape, strict=True))

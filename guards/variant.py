@@ -57,6 +57,8 @@ class StoredGear:
     #: and the inputs that must be contiguous.
     measures: list[list[Any]] = field(default_factory=list)
     contiguous: list[int] = field(default_factory=list)
+    #: How long its compile took.
+    seconds: float = 0.0
 
     @property
     def is_dynamic(self) -> bool:

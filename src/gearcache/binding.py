@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import tempfile
+import time
 import types
 import weakref
 from collections.abc import Callable, Mapping
@@ -16,6 +17,7 @@ import torch
 
 from gearcache.activate import ActiveVariant, EvidenceCheck, activate, fits_call, misfit
 from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Limits, Manifest, Miss, Signer
+from gearcache.cache.tally import count_misses
 from gearcache.call_sizes import call_sizes, differing_dims
 from gearcache.collection import resumed_collection
 from gearcache.errors import (
@@ -28,7 +30,9 @@ from gearcache.errors import (
     TooManyVariants,
     UnknownGear,
 )
+from gearcache.events import Event, Kind
 from gearcache.ge_cache.backend import Backend
+from gearcache.gear_use import GearUse
 from gearcache.guards._native import state_checks
 from gearcache.guards.access import Scope
 from gearcache.guards.arguments import find_tensors, parameter_names
@@ -48,11 +52,13 @@ from gearcache.stance import DELAYED
 from gearcache.stats import Counters
 
 if TYPE_CHECKING:
-    from gearcache.build import BuiltVariant
+    from gearcache.build import BuildResult
     from gearcache.padded_calls import PaddedCalls
 
 logger = logging.getLogger("gearcache")
 _MAX_STATES = 4
+#: The reasons of a miss, the most telling one first.
+_TELLING = ("corrupt", "unloadable", "unreadable", "source", "evidence", "arguments")
 
 
 class Binding:
@@ -68,6 +74,7 @@ class Binding:
         spec: GearSpec,
         backend: Backend,
         counters: Counters,
+        use: GearUse,
         *,
         dynamic: bool | None,
         decompositions: Mapping[Any, Any] | None,
@@ -78,9 +85,10 @@ class Binding:
         self._function = function
         self._method: types.FunctionType = function.__func__  # type: ignore[assignment]
         self._settings = settings
-        self._spec = spec
+        self.spec = spec
         self._backend = backend
         self._counters = counters
+        self._use = use
         self._dynamic = dynamic
         self._decompositions = decompositions
         self._store = self._open_store(layout)
@@ -91,17 +99,14 @@ class Binding:
         self._temporary: Path | None = None
         self._padded: PaddedCalls | None = None
         self._shapes = ShapesMet(spec)
+        self._fixed_ints: set[str] = set()
         #: Sizes by path of the calls that a delaying stance passed on to eager.
         self._delayed: list[dict[str, tuple[int, ...]]] = []
+        self._blob_sizes: Mapping[str, int] = {}
+        self._impossible: list[str] = []
+        #: Reasons of misses that the cache does not know yet: it is told when it is there, before a compile.
+        self._uncounted: list[str] = []
         self.history: list[str] = []
-
-    def gear_calls(self) -> dict[str, int]:
-        """Return calls per gear."""
-        counts: dict[str, int] = dict(self._padded.forgotten) if self._padded is not None else {}
-        for active in self._active:
-            for graph in active.graphs:
-                counts[graph.gear.text] = counts.get(graph.gear.text, 0) + graph.calls
-        return counts
 
     def shape_dims(self) -> list[tuple[str, int]]:
         """Return the dims that `shape_calls` lists."""
@@ -119,7 +124,7 @@ class Binding:
         """Return the function for the calls to come, valid for the global states met so far."""
         states = self._states if self._settings.validate == "inputs" else []
         instance = self._function.__self__
-        return build_dispatch(self._method, instance, self._gears, self._scope({}), states, miss)
+        return build_dispatch(self._method, instance, self._gears, self.scope({}), states, miss)
 
     def note_state(self) -> None:
         """Admit the present global state, in both grad modes: it has the key that this binding was made for."""
@@ -134,7 +139,7 @@ class Binding:
         Raises `InputError` and its kin for a call that no graph may take, `CaptureError` and `CompileError` when the
         method or a gear cannot be compiled.
         """
-        scope = self._scope(arguments)
+        scope = self.scope(arguments)
         problems = Problems()
         misses = self._counters.misses
         frame = self._find_active(scope, problems)
@@ -164,7 +169,7 @@ class Binding:
                 raise self._outside(arguments, self._padded.reason)
         if self._counters.misses == misses:  # the entry is there, a graph for this call is not
             self._explain_call(problems, scope)
-        self._build(arguments, scope, alone=problems.is_assumption)
+        self._build(arguments, scope, self._spec_of_build(arguments, alone=problems.is_assumption))
         if is_padded:
             frame = self._pad(arguments, scope)
             if frame is None:
@@ -183,7 +188,7 @@ class Binding:
 
         if self._padded is None:
             self._padded = PaddedCalls(Fills(self._settings.pad_values), self._shapes)
-        text = gear_text(self._spec, call_sizes(self._spec, arguments))
+        text = gear_text(self.spec, call_sizes(self.spec, arguments))
         made = self._padded.add(self._active, scope, text)
         if made is None:
             problem = self._padded.problem
@@ -191,17 +196,55 @@ class Binding:
                 raise InputError(self.name, problem.argument, problem.found, problem.allowed)
             return None
         active, graph, tensors = made
+        self._use.add(text, graph.counter)
         self._check_overlap(active.variant, graph, tensors)
         self.history.append(f"padded: {text}")
         logger.info("%s: %s is padded to a gear", self.name, text)
         return self._accept(active, graph, tensors, scope)
 
     def _outside(self, arguments: Mapping[str, Any], reason: str | None = None) -> UnknownGear:
-        listed = "; ".join(gear_text(self._spec, gear) for gear in self._spec.gears)
-        found = f"outside all gears: {gear_text(self._spec, call_sizes(self._spec, arguments))}"
+        listed = "; ".join(gear_text(self.spec, gear) for gear in self.spec.gears)
+        found = f"outside all gears: {gear_text(self.spec, call_sizes(self.spec, arguments))}"
         if reason:
             listed += f" (padding: {reason})"
-        return UnknownGear(self.name, self._spec.axes[0].path, found, listed)
+        return UnknownGear(self.name, self.spec.axes[0].path, found, listed)
+
+    def complete(self, arguments: Mapping[str, Any]) -> None:
+        """Compile the gears of the spec that are missing for a call that `prepare` has served.
+
+        They are, after a build that was interrupted or in which a gear failed. Raises as `prepare` does.
+        """
+        scope = self.scope(arguments)
+        if self.missing_gears(scope):
+            with self._store.exclusive(self.key):
+                present = self._read_again()
+                self._load_stored(scope, counted=False)
+                missing = self.missing_gears(scope)
+                if missing:
+                    present = self._make_room(present, scope)
+                    self._publish(self._compile(arguments, scope, self.spec.only(missing), present), present)
+            self._read_again()
+            self._load_stored(scope, counted=False)
+
+    def missing_gears(self, scope: Scope) -> list[tuple[int, ...]]:
+        """Return the gears of the spec that no loaded variant has for such a call, and that can exist."""
+        known = set(self._impossible)
+        for active in self._active:
+            if self._takes(active.variant, scope):
+                known.update(graph.gear.text for graph in active.graphs)
+        return [gear for gear in self.spec.gears if gear_text(self.spec, gear) not in known]
+
+    def look_up(self) -> tuple[Manifest | None, str]:
+        """Return the stored entry, or why there is none; counts nothing."""
+        try:
+            found = self._store.lookup(self.key)
+        except CacheError as error:
+            return None, str(error)
+        return (found.manifest, "") if isinstance(found, Hit) else (None, f"{found.reason.value}: {found.detail}")
+
+    def has_blob(self, digest: str) -> bool:
+        """Whether a blob is stored, unverified."""
+        return self._store.has_blob(digest)
 
     # -- loaded variants ---------------------------------------------------------------------------------
 
@@ -256,15 +299,30 @@ class Binding:
                 "tensors that do not overlap",
             )
 
+    def _takes(self, variant: StoredVariant, scope: Scope) -> bool:
+        """Whether a variant takes such a call at some sizes."""
+        if fits_call(variant, scope) is not None:
+            return False
+        try:
+            tensors = tuple(stored.access.resolve(scope) for stored in variant.inputs)
+        except (LookupError, AttributeError, TypeError):
+            return False
+        problem = find_problem(variant.inputs, variant.gears[0], tensors)
+        return problem is None or problem.kind in ("shape", "stride")
+
     # -- stored variants ---------------------------------------------------------------------------------
 
-    def _load_stored(self, scope: Scope) -> bool:
-        """Load the stored variants that fit this call; returns whether there is one."""
+    def _load_stored(self, scope: Scope, *, counted: bool = True) -> bool:
+        """Load the stored variants that fit this call; returns whether there is one.
+
+        `counted=False`: what this process has just stored is no hit.
+        """
+        begin = time.perf_counter()
         if self._stored is None:
             self._stored = self._read_entry()
         known = {id(active.variant) for active in self._active}
         reasons: list[Reason] = []
-        loaded = False
+        loaded: list[ActiveVariant] = []
         evidence = EvidenceCheck(scope)
         for variant in self._stored:
             if id(variant) in known:
@@ -295,14 +353,22 @@ class Binding:
                     if graph.gear.is_dynamic:
                         graph.count_shapes()
             self._active.append(active)
-            self._counters.loads += len(active.graphs)
-            loaded = True
+            for graph in active.graphs:
+                self._use.add(graph.gear.text, graph.counter)
+            loaded.append(active)
         if loaded:
-            self._counters.hits += 1
-            self.history.append(f"hit: {self.layout.manifest(self.key)}")
+            gears = tuple(gear.text for active in loaded for gear in active.variant.gears)
+            digests = {digest for active in loaded for gear in active.variant.gears for digest in gear.blobs.values()}
+            size = sum(self._blob_sizes.get(digest, 0) for digest in digests)
+            self._note("load", gears=gears, seconds=time.perf_counter() - begin, bytes=size)
+            if counted:
+                self._note("hit", gears=gears)
+                self.history.append(f"hit: {self.layout.manifest(self.key)}")
         elif reasons:
-            self._miss(*dict.fromkeys(reasons))
-        return loaded
+            # Of several variants the most telling one: that others take other arguments is no news.
+            kinds = {reason.kind for reason in reasons}
+            self._miss(*dict.fromkeys(reasons), kind=next(kind for kind in _TELLING if kind in kinds))
+        return bool(loaded)
 
     def _read_entry(self) -> list[StoredVariant]:
         try:
@@ -312,24 +378,32 @@ class Binding:
             self._fault(error)
             return []
         if not isinstance(found, Hit):
-            self._miss(_reason_of(found))
+            self._miss(_reason_of(found), kind=found.reason.value)
             return []
         self._store.count_load(self.key)
-        return self._variants_of(found.manifest)
+        return self.read_variants(found.manifest)
 
-    def _variants_of(self, manifest: Manifest) -> list[StoredVariant]:
+    def read_variants(self, manifest: Manifest | None) -> list[StoredVariant]:
+        """Decode the variants of an entry; what cannot be read is a miss."""
+        if manifest is None:
+            return []
+        self._blob_sizes = manifest.blobs
         try:
+            self._impossible = [str(text) for text in manifest.payload.get("impossible", [])]  # type: ignore[union-attr]
             return entry_from_plain(manifest.payload)
         except (LookupError, TypeError, ValueError) as error:
             text = f"the variants of {manifest.name} cannot be read: {type(error).__name__}: {error}"
-            self._miss(Reason("corrupt", text))
+            self._miss(Reason("unreadable", text), kind="unreadable")
             return []
 
-    def _miss(self, *reasons: Reason) -> None:
-        """Count one miss; one reason per stored variant that did not do."""
+    def _note(self, kind: Kind, **fields: Any) -> None:
+        self._counters.note(Event(kind, self.name, self.key.name, **fields))
+
+    def _miss(self, *reasons: Reason, kind: str) -> None:
+        """Count one miss; one reason per stored variant that did not do, of which `kind` is the most telling."""
         text = "; ".join(str(reason) for reason in reasons)
-        self._counters.misses += 1
-        self._counters.miss_reasons.append(text)
+        self._note("miss", reason=kind, detail=text)
+        self._uncounted.append(kind)
         self._explain(text, reasons)
 
     def _explain(self, text: str, reasons: tuple[Reason, ...]) -> None:
@@ -352,7 +426,7 @@ class Binding:
         """The one failure policy: a fault of the cache never breaks the model, unless `strict`."""
         if self._settings.strict:
             raise error
-        self._counters.faults += 1
+        self._note("fault", detail=str(error))
         self.history.append(f"fault: {error}")
         logger.warning("%s: the cache cannot be used: %s", self.name, error)
 
@@ -360,9 +434,9 @@ class Binding:
 
     def _refuse(self, arguments: Mapping[str, Any], problems: Problems) -> None:
         """Raise for a call that must not be compiled: a wrong tensor, or a shape outside the declared gears."""
-        sizes = call_sizes(self._spec, arguments)
-        is_complete = bool(self._spec.axes) and len(sizes) == len(self._spec.axes)
-        gear = gear_text(self._spec, sizes) if is_complete else None
+        sizes = call_sizes(self.spec, arguments)
+        is_complete = bool(self.spec.axes) and len(sizes) == len(self.spec.axes)
+        gear = gear_text(self.spec, sizes) if is_complete else None
         problem = problems.decisive(gear)
         if problem is not None and problem.kind == "grad":
             raise GradientRequired(self.name, problem.argument, problem.found, problem.allowed)
@@ -370,18 +444,18 @@ class Binding:
             raise InputError(self.name, problem.argument, problem.found, problem.allowed)
         if problem is not None and problem.kind == "rank" and self._settings.on_miss == "raise":
             raise InputError(self.name, problem.argument, problem.found, problem.allowed)
-        outside = self._spec.range_problem(find_tensors(arguments))
+        outside = self.spec.range_problem(find_tensors(arguments))
         if outside is not None:
             if self._settings.on_miss in ("raise", "pad"):
                 raise UnknownGear(self.name, *outside)
             problems.is_gear_miss = True
             return
         is_declared = problem is not None and self._is_declared(problem)
-        if not self._spec.axes:
+        if not self.spec.axes:
             if problem is not None and self._settings.on_miss == "raise" and not is_declared:
                 raise InputError(self.name, problem.argument, problem.found, problem.allowed)
             return
-        if is_complete and sizes not in self._spec.gears:
+        if is_complete and sizes not in self.spec.gears:
             if self._settings.on_miss == "raise":
                 raise self._outside(arguments)
             problems.is_gear_miss = True
@@ -394,7 +468,7 @@ class Binding:
 
     def _is_declared(self, problem: Problem) -> bool:
         """Whether only dims differ that the spec declares to be of any size in a range (1 needs another trace)."""
-        axes = [axis for axis in self._spec.dynamic_axes if axis.matches(problem.argument)]
+        axes = [axis for axis in self.spec.dynamic_axes if axis.matches(problem.argument)]
         return problem.kind == "shape" and bool(problem.dims) and set(problem.dims) <= {axis.dim for axis in axes}
 
     def _is_held_back(self, arguments: Mapping[str, Any], stance: str) -> bool:
@@ -430,26 +504,41 @@ class Binding:
                 if tensor.requires_grad:
                     raise GradientRequired(self.name, path, *GRADIENT_WORDS)
 
-    def _build(self, arguments: Mapping[str, Any], scope: Scope, *, alone: bool) -> None:
-        """Compile under the key's lock, unless another process did it meanwhile; publish; load what was stored.
+    def _spec_of_build(self, arguments: Mapping[str, Any], *, alone: bool) -> GearSpec:
+        """Return the gears to compile for a call: all that are missing; just its own if `alone` or not in the spec."""
+        spec = self.spec
+        if spec.range_problem(find_tensors(arguments)) is not None:
+            spec, alone = replace(spec, ranges=()), True
+        sizes = call_sizes(spec, arguments)
+        if not spec.axes or len(sizes) != len(spec.axes):
+            return spec
+        if alone or (sizes not in spec.gears and self._settings.on_miss != "pad"):
+            return spec.only([sizes])
+        missing = self.missing_gears(self.scope(arguments))
+        if not missing and spec.dynamic_axes:  # size 1 of a range
+            return spec.only([sizes])
+        return spec.only(missing) if len(missing) < len(spec.gears) and sizes in missing else spec
 
-        `alone` compiles just the call's own gear.
-        """
-        built: list[BuiltVariant] | None = None
+    def _build(self, arguments: Mapping[str, Any], scope: Scope, spec: GearSpec) -> None:
+        """Compile under the key's lock, unless another process did it meanwhile; publish; load what was stored."""
+        result: BuildResult | None = None
         try:
             with self._store.exclusive(self.key):
+                count_misses(self.layout, self._uncounted)
+                self._uncounted.clear()
                 present = self._look_again(scope)
                 if present is None:
                     return
                 present = self._make_room(present, scope)
-                built = self._compile(arguments, scope, alone)
-                self._publish(built, present)
+                result = self._compile(arguments, scope, spec, present)
+                self._publish(result, present)
         except CacheError as error:
             self._fault(error)
-            if built is None:
-                built = self._compile(arguments, scope, alone)
+            if result is None:
+                result = self._compile(arguments, scope, spec, [])
             self._use_temporary_store()
-            self._publish(built, [])
+            self._publish(result, [])
+        self._raise_own_error(arguments, spec, result)
         if not self._load_built(scope):
             reason = self.history[-1] if self.history else "its own evidence does not hold"
             raise CompileError(self.name, "of this call", f"what was compiled cannot be used: {reason}")
@@ -471,7 +560,7 @@ class Binding:
     def _look_again(self, scope: Scope) -> list[StoredVariant] | None:
         """Return the variants to keep; None when one that fits this call has appeared and is loaded now."""
         found = self._store.lookup(self.key, explain=False)
-        present = self._variants_of(found.manifest) if isinstance(found, Hit) else []
+        present = self.read_variants(found.manifest) if isinstance(found, Hit) else []
         known = {repr(variant.to_plain()) for variant in self._stored or []}
         fresh = [variant for variant in present if repr(variant.to_plain()) not in known]
         if fresh:
@@ -480,53 +569,58 @@ class Binding:
                 return None
         return present
 
-    def _compile(self, arguments: Mapping[str, Any], scope: Scope, alone: bool) -> list[BuiltVariant]:
+    def _compile(
+        self, arguments: Mapping[str, Any], scope: Scope, spec: GearSpec, present: list[StoredVariant]
+    ) -> BuildResult:
+        """Compile the gears of a spec; at Ctrl-C, what was finished is stored beside `present`."""
         # A relaunch does without tracer and compilers, and without importing what drives them.
-        from gearcache.build import BuildRequest, build
+        from gearcache.build import BuildInterrupted, BuildRequest, build
         from gearcache.guards.padding import Fills
 
-        spec = self._spec
-        sizes = call_sizes(spec, arguments)
-        fills = Fills(self._settings.pad_values) if self._settings.on_miss == "pad" and not alone else None
-        is_new = sizes not in spec.gears and fills is None
-        is_outside = spec.range_problem(find_tensors(arguments)) is not None
-        if spec.axes and len(sizes) == len(spec.axes) and (alone or is_outside or is_new):
-            axes = tuple(replace(axis, sizes=(size,), size=None) for axis, size in zip(spec.axes, sizes, strict=True))
-            spec = GearSpec(axes, ranges=spec.ranges)
-        if is_outside:
-            spec = replace(spec, ranges=())
         request = BuildRequest(
             name=self.name,
             function=self._function,
             arguments={name: value for name, value in arguments.items() if name != parameter_names(self._function)[0]},
             spec=spec,
-            dynamic=bool(self._dynamic) and not is_outside,
+            dynamic=bool(self._dynamic) and bool(spec.ranges) == bool(self.spec.ranges),
             changing=self._changing_dims(arguments, scope) if self._dynamic is None else [],
             backend=self._backend,
             options=self._settings.options,
             decompositions=self._decompositions,
             jobs=self._settings.jobs,
-            fills=fills,
+            fixed_ints=self._fixed_ints,
+            fills=Fills(self._settings.pad_values) if self._settings.on_miss == "pad" else None,
         )
-        with resumed_collection():
-            built, errors = build(request, self._counters)
-        for error in errors:
+        try:
+            with resumed_collection():
+                result = build(request, self._counters)
+        except BuildInterrupted as stop:
+            if stop.result.variants:
+                self._publish(stop.result, present)
+            raise
+        for error in result.errors:
             logger.error("%s", error)
             self.history.append(f"failed: {error}")
-        if not built:
-            raise errors[0] if errors else CompileError(self.name, "of this call", "no gear was compiled")
-        wanted = gear_text(spec, sizes) if spec.axes and len(sizes) == len(spec.axes) else None
-        for error in errors:
-            if error.gear == wanted:
-                self._publish(built, [])
-                raise error
-        return built
+        if not result.variants:
+            none = CompileError(self.name, "of this call", "no gear was compiled")
+            raise result.errors[0] if result.errors else none
+        return result
 
-    def _publish(self, built: list[BuiltVariant], present: list[StoredVariant]) -> None:
+    def _raise_own_error(self, arguments: Mapping[str, Any], spec: GearSpec, result: BuildResult) -> None:
+        """Raise the error of the call's own gear, if that failed; the others are stored by then."""
+        sizes = call_sizes(spec, arguments)
+        if spec.axes and len(sizes) == len(spec.axes):
+            wanted = gear_text(spec, sizes)
+            for error in result.errors:
+                if error.gear == wanted:
+                    raise error
+
+    def _publish(self, result: BuildResult, present: list[StoredVariant]) -> None:
+        begin = time.perf_counter()
         # Until the manifest names them, only the lock of the store keeps the blobs from being collected.
         with self._store.writing():
             variants = [variant for variant in present if all(map(self._store.has_blob, _blobs(variant)))]
-            for item in built:
+            for item in result.variants:
                 gears = []
                 for gear, artifact in zip(item.variant.gears, item.artifacts, strict=True):
                     blobs = {name: self._store.put_blob(data) for name, data in artifact.blobs.items()}
@@ -534,30 +628,37 @@ class Binding:
                     gears.append(replace(gear, header=artifact.header, blobs=blobs, conditions=conditions))
                 variants.append(replace(item.variant, gears=gears))
             sizes = {digest: self._store.blob_size(digest) for variant in variants for digest in _blobs(variant)}
-            payload: dict[str, Any] = {"method": self.name, **entry_to_plain(variants)}
+            payload: dict[str, Any] = {
+                "method": self.name,
+                "impossible": sorted({*self._impossible, *result.impossible}),
+                **entry_to_plain(variants),
+            }
             producer: dict[str, Any] = {
                 "torch": str(torch.__version__),
                 "variants": len(variants),
                 "gears": [gear.text for variant in variants for gear in variant.gears],
+                "compile_seconds": round(sum(gear.seconds for variant in variants for gear in variant.gears), 3),
             }
             self._store.publish(self.key, payload, sizes, producer)
+        self._note("publish", seconds=time.perf_counter() - begin, bytes=sum(sizes.values()))
         logger.info("%s: stored %s", self.name, self.layout.manifest(self.key))
         self._store.keep_limits(self.key)
 
     def _load_built(self, scope: Scope) -> bool:
         """Load through the same path as a relaunch: what was stored is what runs."""
+        self._read_again()
+        if self._find_active(scope, Problems()) is not None:
+            return True
+        return self._load_stored(scope, counted=False)
+
+    def _read_again(self) -> list[StoredVariant]:
+        """Take in what is stored now beside what is loaded, and return what is stored."""
         found = self._store.lookup(self.key, explain=False)
-        present = self._variants_of(found.manifest) if isinstance(found, Hit) else []
+        present = self.read_variants(found.manifest) if isinstance(found, Hit) else []
         known = {repr(active.variant.to_plain()) for active in self._active}
         self._stored = [active.variant for active in self._active]
         self._stored += [variant for variant in present if repr(variant.to_plain()) not in known]
-        if self._find_active(scope, Problems()) is not None:
-            return True
-        hits, history = self._counters.hits, list(self.history)
-        loaded = self._load_stored(scope)
-        if loaded:
-            self._counters.hits, self.history = hits, history
-        return loaded
+        return present
 
     def _last_miss(self) -> str:
         return self._counters.miss_reasons[-1] if self._counters.miss_reasons else "its arguments are new"
@@ -575,7 +676,8 @@ class Binding:
         limits = Limits(settings.max_size, settings.max_age)
         return DiskStore(layout, lock_timeout=settings.lock_timeout, signer=signer, limits=limits)
 
-    def _scope(self, arguments: Mapping[str, Any]) -> Scope:
+    def scope(self, arguments: Mapping[str, Any]) -> Scope:
+        """Return where the access paths of a call are looked up."""
         method = self._method
         closure = dict(zip(method.__code__.co_freevars, method.__closure__ or (), strict=True))
         instance = {parameter_names(self._function)[0]: self._function.__self__}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,7 +13,8 @@ import torch
 
 from gearcache.call_sizes import call_sizes, enlarged_call, like_dims, like_tensor, range_dims
 from gearcache.errors import CaptureError, CompileError, GearSpecError, UncacheableGuard
-from gearcache.ge_cache import _compat
+from gearcache.events import Event
+from gearcache.ge_cache import _compat, _compat_shapes
 from gearcache.ge_cache.aten import encode_graph
 from gearcache.ge_cache.backend import Artifact, Backend, CompileJob
 from gearcache.ge_cache.capture import Capture, capture_method
@@ -28,11 +30,12 @@ from gearcache.guards.arguments import find_tensors, parameter_names, replace_te
 from gearcache.guards.checks import Check
 from gearcache.guards.evidence import evidence_tree
 from gearcache.guards.frame import UnstorableConstant, encode_code
-from gearcache.guards.gears import GearSpec
+from gearcache.guards.gears import GearSpec, gear_text
 from gearcache.guards.padding import Fills
 from gearcache.guards.sources import UnknownSource, record_sources
 from gearcache.guards.variant import StoredGear, StoredInput, StoredVariant
 from gearcache.progress import BuildProgress
+from gearcache.readable_graph import PACKED_GRAPH, STORED_GRAPH, pack_graph
 from gearcache.stats import Counters
 
 logger = logging.getLogger("gearcache")
@@ -55,6 +58,8 @@ class BuildRequest:
     jobs: int
     #: With `on_miss="pad"`: what to fill with.
     fills: Fills | None = None
+    #: Ints that earlier builds found to be no mere counters (Dynamo's names); added to.
+    fixed_ints: set[str] = field(default_factory=set)
 
 
 @dataclass
@@ -63,6 +68,23 @@ class BuiltVariant:
 
     variant: StoredVariant
     artifacts: list[Artifact]
+
+
+@dataclass
+class BuildResult:
+    """The variants that were compiled, the gears that failed, and those of the spec that cannot exist."""
+
+    variants: list[BuiltVariant] = field(default_factory=list)
+    errors: list[CompileError] = field(default_factory=list)
+    impossible: list[str] = field(default_factory=list)
+
+
+class BuildInterrupted(KeyboardInterrupt):
+    """Ctrl-C during a build; carries what was finished before."""
+
+    def __init__(self, result: BuildResult) -> None:
+        super().__init__()
+        self.result = result
 
 
 @dataclass
@@ -91,10 +113,11 @@ class _Unit:
         )
 
 
-def build(request: BuildRequest, counters: Counters) -> tuple[list[BuiltVariant], list[CompileError]]:
+def build(request: BuildRequest, counters: Counters) -> BuildResult:
     """Trace and compile; a gear that fails is reported and the others are kept.
 
-    `CaptureError` or `GearSpecError` when the method or the spec cannot be compiled at all.
+    `CaptureError` or `GearSpecError` when the method or the spec cannot be compiled at all, `BuildInterrupted` with
+    what was finished at Ctrl-C.
     """
     request.backend.check_compiler()
     expected = max(1, len(request.spec.gears))
@@ -113,24 +136,43 @@ def build(request: BuildRequest, counters: Counters) -> tuple[list[BuiltVariant]
                 for text, gear in unit.gears:
                     graph, stored = _trace(request, unit, text, gear)
                     owners.append((len(units) - 1, graph, stored))
-                    yield _job(request, unit.capture, text, graph)
+                    job = _job(request, unit.capture, text, graph)
+                    packed.append(pack_graph(job.graph))
+                    yield job
 
+        interrupted = False
         finished: dict[int, Artifact] = {}
+        seconds: dict[int, float] = {}
+        packed: list[bytes] = []
         errors: list[CompileError] = []
-        for outcome in pool.compile(jobs(), progress.update):
-            if outcome.artifact is not None:
-                finished[outcome.index] = outcome.artifact
-                counters.compiles += 1
-            elif outcome.error is not None:
-                errors.append(outcome.error)
+        try:
+            for outcome in pool.compile(jobs(), progress.update):
+                if outcome.artifact is not None:
+                    if STORED_GRAPH not in outcome.artifact.blobs:
+                        outcome.artifact.blobs[PACKED_GRAPH] = packed[outcome.index]
+                    finished[outcome.index] = outcome.artifact
+                    seconds[outcome.index] = round(outcome.seconds, 3)
+                    size = sum(len(data) for data in outcome.artifact.blobs.values())
+                    gear = owners[outcome.index][2].text
+                    counters.note(Event("compile", request.name, gear=gear, seconds=outcome.seconds, bytes=size))
+                elif outcome.error is not None:
+                    errors.append(outcome.error)
+        except KeyboardInterrupt:
+            interrupted, errors = True, []  # the interrupt reached the compilers as well
+    errors += tracer.errors
+    for error in errors:
+        counters.note(Event("compile_failed", request.name, gear=error.gear, detail=error.cause))
     built = []
     for number, unit in enumerate(units):
         members = [index for index, owner in enumerate(owners) if owner[0] == number and index in finished]
         if members:
-            gears = [owners[index][2] for index in members]
+            gears = [replace(owners[index][2], seconds=seconds[index]) for index in members]
             graphs = [owners[index][1] for index in members]
             built.append(_variant(request, unit, graphs[0], gears, [finished[index] for index in members]))
-    return built, errors + tracer.errors
+    result = BuildResult(built, errors, tracer.impossible)
+    if interrupted:
+        raise BuildInterrupted(result)
+    return result
 
 
 class _Tracer:
@@ -140,10 +182,10 @@ class _Tracer:
         self._request = request
         self._counters = counters
         self._signature = inspect.signature(request.function)
-        #: Dynamo's names of ints that are kept symbolic, and of those that cannot be.
+        #: Dynamo's names of ints that are kept symbolic.
         self._numbers: tuple[str, ...] = ()
-        self._fixed: set[str] = set()
         self.errors: list[CompileError] = []
+        self.impossible: list[str] = []
 
     def units(self) -> Iterator[_Unit]:
         """Yield captures with their gears, the call's own first."""
@@ -152,6 +194,8 @@ class _Tracer:
             yield self._ungeared_unit()
             return
         capture, planned = self._geared_capture()
+        possible = {gear.sizes for gear in planned}
+        self.impossible = [gear_text(spec, gear) for gear in spec.gears if gear not in possible]
         symbols = Symbols(capture.shape_env, capture.unbacked)
         lifted = lift_attributes(capture)
         input_shape, dynamic_dims = gear_options(capture, symbols, planned)
@@ -200,21 +244,24 @@ class _Tracer:
 
     def _capture(self, arguments: Mapping[str, Any], *, dynamic: bool) -> Capture:
         capture = self._trace_once(arguments, dynamic, self._numbers)
-        fresh = tuple(name for name in capture.written_ints if name not in self._fixed)
+        fresh = tuple(name for name in capture.written_ints if name not in self._request.fixed_ints)
         if fresh:
             try:
                 numbers = tuple(dict.fromkeys((*self._numbers, *fresh)))
                 capture, self._numbers = self._trace_once(arguments, dynamic, numbers), numbers
             except CaptureError as error:
                 logger.info("%s: each value of %s has a graph of its own: %s", self._request.name, fresh, error.cause)
-                self._fixed.update(fresh)
+                self._request.fixed_ints.update(fresh)
         return capture
 
     def _trace_once(self, arguments: Mapping[str, Any], dynamic: bool, numbers: tuple[str, ...]) -> Capture:
-        self._counters.traces += 1
+        begin = time.monotonic()
         positional, keywords = _call_of(self._signature, arguments)
         name, function = self._request.name, self._request.function
-        return capture_method(function, positional, keywords, method=name, dynamic=dynamic, numbers=numbers)
+        try:
+            return capture_method(function, positional, keywords, method=name, dynamic=dynamic, numbers=numbers)
+        finally:
+            self._counters.note(Event("trace", name, seconds=time.monotonic() - begin))
 
     def _padding_plan(self, unit: _Unit, symbols: Symbols, covered: list[PlannedGear]) -> dict[str, Any]:
         """Prove that calls between gears may be padded; `GearSpecError` where that is not shown."""
@@ -260,7 +307,7 @@ class _Tracer:
                 capture = self._capture(request.arguments, dynamic=request.dynamic)
         if request.backend.name != "eager" and any(size < 2 for size in capture.unbacked.values()):
             # Compilers take every symbol for at least 2: a smaller size gets a graph of its own.
-            with _compat.unmarked(find_tensors(request.arguments).values()):
+            with _compat_shapes.unmarked(find_tensors(request.arguments).values()):
                 capture = self._capture(request.arguments, dynamic=False)
         return _Unit(capture, lift_attributes(capture), [("", None)])
 

@@ -24,7 +24,6 @@ class PaddedCalls:
     def __init__(self, fills: Fills, shapes: ShapesMet) -> None:
         self.fills = fills
         self._shapes = shapes
-        self.forgotten: dict[str, int] = {}
         #: Why no gear of the last call's variant could be padded to; None when there was no such variant.
         self.reason: str | None = None
         self.problem: Problem | None = None
@@ -71,4 +70,3 @@ class PaddedCalls:
     def _forget(self, active: ActiveVariant, graph: GraphCall) -> None:
         active.graphs = [item for item in active.graphs if item is not graph]
         self._shapes.keep(graph)
-        self.forgotten[graph.gear.text] = self.forgotten.get(graph.gear.text, 0) + graph.calls

@@ -8,16 +8,19 @@ import os
 import threading
 import types
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import torch
 
+from gearcache import session
 from gearcache.binding import Binding
 from gearcache.cache.fingerprint import method_key, resolve_ranks, state_component
 from gearcache.cache.layout import Layout, resolve_root
 from gearcache.collection import paused_collection
-from gearcache.ge_cache import _compat
+from gearcache.ge_cache import _compat_shapes
 from gearcache.ge_cache.select import select_backend
+from gearcache.gear_use import GearUse
 from gearcache.guards._native import is_grad_decorator
 from gearcache.guards.arguments import find_tensors
 from gearcache.guards.gears import GearSpec, fill_dims, gears_of_arguments, parse_gears
@@ -51,9 +54,12 @@ class CachedMethod:
         self._parameters = parameters
         self._lock = threading.RLock()
         self._counters = Counters()
+        self._use = GearUse(self.name)
         self._dispatch: Callable[..., Any] = CachedMethod.__call__
         self.refresh()
         follow(self)
+        if (opened := session.current()) is not None:
+            opened.created(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the method. This body serves the first call only."""
@@ -64,9 +70,18 @@ class CachedMethod:
         return self._function.__name__
 
     @property
+    def function(self) -> Callable[..., Any]:
+        """The method itself."""
+        return self._function
+
+    def locked(self) -> threading.RLock:
+        """Return the lock that keeps other threads out while this method is being prepared."""
+        return self._lock
+
+    @property
     def stats(self) -> Stats:
         """Counters of this binding, see `gearcache.stats.Stats`."""
-        return Stats(self._counters, self._gear_calls, self._shape_calls)
+        return Stats(self._counters, self._use.calls, self._shape_calls)
 
     @property
     def entry_path(self) -> str | None:
@@ -76,16 +91,19 @@ class CachedMethod:
     def explain(self) -> str:
         """Return what happened at the lookups so far: entry, hits, misses with their reasons, loaded gears."""
         if self._binding is None:
-            return f"{self._name}: not called yet"
-        lines = [f"{self._name}: entry {self.entry_path}", *self._binding.history]
+            return f"{self.name}: not called yet"
+        lines = [f"{self.name}: entry {self.entry_path}", *self._binding.history]
         gears = self._binding.gear_texts()
         lines.append(f"loaded gears: {', '.join(gears) if gears else 'none'}")
         return "\n".join(lines)
 
     def warm(self, *args: Any, **kwargs: Any) -> None:
         """Compile and load every gear for a call like this one, without running it."""
-        with self._lock, paused_collection():
-            self._prepare(args, kwargs)
+        if (opened := session.current()) is not None:
+            opened.warm(self, args, kwargs)
+        else:
+            with self._lock, paused_collection():
+                self._prepare(args, kwargs)
 
     def suggest_gears(self, k: int) -> SuggestedGears:
         """Return the at most `k` gears that minimise padded work for the shapes met so far (`.stats.shapes`).
@@ -124,15 +142,9 @@ class CachedMethod:
             return self._function(*args, **kwargs)
 
     @property
-    def _name(self) -> str:
+    def name(self) -> str:
+        """`Class.method`, as messages name it."""
         return f"{type(self._function.__self__).__name__}.{self._function.__name__}"
-
-    def _gear_calls(self) -> dict[str, int]:
-        counts: dict[str, int] = {}
-        for binding in self._bindings.values():
-            for text, calls in binding.gear_calls().items():
-                counts[text] = counts.get(text, 0) + calls
-        return counts
 
     def _shape_calls(self) -> dict[tuple[int, ...], int]:
         counts: dict[tuple[int, ...], int] = {}
@@ -143,6 +155,8 @@ class CachedMethod:
 
     def _missed(self, instance: Any, *args: Any, **kwargs: Any) -> Any:
         """Serve a call that the dispatch does not know: find, load or compile, then run."""
+        if (opened := session.current()) is not None:
+            return opened.call(self, args, kwargs)
         with self._lock, paused_collection():
             frame = self._prepare(args, kwargs, present_stance())
         if frame is None:
@@ -153,18 +167,22 @@ class CachedMethod:
     def _prepare(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str = "default"
     ) -> Callable[..., Any] | None:
-        signature = inspect.signature(self._function.__func__, follow_wrapped=False)
-        bound = signature.bind(self._function.__self__, *args, **kwargs)
-        bound.apply_defaults()
-        arguments = dict(bound.arguments)
-        binding = self._binding_for(arguments)
+        arguments = self.arguments_of(args, kwargs)
+        binding = self.binding_for(arguments)
         frame = binding.prepare(arguments, stance)
         binding.note_state()
         self._binding = binding
         self._serve_by(binding.dispatch(self._missed))
         return frame
 
-    def _binding_for(self, arguments: dict[str, Any]) -> Binding:
+    def arguments_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Bind the arguments of a call to the method's parameters, its instance first, defaults applied."""
+        signature = inspect.signature(self._function.__func__, follow_wrapped=False)
+        bound = signature.bind(self._function.__self__, *args, **kwargs)
+        bound.apply_defaults()
+        return dict(bound.arguments)
+
+    def binding_for(self, arguments: Mapping[str, Any]) -> Binding:
         """Return the binding of the present global state; makes key and store when it is a new one."""
         state = state_component()
         identity = repr(sorted(state.items()))
@@ -172,7 +190,7 @@ class CachedMethod:
             self._bindings[identity] = self._bind(arguments, state)
         return self._bindings[identity]
 
-    def _bind(self, arguments: dict[str, Any], state: dict[str, Any]) -> Binding:
+    def _bind(self, arguments: Mapping[str, Any], state: dict[str, Any]) -> Binding:
         module: torch.nn.Module = self._function.__self__  # type: ignore[assignment]
         method: types.FunctionType = self._function.__func__  # type: ignore[assignment]
         given = self._parameters
@@ -180,9 +198,16 @@ class CachedMethod:
         call = {name: value for name, value in arguments.items() if name != instance}
         marked = () if given["gears"] else gears_of_arguments(find_tensors(call))
         settings = resolve_settings(given["config"], has_gears=bool(given["gears"] or marked))
+        cache_dir, global_rank, world_size = given["cache_dir"], given["global_rank"], None
+        if (opened := session.current()) is not None:
+            # In a prewarm a fault of the cache is what its user has to know of.
+            settings = replace(settings, strict=True, jobs=opened.jobs or settings.jobs)
+            cache_dir = opened.cache_dir or cache_dir
+            global_rank = opened.rank if global_rank is None else global_rank
+            world_size = opened.world_size
         spec = GearSpec(marked, settings.policy) if marked else parse_gears(given["gears"], settings.policy)
         backend = select_backend(settings.backend, module, find_tensors(call).values())
-        ranks = resolve_ranks(given["global_rank"], given["tp_rank"], given["pp_rank"])
+        ranks = resolve_ranks(global_rank, given["tp_rank"], given["pp_rank"], world_size=world_size)
         key = method_key(
             module,
             method.__name__,
@@ -196,9 +221,9 @@ class CachedMethod:
             state=state,
             backend={"name": backend.name, **backend.fingerprint()},
         )
-        layout = Layout(resolve_root(given["cache_dir"], os.environ), ranks.scope)
+        layout = Layout(resolve_root(cache_dir, os.environ), ranks.scope)
         return Binding(
-            self._name,
+            self.name,
             self._function,
             key,
             layout,
@@ -206,6 +231,7 @@ class CachedMethod:
             spec,
             backend,
             self._counters,
+            self._use,
             dynamic=given["dynamic"],
             decompositions=given["custom_decompositions"],
         )
@@ -221,7 +247,7 @@ class CachedMethod:
 
 def _dynamic_component(dynamic: bool | None, tensors: Mapping[str, torch.Tensor]) -> Any:
     """Return what the first call says about dynamic dims: the parameter, marks on tensors, settings of torch."""
-    marks, sources = _compat.shape_marks(tensors), _compat.shape_sources()
+    marks, sources = _compat_shapes.shape_marks(tensors), _compat_shapes.shape_sources()
     return {"dynamic": dynamic, "marks": marks, "sources": sources} if marks or sources else dynamic
 
 
