@@ -125,8 +125,9 @@ def variant_lines(variant: Mapping[str, Any], manifest: Manifest, layout: Layout
         ("gears", gear_lines(variant, manifest)),
         ("frame", frame_lines(variant, manifest)),
     ):
-        yield f"  {title}"
-        yield from (f"    {line}" for line in lines)
+        found = [f"    {line}" for line in lines]
+        if found:
+            yield from (f"  {title}", *found)
     for gears, lines in graphs(variant, layout):
         yield f"  graph of {', '.join(gears)}"
         yield from (f"    {line}" for line in lines)
