@@ -88,8 +88,7 @@ def _check_cpu(environ: Mapping[str, str]) -> Check:
     capability, threads = torch.backends.cpu.get_cpu_capability(), torch.get_num_threads()
     text = f"{capability}, {threads} threads; both are in the key of compiled entries"
     if not environ.get("OMP_NUM_THREADS"):
-        text += ": set OMP_NUM_THREADS where hosts with other core counts share a cache"
-        return Check("cpu", None, text)
+        return Check("cpu", None, text, "set OMP_NUM_THREADS where hosts with other core counts share a cache")
     return Check("cpu", True, text)
 
 
