@@ -43,7 +43,7 @@ def torch_function_modes() -> int:
 
 
 @contextlib.contextmanager
-def capture_settings(*, dynamic: bool, duck_shape: bool = False) -> Iterator[None]:
+def capture_settings(*, dynamic: bool, duck_shape: bool = False, numbers: tuple[str, ...] = ()) -> Iterator[None]:
     """Set Dynamo up for one full-graph capture of an inference method.
 
     Parameters and buffers become attributes of the graph; every other tensor, also one that hangs off the
@@ -76,6 +76,10 @@ def capture_settings(*, dynamic: bool, duck_shape: bool = False) -> Iterator[Non
     }
     known = {name: value for name, value in settings.items() if hasattr(dynamo_config, name)}
     with contextlib.ExitStack() as stack:
+        if numbers:
+            compiler_config: Any = torch.compiler.config
+            present = [compiler_config.dynamic_sources] if compiler_config.dynamic_sources else []
+            stack.enter_context(compiler_config.patch(dynamic_sources=",".join([*present, *numbers])))
         stack.enter_context(dynamo_config.patch(known))
         stack.enter_context(fx_config.patch(use_duck_shape=duck_shape))  # type: ignore[attr-defined]
         stack.enter_context(get_metrics_context())
