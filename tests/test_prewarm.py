@@ -395,3 +395,25 @@ equal = bool(torch.allclose(found, expected, atol=1e-5))
 print(json.dumps({"equal": equal, "compiles": stats.compiles, "hits": stats.hits}))
 """
     assert run_python(call, environ=environ) == {"equal": True, "compiles": 0, "hits": 1}
+
+
+def test_symbols_ranges_padding_and_impossible_gears(cache_dir: Path) -> None:
+    assert [len(entry.missing) for entry in gearcache.prewarm(prewarmed.geared, dry_run=True).entries] == [6, 1, 2, 4]
+    report = gearcache.prewarm(prewarmed.geared)
+    assert [len(entry.compiled) for entry in report.entries] == [6, 1, 2, 2]
+    assert report.is_complete
+    again = gearcache.prewarm(prewarmed.geared)
+    assert (again.compiled, again.present, again.is_complete) == (0, 11, True)
+    assert gearcache.prewarm(prewarmed.geared, dry_run=True).is_complete
+    model = prewarmed.Geared()
+    with torch.no_grad():
+        for batch in (1, 2, 4):
+            x, weight = torch.randn(batch, 6, 4), torch.randn(batch)
+            assert torch.equal(model.shared(x, weight), model.weighted(x, weight))
+        for rows in (2, 3, 8):
+            assert torch.allclose(model.ranged(torch.ones(rows, 4)), model.plain(torch.ones(rows, 4)))
+        for rows in (1, 2, 3, 4):
+            assert torch.allclose(model.padded(torch.ones(rows, 4)), model.plain(torch.ones(rows, 4)))
+        assert torch.equal(model.tied(torch.ones(4, 4), torch.ones(4, 4)), torch.full((4, 4), 2.0))
+    methods = (model.shared, model.ranged, model.padded, model.tied)
+    assert [(method.stats.traces, method.stats.misses) for method in methods] == [(0, 0)] * 4

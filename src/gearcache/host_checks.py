@@ -52,9 +52,13 @@ def _check_torch() -> Check:
         remedy = "install torch, see https://pytorch.org/get-started/locally"
         return Check("torch", False, f"cannot be imported: {type(error).__name__}: {error}", remedy)
     version = str(torch.__version__)
-    wanted = next((text for text in importlib.metadata.requires("gearcache") or [] if text.startswith("torch")), "")
-    from packaging.requirements import Requirement
+    try:
+        from packaging.requirements import Requirement
 
+        needs = importlib.metadata.requires("gearcache") or []
+    except (ImportError, importlib.metadata.PackageNotFoundError):
+        return Check("torch", True, version)  # a bare source tree says nothing of versions
+    wanted = next((text for text in needs if text.startswith("torch")), "")
     if wanted and not Requirement(wanted).specifier.contains(version, prereleases=True):
         return Check("torch", False, f"{version}, which gearcache is not tested with", f"install {wanted}")
     return Check("torch", True, version)

@@ -116,3 +116,41 @@ def serve() -> dict[str, object]:
         "misses": [reason for item in stats for reason in item.miss_reasons],
         "loads": [item.loads for item in stats],
     }
+
+
+class Geared(nn.Module):
+    """The kinds of gear specs: shared symbols, a range, padding, and a product with gears that cannot be."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        batch, length = gearcache.Symbol("batch", gears=[1, 2, 4]), gearcache.Symbol("length", gears=[3, 6])
+        product = gearcache.CompilerConfig(backend="eager", strict=True)
+        product.inference_config.dynamic_gears_merge_policy = "product"
+        padding = gearcache.CompilerConfig(backend="eager", strict=True, on_miss="pad", pad_values={"x": 0.0})
+        cache = gearcache.cache_compile
+        self.shared = cache(self.weighted, config=CONFIG, gears={"x": {0: batch, 1: length}, "weight": {0: batch}})
+        self.ranged = cache(self.plain, config=CONFIG, gears={"x": {0: gearcache.Symbol("rows", min=2, max=8)}})
+        self.padded = cache(self.plain_too, config=padding, gears={"x": {0: [2, 4]}})
+        self.tied = cache(self.both, config=product, gears={"x": {0: [2, 4]}, "y": {0: [2, 4]}})
+
+    def weighted(self, x: Tensor, weight: Tensor) -> Tensor:
+        return self.linear(x) * weight[:, None, None]
+
+    def plain(self, x: Tensor) -> Tensor:
+        return self.linear(x)
+
+    def plain_too(self, x: Tensor) -> Tensor:
+        return self.linear(x)
+
+    def both(self, x: Tensor, y: Tensor) -> Tensor:
+        return x + y
+
+
+def geared() -> None:
+    with torch.device("meta"):
+        model = Geared()
+        model.shared(torch.zeros(2, 3, 4), torch.zeros(2))
+        model.ranged(torch.zeros(3, 4))
+        model.padded(torch.zeros(3, 4))
+        model.tied(torch.zeros(2, 4), torch.zeros(2, 4))

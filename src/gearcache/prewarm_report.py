@@ -1,0 +1,82 @@
+"""What a prewarm did, as data; without torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Prewarmed:
+    """What became of one entry: gears that were compiled now, were there, are missing (dry run), or failed (why)."""
+
+    method: str
+    entry: str
+    rank: int | None = None
+    compiled: dict[str, float] = field(default_factory=dict)
+    present: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    #: Why the entry did not serve the first call that it was looked up for.
+    reason: str = ""
+    #: Bytes of the blobs that were loaded or, in a dry run, are stored.
+    size: int = 0
+
+
+@dataclass
+class PrewarmReport:
+    """The outcome of a prewarm. `never_called` names cached methods that were made but not called."""
+
+    entries: list[Prewarmed]
+    never_called: list[str]
+    seconds: float
+    dry_run: bool = False
+    interrupted: bool = False
+
+    @property
+    def compiled(self) -> int:
+        """Gears compiled."""
+        return sum(len(entry.compiled) for entry in self.entries)
+
+    @property
+    def present(self) -> int:
+        """Gears that were there already."""
+        return sum(len(entry.present) for entry in self.entries)
+
+    @property
+    def missing(self) -> int:
+        """Gears that a run without `dry_run` would compile."""
+        return sum(len(entry.missing) for entry in self.entries)
+
+    @property
+    def failed(self) -> int:
+        """Gears and calls that failed."""
+        return sum(len(entry.failed) for entry in self.entries)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything that was asked for is stored now."""
+        return not (self.failed or self.missing or self.interrupted)
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return everything as JSON data."""
+        return {
+            "entries": [dict(vars(entry)) for entry in self.entries],
+            "never_called": self.never_called,
+            "compiled": self.compiled,
+            "present": self.present,
+            "missing": self.missing,
+            "failed": self.failed,
+            "seconds": round(self.seconds, 3),
+            "dry_run": self.dry_run,
+            "interrupted": self.interrupted,
+            "complete": self.is_complete,
+        }
+
+
+class PrewarmInterrupted(KeyboardInterrupt):
+    """Ctrl-C during a prewarm: what was finished is stored; `report` tells what."""
+
+    def __init__(self, report: PrewarmReport) -> None:
+        super().__init__()
+        self.report = report

@@ -1,0 +1,52 @@
+"""Misses by reason, counted over processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from gearcache.cache import Layout
+from gearcache.cache.tally import count_misses, misses
+
+
+def test_misses_add_up_by_reason(cache_dir: Path) -> None:
+    layout = Layout(cache_dir)
+    layout.prepare()
+    assert misses(layout) == {}
+    count_misses(layout, ["absent", "other version", "absent"])
+    count_misses(layout, ["absent"])
+    assert misses(layout) == {"absent": 3, "other version": 1}
+
+
+def test_no_count_is_lost_between_processes(cache_dir: Path) -> None:
+    Layout(cache_dir).prepare()
+    program = (
+        "import sys\nfrom pathlib import Path\nfrom gearcache.cache import Layout\n"
+        "from gearcache.cache.tally import count_misses\n"
+        "for _ in range(500): count_misses(Layout(Path(sys.argv[1])), ['absent'])\n"
+    )
+    writers = [subprocess.Popen([sys.executable, "-c", program, str(cache_dir)]) for _ in range(4)]
+    assert [writer.wait(timeout=60) for writer in writers] == [0] * 4
+    assert misses(Layout(cache_dir)) == {"absent": 2000}
+
+
+def test_a_cache_that_is_not_there_or_full_of_links_loses_the_count_and_no_more(cache_dir: Path) -> None:
+    layout = Layout(cache_dir)
+    count_misses(layout, ["absent"])
+    assert not cache_dir.exists()
+    layout.prepare()
+    (layout.bucket / "misses").mkdir()
+    target = cache_dir.parent / "elsewhere"
+    target.write_bytes(b"")
+    (layout.bucket / "misses" / "absent").symlink_to(target)
+    count_misses(layout, ["absent"])
+    assert target.read_bytes() == b""
+
+
+def test_a_reason_is_never_a_path(cache_dir: Path) -> None:
+    layout = Layout(cache_dir)
+    layout.prepare()
+    count_misses(layout, ["../../escape", ""])
+    assert sorted(path.name for path in (layout.bucket / "misses").iterdir()) == ["_", "______escape"]
+    assert not (cache_dir.parent / "escape").exists()

@@ -1,0 +1,94 @@
+"""Commands on what the product itself stored."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+
+import pytest
+import torch
+
+import gearcache
+from tests.commands.helpers import run, run_json
+from tests.scenarios import strict_config
+from tests.test_events import Net, cached
+
+
+@pytest.fixture
+def served(cache_dir: Path) -> Net:
+    """A model whose entry was compiled, and loaded twice by later processes, as it seems."""
+    net = Net()
+    cached(net)(torch.randn(2, 4))
+    for _ in range(2):
+        cached(net)(torch.randn(2, 4))
+    return net
+
+
+def test_stats_count_the_misses_and_hits_of_processes(served: Net) -> None:
+    found = run_json("stats")
+    assert (found["entries"], found["gears"], found["hits"]) == (1, 2, 2)
+    assert found["misses_by_reason"] == {"absent": 1}
+    served.factor = 5
+    cached(served)(torch.randn(2, 4))
+    assert run_json("stats")["misses_by_reason"] == {"absent": 1, "evidence": 1}
+
+
+def test_show_has_every_part(served: Net) -> None:
+    text = run("show", "Net.decode").stdout
+    for part in (
+        "Compiled  2 gears in ",
+        "method.name = 'tests.test_events:Net.decode'",
+        "x: float32 on cpu",
+        "self.linear.weight: bound when it is loaded",
+        "x.size(0)=4: x[4, 4]; compiled in",
+        "checks at each load; --only evidence lists them",
+    ):
+        assert part in text, part
+    assert "LOAD_" not in text
+    full = run("show", "Net.decode", "--full").stdout
+    for part in ("self.factor: constant 2", "LOAD_FAST", "aten::linear.default(", "Graph of x.size(0)=2, x.size(0)=4"):
+        assert part in full, part
+
+
+def test_show_one_part_is_in_full(served: Net) -> None:
+    text = run("show", "Net.decode", "--only", "evidence").stdout
+    assert "self.factor: constant 2" in text
+    assert "more lines" not in text
+    assert "Gears" not in text
+
+
+def test_show_as_json_is_complete(served: Net) -> None:
+    found = run_json("show", "Net.decode")
+    (variant,) = found["variant_details"]
+    assert set(variant) == {"inputs", "checks", "evidence", "sources", "gears", "frame", "graph"}
+    assert found["components"]["method"]["name"] == "tests.test_events:Net.decode"
+    assert "self.factor: constant 2" in variant["evidence"]
+    assert variant["graph"][0]["title"] == "Graph of x.size(0)=2, x.size(0)=4"
+
+
+def test_explain_names_the_setting_that_differs(served: Net) -> None:
+    gearcache.cache_compile(served.decode, config=strict_config(), gears={"x": {0: [2, 4, 8]}})(torch.randn(2, 4))
+    keys = {entry["key"]: entry for entry in run_json("list")}
+    assert len(keys) == 2
+    first = next(key for key, entry in keys.items() if len(entry["gears"]) == 2)
+    text = run("explain", first).stdout
+    assert "gears.axes" in text
+    assert "[2, 4]" in text
+    assert "[2, 4, 8]" in text
+
+
+def test_an_entry_of_this_process_is_in_use_and_stays(served: Net) -> None:
+    method = cached(served)
+    method(torch.randn(2, 4))
+    run("clear", "--all", code=4)
+    assert run_json("verify")["sound"]
+    method(torch.randn(2, 4))
+    assert method.stats.calls == 2
+
+
+def test_a_cleared_entry_is_compiled_again(served: Net, cache_dir: Path) -> None:
+    gc.collect()  # ends the use of those that are gone
+    run("clear", "--all", "--wait", "5s")
+    method = cached(served)
+    method(torch.randn(2, 4))
+    assert (method.stats.compiles, method.stats.hits) == (2, 0)
