@@ -139,6 +139,24 @@ def side_effects() -> Any:
     return InstructionTranslator.current_tx().output.side_effects
 
 
+def forget_unused_streams(module: torch.fx.GraphModule) -> bool:
+    """Keep the current stream, which Dynamo notes wherever there is an accelerator, out of the frame.
+
+    False when the graph itself works with streams: then the frame needs it.
+    """
+    try:
+        from torch._dynamo import graph_bytecode_inputs as noted
+    except ImportError:
+        return True
+    for node in module.graph.nodes:
+        space = getattr(getattr(node.target, "_schema", None), "name", "").partition("::")[0]
+        if space == "streams" or node.target is noted.get_external_object_by_index:
+            return False
+    if len(noted.index_to_bytecode_constructor) == 1:
+        noted.index_to_bytecode_constructor.clear()
+    return not noted.index_to_bytecode_constructor
+
+
 def tracing_context() -> Any:
     """Return Dynamo's context of the capture under way (fake mode and shape environment)."""
     from torch._guards import TracingContext
@@ -230,3 +248,10 @@ class SymbolicInputs:
             elif symbol in rename and bounds.upper.is_Integer and int(bounds.upper) < 2**62:
                 found.append(rename[symbol] <= bounds.upper)
         return list(dict.fromkeys(print_expression(item) for item in found))
+
+
+def tracing(mode: Any) -> contextlib.AbstractContextManager[Any]:
+    """Return a context in which compilers find the fake mode of the graph that they are given."""
+    from torch._guards import TracingContext, tracing
+
+    return tracing(TracingContext(mode))

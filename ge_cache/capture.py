@@ -67,7 +67,7 @@ def capture_method(
     """Trace one call of a bound method; `CaptureError` names the method and why it cannot be one graph."""
     if _compat.torch_function_modes() > 0:
         raise CaptureError(method, "it was called under a torch function mode, which a static graph cannot honour")
-    hook = _GraphHook()
+    hook = _GraphHook(method)
     try:
         with torch.no_grad(), _compat.capture_settings(dynamic=dynamic):
             frame, captured = _compat.compile_frame(function, arguments, keywords, hook)
@@ -115,7 +115,8 @@ def _cause(error: BaseException) -> str:
 class _GraphHook:
     """Dynamo's backend for the capture: keeps the graph and makes it take tensors only."""
 
-    def __init__(self) -> None:
+    def __init__(self, method: str) -> None:
+        self._method = method
         self.module: torch.fx.GraphModule | None = None
         self.shape_env: Any = None
         self.graph_name = ""
@@ -128,6 +129,8 @@ class _GraphHook:
         self.shape_env = _compat.tracing_context().fake_mode.shape_env
         self.written = _written_sources()
         self.graph_name = str(module.meta["backend_id"])
+        if not _compat.forget_unused_streams(module):
+            raise CaptureError(self._method, "it works with streams or events, which a static graph cannot honour")
         placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
         tensors = {
             node.meta["grapharg"].source.name: node

@@ -64,6 +64,7 @@ class Binding:
         *,
         dynamic: bool,
         decompositions: Mapping[Any, Any] | None,
+        ge_cache: bool = False,
     ) -> None:
         self.name = name
         self.key = key
@@ -76,6 +77,7 @@ class Binding:
         self._counters = counters
         self._dynamic = dynamic
         self._decompositions = decompositions
+        self._ge_cache = ge_cache
         self._store = DiskStore(layout, lock_timeout=settings.lock_timeout)
         self._stored: list[StoredVariant] | None = None
         self._active: list[ActiveVariant] = []
@@ -210,6 +212,7 @@ class Binding:
                     self._backend,
                     self._store,
                     validate=self._settings.validate == "inputs",
+                    folder=self._folder if self._ge_cache else None,
                 )
             except CorruptEntry as error:  # quarantined by the store: a miss like any other
                 logger.warning("%s: %s", self.name, error)
@@ -412,6 +415,10 @@ class Binding:
         if loaded:
             self._counters.hits, self.history = hits, history
         return loaded
+
+    def _folder(self, name: str) -> Path:
+        """Return a folder of this entry for files of the backend's own."""
+        return self._store.layout.manifest(self.key).parent / name
 
     def _last_miss(self) -> str:
         return self._counters.miss_reasons[-1] if self._counters.miss_reasons else "its arguments are new"

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 _ALLOWED: dict[str, tuple[Any, ...]] = {
-    "backend": ("auto", "inductor", "eager"),
+    "backend": ("auto", "inductor", "torchair", "eager"),
     "validate": ("inputs", "gears"),
     "on_miss": (None, "compile", "raise", "eager"),
+    "gear_execution": ("static", "ge"),
     "dynamic_gears_merge_policy": ("zip", "product"),
 }
 
@@ -42,9 +43,14 @@ class InferenceConfig(_Checked):
 class CompilerConfig(_Checked):
     """Options of a cached method; read at its first call, later changes have no effect.
 
-    - `backend`: `auto` (Inductor on CPU), `inductor`, or `eager` (the recorded ATen graph, no compiler).
-    - `mode`: passed to the backend; None or `"default"` with Inductor.
-    - `options`: settings of the backend (`torch._inductor.config` names with Inductor).
+    - `backend`: `auto` (Inductor on CPU, torchair on an NPU), `inductor`, `torchair`, or `eager` (the recorded ATen
+      graph, no compiler).
+    - `mode`: passed to the backend; None or `"default"` with Inductor; with torchair `"max-autotune"` (GE, the
+      default), `"npugraph_ex"` or `"reduce-overhead"`.
+    - `options`: settings of the backend (`torch._inductor.config` names with Inductor, dotted names of
+      `torchair.CompilerConfig` or those of npugraph_ex with torchair).
+    - `gear_execution`: `static` makes one graph per gear; `ge` one graph in which GE switches between the gears
+      (torchair in mode `"max-autotune"` only).
     - `validate`: `inputs` checks dtype, device, sizes, strides and global state on every call; `gears` trusts the
       caller and only looks the gear up. A wrong tensor under `gears` is an out-of-bounds read.
     - `on_miss`: what a call outside all gears does: `raise`, `compile` (add the gear) or `eager`. None is `raise`
@@ -63,6 +69,7 @@ class CompilerConfig(_Checked):
     strict: bool | None = None
     jobs: int | None = None
     max_variants: int = 16
+    gear_execution: str = "static"
 
 
 @dataclass(frozen=True)
@@ -79,19 +86,23 @@ class Settings:
     jobs: int
     max_variants: int
     lock_timeout: float
+    gear_execution: str = "static"
+    #: A torchair.CompilerConfig as the user gave it.
+    torchair_config: Any = None
 
     @property
     def compile_options(self) -> dict[str, Any]:
         """The part that changes compiled code, for the key."""
-        return {"mode": self.mode, "options": dict(self.options)}
+        return {"mode": self.mode, "options": dict(self.options), "gear_execution": self.gear_execution}
 
 
 def resolve_settings(config: Any, *, has_gears: bool, environ: Mapping[str, str] = os.environ) -> Settings:
     """Return the settings of a config (ours or torchair's); `TypeError` for anything else."""
     if config is None:
         config = CompilerConfig()
+    torchair_config = None
     if not isinstance(config, CompilerConfig):
-        config = _from_torchair(config)
+        config, torchair_config = _from_torchair(config), config
     strict = config.strict
     if strict is None:
         strict = environ.get("GEARCACHE_STRICT", "0") not in ("", "0", "false")
@@ -106,6 +117,8 @@ def resolve_settings(config: Any, *, has_gears: bool, environ: Mapping[str, str]
         jobs=config.jobs or _positive(environ, "GEARCACHE_JOBS", os.cpu_count() or 1),
         max_variants=config.max_variants,
         lock_timeout=float(_positive(environ, "GEARCACHE_LOCK_TIMEOUT", 1800)),
+        gear_execution=config.gear_execution,
+        torchair_config=torchair_config,
     )
 
 
@@ -119,7 +132,7 @@ def _positive(environ: Mapping[str, str], name: str, default: int) -> int:
 
 
 def _from_torchair(config: Any) -> CompilerConfig:
-    """Take over what a torchair.CompilerConfig says about gears; its NPU options have no meaning here."""
+    """Take over what a torchair.CompilerConfig says about gears; only backend `torchair` reads its other options."""
     inference = getattr(config, "inference_config", None)
     policy = getattr(inference, "dynamic_gears_merge_policy", None)
     if policy is None:

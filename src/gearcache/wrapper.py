@@ -137,7 +137,7 @@ class CachedMethod:
         axes = self._spec.axes or gears_of_arguments(find_tensors(call))
         settings = resolve_settings(given["config"], has_gears=bool(axes))
         spec = GearSpec(axes, settings.policy)
-        backend = select_backend(settings.backend, module, find_tensors(call).values())
+        backend = select_backend(settings, module, find_tensors(call).values())
         ranks = resolve_ranks(given["global_rank"], given["tp_rank"], given["pp_rank"])
         key = method_key(
             module,
@@ -164,6 +164,7 @@ class CachedMethod:
             self._counters,
             dynamic=bool(given["dynamic"]),
             decompositions=given["custom_decompositions"],
+            ge_cache=bool(given["ge_cache"]),
         )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CachedMethod:
@@ -283,7 +284,7 @@ def cache_compile(
     - `global_rank`, `tp_rank`, `pp_rank`: ranks of this process; `global_rank` defaults to that of
       `torch.distributed`, if it is initialised at the first call.
     - `custom_decompositions`: operator -> function, applied when the graph is recorded.
-    - `ge_cache`: keep GE's own compiled graphs as well (NPU only, no effect elsewhere).
+    - `ge_cache`: keep GE's own compiled graphs beside the entry as well (NPU only, no effect elsewhere).
     - `gears`: `{argument: {dim: [sizes]}}`, see `gearcache.guards.gears`. `set_dim_gears` is the other way.
     - `fullgraph`: must be True; a method that cannot form one graph is refused.
 

@@ -1,0 +1,357 @@
+"""The `torchair` backend: gear graphs for Ascend NPUs, through the Python half of torchair.
+
+Our own capture, gears, evidence and dispatch stay; torchair turns one traced graph into a GE graph (mode
+`max-autotune`) or an aclgraph (`npugraph_ex`, `reduce-overhead`) and writes the Python text that runs it. That text
+is the artifact: a relaunch runs it and neither traces nor converts. GE compiles again in each process, unless
+`ge_cache=True` keeps GE's own files beside the entry.
+
+Developed against torch_npu 2.13.0 and an emulated GE (`tests/npu`); what only a real NPU can show is listed in
+`docs/npu.md`. This is the only module that imports `torch_npu`, torchair or npugraph_ex, and only when it is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gearcache.errors import BackendUnavailable, GearSpecError, InputError
+from gearcache.ge_cache import _compat
+from gearcache.ge_cache.backend import Artifact, CompileJob, Runner, Stage, StoredArtifact
+from gearcache.ge_cache.compiled_graphs import graph_folder
+from gearcache.ge_cache.functional import FunctionalGraph, functional_graph
+from gearcache.ge_cache.npu_options import config_component
+
+_CODE = "kernel.py"
+_GE_MODE = "max-autotune"
+MODES = (_GE_MODE, "npugraph_ex", "reduce-overhead")
+#: Environment variables that change what GE compiles.
+_VARIABLES = ("AUTOFUSE_FLAGS",)
+#: Storage formats that say nothing of the layout (ND, NCHW, NHWC, NCDHW, ...); all others are private.
+_BASE_FORMATS = (-1, 0, 1, 2, 27, 30)
+_LOCK_TIMEOUT = 1800.0
+
+
+@dataclass(frozen=True)
+class NpuOptions:
+    """What a user chose: the mode, options by name, or a whole torchair config; and who switches gears."""
+
+    mode: str = _GE_MODE
+    options: Mapping[str, Any] = field(default_factory=dict)
+    config: Any = None
+    gear_execution: str = "static"
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            allowed = ", ".join(repr(mode) for mode in MODES)
+            raise ValueError(f"option `mode` is {self.mode!r}; backend `torchair` has {allowed}")
+        if self.gear_execution == "ge" and self.effective_mode != _GE_MODE:
+            raise GearSpecError(f"gear_execution='ge' needs mode {_GE_MODE!r}; the mode is {self.effective_mode!r}")
+
+    @property
+    def effective_mode(self) -> str:
+        """The mode of the torchair config, where one was given."""
+        return str(self.config.mode.value) if self.config is not None else self.mode
+
+
+class TorchairBackend:
+    """Compiles through torchair and runs what it generated. One object serves one cached method."""
+
+    name = "torchair"
+    parallel = False
+    allows_random = False
+    allows_dynamic = True
+
+    def __init__(self, options: NpuOptions | None = None) -> None:
+        self.options = options or NpuOptions()
+        self._shared: dict[tuple[Any, ...], Runner] = {}
+
+    @property
+    def takes_all_gears(self) -> bool:
+        """Whether one graph serves all gears and GE switches between them."""
+        return self.options.gear_execution == "ge"
+
+    def fingerprint(self) -> dict[str, Any]:
+        """CANN, torch_npu, SoC, determinism, precision and every option that may change the code."""
+        torch_npu = _torch_npu()
+        npu = torch_npu.npu
+        return {
+            "torch_npu": str(torch_npu.__version__),
+            "cann": str(npu.utils.get_cann_version()),
+            "soc": str(npu.get_device_name()),
+            "deterministic_level": npu._get_deterministic_level(),
+            "hf32": [bool(npu.matmul.allow_hf32), bool(npu.conv.allow_hf32)],
+            "environment": {name: os.environ.get(name) for name in _VARIABLES},
+            "mode": self.options.effective_mode,
+            "gear_execution": self.options.gear_execution,
+            "config": self._config_component(),
+        }
+
+    def _config_component(self) -> dict[str, Any]:
+        if self.options.config is not None:
+            return config_component(self.options.config)
+        if self.options.mode == _GE_MODE:
+            return config_component(self._ge_config())
+        return config_component(_set_options(_npugraph_ex().CompilerConfig(), self.options.options))
+
+    def check_compiler(self) -> None:
+        """Import torchair now; `BackendUnavailable` names what is missing."""
+        _torchair()
+        if self.options.effective_mode == "reduce-overhead":
+            warnings.warn(
+                "mode='reduce-overhead' is deprecated by torchair; use mode='npugraph_ex'",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+
+    def compile(self, job: CompileJob, workdir: Path, stage: Stage) -> Artifact:
+        """Convert one gear (or, with `gear_execution="ge"`, all of them) and return the generated text."""
+        torchair = _torchair()
+        stage("lower")
+        functional = functional_graph(job, _decompositions(torchair))
+        stage("compile")
+        with _compat.tracing(functional.mode):
+            text = self._convert(torchair, functional, len(job.inputs), _graph_name(job))
+        is_ge = "ge_graph = GeGraph(" in text
+        if is_ge and "_is_first_run = True" not in text:
+            raise RuntimeError("this torchair generates text of another form than torch_npu 2.13.0 does")
+        outputs = len(job.graph["outputs"])
+        header = {"ge": is_ge, "outputs": outputs, "copied_back": functional.copied_back, "method": job.method}
+        return Artifact(header, {_CODE: text.encode()})
+
+    def _convert(self, torchair: Any, functional: FunctionalGraph, inputs: int, name: str) -> str:
+        for weight in functional.examples[inputs:]:
+            # They are bound once: GE may take their addresses as fixed (`frozen_parameter`), aclgraph as captured.
+            weight._torchair_is_parameter = True  # type: ignore[attr-defined]
+        if self.options.config is None and self.options.mode != _GE_MODE:
+            options = dict(self.options.options)
+            compiled = _npugraph_ex().compile_fx(functional.module, functional.examples, options)
+        else:
+            config = self.options.config if self.options.config is not None else self._ge_config()
+            compiled = torchair.get_compiler(config)(functional.module, functional.examples)
+        # torchair counts its graphs per process; the text must not depend on that.
+        compiled.runner.graph.name = name
+        text = compiled.get_code({})
+        if not isinstance(text, str):
+            raise RuntimeError("torchair generates no code for this graph under these options")
+        return text
+
+    def _ge_config(self) -> Any:
+        config = _set_options(_torchair().CompilerConfig(), self.options.options)
+        config.mode = self.options.mode
+        return config
+
+    def load(self, artifact: StoredArtifact, attributes: Mapping[str, torch.Tensor], device: torch.device) -> Runner:
+        """Run the generated text: GE loads or compiles its graph now, an aclgraph is captured at the first call."""
+        code = artifact.read(_CODE)
+        weights = [tensor.detach() for tensor in attributes.values()]
+        shared = (hashlib.sha256(code).digest(), *(id(tensor) for tensor in attributes.values()))
+        if shared in self._shared:
+            return self._shared[shared]
+        _torch_npu()
+        namespace: dict[str, Any] = {"__name__": "gearcache.generated.torchair"}
+        # Text that torchair wrote, out of a blob whose owner, mode and digest were verified: the artifact itself.
+        exec(compile(code, "<gearcache torchair kernel>", "exec"), namespace)  # noqa: S102
+        examples = artifact.examples()
+        if artifact.header["ge"]:
+            self._compile_ge(namespace, artifact, code, [*examples, *weights])
+        elif "_update_static_kernel_cache_dir" in namespace and artifact.folder is not None:
+            folder = artifact.folder("static_kernels")
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            namespace["_update_static_kernel_cache_dir"](str(folder))
+        run = _runner(namespace["kernel"], weights, artifact.header, examples)
+        if self.takes_all_gears:
+            self._shared[shared] = run
+        return run
+
+    def _compile_ge(
+        self, namespace: dict[str, Any], artifact: StoredArtifact, code: bytes, arguments: list[torch.Tensor]
+    ) -> None:
+        """Let GE load and compile the graph, without running it."""
+        options = namespace["local_compile_options"]
+        # Sizes were checked against the gear; torchair's own check of the first call knows the traced sizes only.
+        namespace["assert_size_stride"] = lambda *ignored: None
+        graph = namespace["ge_graph"]
+        namespace["ge_graph"] = _CompileOnly(graph)
+        try:
+            if artifact.folder is None:
+                _first_run(namespace["kernel"], arguments)
+                return
+            key = graph_key(code, self.fingerprint())
+            with graph_folder(artifact.folder("ge"), key, _LOCK_TIMEOUT) as folder:
+                if folder is not None:
+                    options["ge.graph_compiler_cache_dir"] = str(folder)
+                    options["ge.graph_key"] = key
+                _first_run(namespace["kernel"], arguments)
+        finally:
+            namespace["ge_graph"] = graph
+
+
+def graph_key(code: bytes, fingerprint: Mapping[str, Any]) -> str:
+    """Return a name for GE's cache that two different graphs, options or versions never share."""
+    digest = hashlib.sha256(repr(sorted(fingerprint.items())).encode())
+    digest.update(code)
+    return f"gearcache-{digest.hexdigest()}"
+
+
+class _Compiled(Exception):
+    """GE has compiled the graph; nothing was run."""
+
+
+class _CompileOnly:
+    """A GE graph that is loaded and compiled and, in place of a run, ends the kernel."""
+
+    def __init__(self, graph: Any) -> None:
+        self._graph = graph
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._graph, name)
+
+    def run(self, *arguments: Any) -> None:
+        raise _Compiled
+
+
+def _first_run(kernel: Callable[..., Any], arguments: list[torch.Tensor]) -> None:
+    try:
+        kernel(*arguments)
+    except _Compiled:
+        return
+    raise RuntimeError("torchair's kernel ended without a run of the GE graph")
+
+
+def _runner(
+    kernel: Callable[..., Any], weights: list[torch.Tensor], header: Mapping[str, Any], examples: Sequence[torch.Tensor]
+) -> Runner:
+    """Return the call of one kernel.
+
+    Storage formats and the deterministic level must be as they were at load: GE compiled for them.
+    """
+    torch_npu = _torch_npu()
+    get_format, get_level = torch_npu.get_npu_format, torch_npu.npu._get_deterministic_level
+    level = get_level()
+    on_npu = [index for index, tensor in enumerate(examples) if tensor.device.type == "npu"]
+    formats = [get_format(examples[index]) for index in on_npu]
+    copied_back, outputs, method = header["copied_back"], header["outputs"], header["method"]
+
+    def run(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        if [get_format(inputs[index]) for index in on_npu] != formats or get_level() != level:
+            raise _changed(method, inputs, on_npu, formats, level)
+        return list(kernel(*inputs, *weights))
+
+    def run_and_copy(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        found = run(inputs)
+        for index, value in zip(copied_back, found[outputs:], strict=True):
+            inputs[index].copy_(value)
+        return found[:outputs]
+
+    return run_and_copy if copied_back else run
+
+
+def _changed(
+    method: str, inputs: list[torch.Tensor], on_npu: list[int], formats: list[int], level: int
+) -> InputError:
+    torch_npu = _torch_npu()
+    for index, wanted in zip(on_npu, formats, strict=True):
+        found = torch_npu.get_npu_format(inputs[index])
+        if found != wanted:
+            way_out = "cast it with torch_npu.npu_format_cast, or call `.refresh()` on the cached method"
+            return InputError(method, f"tensor {index}", f"of storage format {found}", f"{wanted}, as at load; {way_out}")
+    found = torch_npu.npu._get_deterministic_level()
+    return InputError(method, "deterministic level", str(found), f"{level}, as at load; call `.refresh()` after a change")
+
+
+def is_private_format(tensor: torch.Tensor) -> bool:
+    """Whether an NPU tensor lies in memory in another order than its sizes and strides say (FRACTAL_NZ, ...)."""
+    return tensor.device.type == "npu" and _torch_npu().get_npu_format(tensor) not in _BASE_FORMATS
+
+
+def _graph_name(job: CompileJob) -> str:
+    """A name that is the same in every process; it is part of the generated text."""
+    digest = hashlib.sha256(f"{job.method} {job.gear}".encode()).hexdigest()
+    return f"gearcache_{digest[:16]}"
+
+
+def _decompositions(torchair: Any) -> dict[Any, Callable[..., Any]]:
+    from torchair._utils import add_npu_patch, get_npu_default_decompositions
+
+    found: dict[Any, Callable[..., Any]] = get_npu_default_decompositions()
+    # What torchair itself does once before its first compile (meta functions that it needs fixed).
+    add_npu_patch(found, torchair.CompilerConfig())
+    return found
+
+
+def _set_options(config: Any, options: Mapping[str, Any]) -> Any:
+    """Set options by dotted name; torchair's own errors name what is allowed."""
+    for name, value in options.items():
+        *folders, last = name.split(".")
+        target = config
+        for folder in folders:
+            target = getattr(target, folder, None)
+        if target is None or not hasattr(target, last):
+            known = ", ".join(sorted(item for item in vars(config) if not item.startswith("_")))
+            raise ValueError(f"option {name!r} is unknown to {type(config).__module__}.CompilerConfig; it has {known}")
+        setattr(target, last, value)
+    return config
+
+
+# -- imports ---------------------------------------------------------------------------------------------------
+
+
+def missing() -> str | None:
+    """Return what keeps this backend from running here, as one sentence, or None; `gearcache doctor` prints it."""
+    try:
+        _torchair()
+    except BackendUnavailable as error:
+        return error.missing
+    return None
+
+
+def _torch_npu() -> Any:
+    module = sys.modules.get("torch_npu")
+    if module is not None and hasattr(module, "npu"):
+        return module
+    try:
+        import torch_npu
+    except ModuleNotFoundError as error:
+        if error.name != "torch_npu":
+            raise BackendUnavailable("torchair", f"torch_npu needs the package `{error.name}`, {_HOW}") from error
+        raise BackendUnavailable("torchair", f"the package torch_npu is not installed, {_HOW}") from None
+    except (ImportError, OSError, RuntimeError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise BackendUnavailable(
+            "torchair",
+            f"torch_npu is installed but cannot be imported ({reason}); its libraries come with CANN: install the CANN "
+            f"toolkit of this torch_npu and run its set_env.sh, {_HOW}",
+        ) from error
+    return torch_npu
+
+
+_HOW = "see `gearcache doctor`; install `gearcache[npu]`, or use backend='inductor' or 'eager' on CPU"
+
+
+def _torchair() -> Any:
+    _torch_npu()
+    try:
+        import torchair
+
+        torchair.get_compiler  # noqa: B018 - torch_npu puts a lazy module in place, which fails at the first use
+    except (ImportError, OSError, AttributeError, RuntimeError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise BackendUnavailable("torchair", f"torchair cannot be imported ({reason}), {_HOW}") from error
+    return torchair
+
+
+def _npugraph_ex() -> Any:
+    _torch_npu()
+    try:
+        import npugraph_ex
+    except ImportError as error:
+        raise BackendUnavailable("torchair", f"npugraph_ex cannot be imported ({error}), {_HOW}") from error
+    return npugraph_ex
