@@ -303,7 +303,9 @@ def _concat(op: Any, *tensors: Tensor) -> Tensor:
 
 @operator("SplitV")
 def _split(op: Any, x: Tensor, sizes: Tensor, dim: Tensor) -> tuple[Tensor, ...]:
-    return torch.split(x, _numbers(sizes), int(dim))
+    parts = _numbers(sizes)
+    rest = x.shape[int(dim)] - sum(part for part in parts if part >= 0)
+    return torch.split(x, [rest if part == -1 else part for part in parts], int(dim))
 
 
 @operator("StridedSliceV2")
