@@ -7,6 +7,9 @@ from typing import Any
 
 import torch
 
+#: `tensor.size(0)`, or 0 for a scalar, in a third of the time: the C slot behind `len`.
+first_size: Callable[[Any], int] = torch._C.TensorBase.__len__  # type: ignore[attr-defined]
+
 
 def tensor_check(
     tensors: Sequence[torch.Tensor],
@@ -25,6 +28,13 @@ def tensor_check(
 def state_check() -> Callable[[], bool]:
     """Return a C check that torch's global state (grad mode, autocast, dtype, threads, ...) is as it is now."""
     return torch._C._dynamo.guards.GlobalStateGuard().check
+
+
+def state_checks() -> list[Callable[[], bool]]:
+    """Return `state_check` for now, and for the same state with grad mode the other way."""
+    present = state_check()
+    with torch.set_grad_enabled(not torch.is_grad_enabled()):
+        return [present, state_check()]
 
 
 def is_grad_decorator(function: Any) -> bool:

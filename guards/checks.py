@@ -43,6 +43,8 @@ def _keys(value: Any) -> Any:
 
 
 def _contains(value: Any, key: Any) -> bool:
+    if type(key) is str and type(value) is dict:
+        return key in value
     return any(_constant(item) == key for item in value)
 
 
@@ -99,11 +101,9 @@ class Check:
             except (LookupError, AttributeError, TypeError, ImportError, ValueError) as error:
                 return Failure(self, f"without its counterpart ({type(error).__name__}: {error})")
             return None if value is other else Failure(self, "another object")
-        predicate = _PREDICATES.get(self.kind)
-        if predicate is not None:
-            return None if predicate(value, self.expected) else Failure(self, "no longer so")
-        found = _OBSERVE[self.kind](value)
-        return None if found == self.expected else Failure(self, repr(found))
+        if holds(self.kind, value, self.expected):
+            return None
+        return Failure(self, "no longer so" if self.kind in _PREDICATES else repr(_OBSERVE[self.kind](value)))
 
     def to_plain(self) -> list[Any]:
         """Return msgpack-able data."""
@@ -116,6 +116,14 @@ class Check:
         if kind not in KINDS:
             raise ValueError(f"unknown check kind {kind!r}")
         return Check(kind, Access.from_plain(access), expected)
+
+
+def holds(kind: str, value: Any, expected: Any) -> bool:
+    """Whether a check of any kind but `same` holds for a value."""
+    predicate = _PREDICATES.get(kind)
+    if predicate is not None:
+        return predicate(value, expected)
+    return bool(_OBSERVE[kind](value) == expected)
 
 
 def observe(kind: str, access: Access, value: Any, argument: Any = None) -> Check:

@@ -16,6 +16,7 @@ from typing import Any
 
 from gearcache.guards.access import _STEPS, Access, Scope, Walker
 from gearcache.guards.checks import KINDS, Check, Failure
+from gearcache.guards.checks import holds as check_holds
 
 Tree = list[Any]
 _FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
@@ -74,16 +75,12 @@ def evidence_failure(tree: Tree, scope: Scope) -> Failure | None:
 
 
 def _holds(tree: Tree, scope: Scope) -> bool:
-    here = Access(("argument", "value"))
     walker = Walker(scope)
 
     def holds(value: Any, node: Any) -> bool:
         for kind, expected in node[0]:
             if kind == "type":
                 if _type_name(type(value)) != expected:
-                    return False
-            elif kind == "lacks" and type(expected) is str and type(value) is dict:
-                if expected in value:
                     return False
             elif kind == "empty":
                 if value:
@@ -94,7 +91,7 @@ def _holds(tree: Tree, scope: Scope) -> bool:
             elif kind == "same":
                 if value is not walker.resolve(Access.from_plain(expected)):
                     return False
-            elif Check(kind, here, expected).failure(Walker(Scope({"value": value}, {}))) is not None:
+            elif not check_holds(kind, value, expected):
                 return False
         return all(holds(_STEPS[step](value, argument), child) for step, argument, child in node[1])
 

@@ -25,6 +25,7 @@ def expected_files() -> dict[str, bytes]:
     files = {f"gearcache/{path}": ROOT / path for layer in LAYERS for path in layer_files(layer)}
     files |= {f"gearcache/{path.name}": ROOT / path for path in layer_files("root")}
     files["gearcache/py.typed"] = PACKAGE / "py.typed"
+    files["gearcache/ge_cache/exports.map"] = ROOT / "ge_cache" / "exports.map"
     return {name: path.read_bytes() for name, path in files.items()}
 
 

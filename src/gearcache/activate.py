@@ -68,7 +68,7 @@ def fits_call(variant: StoredVariant, scope: Scope) -> str | None:
 
 
 class EvidenceCheck:
-    """Checks the evidence of the variants of one entry for one call; variants mostly share it, so each part once."""
+    """Checks the evidence of the variants of one entry for one call; what they share is checked once."""
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
@@ -77,7 +77,7 @@ class EvidenceCheck:
     def stale_reason(self, variant: StoredVariant) -> str | None:
         """Return what the trace depended on and is no longer so, or None when the evidence holds."""
         for part in (variant.sources, variant.evidence):
-            if any(part == held for held in self._held):
+            if any(part is held for held in self._held):
                 continue
             reason = changed_source(part) if isinstance(part, dict) else self._failure(part)
             if reason is not None:

@@ -30,7 +30,7 @@ from gearcache.errors import (
 )
 from gearcache.ge_cache.backend import Backend
 from gearcache.ge_cache.gear_plan import gear_text
-from gearcache.guards._native import state_check
+from gearcache.guards._native import state_checks
 from gearcache.guards.access import Scope
 from gearcache.guards.arguments import find_tensors
 from gearcache.guards.dispatch import BoundGear, build_dispatch
@@ -39,7 +39,7 @@ from gearcache.guards.graph_call import GraphCall
 from gearcache.guards.inputs import GRADIENT_WORDS, find_problem
 from gearcache.guards.memory import find_overlap
 from gearcache.guards.sources import changed_source
-from gearcache.guards.variant import StoredVariant
+from gearcache.guards.variant import StoredVariant, entry_from_plain, entry_to_plain
 from gearcache.options import Settings
 from gearcache.problems import Problems, broken_condition
 from gearcache.stats import Counters
@@ -105,9 +105,9 @@ class Binding:
         return build_dispatch(self._method, instance, self._gears, self._scope({}), states, miss)
 
     def note_state(self) -> None:
-        """Admit the present global state: it has the same key as the one this binding was made for."""
+        """Admit the present global state, in both grad modes: it has the key that this binding was made for."""
         if not any(state() for state in self._states):
-            self._states = [*self._states[-(_MAX_STATES - 1) :], state_check()]
+            self._states = [*state_checks(), *self._states[: _MAX_STATES - 2]]
 
     def prepare(self, arguments: Mapping[str, Any]) -> Callable[..., Any] | None:
         """Make a call possible and return the frame that serves it; None when `on_miss` passes it on to eager.
@@ -244,13 +244,11 @@ class Binding:
         return self._variants_of(found.manifest)
 
     def _variants_of(self, manifest: Manifest) -> list[StoredVariant]:
-        variants = []
-        for plain in manifest.payload.get("variants", []):  # type: ignore[union-attr]
-            try:
-                variants.append(StoredVariant.from_plain(plain))  # type: ignore[arg-type]
-            except (KeyError, TypeError, ValueError) as error:
-                self._miss(f"a variant of {manifest.name} cannot be read: {error}")
-        return variants
+        try:
+            return entry_from_plain(manifest.payload)
+        except (LookupError, TypeError, ValueError) as error:
+            self._miss(f"the variants of {manifest.name} cannot be read: {type(error).__name__}: {error}")
+            return []
 
     def _miss(self, reason: str) -> None:
         self._counters.misses += 1
@@ -394,10 +392,7 @@ class Binding:
             for gear in variant.gears
             for digest in gear.blobs.values()
         }
-        payload: dict[str, Any] = {
-            "method": self.name,
-            "variants": [variant.to_plain() for variant in variants],
-        }
+        payload: dict[str, Any] = {"method": self.name, **entry_to_plain(variants)}
         self._store.publish(self.key, payload, blob_sizes, {"torch": str(torch.__version__)})
         logger.info("%s: stored %s", self.name, self.layout.manifest(self.key))
 

@@ -140,3 +140,13 @@ def test_expressions_are_printed_as_python() -> None:
 
     s0 = sympy.Symbol("s0", integer=True, positive=True)
     assert _compat.print_expression(2 * s0) == "2*s0"
+
+
+def test_linker_flags_reach_the_builder_of_inductor_and_are_taken_back() -> None:
+    from torch._inductor import cpp_builder
+
+    original = cpp_builder._get_optimization_cflags
+    with _compat.linked_with(["Wl,--gc-sections"]):
+        options = cpp_builder.CppTorchOptions()
+    assert "Wl,--gc-sections" in options.get_ldflags()
+    assert cpp_builder._get_optimization_cflags is original

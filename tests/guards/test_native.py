@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from gearcache.guards._native import is_grad_decorator, state_check, tensor_check
+from gearcache.guards._native import first_size, is_grad_decorator, state_check, tensor_check
 
 GOOD = torch.ones(2, 4)
 
@@ -75,3 +75,11 @@ def test_a_grad_mode_decorator_is_recognised() -> None:
     assert is_grad_decorator(torch.no_grad()(plain))
     assert is_grad_decorator(torch.inference_mode()(plain))
     assert not is_grad_decorator(plain)
+
+
+def test_the_first_size_is_that_of_dim_0_and_refuses_what_is_no_tensor() -> None:
+    assert first_size(torch.ones(3, 2)) == 3
+    assert first_size(torch.ones(())) == 0
+    for value in ([1], None):
+        with pytest.raises(TypeError):
+            first_size(value)
