@@ -233,6 +233,13 @@ def print_expression(expression: Any) -> str:
     return str(PythonPrinter().doprint(expression))
 
 
+def size_symbol(name: str) -> Any:
+    """Return a symbol for a size."""
+    import sympy
+
+    return sympy.Symbol(name, integer=True, positive=True)
+
+
 class SymbolicInputs:
     """Fake inputs whose sizes are expressions over named symbols; collects what a compiler assumes about them."""
 
@@ -241,7 +248,7 @@ class SymbolicInputs:
         from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
         self._env = ShapeEnv()
-        self._mode = fake_mode(self._env)
+        self.mode = fake_mode(self._env)
         self._names: dict[Any, str] = {}
         self.sizes: dict[str, Any] = {}
         for name, hint in hints.items():
@@ -252,14 +259,14 @@ class SymbolicInputs:
 
     def tensor(self, sizes: list[Any], strides: list[Any], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
         """Return a fake tensor; sizes and strides may be symbolic."""
-        with self._mode:
+        with self.mode:
             return torch.empty_strided(sizes, strides, dtype=dtype, device=device)
 
     def assumptions(self) -> list[str]:
         """Return the guards that were added since, as Python source over the names."""
         import sympy
 
-        rename = {symbol: sympy.Symbol(name, integer=True, positive=True) for symbol, name in self._names.items()}
+        rename = {symbol: size_symbol(name) for symbol, name in self._names.items()}
         conditions = [self._env.simplify(self._env.replace(guard.expr)) for guard in self._env.guards]
         found = [item.xreplace(rename) for item in conditions if getattr(item, "free_symbols", None)]
         for symbol, bounds in self._env.var_to_range.items():
@@ -276,3 +283,10 @@ def tracing(mode: Any) -> contextlib.AbstractContextManager[Any]:
     from torch._guards import TracingContext, tracing
 
     return tracing(TracingContext(mode))
+
+
+def python_dispatcher() -> contextlib.AbstractContextManager[Any]:
+    """Return a context in which composite operators are decomposed by Python, which keeps sizes symbolic."""
+    from torch._dispatch.python import enable_python_dispatcher
+
+    return enable_python_dispatcher()

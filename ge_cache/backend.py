@@ -69,6 +69,8 @@ class Backend(Protocol):
     allows_random: bool
     #: Whether one graph with dynamic dims can be compiled.
     allows_dynamic: bool
+    #: Whether one graph serves all gears, and the compiler's own runtime switches between them.
+    takes_all_gears: bool
 
     def fingerprint(self) -> dict[str, Any]:
         """Return what else identifies compiled code, as key components."""

@@ -18,21 +18,25 @@ from torch import fx
 from gearcache.ge_cache import _compat
 from gearcache.ge_cache.aten import decode_tensor, to_module
 from gearcache.ge_cache.backend import CompileJob
+from gearcache.ge_cache.examples import symbolic_examples
 
 aten = torch.ops.aten
 
 
 @dataclass(frozen=True)
 class FunctionalGraph:
-    """A functional graph; placeholders are the job's inputs, then its attributes.
+    """A functional graph; placeholders are the sizes `owners`, then the job's inputs, then its attributes.
 
-    Its outputs are those of the job, then the new values of `copied_back`, inputs that the caller has to write.
+    Each owner is the input and the dim that a symbolic size is read from. The outputs are those of the job, then the
+    new values of `copied_back`, inputs that the caller has to write.
     """
 
     module: fx.GraphModule
-    examples: list[torch.Tensor]
+    examples: list[Any]
+    owners: list[list[int]]
     copied_back: list[int]
     mode: Any
+    symbolic: _compat.SymbolicInputs | None = None
 
 
 def functional_graph(job: CompileJob, decompositions: Mapping[Any, Callable[..., Any]]) -> FunctionalGraph:
@@ -42,20 +46,21 @@ def functional_graph(job: CompileJob, decompositions: Mapping[Any, Callable[...,
 
     constants = {name: decode_tensor(plain) for name, plain in job.graph["constants"].items()}
     recorded = to_module(job.graph, constants)
-    mode = _compat.fake_mode()
-    with mode:
-        examples = [
-            torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device)
-            for spec in [*job.inputs, *job.attributes.values()]
-        ]
+    examples, mode, symbolic = _examples(job)
+    table = {**_TABLE, **decompositions}
     with mode, torch.no_grad(), _plain_attention(examples):
-        module = make_fx(
-            functionalize(recorded, remove="mutations"),
-            decomposition_table={**_TABLE, **decompositions},
-            _allow_non_fake_inputs=True,
-        )(*examples)
+        if symbolic is not None:
+            # `functionalize` decomposes composite operators in C++, at concrete sizes; Python keeps them symbolic.
+            with _compat.python_dispatcher():
+                recorded = make_fx(recorded, decomposition_table=table, _allow_non_fake_inputs=True)(*examples)
+        functional = functionalize(recorded, remove="mutations")
+        module = make_fx(functional, decomposition_table=table, _allow_non_fake_inputs=True)(*examples)
     _follow_current_device(module)
     copied_back = _return_strided_writes(module, examples)
+    owners: list[list[int]] = []
+    if symbolic is not None:
+        owners, sizes = _take_sizes(module, job, symbolic)
+        examples = [*sizes, *examples]
     for index, node in enumerate(module.graph.nodes):
         if node.op == "placeholder":
             # torchair names GE's inputs after the placeholders.
@@ -63,7 +68,22 @@ def functional_graph(job: CompileJob, decompositions: Mapping[Any, Callable[...,
     _tuple_output(module)
     module.graph.eliminate_dead_code()
     module.recompile()
-    return FunctionalGraph(module, examples, copied_back, mode)
+    return FunctionalGraph(module, examples, owners, copied_back, mode, symbolic)
+
+
+def _examples(job: CompileJob) -> tuple[list[torch.Tensor], Any, _compat.SymbolicInputs | None]:
+    symbols = job.graph.get("symbols")
+    symbolic: _compat.SymbolicInputs | None = None
+    fakes: list[torch.Tensor] = []
+    if symbols:
+        fakes, symbolic = symbolic_examples(symbols, job.inputs)
+    mode = symbolic.mode if symbolic is not None else _compat.fake_mode()
+    specs = list(job.attributes.values()) if symbolic is not None else [*job.inputs, *job.attributes.values()]
+    with mode:
+        fakes += [
+            torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device) for spec in specs
+        ]
+    return fakes, mode, symbolic
 
 
 @contextlib.contextmanager
@@ -101,6 +121,34 @@ def _return_strided_writes(module: fx.GraphModule, examples: list[torch.Tensor])
                 module.graph.erase_node(node)
     output.args = (values,)
     return copied
+
+
+def _take_sizes(
+    module: fx.GraphModule, job: CompileJob, symbolic: _compat.SymbolicInputs
+) -> tuple[list[list[int]], list[Any]]:
+    """Make each symbolic size an input of the graph, the form that torchair knows from AOT autograd."""
+    placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+    owners, sizes = [], []
+    for name, size in symbolic.sizes.items():
+        rows = job.graph["symbols"]["sizes"]
+        index, dim = next(
+            (index, dim)
+            for index, row in enumerate(rows)
+            for dim, item in enumerate(row)
+            if isinstance(item, dict) and item["expression"] == name
+        )
+        with module.graph.inserting_before(placeholders[0]):
+            taken = module.graph.placeholder(f"size_{name}")
+        taken.meta["val"] = size
+        owners.append([index, dim])
+        sizes.append(size)
+        for node in list(module.graph.nodes):
+            value = node.meta.get("val")
+            is_size = node.target is aten.sym_size.int and isinstance(value, torch.SymInt)
+            if is_size and value.node.expr == size.node.expr:
+                node.replace_all_uses_with(taken)
+                module.graph.erase_node(node)
+    return owners, sizes
 
 
 def _tuple_output(module: fx.GraphModule) -> None:

@@ -11,8 +11,11 @@ Developed against torch_npu 2.13.0 and an emulated GE (`tests/npu`); what only a
 
 from __future__ import annotations
 
+import copy
 import hashlib
+import importlib
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -24,10 +27,12 @@ import torch
 
 from gearcache.errors import BackendUnavailable, GearSpecError, InputError
 from gearcache.ge_cache import _compat
+from gearcache.ge_cache.all_gears import check_assumptions, gear_values
 from gearcache.ge_cache.backend import Artifact, CompileJob, Runner, Stage, StoredArtifact
 from gearcache.ge_cache.compiled_graphs import graph_folder
 from gearcache.ge_cache.functional import FunctionalGraph, functional_graph
 from gearcache.ge_cache.npu_options import config_component
+from gearcache.guards.expressions import checked_expression
 
 _CODE = "kernel.py"
 _GE_MODE = "max-autotune"
@@ -74,6 +79,11 @@ class TorchairBackend:
         self._shared: dict[tuple[Any, ...], Runner] = {}
 
     @property
+    def _is_npugraph_ex(self) -> bool:
+        """Whether npugraph_ex compiles, alone: it and torchair declare the same operators (torch_npu 2.13.0)."""
+        return self.options.config is None and self.options.mode != _GE_MODE
+
+    @property
     def takes_all_gears(self) -> bool:
         """Whether one graph serves all gears and GE switches between them."""
         return self.options.gear_execution == "ge"
@@ -102,8 +112,8 @@ class TorchairBackend:
         return config_component(_set_options(_npugraph_ex().CompilerConfig(), self.options.options))
 
     def check_compiler(self) -> None:
-        """Import torchair now; `BackendUnavailable` names what is missing."""
-        _torchair()
+        """Import the compiler now; `BackendUnavailable` names what is missing."""
+        _npugraph_ex() if self._is_npugraph_ex else _torchair()
         if self.options.effective_mode == "reduce-overhead":
             warnings.warn(
                 "mode='reduce-overhead' is deprecated by torchair; use mode='npugraph_ex'",
@@ -113,29 +123,38 @@ class TorchairBackend:
 
     def compile(self, job: CompileJob, workdir: Path, stage: Stage) -> Artifact:
         """Convert one gear (or, with `gear_execution="ge"`, all of them) and return the generated text."""
-        torchair = _torchair()
         stage("lower")
-        functional = functional_graph(job, _decompositions(torchair))
+        functional = functional_graph(job, _decompositions(npugraph_ex=self._is_npugraph_ex))
         stage("compile")
+        gears = _gear_lists(job)
+        first = len(functional.owners)
+        for tensor, lists in zip(functional.examples[first:], gears, strict=False):
+            if lists:
+                tensor.dim_gears = lists  # type: ignore[attr-defined]
         with _compat.tracing(functional.mode):
-            text = self._convert(torchair, functional, len(job.inputs), _graph_name(job))
+            text = self._convert(functional, first + len(job.inputs), _graph_name(job))
+        conditions = functional.symbolic.assumptions() if functional.symbolic is not None else []
+        if gears:
+            names, values = [name for name, _ in job.graph["symbols"]["hints"]], job.graph["symbols"]["gears"]
+            check_assumptions(job.method, conditions, names, values)
+            text, conditions = ordered_gears(text, [{}] * first + gears), []
         is_ge = "ge_graph = GeGraph(" in text
         if is_ge and "_is_first_run = True" not in text:
             raise RuntimeError("this torchair generates text of another form than torch_npu 2.13.0 does")
         outputs = len(job.graph["outputs"])
-        header = {"ge": is_ge, "outputs": outputs, "copied_back": functional.copied_back, "method": job.method}
-        return Artifact(header, {_CODE: text.encode()})
+        header = {"ge": is_ge, "outputs": outputs, "copied_back": functional.copied_back}
+        header |= {"method": job.method, "owners": functional.owners}
+        return Artifact(header, {_CODE: text.encode()}, [checked_expression(item) for item in conditions])
 
-    def _convert(self, torchair: Any, functional: FunctionalGraph, inputs: int, name: str) -> str:
-        for weight in functional.examples[inputs:]:
+    def _convert(self, functional: FunctionalGraph, first: int, name: str) -> str:
+        for weight in functional.examples[first:]:
             # They are bound once: GE may take their addresses as fixed (`frozen_parameter`), aclgraph as captured.
             weight._torchair_is_parameter = True  # type: ignore[attr-defined]
-        if self.options.config is None and self.options.mode != _GE_MODE:
+        if self._is_npugraph_ex:
             options = dict(self.options.options)
             compiled = _npugraph_ex().compile_fx(functional.module, functional.examples, options)
         else:
-            config = self.options.config if self.options.config is not None else self._ge_config()
-            compiled = torchair.get_compiler(config)(functional.module, functional.examples)
+            compiled = _torchair().get_compiler(self._ge_config())(functional.module, functional.examples)
         # torchair counts its graphs per process; the text must not depend on that.
         compiled.runner.graph.name = name
         text = compiled.get_code({})
@@ -144,8 +163,13 @@ class TorchairBackend:
         return text
 
     def _ge_config(self) -> Any:
-        config = _set_options(_torchair().CompilerConfig(), self.options.options)
-        config.mode = self.options.mode
+        """A torchair config of our own: each dim lists its size at every gear, so gears are merged by position."""
+        if self.options.config is not None:
+            config = copy.deepcopy(self.options.config)
+        else:
+            config = _set_options(_torchair().CompilerConfig(), self.options.options)
+            config.mode = self.options.mode
+        config.inference_config.dynamic_gears_merge_policy = "zip"
         return config
 
     def load(self, artifact: StoredArtifact, attributes: Mapping[str, torch.Tensor], device: torch.device) -> Runner:
@@ -161,7 +185,8 @@ class TorchairBackend:
         exec(compile(code, "<gearcache torchair kernel>", "exec"), namespace)  # noqa: S102
         examples = artifact.examples()
         if artifact.header["ge"]:
-            self._compile_ge(namespace, artifact, code, [*examples, *weights])
+            sizes = [examples[index].size(dim) for index, dim in artifact.header["owners"]]
+            self._compile_ge(namespace, artifact, code, [*sizes, *examples, *weights])
         elif "_update_static_kernel_cache_dir" in namespace and artifact.folder is not None:
             folder = artifact.folder("static_kernels")
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -172,7 +197,7 @@ class TorchairBackend:
         return run
 
     def _compile_ge(
-        self, namespace: dict[str, Any], artifact: StoredArtifact, code: bytes, arguments: list[torch.Tensor]
+        self, namespace: dict[str, Any], artifact: StoredArtifact, code: bytes, arguments: list[Any]
     ) -> None:
         """Let GE load and compile the graph, without running it."""
         options = namespace["local_compile_options"]
@@ -218,7 +243,7 @@ class _CompileOnly:
         raise _Compiled
 
 
-def _first_run(kernel: Callable[..., Any], arguments: list[torch.Tensor]) -> None:
+def _first_run(kernel: Callable[..., Any], arguments: list[Any]) -> None:
     try:
         kernel(*arguments)
     except _Compiled:
@@ -238,11 +263,14 @@ def _runner(
     level = get_level()
     on_npu = [index for index, tensor in enumerate(examples) if tensor.device.type == "npu"]
     formats = [get_format(examples[index]) for index in on_npu]
-    copied_back, outputs, method = header["copied_back"], header["outputs"], header["method"]
+    copied_back, outputs, method, owners = (header[name] for name in ("copied_back", "outputs", "method", "owners"))
 
     def run(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         if [get_format(inputs[index]) for index in on_npu] != formats or get_level() != level:
             raise _changed(method, inputs, on_npu, formats, level)
+        if owners:
+            sizes = [inputs[index].size(dim) for index, dim in owners]
+            return list(kernel(*sizes, *inputs, *weights))
         return list(kernel(*inputs, *weights))
 
     def run_and_copy(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -272,18 +300,45 @@ def is_private_format(tensor: torch.Tensor) -> bool:
     return tensor.device.type == "npu" and _torch_npu().get_npu_format(tensor) not in _BASE_FORMATS
 
 
+def _gear_lists(job: CompileJob) -> list[dict[int, list[int]]]:
+    """Return for each input the dims that change and their size at every gear; empty without gears in one graph."""
+    symbols = job.graph.get("symbols") or {}
+    if "gears" not in symbols:
+        return []
+    rows = [gear_values(symbols, row) for row in symbols["sizes"]]
+    return [{dim: values for dim, values in enumerate(row) if values is not None} for row in rows]
+
+
+def ordered_gears(text: str, gears: list[dict[int, list[int]]]) -> str:
+    """Put the entries of `ge.dynamicDims`, which torchair leaves in hash order, into the order of the gears."""
+    found = re.search(r'^local_compile_options\["ge\.dynamicDims"\] = "(.*)"$', text, re.MULTILINE)
+    shapes = re.search(r'^local_compile_options\["ge\.inputShape"\] = "(.*)"$', text, re.MULTILINE)
+    if found is None or shapes is None:
+        raise RuntimeError("torchair made no ge.dynamicDims for a graph with gears")
+    columns = []
+    for item in shapes[1].split(";"):
+        name, _, _ = item.partition(":")
+        position = int(name.removeprefix("arg").partition("_")[0])
+        columns += [values for _, values in sorted(gears[position].items())] if position < len(gears) else []
+    wanted = list(dict.fromkeys(",".join(map(str, entry)) for entry in zip(*columns, strict=True)))
+    if sorted(wanted) != sorted(found[1].split(";")):
+        raise RuntimeError(f"torchair formed the gears {found[1]}, wanted were {';'.join(wanted)}")
+    return f"{text[: found.start(1)]}{';'.join(wanted)}{text[found.end(1) :]}"
+
+
 def _graph_name(job: CompileJob) -> str:
     """A name that is the same in every process; it is part of the generated text."""
     digest = hashlib.sha256(f"{job.method} {job.gear}".encode()).hexdigest()
     return f"gearcache_{digest[:16]}"
 
 
-def _decompositions(torchair: Any) -> dict[Any, Callable[..., Any]]:
-    from torchair._utils import add_npu_patch, get_npu_default_decompositions
-
-    found: dict[Any, Callable[..., Any]] = get_npu_default_decompositions()
-    # What torchair itself does once before its first compile (meta functions that it needs fixed).
-    add_npu_patch(found, torchair.CompilerConfig())
+def _decompositions(*, npugraph_ex: bool) -> dict[Any, Callable[..., Any]]:
+    """Return the compiler's own table; also does what it does once before its first compile (fixes of meta functions)."""
+    package = "npugraph_ex" if npugraph_ex else "torchair"
+    utilities = importlib.import_module(f"{package}._utils")
+    found: dict[Any, Callable[..., Any]] = utilities.get_npu_default_decompositions()
+    config = (_npugraph_ex() if npugraph_ex else _torchair()).CompilerConfig()
+    utilities.add_npu_patch(found, config)
     return found
 
 

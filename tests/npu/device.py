@@ -128,8 +128,8 @@ def _torch_npu_modules(npu: types.ModuleType) -> dict[str, types.ModuleType]:
     general: Any = types.ModuleType("torch_npu.utils")
     general.__path__ = [str(folder / "utils")]
     errors: Any = types.ModuleType("torch_npu.utils._error_code")
-    errors.ErrCode = types.SimpleNamespace(INTERNAL=1, NOT_FOUND=2)
-    errors.graph_error = errors.pta_error = lambda code: ""
+    errors.ErrCode = _AnyCode()
+    errors.graph_error = errors.pta_error = errors.ops_error = lambda code: ""
     dynamo: Any = types.ModuleType("torch_npu.dynamo")
     dynamo.__path__ = []
     guard: Any = types.ModuleType("torch_npu.dynamo._deterministic_guard")
@@ -139,6 +139,13 @@ def _torch_npu_modules(npu: types.ModuleType) -> dict[str, types.ModuleType]:
     root.utils, root.dynamo, root.distributed = general, dynamo, distributed
     modules = (root, npu, utilities, general, errors, dynamo, guard, distributed)
     return {module.__name__: module for module in modules}
+
+
+class _AnyCode:
+    """Error codes by any name: they are only printed."""
+
+    def __getattr__(self, name: str) -> str:
+        return name
 
 
 def _version(text: str) -> tuple[int, ...]:

@@ -39,7 +39,6 @@ def _register_meta(wheel: Path) -> None:
     backends = types.ModuleType("torch_npu.npu._backends")
     backends.get_soc_version = lambda: 220  # type: ignore[attr-defined]
     sys.modules.setdefault("torch_npu.npu._backends", backends)
-    sys.modules["torch_npu.utils._error_code"].ops_error = lambda code: ""  # type: ignore[attr-defined]
     path = wheel / "op_plugin/meta/_meta_registrations.py"
     source = path.read_text()
     module = types.ModuleType("torch_npu.op_plugin.meta._meta_registrations")
