@@ -155,12 +155,14 @@ class TorchairBackend:
             compiled = _npugraph_ex().compile_fx(functional.module, functional.examples, options)
         else:
             compiled = _torchair().get_compiler(self._ge_config())(functional.module, functional.examples)
-        # torchair counts its graphs per process; the text must not depend on that.
-        compiled.runner.graph.name = name
+        counted = str(compiled.runner.graph.name)
+        if self.options.effective_mode == _GE_MODE:
+            compiled.runner.graph.name = name
         text = compiled.get_code({})
         if not isinstance(text, str):
             raise RuntimeError("torchair generates no code for this graph under these options")
-        return text
+        # Graphs are counted per process (`graph_1`): no text may depend on that, and no two share a name.
+        return re.sub(rf"\b{re.escape(counted)}\b", name, text)
 
     def _ge_config(self) -> Any:
         """A torchair config of our own: each dim lists its size at every gear, so gears are merged by position."""

@@ -13,24 +13,47 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten
+from torch.utils._pytree import tree_flatten, tree_map_only
 
 #: `capture` and `replay`, in this process.
 COUNTS: Counter[str] = Counter()
 
 
 class _Recorder(TorchDispatchMode):
-    """Runs operators and notes them with their very tensors."""
+    """Notes operators with their very tensors and computes nothing, as on a device: inputs are not filled yet."""
 
     def __init__(self) -> None:
         super().__init__()
         self.calls: list[tuple[Any, tuple[Any, ...], dict[str, Any], list[Any]]] = []
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = function(*args, **(kwargs or {}))
+        result = _unfilled(function, args, kwargs or {})
         self.calls.append((function, args, kwargs or {}, tree_flatten(result)[0]))
         return result
+
+
+def _unfilled(function: Any, args: Any, kwargs: Any) -> Any:
+    """Return what an operator would return: views for real, the written tensor itself, else empty memory."""
+    returned = [item.alias_info for item in function._schema.returns]
+    written = [
+        args[index] if index < len(args) else kwargs[item.name]
+        for index, item in enumerate(function._schema.arguments)
+        if item.alias_info is not None and item.alias_info.is_write and (index < len(args) or item.name in kwargs)
+    ]
+    if written:
+        return written[0] if len(returned) <= 1 else tuple(written)
+    if any(alias is not None for alias in returned):
+        return function(*args, **kwargs)
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        fake_args, fake_kwargs = tree_map_only(torch.Tensor, mode.from_tensor, (args, kwargs))
+        fakes = function(*fake_args, **fake_kwargs)
+    return tree_map_only(
+        torch.Tensor,
+        lambda fake: torch.empty_strided(fake.size(), fake.stride(), dtype=fake.dtype, device=fake.device),
+        fakes,
+    )
 
 
 class NPUGraph:

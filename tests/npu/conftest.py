@@ -1,0 +1,23 @@
+"""The emulated NPU is installed once, before anything imports torchair. `make test-npu` runs these tests."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+HAS_WHEEL = importlib.util.find_spec("torch_npu") is not None
+if not HAS_WHEEL:
+    collect_ignore_glob = ["test_*.py"]
+else:
+    from tests.npu.device import install
+
+    install()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """torchair and torch's private uses in it warn a lot: those warnings are not ours."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.filterwarnings("default"))
