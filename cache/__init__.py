@@ -8,6 +8,7 @@ from gearcache.cache.encoding import Encodable as Encodable
 from gearcache.cache.encoding import Plain as Plain
 from gearcache.cache.encoding import encode as encode
 from gearcache.cache.encoding import lower as lower
+from gearcache.cache.evict import Limits as Limits
 from gearcache.cache.key import FORMAT_VERSION as FORMAT_VERSION
 from gearcache.cache.key import CacheKey as CacheKey
 from gearcache.cache.key import Difference as Difference
@@ -26,5 +27,6 @@ from gearcache.cache.nearest import nearest_entry as nearest_entry
 from gearcache.cache.result import Hit as Hit
 from gearcache.cache.result import Miss as Miss
 from gearcache.cache.result import MissReason as MissReason
+from gearcache.cache.signature import Signer as Signer
 from gearcache.cache.store import DiskStore as DiskStore
 from gearcache.cache.store import Store as Store

@@ -5,17 +5,19 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
+from typing import BinaryIO
 
-from gearcache.cache.trust import read_trusted
+from gearcache.cache.trust import open_trusted, read_trusted
 from gearcache.errors import CorruptEntry, PublishError
 
 TEMPORARY_PREFIX = ".writing-"
 """Start of the name of an unfinished file; one that stays behind belonged to a killed process."""
 
 _PIECE = 1 << 20
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP)
 
 
@@ -27,6 +29,31 @@ def write_atomic(path: Path, data: bytes) -> None:
     _commit(path, (data,))
 
 
+def write_pieces_atomic(path: Path, pieces: Iterable[bytes]) -> None:
+    """Like `write_atomic`, in pieces; an error that they raise leaves nothing behind."""
+    _commit(path, pieces)
+
+
+@contextmanager
+def open_atomic(path: Path) -> Iterator[BinaryIO]:
+    """A file for writing that appears at `path` when the `with` ends without an error; `PublishError`."""
+    temporary = path.parent / _temporary_name()
+    try:
+        descriptor = os.open(temporary, _NEW_FILE, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(descriptor)
+        temporary.replace(path)
+        _sync_folder(path.parent)
+    except BaseException as error:
+        with suppress(OSError):
+            temporary.unlink()
+        if isinstance(error, OSError):
+            raise PublishError(path, error.strerror or type(error).__name__) from error
+        raise
+
+
 def copy_atomic(source: Path, path: Path, digest: str) -> None:
     """Like `write_atomic`, with the bytes of another file, which must have this sha256 while it is copied."""
     try:
@@ -34,7 +61,7 @@ def copy_atomic(source: Path, path: Path, digest: str) -> None:
     except OSError as error:
         raise PublishError(path, f"`{source}` cannot be read: {error.strerror}") from error
     try:
-        _commit(path, _checked(descriptor, source, path, digest))
+        _commit(path, _checked(_pieces(descriptor), source, path, digest))
     finally:
         os.close(descriptor)
 
@@ -51,6 +78,14 @@ def read_verified(path: Path, digest: str) -> bytes:
     if found != digest:
         raise CorruptEntry(path, f"its {len(data)} bytes have the sha256 {found}")
     return data
+
+
+def check_digest(path: Path, digest: str) -> None:
+    """Like `read_verified`, without holding the bytes in memory."""
+    with open_trusted(path) as descriptor:
+        found = descriptor_digest(descriptor)
+    if found != digest:
+        raise CorruptEntry(path, f"it has the sha256 {found}")
 
 
 def file_digest(path: Path) -> str:
@@ -87,7 +122,7 @@ def _commit(path: Path, pieces: Iterable[bytes]) -> None:
 
 
 def _write_all(path: Path, pieces: Iterable[bytes]) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    descriptor = os.open(path, _NEW_FILE, 0o600)
     try:
         for piece in pieces:
             rest = memoryview(piece)
@@ -121,9 +156,9 @@ def _pieces(descriptor: int) -> Iterator[bytes]:
         yield piece
 
 
-def _checked(descriptor: int, source: Path, path: Path, digest: str) -> Iterator[bytes]:
+def _checked(pieces: Iterable[bytes], source: Path, path: Path, digest: str) -> Iterator[bytes]:
     state = sha256()
-    for piece in _pieces(descriptor):
+    for piece in pieces:
         state.update(piece)
         yield piece
     if state.hexdigest() != digest:

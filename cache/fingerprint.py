@@ -38,10 +38,12 @@ class Ranks:
         return "_".join(parts)
 
 
-def resolve_ranks(global_rank: int | None, tp_rank: int | None, pp_rank: int | None) -> Ranks:
+def resolve_ranks(
+    global_rank: int | None, tp_rank: int | None, pp_rank: int | None, *, world_size: int | None = None
+) -> Ranks:
     """Return the ranks as they are now: the caller's, else those of an initialised process group of 2 or more."""
-    world: int | None = None
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
+    world = world_size
+    if world is None and torch.distributed.is_available() and torch.distributed.is_initialized():
         size = torch.distributed.get_world_size()
         if size > 1:
             world = size
@@ -97,8 +99,27 @@ def state_component() -> dict[str, Any]:
         "default_device": default_device.type,
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "inference_mode": torch.is_inference_mode_enabled(),
+        "kernels": _kernel_choices(),
         "matmul_precision": torch.get_float32_matmul_precision(),
         "threads": torch.get_num_threads(),
+    }
+
+
+def _kernel_choices() -> dict[str, Any]:
+    """Return the switches of `torch.backends` that choose among kernels, and so the last bits of a result."""
+    cuda: Any = torch.backends.cuda
+    mkldnn = torch.backends.mkldnn
+    return {
+        "attention": [
+            cuda.flash_sdp_enabled(),
+            cuda.mem_efficient_sdp_enabled(),
+            cuda.math_sdp_enabled(),
+            cuda.cudnn_sdp_enabled(),
+        ],
+        "mkldnn": [bool(mkldnn.enabled), bool(mkldnn.deterministic), bool(mkldnn.allow_tf32)],
+        "cudnn": [bool(getattr(torch.backends.cudnn, name)) for name in ("enabled", "deterministic", "benchmark")],
+        "fast_encoder": torch.backends.mha.get_fastpath_enabled(),
+        "einsum": [torch.backends.opt_einsum.enabled, torch.backends.opt_einsum.strategy],
     }
 
 

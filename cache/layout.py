@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gearcache.cache.atomic import write_atomic
-from gearcache.cache.key import FORMAT_VERSION, CacheKey
+from gearcache.cache.key import FORMAT_VERSION, MAX_LABEL_LENGTH, CacheKey
 
 ROOT_VARIABLE = "TORCHAIR_CACHE_HOME"
 DEFAULT_ROOT = ".torchair_cache"
 MANIFEST_NAME = "manifest.msgpack"
+USE_NAME = "use"
 
 _CACHEDIR_TAG = (
     b"Signature: 8a477f597d28d172789f06886806bc55\n"
@@ -21,12 +22,18 @@ _CACHEDIR_TAG = (
 _HEXADECIMAL = "0123456789abcdef"
 _DIGEST_LENGTH = 64
 _MAX_RANK_SCOPE_LENGTH = 120
+_LABEL_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_."
 _WITHOUT_MARKS = str.maketrans("", "", "_.=-")
 
 
 def is_digest(text: str) -> bool:
     """Whether a text is a sha256 in lower-case hexadecimal, and so safe in a path."""
     return len(text) == _DIGEST_LENGTH and not text.strip(_HEXADECIMAL)
+
+
+def is_label(text: str) -> bool:
+    """Whether a text is a `CacheKey.safe_label`, and so one plain folder name."""
+    return 0 < len(text) <= MAX_LABEL_LENGTH and text[0] != "." and not text.strip(_LABEL_LETTERS)
 
 
 def is_rank_scope(text: str) -> bool:
@@ -48,9 +55,13 @@ class Layout:
         <root>/                               mode 0700: what lies here is trusted code
           CACHEDIR.TAG  .gitignore
           v<format>/
-            entries/<Class.method>-<key digest>/[<rank scope>/]manifest.msgpack
+            entries/<Class.method>/<key digest>/[<rank scope>/]
+              manifest.msgpack                it alone makes the entry exist
+              use                             locked by the processes that loaded it; a byte for each load
             blobs/<2 hex>/<sha256>            immutable, shared by entries, gears and ranks
-            locks/<key digest>.lock           never unlinked
+            locks/<key digest>.lock           one compiler of a key; never unlinked
+            locks/store.lock                  writers share it, whoever deletes has it alone
+            misses/<reason>                   a byte for each miss
             index/                            can be rebuilt from the manifests
             quarantine/                       what failed verification, with the reason
 
@@ -94,9 +105,19 @@ class Layout:
         """The folder of what failed verification."""
         return self.bucket / "quarantine"
 
+    def entry(self, label: str, digest: str, scope: str) -> Path:
+        """The folder of an entry; `ValueError` for what is no label, digest and scope: these may come from outside."""
+        if not is_label(label) or not is_digest(digest) or (scope and not is_rank_scope(scope)):
+            raise ValueError(f"no entry can be called `{label}`, `{digest}`, `{scope}`")
+        return self.entries_folder / label / digest / scope
+
     def manifest(self, key: CacheKey) -> Path:
         """The file that alone makes the entry of a key exist."""
-        return self.entries_folder / key.name / self.rank_scope / MANIFEST_NAME
+        return self.entries_folder / key.safe_label / key.digest / self.rank_scope / MANIFEST_NAME
+
+    def use(self, key: CacheKey) -> Path:
+        """The file that the users of an entry lock."""
+        return self.manifest(key).with_name(USE_NAME)
 
     def blob(self, digest: str) -> Path:
         """The file of one blob."""
@@ -108,45 +129,77 @@ class Layout:
         """The lock of one key, common to all rank scopes."""
         return self.locks_folder / f"{key.digest}.lock"
 
+    @property
+    def store_lock(self) -> Path:
+        """The lock that writers share and whoever deletes has alone."""
+        return self.locks_folder / "store.lock"
+
     def quarantine(self, name: str) -> Path:
         """The resting place of a file that failed verification."""
         return self.quarantine_folder / name
 
     def entries(self, label: str | None = None) -> Iterator[Path]:
         """All manifests, in all rank scopes and no order; `label` is a `CacheKey.safe_label`."""
-        start = label or ""
-        for entry in _scan(self.entries_folder):
-            # The cheap test first: there may be 100,000 entries, and a label has a few.
-            if not entry.name.startswith(start):
-                continue
-            stored_label, _, digest = entry.name.rpartition("-")
-            if is_digest(digest) and label in (None, stored_label):
-                for inner in _scan(entry.path):
-                    if inner.name == MANIFEST_NAME:
-                        yield Path(inner.path)
-                    elif is_rank_scope(inner.name):
-                        scoped = _scan(inner.path)
-                        yield from (Path(file.path) for file in scoped if file.name == MANIFEST_NAME)
+        for stored_label, digest in self.names(label):
+            yield from self.manifests_of(stored_label, digest)
 
-    def prepare(self) -> None:
-        """Create the folders that are missing, readable by their owner only.
+    def names(self, label: str | None = None) -> Iterator[tuple[str, str]]:
+        """Label and key digest of all entries, read lazily; a folder may turn out to hold no manifest."""
+        labels = [label] if label is not None else [found for found in _names(self.entries_folder) if is_label(found)]
+        for stored_label in labels:
+            for digest in _names(self.entries_folder / stored_label):
+                if is_digest(digest):
+                    yield stored_label, digest
 
-        A root that exists keeps its mode. May run in many processes at once; raises `OSError` or
-        `PublishError`.
+    def manifests_of(self, label: str, digest: str) -> Iterator[Path]:
+        """The manifests of one key: one, or one for each rank scope."""
+        folder = self.entry(label, digest, "")
+        for name in _names(folder):
+            if name == MANIFEST_NAME:
+                yield folder / name
+            elif is_rank_scope(name):
+                yield from (folder / name / inner for inner in _names(folder / name) if inner == MANIFEST_NAME)
+
+    def blobs(self) -> Iterator[Path]:
+        """All files in the folders of the blobs, unfinished ones among them."""
+        for shard in _names(self.blobs_folder):
+            yield from (self.blobs_folder / shard / name for name in _names(self.blobs_folder / shard))
+
+    def identify(self, manifest: Path) -> tuple[str, str, str]:
+        """Label, key digest and rank scope of a manifest's path; `ValueError` for any other path."""
+        parts = manifest.relative_to(self.entries_folder).parts
+        if len(parts) not in (3, 4) or parts[-1] != MANIFEST_NAME:
+            raise ValueError(f"`{manifest}` is not where a manifest lies")
+        return parts[0], parts[1], parts[2] if len(parts) == 4 else ""
+
+    def prepare(self, folder: Path | None = None) -> None:
+        """Create the folders that are missing, `folder` below the bucket among them, readable by their owner only.
+
+        What exists keeps its mode. May run in many processes at once; raises `OSError` or `PublishError`.
         """
+        # The last thing that is made: where it is, only the folder itself may be missing.
+        if folder is not None and folder.is_dir() and (self.root / ".gitignore").exists():
+            return
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.bucket.mkdir(mode=0o700, exist_ok=True)
-        for folder in (self.entries_folder, self.blobs_folder, self.locks_folder, self.quarantine_folder):
-            folder.mkdir(mode=0o700, exist_ok=True)
+        for own in (self.entries_folder, self.blobs_folder, self.locks_folder, self.quarantine_folder):
+            own.mkdir(mode=0o700, exist_ok=True)
+        if folder is not None:
+            path = self.bucket
+            # One by one: `parents=True` would leave the mode of the parents to the umask.
+            for part in folder.relative_to(self.bucket).parts:
+                path /= part
+                path.mkdir(mode=0o700, exist_ok=True)
         for name, content in (("CACHEDIR.TAG", _CACHEDIR_TAG), (".gitignore", b"*\n")):
             if not (self.root / name).exists():
                 write_atomic(self.root / name, content)
 
 
-def _scan(folder: str | Path) -> list[os.DirEntry[str]]:
-    # Folders come and go under a reader, and files lie where a folder is expected: both hold no entry.
+def _names(folder: Path) -> Iterator[str]:
+    # Folders come and go under a reader, and files lie where a folder is expected: both hold nothing.
     try:
         with os.scandir(folder) as found:
-            return list(found)
+            for item in found:
+                yield item.name
     except (FileNotFoundError, NotADirectoryError):
-        return []
+        return

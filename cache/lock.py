@@ -1,12 +1,18 @@
-"""One writer per key and host."""
+"""One compiler per key and host; and the lock of a whole store, which writers share."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from gearcache.errors import LockTimeout, PublishError
+
+_POLL_SECONDS = 0.01
 
 
 @contextmanager
@@ -34,3 +40,36 @@ def key_lock(path: Path, timeout: float) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+@contextmanager
+def store_lock(path: Path, timeout: float, *, alone: bool) -> Iterator[None]:
+    """Share the lock of a store while writing, or have it `alone` while deleting; its folder must exist.
+
+    Who shares it may take it again. `PublishError` when it cannot be had within `timeout` seconds. A holder
+    that dies releases it. Not filelock, whose locks are exclusive, or need SQLite to be shared.
+    """
+    deadline = time.monotonic() + timeout
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise PublishError(path, f"it cannot be locked: {error.strerror}") from error
+    try:
+        while not _try_lock(descriptor, path, fcntl.LOCK_EX if alone else fcntl.LOCK_SH):
+            if time.monotonic() >= deadline:
+                others = "is writing or deleting" if alone else "is deleting entries"
+                raise PublishError(path, f"another process {others} since {timeout:g} s")
+            time.sleep(_POLL_SECONDS)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(descriptor: int, path: Path, kind: int) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            return False
+        raise PublishError(path, f"it cannot be locked: {error.strerror}") from error
+    return True

@@ -1,7 +1,8 @@
 """The manifest of an entry: its fields and its bytes.
 
-A manifest file is ``magic, u16 format version, u64 body length, sha256 of the body, body`` (big endian); the
-body is one msgpack map of the fields of `Manifest`.  No extension types, no pickle: decoding runs no code.
+A manifest file is ``magic, u16 format version, u64 body length, sha256 of the body, body`` (big endian), then
+nothing or a signature of 32 bytes (`cache.signature`); the body is one msgpack map of the fields of `Manifest`.
+No extension types, no pickle: decoding runs no code.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ MAGIC = b"GEARCACHE\0"
 MAX_MANIFEST_SIZE = 256 << 20
 MAX_NESTING = 64
 MAX_ITEMS = 1 << 20
+SIGNATURE_SIZE = 32
 
 _HEADER = struct.Struct(f">{len(MAGIC)}sHQ32s")
 _LEAVES = frozenset((type(None), bool, int, float, str, bytes))
@@ -65,7 +67,10 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def decode_manifest(data: bytes, path: Path) -> Manifest:
-    """Read a manifest back; any fault is a `CorruptEntry` for `path`, another version `OtherFormat`."""
+    """Read a manifest back; any fault is a `CorruptEntry` for `path`, another version `OtherFormat`.
+
+    A signature is passed over: whoever wants one checks it.
+    """
     if len(data) > MAX_MANIFEST_SIZE:
         raise CorruptEntry(path, f"it has {len(data)} bytes, more than the limit of {MAX_MANIFEST_SIZE}")
     if len(data) < _HEADER.size:
@@ -76,6 +81,8 @@ def decode_manifest(data: bytes, path: Path) -> Manifest:
     if version != FORMAT_VERSION:
         raise OtherFormat(path, f"written by format {version}, this is format {FORMAT_VERSION}")
     body = memoryview(data)[_HEADER.size :]
+    if len(body) == length + SIGNATURE_SIZE:
+        body = body[:-SIGNATURE_SIZE]
     if len(body) != length:
         raise CorruptEntry(path, f"it holds {len(body)} bytes where {length} were written")
     if sha256(body).digest() != digest:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from gearcache.cache.key import CacheKey, Difference, first_difference
-from gearcache.cache.layout import Layout
+from gearcache.cache.layout import MANIFEST_NAME, Layout
 from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, decode_manifest
 from gearcache.cache.trust import read_trusted
 from gearcache.errors import CacheError
 
-MAX_CANDIDATES = 64
+MAX_SEEN = 64
+MAX_CANDIDATES = 8
 
 
 @dataclass(frozen=True)
@@ -34,8 +37,8 @@ class Nearest:
 def nearest_entry(layout: Layout, key: CacheKey) -> Nearest | None:
     """The entry with the fewest differing components, of those of the same label the newest.
 
-    Looks at the newest 64 manifests; faulty ones are passed over, as this only explains. Its cost grows with
-    the number of stored entries.
+    Of the first `MAX_SEEN` entries that the folder of the label names, the newest `MAX_CANDIDATES` are read, so its
+    cost is bounded; faulty ones are passed over, as this only explains.
     """
     wanted = key.lowered()
     best: tuple[int, Path, Manifest] | None = None
@@ -58,9 +61,13 @@ def nearest_entry(layout: Layout, key: CacheKey) -> Nearest | None:
 
 def _newest_first(layout: Layout, key: CacheKey) -> list[Path]:
     dated = []
-    for path in layout.entries(key.safe_label):
+    for label, digest in islice(layout.names(key.safe_label), MAX_SEEN):
+        # Ranks are part of the key, so an entry mostly lies in one scope, and mostly in ours.
+        own = layout.entry(label, digest, layout.rank_scope) / MANIFEST_NAME
         try:
-            dated.append((os.lstat(path).st_mtime_ns, path))
+            dated.append((os.lstat(own).st_mtime_ns, own))
         except OSError:
-            continue
+            for path in layout.manifests_of(label, digest):
+                with suppress(OSError):
+                    dated.append((os.lstat(path).st_mtime_ns, path))
     return [path for _, path in sorted(dated, reverse=True)[:MAX_CANDIDATES]]

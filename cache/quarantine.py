@@ -5,10 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 
 from gearcache.cache.atomic import move_aside, write_atomic
 from gearcache.cache.layout import Layout
+from gearcache.cache.remove import unlink_all
+from gearcache.cache.trust import read_trusted
 from gearcache.errors import CacheError, CorruptEntry
+
+REASON_SUFFIX = ".reason"
+_MAX_REASON_SIZE = 1 << 16
 
 
 def quarantine(layout: Layout, fault: CorruptEntry, name: str, check: Callable[[], object]) -> None:
@@ -24,4 +31,45 @@ def quarantine(layout: Layout, fault: CorruptEntry, name: str, check: Callable[[
             check()
         except CorruptEntry:
             move_aside(fault.path, target)
-            write_atomic(target.with_name(f"{target.name}.reason"), f"{fault}\n".encode())
+            write_atomic(target.with_name(target.name + REASON_SUFFIX), f"{fault}\n".encode())
+
+
+@dataclass(frozen=True)
+class Quarantined:
+    """A file in the quarantine; the reason is empty when a process was killed before it wrote it."""
+
+    path: Path
+    reason: str
+    size: int
+
+
+def quarantined(layout: Layout) -> list[Quarantined]:
+    """What lies in the quarantine, by name. Never raises."""
+    found = []
+    for path in sorted(_files(layout)):
+        if path.suffix != REASON_SUFFIX:
+            reason, size = "", 0
+            with suppress(OSError, CacheError):
+                size = path.lstat().st_size
+                reason = read_trusted(path.with_name(path.name + REASON_SUFFIX), _MAX_REASON_SIZE).decode().strip()
+            found.append(Quarantined(path, reason, size))
+    return found
+
+
+def drop_quarantine(layout: Layout) -> int:
+    """Delete what lies in the quarantine, and return the bytes freed. `OSError` or `UnsafePath`."""
+    freed = 0
+
+    def count(path: Path, size: int) -> None:
+        nonlocal freed
+        freed += size
+
+    unlink_all(layout, _files(layout), count)
+    return freed
+
+
+def _files(layout: Layout) -> list[Path]:
+    try:
+        return list(layout.quarantine_folder.iterdir())
+    except OSError:
+        return []

@@ -16,6 +16,7 @@ class MissReason(Enum):
     CORRUPT = "corrupt"
     UNREADABLE = "unreadable"
     OTHER_VERSION = "other version"
+    UNSIGNED = "unsigned"
 
 
 @dataclass(frozen=True)

@@ -6,37 +6,38 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Protocol
 
 from gearcache.cache.atomic import (
+    check_digest,
     copy_atomic,
-    descriptor_digest,
     file_digest,
     read_verified,
     write_atomic,
 )
+from gearcache.cache.evict import NO_LIMITS, Limits
 from gearcache.cache.key import CacheKey, Plain
 from gearcache.cache.layout import Layout
-from gearcache.cache.lock import key_lock
-from gearcache.cache.manifest import (
-    MAX_MANIFEST_SIZE,
-    Manifest,
-    OtherFormat,
-    decode_manifest,
-    encode_manifest,
-)
+from gearcache.cache.lock import key_lock, store_lock
+from gearcache.cache.manifest import Manifest, OtherFormat, encode_manifest
 from gearcache.cache.nearest import nearest_entry
 from gearcache.cache.quarantine import quarantine
+from gearcache.cache.reading import read_manifest
 from gearcache.cache.result import Hit as Hit
 from gearcache.cache.result import Miss as Miss
 from gearcache.cache.result import MissReason as MissReason
-from gearcache.cache.trust import open_trusted, read_trusted
-from gearcache.errors import CacheError, CorruptEntry, PublishError, UnsafePath
+from gearcache.cache.signature import Signer
+from gearcache.cache.trust import check_folders
+from gearcache.cache.upkeep import keep_limits, note_entry
+from gearcache.cache.use import Use, register_use
+from gearcache.errors import CacheError, CorruptEntry, PublishError, UnsafePath, UnsignedEntry
 
 DEFAULT_LOCK_TIMEOUT = 1800.0
+MAX_STORE_LOCK_SECONDS = 60.0
+"""Writers and deleters hold the lock of the store for moments; a longer wait means that one of them hangs."""
 
 
 class Store(Protocol):
@@ -51,6 +52,9 @@ class Store(Protocol):
 
     def has_blob(self, digest: str) -> bool:
         """Whether a blob is present, unverified."""
+
+    def blob_size(self, digest: str) -> int:
+        """The size of a blob in bytes, unverified."""
 
     def read_blob(self, digest: str) -> bytes:
         """The verified bytes of a blob."""
@@ -76,12 +80,25 @@ class Store(Protocol):
     def exclusive(self, key: CacheKey) -> AbstractContextManager[None]:
         """Be the only writer of a key on this host."""
 
+    def writing(self) -> AbstractContextManager[None]:
+        """Between `put_blob` and `publish`: nobody may take the blobs for unreferenced meanwhile."""
+
+    def use(self, key: CacheKey) -> bool:
+        """Keep the entry from being evicted as long as this store lives; whether there is one to keep."""
+
+    def count_load(self, key: CacheKey) -> None:
+        """Note that an entry in use was loaded, for lists and for eviction."""
+
+    def keep_limits(self, key: CacheKey) -> None:
+        """After a publish: drop other entries, if there are more than the store may hold."""
+
 
 class DiskStore:
     """A store in a folder, as `Layout` draws it.
 
-    Holds no state but its options: many threads and processes may use one folder. Nothing is deleted by a
-    failed load; what is corrupt, and only that, moves to the quarantine.
+    Holds no state but its options and the entries it uses: many threads and processes may use one folder. Nothing
+    is deleted by a failed load; what is corrupt, and only that, moves to the quarantine. With a `signer`, entries are
+    published signed, and others are misses. With limits, `keep_limits` prunes.
     """
 
     def __init__(
@@ -90,10 +107,16 @@ class DiskStore:
         *,
         lock_timeout: float = DEFAULT_LOCK_TIMEOUT,
         clock: Callable[[], float] = time.time,
+        signer: Signer | None = None,
+        limits: Limits = NO_LIMITS,
     ) -> None:
         self.layout = layout
         self.lock_timeout = lock_timeout
         self.clock = clock
+        self.signer = signer
+        self.limits = limits
+        self._uses: dict[Path, Use] = {}
+        self._trusted: set[Path] = set()
 
     def lookup(self, key: CacheKey, *, explain: bool = True) -> Hit | Miss:
         """Find the entry of a key without taking a lock; raises `UnsafePath` and nothing else.
@@ -102,20 +125,31 @@ class DiskStore:
         """
         path = self.layout.manifest(key)
         try:
-            return Hit(_read_manifest(path, key))
+            self._check_folder(path.parent)
+            return Hit(read_manifest(path, key.digest, self.signer))
         except (FileNotFoundError, NotADirectoryError):
             return self._absent(key, explain)
         except OtherFormat as error:
             return Miss(MissReason.OTHER_VERSION, str(error))
         except CorruptEntry as error:
-            quarantine(self.layout, error, f"{key.name}.manifest", lambda: _read_manifest(path, key))
+            quarantine(self.layout, error, f"{key.name}.manifest", lambda: read_manifest(path, key.digest))
             return Miss(MissReason.CORRUPT, str(error))
+        except UnsignedEntry as error:
+            return Miss(MissReason.UNSIGNED, str(error))
         except OSError as error:
             return Miss(MissReason.UNREADABLE, f"`{path}` cannot be read: {error.strerror}")
 
     def has_blob(self, digest: str) -> bool:
         """Whether a blob is present, unverified."""
         return _size(self.layout.blob(digest)) is not None
+
+    def blob_size(self, digest: str) -> int:
+        """The size of a blob in bytes, unverified; `CorruptEntry` when it is missing."""
+        path = self.layout.blob(digest)
+        size = _size(path)
+        if size is None:
+            raise CorruptEntry(path, "the blob is missing")
+        return size
 
     def read_blob(self, digest: str) -> bytes:
         """The bytes of a blob; `CorruptEntry` if damaged or gone, `UnsafePath`, or a plain `CacheError`."""
@@ -125,16 +159,17 @@ class DiskStore:
     def blob_path(self, digest: str) -> Path:
         """The file of a blob, verified now; errors as for `read_blob`."""
         with self._verifying(digest) as path:
-            _check_digest(path, digest)
+            check_digest(path, digest)
             return path
 
     def put_blob(self, data: bytes) -> str:
         """Store bytes under their sha256; a sound blob is not written again, a damaged one is replaced."""
         digest = sha256(data).hexdigest()
         path = self.layout.blob(digest)
-        if not _is_sound(path, digest, len(data)):
-            self._prepare(path.parent)
-            write_atomic(path, data)
+        with self.writing():
+            if not _is_sound(path, digest, len(data)):
+                prepare_folder(self.layout, path.parent)
+                write_atomic(path, data)
         return digest
 
     def put_blob_file(self, path: Path) -> str:
@@ -144,9 +179,10 @@ class DiskStore:
         except OSError as error:
             raise PublishError(path, f"it cannot be read: {error.strerror}") from error
         target = self.layout.blob(digest)
-        if not _is_sound(target, digest, size):
-            self._prepare(target.parent)
-            copy_atomic(path, target, digest)
+        with self.writing():
+            if not _is_sound(target, digest, size):
+                prepare_folder(self.layout, target.parent)
+                copy_atomic(path, target, digest)
         return digest
 
     def publish(
@@ -174,14 +210,30 @@ class DiskStore:
             data = encode_manifest(manifest)
         except (TypeError, ValueError) as error:
             raise PublishError(path, f"the entry cannot be stored: {error}") from error
-        for digest, size in manifest.blobs.items():
-            found = _size(self.layout.blob(digest))
-            if found != size:
-                state = "is not stored" if found is None else f"has {found} bytes instead of {size}"
-                raise PublishError(path, f"the blob {digest} {state}")
-        self._prepare(path.parent)
-        write_atomic(path, data)
+        if self.signer is not None:
+            data += self.signer.signature(data)
+        with self.writing():
+            for digest, size in manifest.blobs.items():
+                found = _size(self.layout.blob(digest))
+                if found != size:
+                    state = "is not stored" if found is None else f"has {found} bytes instead of {size}"
+                    raise PublishError(path, f"the blob {digest} {state}")
+            prepare_folder(self.layout, path.parent)
+            # First, so that there is no moment in which the entry exists and may be evicted.
+            self._register(key, create=True)
+            write_atomic(path, data)
+            with suppress(OSError):
+                os.utime(self.layout.use(key))
+            note_entry(self.layout, manifest, self._identity(key))
         return manifest
+
+    def keep_limits(self, key: CacheKey) -> None:
+        """Drop what is over the limits of this store, but not the entry of this key; not inside `writing`.
+
+        Never raises: where nothing can be dropped now, the next publish will do it.
+        """
+        if self.limits:
+            keep_limits(self.layout, self.limits, self._identity(key))
 
     @contextmanager
     def exclusive(self, key: CacheKey) -> Iterator[None]:
@@ -190,9 +242,46 @@ class DiskStore:
         Look up again after entering: the entry may have been published while this waited.
         """
         path = self.layout.lock(key)
-        self._prepare(path.parent)
+        prepare_folder(self.layout, path.parent)
         with key_lock(path, self.lock_timeout):
             yield
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Keep blobs that no entry names yet from being collected; `PublishError` where nothing can be written.
+
+        May be nested. Many writers at once do not wait for each other, only for who deletes.
+        """
+        path = self.layout.store_lock
+        prepare_folder(self.layout, path.parent)
+        with store_lock(path, min(self.lock_timeout, MAX_STORE_LOCK_SECONDS), alone=False):
+            yield
+
+    def use(self, key: CacheKey) -> bool:
+        """Keep the entry from being evicted as long as this store lives; call it before `lookup`.
+
+        False where there is no entry, or it cannot be locked: it may be loaded all the same.
+        """
+        return self._register(key, create=False)
+
+    def count_load(self, key: CacheKey) -> None:
+        """Count a load of an entry in use; the last one tells which entry was not used for longest."""
+        use = self._uses.get(self.layout.use(key))
+        if use is not None:
+            use.count()
+
+    def _identity(self, key: CacheKey) -> tuple[str, str, str]:
+        return key.safe_label, key.digest, self.layout.rank_scope
+
+    def _register(self, key: CacheKey, *, create: bool) -> bool:
+        path = self.layout.use(key)
+        present = self._uses.pop(path, None)
+        found = register_use(path, create=create)
+        if found is not None:
+            self._uses[path] = found
+        if present is not None:
+            present.close()
+        return found is not None
 
     def _absent(self, key: CacheKey, explain: bool) -> Miss:
         try:
@@ -208,43 +297,36 @@ class DiskStore:
     def _verifying(self, digest: str) -> Iterator[Path]:
         path = self.layout.blob(digest)
         try:
+            self._check_folder(path.parent)
             yield path
         except (FileNotFoundError, NotADirectoryError) as error:
             raise CorruptEntry(path, "the blob is missing") from error
         except OSError as error:
             raise CacheError(f"`{path}` cannot be read: {error.strerror}") from error
         except CorruptEntry as error:
-            quarantine(self.layout, error, f"{digest}.blob", lambda: _check_digest(path, digest))
+            quarantine(self.layout, error, f"{digest}.blob", lambda: check_digest(path, digest))
             raise
 
-    def _prepare(self, folder: Path) -> None:
-        try:
-            self.layout.prepare()
-            for missing in (folder.parent, folder):
-                missing.mkdir(mode=0o700, exist_ok=True)
-        except OSError as error:
-            raise PublishError(folder, error.strerror or type(error).__name__) from error
+    def _check_folder(self, folder: Path) -> None:
+        # Once for each folder: what is read from it is checked file by file anyway.
+        if folder not in self._trusted and check_folders(self.layout.root, folder):
+            self._trusted.add(folder)
 
 
-def _read_manifest(path: Path, key: CacheKey) -> Manifest:
-    manifest = decode_manifest(read_trusted(path, MAX_MANIFEST_SIZE), path)
-    if manifest.key_digest != key.digest:
-        raise CorruptEntry(path, f"it belongs to the key {manifest.key_digest}")
-    return manifest
-
-
-def _check_digest(path: Path, digest: str) -> None:
-    with open_trusted(path) as descriptor:
-        found = descriptor_digest(descriptor)
-    if found != digest:
-        raise CorruptEntry(path, f"it has the sha256 {found}")
+def prepare_folder(layout: Layout, folder: Path) -> None:
+    """Make a folder of the bucket, and what it needs, ready to be written; `PublishError` or `UnsafePath`."""
+    try:
+        check_folders(layout.root, folder)
+        layout.prepare(folder)
+    except OSError as error:
+        raise PublishError(folder, error.strerror or type(error).__name__) from error
 
 
 def _is_sound(path: Path, digest: str, size: int) -> bool:
     if _size(path) != size:
         return False
     try:
-        _check_digest(path, digest)
+        check_digest(path, digest)
     except (OSError, CorruptEntry, UnsafePath):
         return False
     return True

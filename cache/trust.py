@@ -49,13 +49,37 @@ def read_trusted(path: Path, limit: int | None = None) -> bytes:
     return data
 
 
+def check_folders(root: Path, folder: Path) -> bool:
+    """Refuse folders, from the root of the cache down to this one, that others could have exchanged.
+
+    `UnsafePath` for symbolic links below the root, other owners and folders writable by group or others. False
+    where one is absent, which is safe. The root itself may be reached through a link: the user named it.
+    """
+    chain = [root]
+    for part in folder.relative_to(root).parts:
+        chain.append(chain[-1] / part)
+    for path in chain:
+        try:
+            found = os.stat(path) if path is root else os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        if stat.S_ISLNK(found.st_mode):
+            raise UnsafePath(path, "it is a symbolic link", _ELSEWHERE)
+        _check_owner(path, found)
+    return True
+
+
 def _check_trusted(path: Path, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise UnsafePath(path, "it is not a regular file", _ELSEWHERE)
+    _check_owner(path, found)
+
+
+def _check_owner(path: Path, found: os.stat_result) -> None:
     # Root can change everything anyway, and images are often baked by root and served by another user.
     if found.st_uid not in (os.geteuid(), 0):
         raise UnsafePath(path, f"it belongs to user {found.st_uid}, not to {os.geteuid()}", _ELSEWHERE)
     if found.st_mode & _OTHERS_WRITE:
         mode = stat.S_IMODE(found.st_mode)
-        remedy = f"run `chmod go-w {path}` if you trust it"
+        remedy = f"run `chmod go-w {path}` if you trust what it holds, or set `cache_dir` to a folder of your own"
         raise UnsafePath(path, f"its mode {mode:04o} lets others write", remedy)

@@ -7,7 +7,11 @@ import `torch._dynamo`, `torch._inductor` and `sympy` when they are called.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+import functools
+import importlib.abc
+import importlib.util
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -36,6 +40,99 @@ OpOverload = torch._ops.OpOverload
 def torch_function_modes() -> int:
     """Return how many torch function modes are active."""
     return int(torch._C._len_torch_function_stack())
+
+
+_STANCE_MODULES = ("torch._dynamo.eval_frame", "torch._dynamo.decorators")
+
+
+def stance() -> tuple[str, Any]:
+    """Return stance and forced backend of `torch.compiler.set_stance`, without importing Dynamo."""
+    module: Any = sys.modules.get(_STANCE_MODULES[0])
+    present = getattr(module, "_stance", None)
+    return (present.stance, present.backend) if present is not None else ("default", None)
+
+
+def watch_stance(changed: Callable[[], None]) -> None:
+    """Call `changed` after each change of the stance, also when Dynamo is imported only later."""
+    module: Any = sys.modules.get(_STANCE_MODULES[0])
+    if hasattr(module, "_set_stance"):
+        _wrap_set_stance(module, changed)
+    else:
+        sys.meta_path.insert(0, _StanceFinder(changed))
+
+
+def _wrap_set_stance(module: Any, changed: Callable[[], None]) -> None:
+    original = module._set_stance
+
+    @functools.wraps(original)
+    def set_stance(present: Any) -> Any:
+        prior = original(present)
+        changed()
+        return prior
+
+    for name in _STANCE_MODULES:
+        if name in sys.modules and getattr(sys.modules[name], "_set_stance", None) is original:
+            sys.modules[name]._set_stance = set_stance  # type: ignore[attr-defined]
+
+
+class _StanceFinder(importlib.abc.MetaPathFinder):
+    """Finds one module as the others do, and wraps a function of it before anyone can import that by name."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
+        """Return a spec whose loader wraps; None for every other module."""
+        if fullname != _STANCE_MODULES[0]:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        if spec is None or spec.loader is None:
+            return None
+        execute = spec.loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            execute(module)
+            _wrap_set_stance(module, self._changed)
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def shape_marks(tensors: Mapping[str, torch.Tensor]) -> list[list[Any]]:
+    """Return what `mark_dynamic` and its kin left on tensors, by path, as plain data in a defined order."""
+    found = []
+    for path, tensor in tensors.items():
+        marks = [[name, _plain_mark(vars(tensor)[name])] for name in _MARKS if name in vars(tensor)]
+        if marks:
+            found.append([path, marks])
+    return sorted(found)
+
+
+_MARKS = (
+    "_dynamo_dynamic_indices",
+    "_dynamo_dynamic_range",
+    "_dynamo_weak_dynamic_indices",
+    "_dynamo_unbacked_indices",
+    "_dynamo_strict_unbacked_indices",
+    "_dynamo_unbacked_bounds",
+    "_dynamo_shape_ids",
+    "_dynamo_static_indices",
+)
+
+
+def _plain_mark(mark: Any) -> list[Any]:
+    if isinstance(mark, dict):
+        return sorted([dim, *(value if isinstance(value, tuple) else (value,))] for dim, value in mark.items())
+    items = [[item.dim, item.min, item.max] if hasattr(item, "dim") else item for item in mark]
+    return sorted(items, key=repr)
+
+
+def shape_sources() -> dict[str, str]:
+    """Return the settings that name dynamic dims (`TORCH_COMPILE_DYNAMIC_SOURCES` and its kin), where they are set."""
+    config: Any = torch.compiler.config
+    names = ("dynamic_sources", "unbacked_sources", "dynamic_values")
+    return {name: value for name in names if (value := getattr(config, name, ""))}
 
 
 # -- cold path ---------------------------------------------------------------------------------------------
@@ -92,6 +189,46 @@ def capture_settings(*, dynamic: bool, duck_shape: bool = False) -> Iterator[Non
 
 
 @contextlib.contextmanager
+def observed(observer: Any) -> Iterator[None]:
+    """Tell an observer (`ge_cache.observed.Observer`) what Dynamo inlines and what it folds into constants."""
+    from torch._dynamo.symbolic_convert import InliningInstructionTranslator
+    from torch._dynamo.variables import functions, nn_module
+    from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
+
+    translator: Any = InliningInstructionTranslator
+    variable: Any = TorchInGraphFunctionVariable
+    build, call = translator.build_inline_tracer, variable.call_function
+    assume: Any = functions.invoke_and_store_as_constant
+
+    def build_inline_tracer(parent: Any, func: Any, args: Any, kwargs: Any, **rest: Any) -> Any:
+        observer.inlined(getattr(func, "fn", None), func.source, args)
+        return build(parent, func, args, kwargs, **rest)
+
+    def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+        result = call(self, tx, args, kwargs)
+        if self.can_constant_fold_through() and result.is_python_constant():
+            observer.constant(self.value, self.source, bool(args or kwargs))
+        return result
+
+    def invoke_and_store(tx: Any, fn: Any, name: str, args: Any, kwargs: Any) -> Any:
+        observer.assumed_constant(fn, bool(args or kwargs))
+        return assume(tx, fn, name, args, kwargs)
+
+    places: tuple[Any, ...] = (functions, nn_module)
+    try:
+        translator.build_inline_tracer = staticmethod(build_inline_tracer)
+        variable.call_function = call_function
+        for place in places:
+            place.invoke_and_store_as_constant = invoke_and_store
+        yield
+    finally:
+        translator.build_inline_tracer = staticmethod(build)
+        variable.call_function = call
+        for place in places:
+            place.invoke_and_store_as_constant = assume
+
+
+@contextlib.contextmanager
 def marked_dynamic(dims: list[tuple[torch.Tensor, int]]) -> Iterator[None]:
     """Mark tensor dims as dynamic where the trace allows it (`maybe_mark_dynamic`), and take the marks back.
 
@@ -108,6 +245,20 @@ def marked_dynamic(dims: list[tuple[torch.Tensor, int]]) -> Iterator[None]:
         for tensor, attributes in before.values():
             vars(tensor).clear()
             vars(tensor).update(attributes)
+
+
+@contextlib.contextmanager
+def unmarked(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
+    """Take the shape marks off tensors, and put them back."""
+    before = [(tensor, {name: vars(tensor)[name] for name in _MARKS if name in vars(tensor)}) for tensor in tensors]
+    try:
+        for tensor, marks in before:
+            for name in marks:
+                delattr(tensor, name)
+        yield
+    finally:
+        for tensor, marks in before:
+            vars(tensor).update(marks)
 
 
 def compile_frame(
@@ -167,8 +318,21 @@ def tracing_context() -> Any:
 def dynamo_errors() -> tuple[type[BaseException], ...]:
     """Return the exception classes with which Dynamo refuses a method."""
     from torch._dynamo.exc import TorchDynamoException
+    from torch.fx.experimental.symbolic_shapes import ConstraintViolationError, GuardOnDataDependentSymNode
 
-    return (TorchDynamoException,)
+    return (TorchDynamoException, ConstraintViolationError, GuardOnDataDependentSymNode)
+
+
+def check_marked_dims() -> None:
+    """Raise `ConstraintViolationError` when the capture under way gave up a dim that `mark_dynamic` wants dynamic."""
+    shape_env: Any = tracing_context().fake_mode.shape_env
+    fakes = shape_env.tracked_fakes or []
+    contexts = [item.symbolic_context for item in fakes]
+    constraints = [size for context in contexts for size in getattr(context, "constraint_sizes", None) or ()]
+    if any(constraint is not None and not constraint.warn_only for constraint in constraints):
+        shape_env.produce_guards(
+            [item.fake for item in fakes], [item.source for item in fakes], input_contexts=contexts, ignore_static=True
+        )
 
 
 def guard_kinds() -> list[str]:
@@ -183,6 +347,70 @@ def fake_mode(shape_env: Any = None) -> Any:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     return FakeTensorMode(allow_non_fake_inputs=True, shape_env=shape_env)
+
+
+def is_fake(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is a fake one; imports nothing, as there is none before its module was imported."""
+    module = sys.modules.get("torch._subclasses.fake_tensor")
+    return module is not None and isinstance(tensor, module.FakeTensor)
+
+
+@contextlib.contextmanager
+def without_meta_modes() -> Iterator[None]:
+    """Turn off dispatch modes (fake tensors among them) and every default device of `meta`."""
+    from torch import overrides
+    from torch.utils._device import DeviceContext
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    functions: Any = overrides
+    stack = functions._get_current_function_mode_stack()
+    kept = [mode for mode in stack if not (isinstance(mode, DeviceContext) and mode.device.type == "meta")]
+    changed = len(kept) != len(stack)
+
+    def exchange(old: list[Any], new: list[Any]) -> None:
+        for _ in old:
+            functions._pop_mode()
+        for mode in new:
+            functions._push_mode(mode)
+
+    holder = torch._GLOBAL_DEVICE_CONTEXT
+    context = getattr(holder, "device_context", None)
+    is_global = context is not None and context.device.type == "meta"
+    with _disable_current_modes():
+        if changed:
+            exchange(stack, kept)
+        if is_global:
+            holder.device_context = None
+        try:
+            yield
+        finally:
+            if is_global:
+                holder.device_context = context
+            if changed:
+                exchange(kept, stack)
+
+
+def swap_tensors(left: torch.Tensor, right: torch.Tensor) -> None:
+    """Exchange what two tensor objects are, as `torch.utils.swap_tensors` does, also where weak references exist.
+
+    Marks that a user left on the first one (`set_dim_gears`) stay on it.
+    """
+    own = (
+        "fake_mode",
+        "fake_device",
+        "_fake_device",
+        "constant",
+        "real_tensor",
+        "pytype",
+        "dispatch_keys",
+        "_is_param",
+    )
+    torch._C._swap_tensor_impl(left, right)
+    if type(left) is not type(right):
+        left.__class__, right.__class__ = type(right), type(left)
+        fake, plain = (left, right) if "fake_mode" in vars(left) else (right, left)
+        for name in [name for name in vars(fake) if name in own or "memo" in name]:
+            vars(plain)[name] = vars(fake).pop(name)
 
 
 def inductor_compile(
@@ -253,6 +481,7 @@ class SymbolicInputs:
         self.sizes: dict[str, Any] = {}
         for name, hint in hints.items():
             source = ConstantSource(name)
+            hint = max(hint, 2)  # less would be taken for a constant
             symbol = self._env.create_symbol(hint, source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None)
             self._names[symbol] = name
             self.sizes[name] = self._env.create_symintnode(symbol, hint=hint, source=source)
@@ -271,6 +500,10 @@ class SymbolicInputs:
         found = [item.xreplace(rename) for item in conditions if getattr(item, "free_symbols", None)]
         for symbol, bounds in self._env.var_to_range.items():
             replaced = self._env.replacements.get(symbol)
+            if (
+                symbol in rename and str(rename[symbol])[:1] == "u"
+            ):  # a symbol of `mark_unbacked`: code wants at least 2
+                found.append(rename[symbol] >= bounds.lower)
             if symbol in rename and replaced is not None and replaced != symbol:
                 found.append(sympy.Eq(rename[symbol], replaced.xreplace(rename), evaluate=False))
             elif symbol in rename and bounds.upper.is_Integer and int(bounds.upper) < 2**62:

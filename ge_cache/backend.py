@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import torch
 
-from gearcache.ge_cache.specialise import TensorSpec
+from gearcache.ge_cache.tensor_spec import TensorSpec
 
 #: Runs one gear: a flat list of checked input tensors in, a flat list of fresh output tensors out.
 Runner = Callable[[list[torch.Tensor]], list[torch.Tensor]]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +16,7 @@ import torch
 from gearcache.errors import CaptureError
 from gearcache.ge_cache import _compat
 from gearcache.ge_cache.guards import GuardTranslator
+from gearcache.ge_cache.observed import Observer, observed_checks
 from gearcache.ge_cache.sources import FrameNames, UnknownSource, access_of
 from gearcache.guards.access import Access, Scope
 from gearcache.guards.checks import Check
@@ -53,11 +53,14 @@ class Capture:
     checks: list[Check]
     mutated: list[Access]
     frame_globals: dict[str, Any] = field(default_factory=dict)
+    #: The size in the traced call of each symbol that the trace has no value for (`mark_unbacked`).
+    unbacked: dict[Any, int] = field(default_factory=dict)
+    #: Traced code that no check of `checks` compares: its files are hashed.
     traced_code: list[types.CodeType] = field(default_factory=list)
 
 
 def capture_method(
-    function: Callable[..., Any],
+    function: Any,
     arguments: tuple[Any, ...],
     keywords: dict[str, Any],
     *,
@@ -68,8 +71,9 @@ def capture_method(
     if _compat.torch_function_modes() > 0:
         raise CaptureError(method, "it was called under a torch function mode, which a static graph cannot honour")
     hook = _GraphHook(method)
+    observer = Observer(method)
     try:
-        with torch.no_grad(), _compat.capture_settings(dynamic=dynamic):
+        with torch.no_grad(), _compat.capture_settings(dynamic=dynamic), _compat.observed(observer):
             frame, captured = _compat.compile_frame(function, arguments, keywords, hook)
     except _compat.dynamo_errors() as error:
         raise CaptureError(method, _cause(error)) from error
@@ -87,6 +91,9 @@ def capture_method(
         _describe(translator.access(source), node, scope) for source, node in zip(hook.sources, hook.nodes, strict=True)
     ]
     attributes, tensors = _attributes(hook.module, captured.output_graph, translator)
+    checks = translator.translate(captured.output_graph.guards)
+    types_met = [check.access for check in checks if check.kind == "type"]
+    observed = observed_checks(observer, getattr(function, "__func__", function), types_met, names, scope)
     return Capture(
         method=method,
         module=hook.module,
@@ -97,15 +104,25 @@ def capture_method(
         frame_code=captured.bytecode,
         graph_name=hook.graph_name,
         imports=dict(captured.import_sources),
-        checks=translator.translate(captured.output_graph.guards),
+        checks=_distinct([*observed.checks, *checks]),
         mutated=_mutated(hook.written, names),
         frame_globals=dict(captured.f_globals),
-        traced_code=[frame.code, *captured.traced_code],
+        unbacked=_unbacked_sizes(inputs, hook.shape_env),
+        traced_code=[code for code in captured.traced_code if code not in observed.covered],
     )
 
 
+def _distinct(checks: list[Check]) -> list[Check]:
+    """Leave out repetitions, and what is about Dynamo itself: its version is in the key, and no hit imports it."""
+    return [
+        check
+        for check in {repr(check.to_plain()): check for check in checks}.values()
+        if not (check.access.root[0] == "module" and check.access.root[1].startswith("torch._dynamo"))
+    ]
+
+
 def _cause(error: BaseException) -> str:
-    text = str(error).strip()
+    text = str(getattr(error, "inner_exception", error)).strip()
     first, _, rest = text.partition("\n")
     detail = [line.strip() for line in rest.splitlines() if line.strip().startswith(("Explanation:", "Hint:"))]
     where = [line.strip() for line in rest.splitlines() if line.strip().startswith("File ")]
@@ -128,6 +145,7 @@ class _GraphHook:
         self.module = module
         self.shape_env = _compat.tracing_context().fake_mode.shape_env
         self.written = _written_sources()
+        _compat.check_marked_dims()
         self.graph_name = str(module.meta["backend_id"])
         if not _compat.forget_unused_streams(module):
             raise CaptureError(self._method, "it works with streams or events, which a static graph cannot honour")
@@ -190,6 +208,15 @@ def _describe(access: Access, node: torch.fx.Node, scope: Scope) -> CapturedInpu
 
 def _expression(size: Any) -> Any:
     return size.node.expr if isinstance(size, torch.SymInt) else int(size)
+
+
+def _unbacked_sizes(inputs: list[CapturedInput], shape_env: Any) -> dict[Any, int]:
+    return {
+        expression: size
+        for item in inputs
+        for expression, size in zip(item.sizes, item.example.shape, strict=True)
+        if getattr(expression, "is_Symbol", False) and expression not in shape_env.backed_var_to_val
+    }
 
 
 def _attributes(

@@ -11,8 +11,9 @@ from torch import fx
 from gearcache.errors import CaptureError
 from gearcache.ge_cache import _compat
 from gearcache.ge_cache.capture import Capture
-from gearcache.ge_cache.specialise import GearGraph, TensorSpec, record
+from gearcache.ge_cache.specialise import GearGraph, record
 from gearcache.ge_cache.symbols import Symbols
+from gearcache.ge_cache.tensor_spec import TensorSpec
 from gearcache.guards.expressions import checked_expression
 from gearcache.guards.variant import StoredGear
 
@@ -131,7 +132,8 @@ class _Printer:
             found.append(
                 f"{name} >= {lower}" + (f" and {name} <= {upper}" if upper is not None and upper < 2**62 else "")
             )
-        for guard in self._env.guards:
+        deferred = [item for group in self._env.deferred_runtime_asserts.values() for item in group]
+        for guard in [*self._env.guards, *deferred]:
             condition = self._env.simplify(self._env.replace(guard.expr))
             if condition not in (True, False) and getattr(condition, "free_symbols", None):
                 found.append(self.text(condition))

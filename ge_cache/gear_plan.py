@@ -8,7 +8,7 @@ from typing import Any
 from gearcache.errors import GearSpecError
 from gearcache.ge_cache.capture import Capture
 from gearcache.ge_cache.symbols import Symbols
-from gearcache.guards.gears import Axis, GearSpec
+from gearcache.guards.gears import Axis, GearSpec, gear_text
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,6 @@ class PlannedGear:
     def text(self, spec: GearSpec) -> str:
         """The gear as messages name it, e.g. `ids.size(0)=4`."""
         return gear_text(spec, self.sizes)
-
-
-def gear_text(spec: GearSpec, sizes: tuple[int, ...]) -> str:
-    """Return a gear as messages name it, e.g. `ids.size(0)=4, ids.size(1)=16`."""
-    return ", ".join(f"{axis.text}={size}" for axis, size in zip(spec.axes, sizes, strict=True))
 
 
 def plan_gears(capture: Capture, symbols: Symbols, spec: GearSpec) -> list[PlannedGear]:

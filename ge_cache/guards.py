@@ -73,6 +73,8 @@ _REFUSED = {
     "FAKE_SCRIPT_TYPE_MATCH": "script objects are not supported",
     "OPAQUE_OBJ_GUARD_FN_MATCH": "opaque objects are not supported",
 }
+#: Guard kinds that imply the exact type as well.
+_TYPED = {"SEQUENCE_LENGTH", "DICT_KEYS_MATCH", "MAPPING_KEYS_CHECK"}
 _SPECIAL = {"ID_MATCH", "DUPLICATE_INPUT"}
 
 
@@ -101,8 +103,7 @@ class GuardTranslator:
         """Return the distinct checks, in a defined order; `UncacheableGuard` for what has no translation."""
         checks: dict[str, Check] = {}
         for guard in sorted(guards, key=lambda guard: (guard.name, guard.create_fn_name())):
-            check = self._check(guard)
-            if check is not None:
+            for check in self._checks(guard):
                 checks.setdefault(repr(check.to_plain()), check)
         translated = list(checks.values())
         failure = first_failure(translated, self._walker)
@@ -110,10 +111,10 @@ class GuardTranslator:
             raise UncacheableGuard(self._method, failure.check.kind, failure.check.access.text, str(failure))
         return translated
 
-    def _check(self, guard: Any) -> Check | None:
+    def _checks(self, guard: Any) -> list[Check]:
         kind = guard.inner_create_fn().__name__
         if kind in _COVERED:
-            return None
+            return []
         source = guard.originating_source
         if kind in _REFUSED:
             raise UncacheableGuard(self._method, kind, source.name, _REFUSED[kind])
@@ -122,13 +123,14 @@ class GuardTranslator:
         access = self.access(source)
         try:
             value = self._walker.resolve(access)
-            return self._observe(kind, guard, access, value)
+            typed = [observe("type", access, value)] if kind in _TYPED else []
+            return [*typed, self._observe(kind, guard, access, value)]
         except NotConstant as error:
             raise UncacheableGuard(self._method, kind, source.name, f"a value of type {error}") from None
         except (LookupError, AttributeError, TypeError, ImportError) as error:
             raise UncacheableGuard(self._method, kind, source.name, f"{type(error).__name__}: {error}") from None
 
-    def _observe(self, kind: str, guard: Any, access: Access, value: Any) -> Check | None:
+    def _observe(self, kind: str, guard: Any, access: Access, value: Any) -> Check:
         if kind in _WITH_ARGUMENT:
             argument = _guard_argument(guard)
             if kind == "NOT_PRESENT_IN_GENERIC_DICT":

@@ -1,4 +1,4 @@
-"""Choosing a backend."""
+"""Choosing a backend, and importing it: no other one."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import torch
 
 from gearcache.errors import BackendUnavailable
 from gearcache.ge_cache.backend import Backend
-from gearcache.ge_cache.eager import EagerBackend
-from gearcache.ge_cache.inductor import InductorBackend
 
 
 class BackendSettings(Protocol):
@@ -48,6 +46,8 @@ def select_backend(settings: BackendSettings, module: torch.nn.Module, tensors: 
     `BackendUnavailable` when the tensors are on a device that no backend serves yet.
     """
     if settings.backend == "eager":
+        from gearcache.ge_cache.eager import EagerBackend
+
         return EagerBackend()
     devices = {tensor.device.type for tensor in (*module.parameters(), *module.buffers(), *tensors)}
     if settings.backend == "torchair" or (settings.backend == "auto" and "npu" in devices):
@@ -62,6 +62,8 @@ def select_backend(settings: BackendSettings, module: torch.nn.Module, tensors: 
             "inductor",
             f"the module or its inputs are on `{unsupported[0]}`; it serves `cpu`, use backend='eager' there",
         )
+    from gearcache.ge_cache.inductor import InductorBackend
+
     return InductorBackend()
 
 

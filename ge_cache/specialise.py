@@ -19,18 +19,7 @@ from gearcache.errors import CaptureError
 from gearcache.ge_cache import _compat
 from gearcache.ge_cache.capture import Capture, CapturedInput
 from gearcache.ge_cache.results import Result, ResultPlan
-
-Sizes = tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class TensorSpec:
-    """Sizes and strides of one input of a gear (ints; `None` marks a dynamic dim), dtype and device."""
-
-    sizes: Sizes
-    strides: Sizes
-    dtype: torch.dtype
-    device: torch.device
+from gearcache.ge_cache.tensor_spec import TensorSpec
 
 
 @dataclass
@@ -118,7 +107,7 @@ def record(
     versions = [tensor._version for tensor in arguments]
 
     def run(*tensors: torch.Tensor) -> list[Any]:
-        outputs.extend(lifted(*tensors))
+        outputs.extend(lifted.forward(*tensors))  # no call: global hooks are not meant for this module
         return [value for value in outputs if isinstance(value, torch.Tensor)]
 
     try:

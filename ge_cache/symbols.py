@@ -9,13 +9,14 @@ Assignment = Mapping[Any, int]
 
 
 class Symbols:
-    """Read-only view of a capture's shape environment."""
+    """Read-only view of a capture's shape environment; `unbacked` has the sizes of symbols that have no value in it."""
 
-    def __init__(self, shape_env: Any) -> None:
+    def __init__(self, shape_env: Any, unbacked: Assignment | None = None) -> None:
         import sympy
 
         self._sympy = sympy
         self._shape_env = shape_env
+        self._unbacked = unbacked or {}
 
     def simplify(self, size: Any) -> Any:
         """Return an int or an expression in independent symbols (equal dims share one)."""
@@ -31,6 +32,8 @@ class Symbols:
 
     def hint(self, symbol: Any) -> int:
         """Return the symbol's value in the traced call."""
+        if symbol in self._unbacked:
+            return self._unbacked[symbol]
         return int(self._shape_env.backed_var_to_val[symbol])
 
     def value(self, size: Any, assignment: Assignment) -> int:

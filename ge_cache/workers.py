@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ class Outcome:
     index: int
     artifact: Artifact | None
     error: CompileError | None
+    seconds: float = 0.0
 
 
 class CompilePool:
@@ -90,6 +92,7 @@ class CompilePool:
                     continue
 
     def _here(self, index: int, job: CompileJob, progress: Progress) -> Outcome:
+        begin = time.monotonic()
         try:
             with tempfile.TemporaryDirectory(prefix="gearcache-") as workdir:
                 artifact = self._backend.compile(job, Path(workdir), lambda stage: progress(job.gear, stage))
@@ -97,7 +100,7 @@ class CompilePool:
             progress(job.gear, "failed")
             return Outcome(index, None, CompileError(job.method, job.gear, f"{type(error).__name__}: {error}"))
         progress(job.gear, "done")
-        return Outcome(index, artifact, None)
+        return Outcome(index, artifact, None, time.monotonic() - begin)
 
     def _serve(
         self,
@@ -137,7 +140,7 @@ class _Worker:
 
         A worker that dies is an error of this gear.
         """
-        error = ""
+        error, begin = "", time.monotonic()
         try:
             self.send({"kind": "compile", "job": plain_job(job)})
             assert self._process.stdout is not None
@@ -146,7 +149,7 @@ class _Worker:
                     progress(job.gear, message["stage"])
                 elif message["kind"] == "done":
                     progress(job.gear, "done")
-                    return Outcome(index, Artifact(*message["artifact"]), None)
+                    return Outcome(index, Artifact(*message["artifact"]), None, time.monotonic() - begin)
                 elif message["kind"] == "unknown":
                     return None
                 else:

@@ -41,3 +41,8 @@ def is_grad_decorator(function: Any) -> bool:
     """Whether a function is what `torch.no_grad()` or `torch.inference_mode()` made of a method."""
     made_by = torch.utils._contextlib.context_decorator
     return bool(function.__code__.co_filename == made_by.__code__.co_filename)
+
+
+def is_operator(value: Any) -> bool:
+    """Whether a value is an operator of `torch.ops`, or all overloads of one."""
+    return isinstance(value, (torch._ops.OpOverload, torch._ops.OpOverloadPacket))

@@ -2,14 +2,16 @@
 
 A path is a root and a tuple of steps. Roots: `("argument", name)`, `("global", name)` (a global of the
 method's defining module), `("module", name)` (an importable module), `("closure", name)` (a free variable of
-the method) and `("builtins", "")`. Steps are pairs, see `_STEPS`. The same path is walked at build time, at
-load time and, compiled into Python source, on every call.
+the method), `("environment", name)` (an environment variable, None where it is not set) and `("builtins", "")`.
+Steps are pairs, see `_STEPS`. The same path is walked at build time, at load time and, compiled into Python
+source, on every call.
 """
 
 from __future__ import annotations
 
 import builtins
 import importlib
+import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -26,6 +28,14 @@ def _nth_key(value: Any, index: Any) -> Any:
     raise IndexError(index)
 
 
+def _member(cls: type, name: str) -> Any:
+    """Return what a class or the first of its bases holds under a name, as it stands in the class."""
+    for base in cls.__mro__:
+        if name in base.__dict__:
+            return base.__dict__[name]
+    raise AttributeError(name)
+
+
 def _dataclass_fields(value: Any, _: Any) -> tuple[str, ...]:
     return tuple(value.__dataclass_fields__)
 
@@ -40,6 +50,7 @@ _STEPS: dict[str, Callable[[Any, Any], Any]] = {
     "type": lambda value, _: type(value),
     "call": lambda value, _: value(),
     "fields": _dataclass_fields,
+    "member": _member,
 }
 
 _SOURCE: dict[str, str] = {
@@ -49,6 +60,7 @@ _SOURCE: dict[str, str] = {
     "dict_item": "{base}[{argument!r}]",
     "type": "type({base})",
     "call": "{base}()",
+    "member": "{base}.{argument}",
 }
 
 
@@ -76,7 +88,7 @@ class Access:
     def text(self) -> str:
         """The path as a user would write it, e.g. `cache.layers[0].keys`."""
         kind, name = self.root
-        text = name if kind != "builtins" else "builtins"
+        text = {"builtins": "builtins", "environment": f"environment variable {name}"}.get(kind, name)
         for step, argument in self.steps:
             if step == "dict_item" and text.endswith((".__dict__", "._modules", "._parameters", "._buffers")):
                 text = f"{text.rsplit('.', 1)[0]}.{argument}"
@@ -99,6 +111,8 @@ class Access:
             return scope.closure[name].cell_contents
         if kind == "module":
             return sys.modules.get(name) or importlib.import_module(name)
+        if kind == "environment":
+            return os.environ.get(name)
         return builtins.__dict__
 
     def resolve(self, scope: Scope) -> Any:

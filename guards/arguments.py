@@ -87,3 +87,8 @@ def replace_tensors(value: Any, replacements: Mapping[int, torch.Tensor], memo: 
             object.__setattr__(result, name, changed[step])
     memo[id(value)] = result
     return result
+
+
+def parameter_names(function: Any) -> list[str]:
+    """Return the parameter names of the method behind a bound method, its instance first."""
+    return list(inspect.signature(function.__func__, follow_wrapped=False).parameters)

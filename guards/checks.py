@@ -16,6 +16,7 @@ entry is loaded) and as a part of the dispatch (compiled to Python source, run o
 | `function` | the function has this name and this code |
 | `same` | the value is the very object at another path |
 | `empty` | the container is empty or None (module hooks) |
+| `bases` | the class has these base classes, itself first, by name |
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ _OBSERVE: dict[str, Callable[[Any], Any]] = {
     "name": name_of,
     "function": function_plain,
     "empty": lambda value: not value,
+    "bases": lambda value: [name_of(base) for base in value.__mro__],
 }
 
 _PREDICATES: dict[str, Callable[[Any, Any], bool]] = {
@@ -78,6 +80,8 @@ class Failure:
     found: str
 
     def __str__(self) -> str:
+        if self.check.kind == "function":
+            return f"`{self.check.access.text}` was the function `{self.check.expected[0]}`, is now {self.found}"
         return f"`{self.check.access.text}`: {self.check.kind} was {self.check.expected!r}, is now {self.found}"
 
 
@@ -101,9 +105,15 @@ class Check:
             except (LookupError, AttributeError, TypeError, ImportError, ValueError) as error:
                 return Failure(self, f"without its counterpart ({type(error).__name__}: {error})")
             return None if value is other else Failure(self, "another object")
-        if holds(self.kind, value, self.expected):
-            return None
-        return Failure(self, "no longer so" if self.kind in _PREDICATES else repr(_OBSERVE[self.kind](value)))
+        try:
+            if holds(self.kind, value, self.expected):
+                return None
+            if self.kind in _PREDICATES:
+                return Failure(self, "no longer so")
+            described = _described_function(value) if self.kind == "function" else repr(_OBSERVE[self.kind](value))
+        except (LookupError, AttributeError, TypeError) as error:
+            described = f"a {type(value).__name__} ({type(error).__name__}: {error})"
+        return Failure(self, described)
 
     def to_plain(self) -> list[Any]:
         """Return msgpack-able data."""
@@ -116,6 +126,15 @@ class Check:
         if kind not in KINDS:
             raise ValueError(f"unknown check kind {kind!r}")
         return Check(kind, Access.from_plain(access), expected)
+
+
+def _described_function(value: Any) -> str:
+    """Return name, file and line of a function."""
+    inner = getattr(value, "__func__", value)
+    code = getattr(inner, "__code__", None)
+    if not isinstance(code, types.CodeType):
+        return f"a {type(value).__name__}, `{name_of(inner)}`"
+    return f"another: `{name_of(inner)}` in `{code.co_filename}`, line {code.co_firstlineno}"
 
 
 def holds(kind: str, value: Any, expected: Any) -> bool:

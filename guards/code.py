@@ -6,9 +6,15 @@ file changes nothing; names, constants, bytecode and nested code objects are in.
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import os
+import sysconfig
 import types
+from pathlib import Path
 from typing import Any
+
+import torch
 
 from gearcache.guards.names import name_of
 
@@ -64,7 +70,38 @@ def code_objects(code: types.CodeType) -> list[types.CodeType]:
 
 
 def function_plain(function: Any) -> list[str]:
-    """Return name and code digest of a function (or of what a partial or method wraps)."""
+    """Return name and code of a function (or of what a method, class method or static method wraps).
+
+    The code is a digest; for torch and the standard library, whose versions are in the key, it is the place.
+    """
     inner = getattr(function, "__func__", function)
     code = getattr(inner, "__code__", None)
-    return [name_of(inner), code_digest(code) if isinstance(code, types.CodeType) else ""]
+    if not isinstance(code, types.CodeType):
+        return [name_of(inner), ""]
+    place = versioned_place(code.co_filename)
+    return [name_of(inner), f"{place}:{code.co_firstlineno}" if place is not None else code_digest(code)]
+
+
+def is_versioned(code: types.CodeType | None) -> bool:
+    """Whether code belongs to torch or the standard library, whose versions are in the key."""
+    return code is not None and versioned_place(code.co_filename) is not None
+
+
+@functools.lru_cache(maxsize=4096)
+def versioned_place(filename: str) -> str | None:
+    """Return the name of a file relative to torch or the standard library, or None for any other file."""
+    if filename.startswith("<frozen "):
+        return filename
+    path = os.path.realpath(filename)
+    torch_folder, library = _versioned_folders()
+    if path.startswith(torch_folder):
+        return "torch/" + path[len(torch_folder) :]
+    if path.startswith(library) and "site-packages" not in path and "dist-packages" not in path:
+        return "python/" + path[len(library) :]
+    return None
+
+
+@functools.cache
+def _versioned_folders() -> tuple[str, str]:
+    torch_folder = str(Path(os.path.realpath(torch.__file__)).parent)
+    return torch_folder + os.sep, os.path.realpath(sysconfig.get_paths()["stdlib"]) + os.sep

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from gearcache.guards.code import code_digest
+from gearcache.guards.code import code_digest, function_plain
 from gearcache.guards.names import name_of
 
 
@@ -58,10 +58,12 @@ def to_plain(value: Any) -> Any:
     if kind is range:
         return ["range", [value.start, value.stop, value.step]]
     if isinstance(value, enum.Enum):
-        return ["enum", name_of(kind), value.name]
+        return ["enum", name_of(kind), value.name, _enum_value(value)]
     if value is Ellipsis or value is NotImplemented:
         return ["singleton", repr(value)]
-    if isinstance(value, (type, types.BuiltinFunctionType, types.FunctionType, types.ModuleType)):
+    if kind is types.FunctionType:
+        return ["function", *function_plain(value)]
+    if isinstance(value, (type, types.BuiltinFunctionType, types.ModuleType)):
         return ["object", name_of(value)]
     if kind.__module__ == "typing" or kind is types.GenericAlias or kind is types.UnionType:
         return ["typing", repr(value)]
@@ -70,6 +72,14 @@ def to_plain(value: Any) -> Any:
         base = int(value) if isinstance(value, int) else str(value) if isinstance(value, str) else float(value)
         return ["subclass", name_of(kind), to_plain(base)]
     raise NotConstant(name_of(kind))
+
+
+def _enum_value(member: enum.Enum) -> Any:
+    """Return a member's value where it has a plain form: the same name may stand for another value elsewhere."""
+    try:
+        return to_plain(member.value)
+    except NotConstant:
+        return None
 
 
 def is_identity_constant(value: Any) -> bool:

@@ -1,18 +1,21 @@
 """Evidence: many checks that are run once, when an entry is loaded, stored as a tree of access paths.
 
-Thousands of checks share a few hundred objects on their way. The tree holds each step once and is walked in one
-pass, straight from its plain form:
+Thousands of checks share a few hundred objects on their way, and most of those are alike (all layers of a model, all
+modules without hooks). The tree holds each step once, and equal nodes once; it is walked in one pass, straight from
+its plain form:
 
     node     = [checks, children]
     checks   = [[kind, expected], ...]
-    children = [[step, argument, node], ...]
-    tree     = [[root kind, root name, node], ...]
+    children = [[step, argument, number of a node], ...]
+    tree     = [nodes, [[root kind, root name, number of a node], ...]]
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
+
+import msgpack
 
 from gearcache.guards.access import _STEPS, Access, Scope, Walker
 from gearcache.guards.checks import KINDS, Check, Failure
@@ -24,14 +27,14 @@ _FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
 
 def evidence_tree(checks: Iterable[Check]) -> Tree:
     """Return the plain tree of some checks."""
-    tree: Tree = []
+    roots: list[Any] = []
     index: dict[Any, Any] = {}
     for check in checks:
         path: tuple[Any, ...] = (check.access.root,)
         node = index.get(path)
         if node is None:
             node = index[path] = [[], []]
-            tree.append([*check.access.root, node])
+            roots.append([*check.access.root, node])
         for step, argument in check.access.steps:
             path = (*path, (step, type(argument).__name__, argument))
             child = index.get(path)
@@ -40,25 +43,38 @@ def evidence_tree(checks: Iterable[Check]) -> Tree:
                 node[1].append([step, argument, child])
             node = child
         node[0].append([check.kind, check.expected])
-    return tree
+    nodes: list[Any] = []
+    numbers: dict[bytes, int] = {}
+
+    def number(node: Any) -> int:
+        plain = [node[0], [[step, argument, number(child)] for step, argument, child in node[1]]]
+        packed = msgpack.packb(plain)
+        if packed not in numbers:
+            numbers[packed] = len(nodes)
+            nodes.append(plain)
+        return numbers[packed]
+
+    return [nodes, [[kind, name, number(node)] for kind, name, node in roots]]
 
 
 def evidence_checks(tree: Tree) -> list[Check]:
     """Return the checks of a tree, for people to read; `ValueError` for a kind or step that is not known."""
+    nodes, roots = tree
     found: list[Check] = []
 
-    def collect(access: Access, node: Any) -> None:
-        for kind, expected in node[0]:
+    def collect(access: Access, number: int) -> None:
+        checks, children = nodes[number]
+        for kind, expected in checks:
             if kind not in KINDS:
                 raise ValueError(f"unknown check kind {kind!r}")
             found.append(Check(kind, access, expected))
-        for step, argument, child in node[1]:
+        for step, argument, child in children:
             if step not in _STEPS:
                 raise ValueError(f"unknown access step {step!r}")
             collect(access.then(step, argument), child)
 
-    for kind, name, node in tree:
-        collect(Access((kind, name)), node)
+    for kind, name, number in roots:
+        collect(Access((kind, name)), number)
     return found
 
 
@@ -74,11 +90,22 @@ def evidence_failure(tree: Tree, scope: Scope) -> Failure | None:
     return None
 
 
+def changed_function(tree: Tree, scope: Scope) -> Failure | None:
+    """Return the first function of a tree that is another one now, or None."""
+    walker = Walker(scope)
+    for check in evidence_checks(tree):
+        if check.kind == "function" and (failure := check.failure(walker)) is not None:
+            return failure
+    return None
+
+
 def _holds(tree: Tree, scope: Scope) -> bool:
+    nodes, roots = tree
     walker = Walker(scope)
 
-    def holds(value: Any, node: Any) -> bool:
-        for kind, expected in node[0]:
+    def holds(value: Any, number: int) -> bool:
+        checks, children = nodes[number]
+        for kind, expected in checks:
             if kind == "type":
                 if _type_name(type(value)) != expected:
                     return False
@@ -93,10 +120,14 @@ def _holds(tree: Tree, scope: Scope) -> bool:
                     return False
             elif not check_holds(kind, value, expected):
                 return False
-        return all(holds(_STEPS[step](value, argument), child) for step, argument, child in node[1])
+        for step, argument, child in children:
+            inner = getattr(value, argument) if step == "attr" else _STEPS[step](value, argument)
+            if not holds(inner, child):
+                return False
+        return True
 
     try:
-        return all(holds(Access((kind, name)).resolve_root(scope), node) for kind, name, node in tree)
+        return all(holds(Access((kind, name)).resolve_root(scope), number) for kind, name, number in roots)
     except _FAULTS:
         return False
 

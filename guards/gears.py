@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -62,6 +62,13 @@ class GearSpec:
         combined = itertools.product(*columns) if self.policy == "product" else zip(*columns, strict=True)
         return tuple(dict.fromkeys(combined))
 
+    def only(self, gears: Sequence[tuple[int, ...]]) -> GearSpec:
+        """Return a spec of the same dims that forms just these gears."""
+        columns = zip(*gears, strict=True)
+        return GearSpec(
+            tuple(replace(axis, sizes=tuple(column)) for axis, column in zip(self.axes, columns, strict=True))
+        )
+
     def to_plain(self) -> dict[str, Any]:
         """Return what goes into the key: policy and axes, in a defined order."""
         axes = sorted((axis.path, axis.dim, list(axis.sizes)) for axis in self.axes)
@@ -79,6 +86,11 @@ class GearSpec:
             total = total * count if self.policy == "product" else max(total, count)
         if total > MAX_GEARS and len(self.gears) > MAX_GEARS:
             raise GearSpecError(f"the spec forms {len(self.gears)} gears; at most {MAX_GEARS} are allowed")
+
+
+def gear_text(spec: GearSpec, sizes: tuple[int, ...]) -> str:
+    """Return a gear as messages name it, e.g. `ids.size(0)=4, ids.size(1)=16`."""
+    return ", ".join(f"{axis.text}={size}" for axis, size in zip(spec.axes, sizes, strict=True))
 
 
 def check_sizes(name: str, dim: Any, sizes: Any, *, minimum: int = 1, rank: int | None = None) -> tuple[int, ...]:

@@ -50,7 +50,8 @@ class GraphCall:
         self._validate = validate
         #: Checks of tensors, and whether each holds with grad mode off only (its tensors require grad).
         self._checks: list[tuple[Callable[..., bool], bool]] = []
-        self._calls = itertools.count()
+        #: Counts the runs of the graph.
+        self.counter = itertools.count()
         #: Replaced when another check is added; the frame reaches it through `function`.
         self.function: Callable[..., Any] = self._first_call if validate else self._build()
 
@@ -58,11 +59,6 @@ class GraphCall:
     def is_ready(self) -> bool:
         """Whether a check for the tensors of this process exists."""
         return bool(self._checks)
-
-    @property
-    def calls(self) -> int:
-        """How often this graph has run."""
-        return int(repr(self._calls)[len("count(") : -1])
 
     def admits(self, tensors: tuple[torch.Tensor, ...]) -> bool:
         """Whether a check for such tensors exists already, so that nothing has to be added."""
@@ -92,7 +88,7 @@ class GraphCall:
         namespace: dict[str, Any] = {
             "run": getattr(self._run, "run", self._run),
             "runner": self._run,
-            "tick": self._calls.__next__,
+            "tick": self.counter.__next__,
             "mismatch": self._mismatch,
             "is_grad_enabled": torch.is_grad_enabled,
         }

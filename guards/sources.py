@@ -1,8 +1,9 @@
-"""Traced source: the digests that tell whether a method, or anything it calls, was edited.
+"""Traced source of the functions that no access path leads to: the digests that tell whether they were edited.
 
-A file whose sha256 is unchanged is taken as it is. In a changed file only the traced functions count: the new
-text is compiled and their code digests are compared, so an edit elsewhere in the file stays a hit.
-torch and the standard library are left out; their versions are in the key.
+Most traced functions are compared as the process holds them (`function` checks). Of the others the files count. A file
+whose sha256 is unchanged is taken as it is. In a changed file only the traced functions count: the new text is
+compiled and their code digests are compared, so an edit elsewhere in the file stays a hit. torch and the standard
+library are left out; their versions are in the key.
 """
 
 from __future__ import annotations
@@ -13,16 +14,13 @@ import hashlib
 import importlib.util
 import os
 import sys
-import sysconfig
 import types
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from gearcache.guards.code import code_digest, code_objects
+from gearcache.guards.code import code_digest, code_objects, is_versioned
 from gearcache.guards.names import name_of
 
 Plain = dict[str, Any]
@@ -43,7 +41,7 @@ def record_sources(codes: Iterable[types.CodeType]) -> Plain:
     homeless: list[types.CodeType] = []
     for code in dict.fromkeys(codes):
         path = os.path.realpath(code.co_filename)
-        if _is_versioned(path) or code.co_filename.startswith("<frozen"):
+        if is_versioned(code):
             continue
         if path in modules and Path(path).exists():
             files[path].add((_qualname(code), code_digest(code)))
@@ -92,20 +90,6 @@ def changed_source(plain: Plain) -> str | None:
 
 def _qualname(code: types.CodeType) -> str:
     return getattr(code, "co_qualname", code.co_name)
-
-
-@functools.cache
-def _versioned_folders() -> tuple[str, ...]:
-    paths = sysconfig.get_paths()
-    torch_folder = str(Path(os.path.realpath(torch.__file__)).parent)
-    return (torch_folder + os.sep, os.path.realpath(paths["stdlib"]) + os.sep)
-
-
-def _is_versioned(path: str) -> bool:
-    torch_folder, stdlib = _versioned_folders()
-    if path.startswith(torch_folder):
-        return True
-    return path.startswith(stdlib) and "site-packages" not in path and "dist-packages" not in path
 
 
 def _module_file(name: str) -> str | None:

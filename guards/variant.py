@@ -53,6 +53,8 @@ class StoredGear:
     #: For a dynamic graph: the name of each free dim `(symbol, input, dim)` and what must hold among them.
     symbols: list[list[Any]] = field(default_factory=list)
     conditions: list[str] = field(default_factory=list)
+    #: How long its compile took.
+    seconds: float = 0.0
 
     @property
     def is_dynamic(self) -> bool:

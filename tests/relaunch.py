@@ -73,7 +73,8 @@ def relaunch(
 def run_python(code: str, *arguments: str, cwd: Path = ROOT, environ: dict[str, str] | None = None) -> Any:
     """Run code in a fresh interpreter; return what its last line of output holds as JSON."""
     command = [sys.executable, "-c", code, *arguments]
-    inherited = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "PYTHONPATH": str(ROOT)}
+    paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    inherited = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "PYTHONPATH": paths}
     done = subprocess.run(
         command, cwd=cwd, env=inherited | (environ or {}), capture_output=True, text=True, timeout=240, check=False
     )

@@ -1,196 +1,153 @@
-"""What makes an entry stale, and what must not. One process compiles, one meets all edits, one only hits."""
+"""What makes an entry stale, and what must not: the table of `tests.staleness_cases`, in three processes.
+
+The first process compiles every method. The second meets each change with a copy of that cache and has to compile
+again, for the right reason and with the right result. The third meets everything again and must only hit.
+"""
 
 from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.relaunch import run_python
+from tests.staleness_cases import (
+    CALLS,
+    CHANGES,
+    EDITS,
+    EXPECTED,
+    HARMLESS,
+    HITTING,
+    OTHER_CALLS,
+    OTHER_PARAMETERS,
+    PROJECT,
+    Case,
+    Edit,
+)
 
-MODEL = """\
-import torch
-from torch import nn
-
-import callee
-
-SCALE = 2.0
-UNUSED = 1
-
-
-def helper(x):
-    return x * SCALE
-
-
-def unrelated(x):
-    return x - 5
-
-
-class Model(nn.Module):
-    def __init__(self, width=4, factor=3.0, dtype=torch.float32):
-        super().__init__()
-        self.linear = nn.Linear(width, width, dtype=dtype)
-        self.factor = factor
-        self.unused = 0
-
-    def run(self, x):
-        return self.linear(helper(x)) * self.factor + callee.shift(x)
-"""
-CALLEE = """\
-OFFSET = 1.0
-
-
-def shift(x):
-    return x + OFFSET
-
-
-def unrelated(x):
-    return x
-"""
-CODE = """
-import importlib, json, os, sys, torch, gearcache
-config = gearcache.CompilerConfig(backend="eager", strict=True)
-done = []
-for case in json.loads(sys.argv[1]):
-    sys.path.insert(0, case["source"])
-    importlib.invalidate_caches()
-    model = importlib.import_module("model")
-    torch.manual_seed(0)
-    net = model.Model(**eval(case["keywords"], {"torch": torch}))
-    exec(case["change"])
-    cached = gearcache.cache_compile(net.run, config=config, cache_dir=case["cache"])
-    weight = net.linear.weight
-    x = torch.randn(2, weight.size(1), dtype=weight.dtype)
-    found = cached(x)
-    with torch.no_grad():
-        case["right"] = torch.equal(found, net.run(x))
-    case["traces"], case["reasons"] = cached.stats.traces, cached.stats.miss_reasons
-    case["compilers"] = [name for name in ("torch._dynamo", "torch._inductor", "sympy") if name in sys.modules]
-    sys.path.remove(case["source"])
-    del sys.modules["model"], sys.modules["callee"]
-    done.append(case)
-print(json.dumps(done))
-"""
-EDITS = {
-    "the method": ("model.py", "* self.factor", "* self.factor * 2", ["method"]),
-    "a function of its file": ("model.py", "return x * SCALE", "return x * SCALE + 1", ["`helper`", "model.py"]),
-    "a function of another file": ("callee.py", "return x + OFFSET", "return x - OFFSET", ["`shift`", "callee.py"]),
-    "a global constant": ("model.py", "SCALE = 2.0", "SCALE = 4.0", ["SCALE"]),
-    "a global of a callee": ("callee.py", "OFFSET = 1.0", "OFFSET = 7.0", ["OFFSET"]),
-    "an attribute": ("model.py", "factor=3.0", "factor=5.0", ["factor"]),
-}
-HARMLESS = {
-    "a comment": ("model.py", "    def run", "    # a comment\n\n    def run"),
-    "an unrelated function": ("model.py", "return x - 5", "return x - 6"),
-    "an unrelated function of a callee's file": ("callee.py", "    return x\n", "    return -x\n"),
-    "an unused global": ("model.py", "UNUSED = 1", "UNUSED = 2\nMORE = 3"),
-    "an unused attribute": ("model.py", "self.unused = 0", "self.unused = 1"),
-}
-OTHERS = {"dtype": '{"dtype": torch.float64}', "width": '{"width": 6}'}
-
-
-@dataclass
-class Case:
-    """One lookup: whose source, which cache, and how the module is made."""
-
-    source: str
-    cache: str
-    keywords: str = "{}"
-    change: str = ""
-
-
-def _serve(cases: dict[str, Case], **environ: str) -> dict[str, dict[str, Any]]:
-    """Look all cases up in one fresh process; every result must be eager's."""
-    environ = {"PYTHONPATH": str(Path(__file__).parent.parent), "PYTHONDONTWRITEBYTECODE": "1", **environ}
-    order = json.dumps([asdict(case) for case in cases.values()])
-    reports = dict(zip(cases, run_python(CODE, order, environ=environ), strict=True))
-    for name, report in reports.items():
-        assert report["right"], f"{name}: the result is not eager's"
-    return reports
-
-
-def _project(folder: Path, edit: tuple[Any, ...] | None = None) -> str:
-    folder.mkdir()
-    files = {"model.py": MODEL, "callee.py": CALLEE}
-    if edit is not None:
-        file, old, new = edit[:3]
-        assert old in files[file]
-        files[file] = files[file].replace(old, new)
-    for file, text in files.items():
-        (folder / file).write_text(text)
-    return str(folder)
+MODULES = {"another dtype": "dtype=torch.float64", "another width": "width=6"}
+MISSING = [*EDITS, *CHANGES, *OTHER_PARAMETERS, *OTHER_CALLS, *MODULES]
+STAYING = [*HARMLESS, *HITTING, "moved source", "moved cache", "another hash seed", "another home"]
 
 
 @dataclass
 class Served:
+    """Reports by name: of the misses, of what hits, and of what hits once the misses were compiled."""
+
+    base: dict[str, dict[str, Any]]
     missed: dict[str, dict[str, Any]]
     hit: dict[str, dict[str, Any]]
+    kept: dict[str, dict[str, Any]]
+
+
+def _serve(folder: Path, cases: dict[str, Case], **environ: str) -> dict[str, dict[str, Any]]:
+    order = folder / "order.json"
+    order.write_text(json.dumps([asdict(case) for case in cases.values()]))
+    environ = {"PYTHONDONTWRITEBYTECODE": "1", **environ}
+    reports = run_python("from tests.staleness_cases import child; child()", str(order), environ=environ)
+    return dict(zip(cases, reports, strict=True))
+
+
+def _project(folder: Path, edit: Edit | None = None) -> str:
+    shutil.copytree(PROJECT, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    if edit is not None:
+        text = (folder / edit.file).read_text()
+        assert edit.old in text, f"{edit.file} holds no {edit.old!r}"
+        (folder / edit.file).write_text(text.replace(edit.old, edit.new))
+    for name in ("blocks", "callee"):
+        shutil.copy(folder / f"{name}.py", folder / f"{name}2.py")
+    return str(folder)
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Served:
-    """All lookups: the first process compiles, the second meets edits, the third must only hit."""
+    """All lookups."""
     root = tmp_path_factory.mktemp("staleness")
-    base = Case(_project(root / "base"), str(root / "cache"))
-    assert _serve({"base": base})["base"]["traces"] == 1
+    source, cache = _project(root / "base"), root / "cache"
+    base = _serve(root, {method: Case(source, str(cache), method) for method in CALLS})
 
-    def cache(number: int) -> str:
-        return str(shutil.copytree(root / "cache", root / f"cache{number}"))
+    def fresh() -> str:
+        return str(shutil.copytree(cache, root / f"cache{len(missing)}"))
 
-    missing, hitting = {}, {}
+    missing: dict[str, Case] = {}
     for name, edit in EDITS.items():
-        missing[name] = Case(_project(root / f"edit{len(missing)}", edit), cache(len(missing)))
-        hitting[f"{name}, undone"] = Case(base.source, missing[name].cache)
-        hitting[f"{name}, again"] = missing[name]
-    for name, keywords in OTHERS.items():
-        missing[name] = Case(base.source, cache(len(missing)), keywords)
-        hitting[f"{name}, again"] = missing[name]
-    missing["set attribute"] = Case(base.source, cache(len(missing)), change="net.factor = 11.0")
-    hitting["set attribute, again"] = missing["set attribute"]
+        missing[name] = Case(_project(root / f"edit{len(missing)}", edit), fresh(), edit.method)
+    for name, change in CHANGES.items():
+        missing[name] = Case(source, fresh(), change.method, change=name, expected=EXPECTED.get(name, ""))
+    for name, (method, parameters, _) in OTHER_PARAMETERS.items():
+        missing[name] = Case(source, fresh(), method, parameters=parameters, expected=EXPECTED.get(name, ""))
+    for name, (call, _) in OTHER_CALLS.items():
+        missing[name] = Case(source, fresh(), "arguments", call=call)
+    for name, keywords in MODULES.items():
+        missing[name] = Case(source, fresh(), "run", keywords=keywords)
+    missed = _serve(root, missing)
+
+    staying = {name: Case(source, str(cache), change.method, change=name) for name, change in HITTING.items()}
     for name, edit in HARMLESS.items():
-        hitting[name] = Case(_project(root / f"harmless{len(hitting)}", edit), base.cache)
-    weights = "[parameter.data.normal_() for parameter in net.parameters()]"
-    hitting["other weights"] = Case(base.source, base.cache, change=weights)
-    hitting["moved"] = Case(str(shutil.copytree(base.source, root / "moved")), base.cache)
-    hitting["other folder"] = Case(base.source, base.cache, change=f"os.chdir({str(root)!r})")
-    return Served(_serve(missing), _serve(hitting, HOME=str(root)))
+        staying[name] = Case(_project(root / f"harmless{len(staying)}", edit), str(cache), edit.method)
+    staying["moved source"] = Case(str(shutil.copytree(source, root / "moved")), str(cache), "run")
+    staying["moved cache"] = Case(source, str(shutil.copytree(cache, root / "moved cache")), "run")
+    again = {f"{name}, again": case for name, case in missing.items()}
+    again |= {f"{name}, undone": Case(source, case.cache, case.method) for name, case in missing.items()}
+    hit = _serve(root, staying, PYTHONHASHSEED="1")
+    hit |= {"another hash seed": hit["moved source"]}
+    kept = _serve(root, {**again, "another home": replace(staying["moved cache"])}, HOME=str(root))
+    hit["another home"] = kept.pop("another home")
+    return Served(base, missed, hit, kept)
 
 
-@pytest.mark.parametrize("name", EDITS)
-def test_an_edit_of_what_the_trace_went_through_is_a_miss_that_names_it(served: Served, name: str) -> None:
-    report = served.missed[name]
+def _right(report: dict[str, Any], state: str = "the result") -> dict[str, Any]:
+    assert report["error"] is None, report["error"]
+    assert report["right"], f"{state} is not eager's"
+    return report
+
+
+def _words(name: str) -> tuple[str, ...]:
+    if name in EDITS:
+        return EDITS[name].words
+    if name in CHANGES:
+        return CHANGES[name].words
+    if name in OTHER_PARAMETERS:
+        return (OTHER_PARAMETERS[name][2],)
+    return (OTHER_CALLS[name][1],) if name in OTHER_CALLS else ("module",)
+
+
+def test_the_table_is_as_long_as_promised() -> None:
+    assert len(set(MISSING)) == len(MISSING) >= 60
+    assert len(set(STAYING)) == len(STAYING) >= 30
+
+
+@pytest.mark.parametrize("method", CALLS)
+def test_every_method_is_right_in_the_process_that_compiles_first(served: Served, method: str) -> None:
+    report = _right(served.base[method])
     assert report["traces"] == 1
-    for word in EDITS[name][3]:
-        assert word in report["reasons"][0]
 
 
-@pytest.mark.parametrize("name", EDITS)
-def test_the_variants_before_and_after_an_edit_are_both_kept(served: Served, name: str) -> None:
-    for state in ("undone", "again"):
-        assert (served.hit[f"{name}, {state}"]["traces"], served.hit[f"{name}, {state}"]["reasons"]) == (0, [])
+@pytest.mark.parametrize("name", MISSING)
+def test_what_the_trace_depends_on_is_a_miss_that_names_it(served: Served, name: str) -> None:
+    report = _right(served.missed[name])
+    assert report["traces"] >= 1
+    for word in _words(name):
+        assert word in " ".join(report["reasons"])
 
 
-@pytest.mark.parametrize("name", [*HARMLESS, "other weights", "moved", "other folder"])
+@pytest.mark.parametrize("name", MISSING)
+def test_what_was_compiled_before_and_after_a_change_is_both_kept(served: Served, name: str) -> None:
+    for state in ("again", "undone"):
+        report = _right(served.kept[f"{name}, {state}"], state)
+        assert (report["traces"], report["reasons"]) == (0, []), state
+
+
+@pytest.mark.parametrize("name", STAYING)
 def test_what_the_trace_does_not_depend_on_is_a_hit(served: Served, name: str) -> None:
-    assert (served.hit[name]["traces"], served.hit[name]["reasons"]) == (0, [])
-
-
-@pytest.mark.parametrize("name", OTHERS)
-def test_another_structure_is_a_miss_that_names_the_component(served: Served, name: str) -> None:
-    assert served.missed[name]["traces"] == 1
-    assert "module" in served.missed[name]["reasons"][0]
-    assert served.hit[f"{name}, again"]["traces"] == 0
-
-
-def test_an_attribute_set_on_the_instance_is_a_miss_that_names_it(served: Served) -> None:
-    assert served.missed["set attribute"]["traces"] == 1
-    assert "factor" in served.missed["set attribute"]["reasons"][0]
-    assert served.hit["set attribute, again"]["traces"] == 0
+    report = _right(served.hit[name])
+    assert (report["traces"], report["reasons"]) == (0, [])
 
 
 def test_no_hit_imports_a_compiler(served: Served) -> None:
-    assert [name for name, report in served.hit.items() if report["compilers"]] == []
+    reports = {**served.hit, **served.kept}
+    assert [name for name, report in reports.items() if report["compilers"]] == []

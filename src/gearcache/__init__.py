@@ -18,8 +18,12 @@ if TYPE_CHECKING:
     from gearcache.errors import GearcacheError as GearcacheError
     from gearcache.errors import GearSpecError as GearSpecError
     from gearcache.errors import InputError as InputError
+    from gearcache.events import Event as Event
+    from gearcache.events import add_listener as add_listener
     from gearcache.guards.gears import set_dim_gears as set_dim_gears
     from gearcache.options import CompilerConfig as CompilerConfig
+    from gearcache.prewarming import prewarm as prewarm
+    from gearcache.readable import readable_cache as readable_cache
     from gearcache.wrapper import cache_compile as cache_compile
 
 _HOMES = {
@@ -28,10 +32,14 @@ _HOMES = {
     "CaptureError": "gearcache.errors",
     "CompileError": "gearcache.errors",
     "CompilerConfig": "gearcache.options",
+    "Event": "gearcache.events",
     "GearSpecError": "gearcache.errors",
     "GearcacheError": "gearcache.errors",
     "InputError": "gearcache.errors",
+    "add_listener": "gearcache.events",
     "cache_compile": "gearcache.wrapper",
+    "prewarm": "gearcache.prewarming",
+    "readable_cache": "gearcache.readable",
     "set_dim_gears": "gearcache.guards.gears",
 }
 __all__ = [
@@ -40,10 +48,14 @@ __all__ = [
     "CaptureError",
     "CompileError",
     "CompilerConfig",
+    "Event",
     "GearSpecError",
     "GearcacheError",
     "InputError",
+    "add_listener",
     "cache_compile",
+    "prewarm",
+    "readable_cache",
     "set_dim_gears",
 ]
 

@@ -73,6 +73,8 @@ class EvidenceCheck:
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
         self._held: list[Any] = []
+        #: Which part of the last variant was stale: `source` or `evidence`.
+        self.stale_part = ""
 
     def stale_reason(self, variant: StoredVariant) -> str | None:
         """Return what the trace depended on and is no longer so, or None when the evidence holds."""
@@ -81,6 +83,7 @@ class EvidenceCheck:
                 continue
             reason = changed_source(part) if isinstance(part, dict) else self._failure(part)
             if reason is not None:
+                self.stale_part = "source" if isinstance(part, dict) else "evidence"
                 return reason
             self._held.append(part)
         return None

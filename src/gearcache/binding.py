@@ -5,19 +5,20 @@ from __future__ import annotations
 import logging
 import shutil
 import tempfile
+import time
 import types
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from gearcache.activate import ActiveVariant, EvidenceCheck, activate, fits_call
-from gearcache.build import BuildRequest, BuiltVariant, build, self_names
-from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Manifest
-from gearcache.call_sizes import call_sizes
+from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Limits, Manifest, Signer
+from gearcache.cache.tally import count_misses
+from gearcache.call_sizes import call_sizes, differing_dims
 from gearcache.collection import resumed_collection
 from gearcache.errors import (
     CacheError,
@@ -25,16 +26,19 @@ from gearcache.errors import (
     CorruptEntry,
     GradientRequired,
     InputError,
+    RecompileRefused,
     TooManyVariants,
     UnknownGear,
 )
+from gearcache.events import Event, Kind
 from gearcache.ge_cache.backend import Backend
-from gearcache.ge_cache.gear_plan import gear_text
+from gearcache.gear_use import GearUse
 from gearcache.guards._native import state_checks
 from gearcache.guards.access import Scope
-from gearcache.guards.arguments import find_tensors
+from gearcache.guards.arguments import find_tensors, parameter_names
 from gearcache.guards.dispatch import BoundGear, build_dispatch
-from gearcache.guards.gears import GearSpec
+from gearcache.guards.evidence import changed_function
+from gearcache.guards.gears import GearSpec, gear_text
 from gearcache.guards.graph_call import GraphCall
 from gearcache.guards.inputs import GRADIENT_WORDS, find_problem
 from gearcache.guards.memory import find_overlap
@@ -42,10 +46,16 @@ from gearcache.guards.sources import changed_source
 from gearcache.guards.variant import StoredVariant, entry_from_plain, entry_to_plain
 from gearcache.options import Settings
 from gearcache.problems import Problems, broken_condition
+from gearcache.stance import DELAYED
 from gearcache.stats import Counters
+
+if TYPE_CHECKING:
+    from gearcache.build import BuildResult
 
 logger = logging.getLogger("gearcache")
 _MAX_STATES = 4
+#: The reasons of a miss, the most telling one first.
+_TELLING = ("corrupt", "unloadable", "unreadable", "source", "evidence", "arguments")
 
 
 class Binding:
@@ -61,8 +71,9 @@ class Binding:
         spec: GearSpec,
         backend: Backend,
         counters: Counters,
+        use: GearUse,
         *,
-        dynamic: bool,
+        dynamic: bool | None,
         decompositions: Mapping[Any, Any] | None,
         ge_cache: bool = False,
     ) -> None:
@@ -72,27 +83,26 @@ class Binding:
         self._function = function
         self._method: types.FunctionType = function.__func__  # type: ignore[assignment]
         self._settings = settings
-        self._spec = spec
+        self.spec = spec
         self._backend = backend
         self._counters = counters
+        self._use = use
         self._dynamic = dynamic
         self._decompositions = decompositions
         self._ge_cache = ge_cache
-        self._store = DiskStore(layout, lock_timeout=settings.lock_timeout)
+        self._store = self._open_store(layout)
         self._stored: list[StoredVariant] | None = None
         self._active: list[ActiveVariant] = []
         self._gears: list[BoundGear] = []
         self._states: list[Callable[[], bool]] = []
         self._temporary: Path | None = None
+        #: Sizes by path of the calls that a delaying stance passed on to eager.
+        self._delayed: list[dict[str, tuple[int, ...]]] = []
+        self._blob_sizes: Mapping[str, int] = {}
+        self._impossible: list[str] = []
+        #: Reasons of misses that the cache does not know yet: it is told when it is there, before a compile.
+        self._uncounted: list[str] = []
         self.history: list[str] = []
-
-    def gear_calls(self) -> dict[str, int]:
-        """Return calls per gear."""
-        counts: dict[str, int] = {}
-        for active in self._active:
-            for graph in active.graphs:
-                counts[graph.gear.text] = counts.get(graph.gear.text, 0) + graph.calls
-        return counts
 
     def gear_texts(self) -> list[str]:
         """Return the loaded gears."""
@@ -102,20 +112,22 @@ class Binding:
         """Return the function for the calls to come, valid for the global states met so far."""
         states = self._states if self._settings.validate == "inputs" else []
         instance = self._function.__self__
-        return build_dispatch(self._method, instance, self._gears, self._scope({}), states, miss)
+        return build_dispatch(self._method, instance, self._gears, self.scope({}), states, miss)
 
     def note_state(self) -> None:
         """Admit the present global state, in both grad modes: it has the key that this binding was made for."""
         if not any(state() for state in self._states):
             self._states = [*state_checks(), *self._states[: _MAX_STATES - 2]]
 
-    def prepare(self, arguments: Mapping[str, Any]) -> Callable[..., Any] | None:
-        """Make a call possible and return the frame that serves it; None when `on_miss` passes it on to eager.
+    def prepare(self, arguments: Mapping[str, Any], stance: str = "default") -> Callable[..., Any] | None:
+        """Make a call possible and return the frame that serves it; None when it is to run eagerly.
+
+        That is so where `on_miss` or the stance of `torch.compiler.set_stance` wants no compile.
 
         Raises `InputError` and its kin for a call that no graph may take, `CaptureError` and `CompileError` when the
         method or a gear cannot be compiled.
         """
-        scope = self._scope(arguments)
+        scope = self.scope(arguments)
         problems = Problems()
         frame = self._find_active(scope, problems)
         if frame is None and self._load_stored(scope):
@@ -126,13 +138,53 @@ class Binding:
         if problems.is_gear_miss and self._settings.on_miss == "eager":
             self._counters.eager_calls += 1
             return None
+        if self._is_held_back(arguments, stance):
+            self._counters.eager_calls += 1
+            return None
         self._refuse_gradients(arguments)
-        self._build(arguments, scope, alone=problems.is_assumption)
+        self._build(arguments, scope, self._spec_of_build(arguments, alone=problems.is_assumption))
         problems = Problems()
         frame = self._find_active(scope, problems)
         if frame is None:
             raise InputError(self.name, *problems.sentence())
         return frame
+
+    def complete(self, arguments: Mapping[str, Any]) -> None:
+        """Compile the gears of the spec that are missing for a call that `prepare` has served.
+
+        They are, after a build that was interrupted or in which a gear failed. Raises as `prepare` does.
+        """
+        scope = self.scope(arguments)
+        if self.missing_gears(scope):
+            with self._store.exclusive(self.key):
+                present = self._read_again()
+                self._load_stored(scope, counted=False)
+                missing = self.missing_gears(scope)
+                if missing:
+                    present = self._make_room(present, scope)
+                    self._publish(self._compile(arguments, scope, self.spec.only(missing), present), present)
+            self._read_again()
+            self._load_stored(scope, counted=False)
+
+    def missing_gears(self, scope: Scope) -> list[tuple[int, ...]]:
+        """Return the gears of the spec that no loaded variant has for such a call, and that can exist."""
+        known = set(self._impossible)
+        for active in self._active:
+            if self._takes(active.variant, scope):
+                known.update(graph.gear.text for graph in active.graphs)
+        return [gear for gear in self.spec.gears if gear_text(self.spec, gear) not in known]
+
+    def look_up(self) -> tuple[Manifest | None, str]:
+        """Return the stored entry, or why there is none; counts nothing."""
+        try:
+            found = self._store.lookup(self.key)
+        except CacheError as error:
+            return None, str(error)
+        return (found.manifest, "") if isinstance(found, Hit) else (None, f"{found.reason.value}: {found.detail}")
+
+    def has_blob(self, digest: str) -> bool:
+        """Whether a blob is stored, unverified."""
+        return self._store.has_blob(digest)
 
     # -- loaded variants ---------------------------------------------------------------------------------
 
@@ -187,22 +239,38 @@ class Binding:
                 "tensors that do not overlap",
             )
 
+    def _takes(self, variant: StoredVariant, scope: Scope) -> bool:
+        """Whether a variant takes such a call at some sizes."""
+        if fits_call(variant, scope) is not None:
+            return False
+        try:
+            tensors = tuple(stored.access.resolve(scope) for stored in variant.inputs)
+        except (LookupError, AttributeError, TypeError):
+            return False
+        problem = find_problem(variant.inputs, variant.gears[0], tensors)
+        return problem is None or problem.kind in ("shape", "stride")
+
     # -- stored variants ---------------------------------------------------------------------------------
 
-    def _load_stored(self, scope: Scope) -> bool:
-        """Load the stored variants that fit this call; returns whether there is one."""
+    def _load_stored(self, scope: Scope, *, counted: bool = True) -> bool:
+        """Load the stored variants that fit this call; returns whether there is one.
+
+        `counted=False`: what this process has just stored is no hit.
+        """
+        begin = time.perf_counter()
         if self._stored is None:
             self._stored = self._read_entry()
         known = {id(active.variant) for active in self._active}
-        reasons = []
-        loaded = False
+        reasons: list[tuple[str, str]] = []
+        loaded: list[ActiveVariant] = []
         evidence = EvidenceCheck(scope)
         for variant in self._stored:
             if id(variant) in known:
                 continue
-            reason = fits_call(variant, scope) or evidence.stale_reason(variant)
-            if reason is not None:
-                reasons.append(reason)
+            misfit = fits_call(variant, scope)
+            stale = evidence.stale_reason(variant) if misfit is None else None
+            if misfit is not None or stale is not None:
+                reasons.append(("arguments", misfit) if misfit is not None else (evidence.stale_part, str(stale)))
                 continue
             try:
                 active = activate(
@@ -216,43 +284,63 @@ class Binding:
                 )
             except CorruptEntry as error:  # quarantined by the store: a miss like any other
                 logger.warning("%s: %s", self.name, error)
-                reasons.append(str(error))
+                reasons.append(("corrupt", str(error)))
                 continue
             except CacheError as error:
                 self._fault(error)
-                reasons.append(str(error))
+                reasons.append(("unloadable", str(error)))
                 continue
             self._active.append(active)
-            self._counters.loads += len(active.graphs)
-            loaded = True
+            for graph in active.graphs:
+                self._use.add(graph.gear.text, graph.counter)
+            loaded.append(active)
         if loaded:
-            self._counters.hits += 1
-            self.history.append(f"hit: {self.layout.manifest(self.key)}")
+            gears = tuple(gear.text for active in loaded for gear in active.variant.gears)
+            digests = {digest for active in loaded for gear in active.variant.gears for digest in gear.blobs.values()}
+            size = sum(self._blob_sizes.get(digest, 0) for digest in digests)
+            self._note("load", gears=gears, seconds=time.perf_counter() - begin, bytes=size)
+            if counted:
+                self._note("hit", gears=gears)
+                self.history.append(f"hit: {self.layout.manifest(self.key)}")
         elif reasons:
-            self._miss("; ".join(dict.fromkeys(reasons)))
-        return loaded
+            # Of several variants the most telling one: that others take other arguments is no news.
+            kinds = {kind for kind, _ in reasons}
+            kind = next(kind for kind in _TELLING if kind in kinds)
+            self._miss("; ".join(dict.fromkeys(text for _, text in reasons)), kind)
+        return bool(loaded)
 
     def _read_entry(self) -> list[StoredVariant]:
         try:
+            self._store.use(self.key)  # from here on, nobody evicts it
             found = self._store.lookup(self.key)
         except CacheError as error:
             self._fault(error)
             return []
         if not isinstance(found, Hit):
-            self._miss(f"{found.reason.value}: {found.detail}")
+            self._miss(f"{found.reason.value}: {found.detail}", found.reason.value)
             return []
-        return self._variants_of(found.manifest)
+        self._store.count_load(self.key)
+        return self.read_variants(found.manifest)
 
-    def _variants_of(self, manifest: Manifest) -> list[StoredVariant]:
+    def read_variants(self, manifest: Manifest | None) -> list[StoredVariant]:
+        """Decode the variants of an entry; what cannot be read is a miss."""
+        if manifest is None:
+            return []
+        self._blob_sizes = manifest.blobs
         try:
+            self._impossible = [str(text) for text in manifest.payload.get("impossible", [])]  # type: ignore[union-attr]
             return entry_from_plain(manifest.payload)
         except (LookupError, TypeError, ValueError) as error:
-            self._miss(f"the variants of {manifest.name} cannot be read: {type(error).__name__}: {error}")
+            reason = f"the variants of {manifest.name} cannot be read: {type(error).__name__}: {error}"
+            self._miss(reason, "unreadable")
             return []
 
-    def _miss(self, reason: str) -> None:
-        self._counters.misses += 1
-        self._counters.miss_reasons.append(reason)
+    def _note(self, kind: Kind, **fields: Any) -> None:
+        self._counters.note(Event(kind, self.name, self.key.name, **fields))
+
+    def _miss(self, reason: str, kind: str) -> None:
+        self._note("miss", reason=kind, detail=reason)
+        self._uncounted.append(kind)
         self.history.append(f"miss: {reason}")
         logger.info("%s: miss: %s", self.name, reason)
 
@@ -260,7 +348,7 @@ class Binding:
         """The one failure policy: a fault of the cache never breaks the model, unless `strict`."""
         if self._settings.strict:
             raise error
-        self._counters.faults += 1
+        self._note("fault", detail=str(error))
         self.history.append(f"fault: {error}")
         logger.warning("%s: the cache cannot be used: %s", self.name, error)
 
@@ -268,9 +356,9 @@ class Binding:
 
     def _refuse(self, arguments: Mapping[str, Any], problems: Problems) -> None:
         """Raise for a call that must not be compiled: a wrong tensor, or a shape outside the declared gears."""
-        sizes = call_sizes(self._spec, arguments)
-        is_complete = bool(self._spec.axes) and len(sizes) == len(self._spec.axes)
-        gear = gear_text(self._spec, sizes) if is_complete else None
+        sizes = call_sizes(self.spec, arguments)
+        is_complete = bool(self.spec.axes) and len(sizes) == len(self.spec.axes)
+        gear = gear_text(self.spec, sizes) if is_complete else None
         problem = problems.decisive(gear)
         if problem is not None and problem.kind == "grad":
             raise GradientRequired(self.name, problem.argument, problem.found, problem.allowed)
@@ -278,15 +366,15 @@ class Binding:
             raise InputError(self.name, problem.argument, problem.found, problem.allowed)
         if problem is not None and problem.kind == "rank" and self._settings.on_miss == "raise":
             raise InputError(self.name, problem.argument, problem.found, problem.allowed)
-        if not self._spec.axes:
+        if not self.spec.axes:
             if problem is not None and self._settings.on_miss == "raise":
                 raise InputError(self.name, problem.argument, problem.found, problem.allowed)
             return
-        if is_complete and sizes not in self._spec.gears:
+        if is_complete and sizes not in self.spec.gears:
             if self._settings.on_miss == "raise":
-                listed = "; ".join(gear_text(self._spec, gear) for gear in self._spec.gears)
-                argument = self._spec.axes[0].path
-                raise UnknownGear(self.name, argument, f"outside all gears: {gear_text(self._spec, sizes)}", listed)
+                listed = "; ".join(gear_text(self.spec, gear) for gear in self.spec.gears)
+                argument = self.spec.axes[0].path
+                raise UnknownGear(self.name, argument, f"outside all gears: {gear_text(self.spec, sizes)}", listed)
             problems.is_gear_miss = True
             return
         is_loaded = problem is not None and gear in self.gear_texts()
@@ -294,42 +382,83 @@ class Binding:
         if problem is not None and is_loaded and self._settings.on_miss == "raise" and not problem.is_assumption:
             raise InputError(self.name, problem.argument, problem.found, problem.allowed)
 
+    def _is_held_back(self, arguments: Mapping[str, Any], stance: str) -> bool:
+        """Whether the stance has a call run eagerly that would have to compile; `RecompileRefused` if it forbids it."""
+        if stance == "fail_on_recompile":
+            raise RecompileRefused(self.name, self._last_miss())
+        if stance in DELAYED and not self._delayed:
+            tensors = find_tensors(arguments)
+            self._delayed.append({path: tuple(tensor.shape) for path, tensor in tensors.items()})
+            return True
+        return stance == "eager_on_recompile"
+
+    def _changing_dims(self, arguments: Mapping[str, Any], scope: Scope) -> list[tuple[torch.Tensor, int]]:
+        """Return the dims in which a call differs from those before: with `dynamic=None` they become dynamic."""
+        tensors = find_tensors(arguments)
+        found = [
+            (tensor, dim)
+            for sizes in self._delayed
+            for path, tensor in tensors.items()
+            for dim in differing_dims(tensor, sizes.get(path, ()))
+        ]
+        for variant in self._stored or []:
+            if fits_call(variant, scope) is None:
+                for stored, index in zip(variant.inputs, range(len(variant.inputs)), strict=True):
+                    tensor = stored.access.resolve(scope)
+                    for gear in variant.gears:
+                        found += [(tensor, dim) for dim in differing_dims(tensor, gear.sizes[index])]
+        return found
+
     def _refuse_gradients(self, arguments: Mapping[str, Any]) -> None:
         if torch.is_grad_enabled():
             for path, tensor in find_tensors(arguments).items():
                 if tensor.requires_grad:
                     raise GradientRequired(self.name, path, *GRADIENT_WORDS)
 
-    def _build(self, arguments: Mapping[str, Any], scope: Scope, *, alone: bool) -> None:
-        """Compile under the key's lock, unless another process did it meanwhile; publish; load what was stored.
+    def _spec_of_build(self, arguments: Mapping[str, Any], *, alone: bool) -> GearSpec:
+        """Return the gears to compile for a call: all that are missing; just its own if `alone` or not in the spec."""
+        sizes = call_sizes(self.spec, arguments)
+        if not self.spec.axes or len(sizes) != len(self.spec.axes):
+            return self.spec
+        if alone or sizes not in self.spec.gears:
+            return self.spec.only([sizes])
+        missing = self.missing_gears(self.scope(arguments))
+        return self.spec.only(missing) if len(missing) < len(self.spec.gears) and sizes in missing else self.spec
 
-        `alone` compiles just the call's own gear.
-        """
-        built: list[BuiltVariant] | None = None
+    def _build(self, arguments: Mapping[str, Any], scope: Scope, spec: GearSpec) -> None:
+        """Compile under the key's lock, unless another process did it meanwhile; publish; load what was stored."""
+        result: BuildResult | None = None
         try:
             with self._store.exclusive(self.key):
+                count_misses(self.layout, self._uncounted)
+                self._uncounted.clear()
                 present = self._look_again(scope)
                 if present is None:
                     return
-                present = self._make_room(present)
-                built = self._compile(arguments, alone)
-                self._publish(built, present)
+                present = self._make_room(present, scope)
+                result = self._compile(arguments, scope, spec, present)
+                self._publish(result, present)
         except CacheError as error:
             self._fault(error)
-            if built is None:
-                built = self._compile(arguments, alone)
+            if result is None:
+                result = self._compile(arguments, scope, spec, [])
             self._use_temporary_store()
-            self._publish(built, [])
+            self._publish(result, [])
+        self._raise_own_error(arguments, spec, result)
         if not self._load_built(scope):
             reason = self.history[-1] if self.history else "its own evidence does not hold"
             raise CompileError(self.name, "of this call", f"what was compiled cannot be used: {reason}")
 
-    def _make_room(self, present: list[StoredVariant]) -> list[StoredVariant]:
+    def _make_room(self, present: list[StoredVariant], scope: Scope) -> list[StoredVariant]:
         """Return the variants to keep beside a new one; those of edited source go first when there are too many."""
         excess = len(present) + 1 - self._settings.max_variants
         if excess <= 0:
             return present
-        edited = [variant for variant in present if changed_source(variant.sources) is not None][:excess]
+        edited = [
+            variant
+            for variant in present
+            if changed_source(variant.sources) is not None or changed_function(variant.evidence, scope) is not None
+        ][:excess]
         if len(edited) < excess:
             raise TooManyVariants(self.name, self._settings.max_variants, self._last_miss())
         return [variant for variant in present if variant not in edited]
@@ -337,7 +466,7 @@ class Binding:
     def _look_again(self, scope: Scope) -> list[StoredVariant] | None:
         """Return the variants to keep; None when one that fits this call has appeared and is loaded now."""
         found = self._store.lookup(self.key, explain=False)
-        present = self._variants_of(found.manifest) if isinstance(found, Hit) else []
+        present = self.read_variants(found.manifest) if isinstance(found, Hit) else []
         known = {repr(variant.to_plain()) for variant in self._stored or []}
         fresh = [variant for variant in present if repr(variant.to_plain()) not in known]
         if fresh:
@@ -346,70 +475,93 @@ class Binding:
                 return None
         return present
 
-    def _compile(self, arguments: Mapping[str, Any], alone: bool) -> list[BuiltVariant]:
-        spec = self._spec
-        sizes = call_sizes(spec, arguments)
-        if spec.axes and len(sizes) == len(spec.axes) and (alone or sizes not in spec.gears):
-            axes = tuple(replace(axis, sizes=(size,)) for axis, size in zip(spec.axes, sizes, strict=True))
-            spec = GearSpec(axes)
+    def _compile(
+        self, arguments: Mapping[str, Any], scope: Scope, spec: GearSpec, present: list[StoredVariant]
+    ) -> BuildResult:
+        """Compile the gears of a spec; at Ctrl-C, what was finished is stored beside `present`."""
+        # A relaunch does without tracer and compilers, and without importing what drives them.
+        from gearcache.build import BuildInterrupted, BuildRequest, build
+
         request = BuildRequest(
             name=self.name,
             function=self._function,
-            arguments={name: value for name, value in arguments.items() if name != self_names(self._function)[0]},
+            arguments={name: value for name, value in arguments.items() if name != parameter_names(self._function)[0]},
             spec=spec,
-            dynamic=self._dynamic,
+            dynamic=bool(self._dynamic),
+            changing=self._changing_dims(arguments, scope) if self._dynamic is None else [],
             backend=self._backend,
             options=self._settings.options,
             decompositions=self._decompositions,
             jobs=self._settings.jobs,
         )
-        with resumed_collection():
-            built, errors = build(request, self._counters)
-        for error in errors:
+        try:
+            with resumed_collection():
+                result = build(request, self._counters)
+        except BuildInterrupted as stop:
+            if stop.result.variants:
+                self._publish(stop.result, present)
+            raise
+        for error in result.errors:
             logger.error("%s", error)
             self.history.append(f"failed: {error}")
-        if not built:
-            raise errors[0] if errors else CompileError(self.name, "of this call", "no gear was compiled")
-        wanted = gear_text(spec, sizes) if spec.axes and len(sizes) == len(spec.axes) else None
-        for error in errors:
-            if error.gear == wanted:
-                self._publish(built, [])
-                raise error
-        return built
+        if not result.variants:
+            none = CompileError(self.name, "of this call", "no gear was compiled")
+            raise result.errors[0] if result.errors else none
+        return result
 
-    def _publish(self, built: list[BuiltVariant], present: list[StoredVariant]) -> None:
-        variants = list(present)
-        for item in built:
-            gears = []
-            for gear, artifact in zip(item.variant.gears, item.artifacts, strict=True):
-                blobs = {name: self._store.put_blob(data) for name, data in artifact.blobs.items()}
-                conditions = list(dict.fromkeys([*gear.conditions, *artifact.conditions]))
-                gears.append(replace(gear, header=artifact.header, blobs=blobs, conditions=conditions))
-            variants.append(replace(item.variant, gears=gears))
-        blob_sizes = {
-            digest: self._store.layout.blob(digest).stat().st_size
-            for variant in variants
-            for gear in variant.gears
-            for digest in gear.blobs.values()
-        }
-        payload: dict[str, Any] = {"method": self.name, **entry_to_plain(variants)}
-        self._store.publish(self.key, payload, blob_sizes, {"torch": str(torch.__version__)})
+    def _raise_own_error(self, arguments: Mapping[str, Any], spec: GearSpec, result: BuildResult) -> None:
+        """Raise the error of the call's own gear, if that failed; the others are stored by then."""
+        sizes = call_sizes(spec, arguments)
+        if spec.axes and len(sizes) == len(spec.axes):
+            wanted = gear_text(spec, sizes)
+            for error in result.errors:
+                if error.gear == wanted:
+                    raise error
+
+    def _publish(self, result: BuildResult, present: list[StoredVariant]) -> None:
+        begin = time.perf_counter()
+        # Until the manifest names them, only the lock of the store keeps the blobs from being collected.
+        with self._store.writing():
+            variants = [variant for variant in present if all(map(self._store.has_blob, _blobs(variant)))]
+            for item in result.variants:
+                gears = []
+                for gear, artifact in zip(item.variant.gears, item.artifacts, strict=True):
+                    blobs = {name: self._store.put_blob(data) for name, data in artifact.blobs.items()}
+                    conditions = list(dict.fromkeys([*gear.conditions, *artifact.conditions]))
+                    gears.append(replace(gear, header=artifact.header, blobs=blobs, conditions=conditions))
+                variants.append(replace(item.variant, gears=gears))
+            sizes = {digest: self._store.blob_size(digest) for variant in variants for digest in _blobs(variant)}
+            payload: dict[str, Any] = {
+                "method": self.name,
+                "impossible": sorted({*self._impossible, *result.impossible}),
+                **entry_to_plain(variants),
+            }
+            producer: dict[str, Any] = {
+                "torch": str(torch.__version__),
+                "variants": len(variants),
+                "gears": [gear.text for variant in variants for gear in variant.gears],
+                "compile_seconds": round(sum(gear.seconds for variant in variants for gear in variant.gears), 3),
+            }
+            self._store.publish(self.key, payload, sizes, producer)
+        self._note("publish", seconds=time.perf_counter() - begin, bytes=sum(sizes.values()))
         logger.info("%s: stored %s", self.name, self.layout.manifest(self.key))
+        self._store.keep_limits(self.key)
 
     def _load_built(self, scope: Scope) -> bool:
         """Load through the same path as a relaunch: what was stored is what runs."""
+        self._read_again()
+        if self._find_active(scope, Problems()) is not None:
+            return True
+        return self._load_stored(scope, counted=False)
+
+    def _read_again(self) -> list[StoredVariant]:
+        """Take in what is stored now beside what is loaded, and return what is stored."""
         found = self._store.lookup(self.key, explain=False)
-        present = self._variants_of(found.manifest) if isinstance(found, Hit) else []
+        present = self.read_variants(found.manifest) if isinstance(found, Hit) else []
         known = {repr(active.variant.to_plain()) for active in self._active}
         self._stored = [active.variant for active in self._active]
         self._stored += [variant for variant in present if repr(variant.to_plain()) not in known]
-        if self._find_active(scope, Problems()) is not None:
-            return True
-        hits, history = self._counters.hits, list(self.history)
-        loaded = self._load_stored(scope)
-        if loaded:
-            self._counters.hits, self.history = hits, history
-        return loaded
+        return present
 
     def _folder(self, name: str) -> Path:
         """Return a folder of this entry for files of the backend's own."""
@@ -423,10 +575,21 @@ class Binding:
         if self._temporary is None:
             self._temporary = Path(tempfile.mkdtemp(prefix="gearcache-"))
             weakref.finalize(self, shutil.rmtree, self._temporary, ignore_errors=True)
-            self._store = DiskStore(Layout(self._temporary), lock_timeout=self._settings.lock_timeout)
+            self._store = self._open_store(Layout(self._temporary))
 
-    def _scope(self, arguments: Mapping[str, Any]) -> Scope:
+    def _open_store(self, layout: Layout) -> DiskStore:
+        settings = self._settings
+        signer = Signer(settings.hmac_key_file) if settings.hmac_key_file is not None else None
+        limits = Limits(settings.max_size, settings.max_age)
+        return DiskStore(layout, lock_timeout=settings.lock_timeout, signer=signer, limits=limits)
+
+    def scope(self, arguments: Mapping[str, Any]) -> Scope:
+        """Return where the access paths of a call are looked up."""
         method = self._method
         closure = dict(zip(method.__code__.co_freevars, method.__closure__ or (), strict=True))
-        instance = {self_names(self._function)[0]: self._function.__self__}
+        instance = {parameter_names(self._function)[0]: self._function.__self__}
         return Scope({**instance, **arguments}, method.__globals__, closure)
+
+
+def _blobs(variant: StoredVariant) -> list[str]:
+    return [digest for gear in variant.gears for digest in gear.blobs.values()]

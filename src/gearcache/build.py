@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import inspect
 import logging
+import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
 from gearcache.call_sizes import call_sizes, enlarged_call, like_dims, like_tensor
 from gearcache.errors import CaptureError, CompileError, GearSpecError, UncacheableGuard
+from gearcache.events import Event
 from gearcache.ge_cache import _compat
 from gearcache.ge_cache.all_gears import all_gears_graph
 from gearcache.ge_cache.aten import encode_graph
@@ -24,14 +26,15 @@ from gearcache.ge_cache.specialise import GearGraph, input_spec, lift_attributes
 from gearcache.ge_cache.symbols import Symbols
 from gearcache.ge_cache.workers import CompilePool
 from gearcache.guards.access import Access
-from gearcache.guards.arguments import find_tensors, replace_tensors
+from gearcache.guards.arguments import find_tensors, parameter_names, replace_tensors
 from gearcache.guards.checks import Check
 from gearcache.guards.evidence import evidence_tree
 from gearcache.guards.frame import UnstorableConstant, encode_code
-from gearcache.guards.gears import GearSpec
+from gearcache.guards.gears import GearSpec, gear_text
 from gearcache.guards.sources import UnknownSource, record_sources
 from gearcache.guards.variant import StoredGear, StoredInput, StoredVariant
 from gearcache.progress import BuildProgress
+from gearcache.readable_graph import PACKED_GRAPH, STORED_GRAPH, pack_graph
 from gearcache.stats import Counters
 
 logger = logging.getLogger("gearcache")
@@ -46,6 +49,8 @@ class BuildRequest:
     arguments: Mapping[str, Any]
     spec: GearSpec
     dynamic: bool
+    #: Dims to make dynamic where the trace allows it, although `dynamic` is False.
+    changing: list[tuple[torch.Tensor, int]]
     backend: Backend
     options: Mapping[str, Any]
     decompositions: Mapping[Any, Any] | None
@@ -58,6 +63,23 @@ class BuiltVariant:
 
     variant: StoredVariant
     artifacts: list[Artifact]
+
+
+@dataclass
+class BuildResult:
+    """The variants that were compiled, the gears that failed, and those of the spec that cannot exist."""
+
+    variants: list[BuiltVariant] = field(default_factory=list)
+    errors: list[CompileError] = field(default_factory=list)
+    impossible: list[str] = field(default_factory=list)
+
+
+class BuildInterrupted(KeyboardInterrupt):
+    """Ctrl-C during a build; carries what was finished before."""
+
+    def __init__(self, result: BuildResult) -> None:
+        super().__init__()
+        self.result = result
 
 
 @dataclass
@@ -85,10 +107,11 @@ class _Unit:
         )
 
 
-def build(request: BuildRequest, counters: Counters) -> tuple[list[BuiltVariant], list[CompileError]]:
+def build(request: BuildRequest, counters: Counters) -> BuildResult:
     """Trace and compile; a gear that fails is reported and the others are kept.
 
-    `CaptureError` or `GearSpecError` when the method or the spec cannot be compiled at all.
+    `CaptureError` or `GearSpecError` when the method or the spec cannot be compiled at all, `BuildInterrupted` with
+    what was finished at Ctrl-C.
     """
     request.backend.check_compiler()
     expected = max(1, len(request.spec.gears))
@@ -102,36 +125,55 @@ def build(request: BuildRequest, counters: Counters) -> tuple[list[BuiltVariant]
         owners: list[tuple[int, GearGraph, StoredGear, int]] = []
 
         def jobs() -> Iterator[CompileJob]:
-            made = 0
             for unit in tracer.units():
                 unit.check_storable()
                 units.append(unit)
                 one_graph = request.backend.takes_all_gears and len(unit.gears) > 1
                 for text, gear in unit.gears:
                     graph, stored = _trace(request, unit, text, gear)
-                    owners.append((len(units) - 1, graph, stored, made))
+                    owners.append((len(units) - 1, graph, stored, len(packed)))
                     if not one_graph:
-                        yield _job(request, unit.capture, text, graph)
-                        made += 1
+                        job = _job(request, unit.capture, text, graph)
+                        packed.append(pack_graph(job.graph))
+                        yield job
                 if one_graph:
-                    yield _all_gears_job(request, unit)
-                    made += 1
+                    job = _all_gears_job(request, unit)
+                    packed.append(pack_graph(job.graph))
+                    yield job
 
+        interrupted = False
         finished: dict[int, Artifact] = {}
+        seconds: dict[int, float] = {}
+        packed: list[bytes] = []
         errors: list[CompileError] = []
-        for outcome in pool.compile(jobs(), progress.update):
-            if outcome.artifact is not None:
-                finished[outcome.index] = outcome.artifact
-                counters.compiles += 1
-            elif outcome.error is not None:
-                errors.append(outcome.error)
+        try:
+            for outcome in pool.compile(jobs(), progress.update):
+                if outcome.artifact is not None:
+                    if STORED_GRAPH not in outcome.artifact.blobs:
+                        outcome.artifact.blobs[PACKED_GRAPH] = packed[outcome.index]
+                    finished[outcome.index] = outcome.artifact
+                    seconds[outcome.index] = round(outcome.seconds, 3)
+                    size = sum(len(data) for data in outcome.artifact.blobs.values())
+                    gear = next(stored.text for _, _, stored, job in owners if job == outcome.index)
+                    counters.note(Event("compile", request.name, gear=gear, seconds=outcome.seconds, bytes=size))
+                elif outcome.error is not None:
+                    errors.append(outcome.error)
+        except KeyboardInterrupt:
+            interrupted, errors = True, []  # the interrupt reached the compilers as well
+    errors += tracer.errors
+    for error in errors:
+        counters.note(Event("compile_failed", request.name, gear=error.gear, detail=error.cause))
     built = []
     for number, unit in enumerate(units):
         members = [owner for owner in owners if owner[0] == number and owner[3] in finished]
         if members:
+            gears = [replace(stored, seconds=seconds[job]) for _, _, stored, job in members]
             artifacts = [finished[job] for _, _, _, job in members]
-            built.append(_variant(request, unit, members[0][1], [stored for _, _, stored, _ in members], artifacts))
-    return built, errors + tracer.errors
+            built.append(_variant(request, unit, members[0][1], gears, artifacts))
+    result = BuildResult(built, errors, tracer.impossible)
+    if interrupted:
+        raise BuildInterrupted(result)
+    return result
 
 
 class _Tracer:
@@ -142,16 +184,24 @@ class _Tracer:
         self._counters = counters
         self._signature = inspect.signature(request.function)
         self.errors: list[CompileError] = []
+        self.impossible: list[str] = []
 
     def units(self) -> Iterator[_Unit]:
         """Yield captures with their gears, the call's own first."""
         spec = self._request.spec
         if not spec.axes:
-            capture = self._capture(self._request.arguments, dynamic=self._request.dynamic)
+            with _compat.marked_dynamic(self._request.changing):
+                capture = self._capture(self._request.arguments, dynamic=self._request.dynamic)
+            if self._request.backend.name != "eager" and any(size < 2 for size in capture.unbacked.values()):
+                # Compilers take every symbol for at least 2: a smaller size gets a graph of its own.
+                with _compat.unmarked(find_tensors(self._request.arguments).values()):
+                    capture = self._capture(self._request.arguments, dynamic=False)
             yield _Unit(capture, lift_attributes(capture), [("", None)])
             return
         capture, planned = self._geared_capture()
-        symbols = Symbols(capture.shape_env)
+        possible = {gear.sizes for gear in planned}
+        self.impossible = [gear_text(spec, gear) for gear in spec.gears if gear not in possible]
+        symbols = Symbols(capture.shape_env, capture.unbacked)
         lifted = lift_attributes(capture)
         covered = [gear for gear in planned if gear.broken is None]
         if covered:
@@ -164,9 +214,14 @@ class _Tracer:
                     yield unit
 
     def _capture(self, arguments: Mapping[str, Any], *, dynamic: bool) -> Capture:
-        self._counters.traces += 1
+        begin = time.monotonic()
         positional, keywords = _call_of(self._signature, arguments)
-        return capture_method(self._request.function, positional, keywords, method=self._request.name, dynamic=dynamic)
+        try:
+            return capture_method(
+                self._request.function, positional, keywords, method=self._request.name, dynamic=dynamic
+            )
+        finally:
+            self._counters.note(Event("trace", self._request.name, seconds=time.monotonic() - begin))
 
     def _geared_capture(self) -> tuple[Capture, list[PlannedGear]]:
         """Trace at the call's own sizes, or, when those hold a 0 or 1, at another gear's."""
@@ -192,13 +247,13 @@ class _Tracer:
         try:
             with _compat.marked_dynamic(like_dims(spec, arguments, self._request.function.__self__)):
                 capture = self._capture(arguments, dynamic=False)
-            planned = plan_gears(capture, Symbols(capture.shape_env), spec)
+            planned = plan_gears(capture, Symbols(capture.shape_env, capture.unbacked), spec)
             if any(gear.broken is None for gear in planned) or all(gear.assignment for gear in planned):
                 return capture, planned
         except CaptureError as error:
             logger.debug("%s: no trace with few symbolic dims: %s", self._request.name, error)
         capture = self._capture(arguments, dynamic=True)
-        return capture, plan_gears(capture, Symbols(capture.shape_env), spec)
+        return capture, plan_gears(capture, Symbols(capture.shape_env, capture.unbacked), spec)
 
     def _own_capture(self, capture: Capture, symbols: Symbols, gear: PlannedGear) -> _Unit | None:
         """Trace one gear with static sizes, from arguments of its sizes."""
@@ -227,7 +282,7 @@ class _Tracer:
 
 def _trace(request: BuildRequest, unit: _Unit, text: str, gear: PlannedGear | None) -> tuple[GearGraph, StoredGear]:
     capture = unit.capture
-    symbols = Symbols(capture.shape_env)
+    symbols = Symbols(capture.shape_env, capture.unbacked)
     if gear is None and any(symbols.symbols_of(size) for item in capture.inputs for size in item.sizes):
         graph, stored = dynamic_gear(capture, unit.lifted, symbols, request.decompositions)
     else:
@@ -307,7 +362,7 @@ def _variant(
     for name in moved:
         tensor = capture.attribute_tensors[name]
         inputs.append(StoredInput(capture.attributes[name], tensor.dtype, tensor.device.type, in_frame=False))
-    call_checks, evidence = split_checks(capture, next(iter(self_names(request.function))))
+    call_checks, evidence = split_checks(capture, next(iter(parameter_names(request.function))))
     variant = StoredVariant(
         frame=unit.frame,
         references=unit.references,
@@ -321,11 +376,6 @@ def _variant(
         gears=gears,
     )
     return BuiltVariant(variant, artifacts)
-
-
-def self_names(function: Any) -> list[str]:
-    """Return the parameter names of the method behind a bound method, its instance first."""
-    return list(inspect.signature(function.__func__, follow_wrapped=False).parameters)
 
 
 def split_checks(capture: Capture, instance: str) -> tuple[list[Check], list[Check]]:
@@ -359,7 +409,7 @@ def _call_of(signature: inspect.Signature, arguments: Mapping[str, Any]) -> tupl
 
 def _fits(capture: Capture, planned: list[PlannedGear], arguments: Mapping[str, Any], spec: GearSpec) -> bool:
     """Whether a trace at other sizes describes the sizes of the call at hand."""
-    symbols = Symbols(capture.shape_env)
+    symbols = Symbols(capture.shape_env, capture.unbacked)
     sizes = call_sizes(spec, arguments)
     gear = next((gear for gear in planned if gear.sizes == sizes), None)
     if gear is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -53,6 +53,13 @@ def like_dims(spec: GearSpec, arguments: Mapping[str, Any], module: torch.nn.Mod
         for tensor, dim in found.values()
         if tensor.size(dim) in sizes and not isinstance(tensor, torch.nn.Parameter)
     ]
+
+
+def differing_dims(tensor: Any, sizes: Sequence[int | None]) -> list[int]:
+    """Return the dims in which a tensor differs from sizes of the same rank; a dynamic dim (None) always differs."""
+    if not isinstance(tensor, torch.Tensor) or tensor.dim() != len(sizes):
+        return []
+    return [dim for dim, (size, found) in enumerate(zip(sizes, tensor.shape, strict=True)) if size != found]
 
 
 def like_tensor(tensor: torch.Tensor, shape: list[int]) -> torch.Tensor:

@@ -1,77 +1,83 @@
-"""The command line: prints, decides nothing; data on stdout, the rest on stderr."""
+"""The command line. Data on stdout, everything else on stderr; one file per command in `gearcache.commands`.
+
+| exit code | meaning |
+|---|---|
+| 0 | done, nothing wrong |
+| 1 | something is wrong: damaged entries, failed checks, gears that failed or are missing |
+| 2 | wrong usage, or no entry (or more than one) is called so |
+| 3 | the cache cannot be read or written |
+| 4 | entries stayed because processes use them |
+| 130 | interrupted by Ctrl-C |
+"""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import datetime
-from pathlib import Path
+import importlib
+from typing import Any
 
 import click
-from rich.console import Console
-from rich.filesize import decimal
-from rich.table import Table
 
-from gearcache.cache.layout import Layout, resolve_root
-from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, decode_manifest
-from gearcache.cache.trust import read_trusted
 from gearcache.errors import CacheError
+from gearcache.version import __version__
+
+#: Command -> module in `gearcache.commands` and what `--help` says; a module is imported when its command runs.
+COMMANDS = {
+    "list": ("list_entries", "List the entries of a cache."),
+    "show": ("show", "Show one entry: key, evidence, gears, frame and graph."),
+    "explain": ("explain", "Say why an entry is not used, or how two entries differ."),
+    "stats": ("stats", "Hits, misses by reason, seconds saved, bytes."),
+    "doctor": ("doctor", "Check what works on this host, and say what to do."),
+    "prewarm": ("prewarm", "Compile and store what a function calls, before traffic."),
+    "verify": ("verify", "Verify every byte of a cache."),
+    "clear": ("clear", "Remove entries."),
+    "prune": ("prune", "Remove the least recently used entries, down to a limit."),
+    "export": ("export_entries", "Write entries into one file."),
+    "import": ("import_entries", "Take entries from a file that `export` wrote."),
+    "completion": ("completion", "Print the script of shell completion."),
+}
+
+EPILOG = """\b
+Exit codes:
+  0    done, nothing wrong
+  1    something is wrong: damaged entries, failed checks, missing gears
+  2    wrong usage, or no entry (or more than one) is called so
+  3    the cache cannot be read or written
+  4    entries stayed because processes use them
+  130  interrupted by Ctrl-C
+
+The cache is --cache-dir, else $TORCHAIR_CACHE_HOME, else ./.torchair_cache.
+"""
 
 
-@dataclass(frozen=True)
-class Row:
-    """One readable manifest and where it lies; `scope` is its rank scope, or empty."""
+class CommandGroup(click.Group):
+    """Imports a command's module when it runs, so that each pays for itself only."""
 
-    manifest: Manifest
-    scope: str
+    def list_commands(self, context: click.Context) -> list[str]:
+        """Return the names in the order of the table."""
+        return list(COMMANDS)
 
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """Return a command, or None when there is none of that name."""
+        if name not in COMMANDS:
+            return None
+        found: click.Command = importlib.import_module(f"gearcache.commands.{COMMANDS[name][0]}").command
+        return found
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="gearcache", prog_name="gearcache", message="%(prog)s %(version)s")
-def main() -> None:
-    """Look into a cache of compiled PyTorch methods."""
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the table of commands without importing one."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
-
-@main.command("list")
-@click.option(
-    "--cache-dir",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Root of the cache; else $TORCHAIR_CACHE_HOME, else ./.torchair_cache.",
-)
-def list_entries(cache_dir: Path | None) -> None:
-    """List the entries of a cache."""
-    layout = Layout(resolve_root(cache_dir, os.environ))
-    rows = sorted(_readable(layout), key=lambda row: (row.manifest.name, row.scope))
-    if not rows:
-        click.echo(f"no entries in `{layout.root}`", err=True)
-        return
-    table = Table(box=None, pad_edge=False)
-    for title in ("Method", "Key", "Ranks", "Blobs", "Size", "Created"):
-        table.add_column(title, no_wrap=True, justify="right" if title in ("Blobs", "Size") else "left")
-    for row in rows:
-        label, _, digest = row.manifest.name.rpartition("-")
-        table.add_row(
-            label,
-            digest[:12],
-            row.scope or "-",
-            str(len(row.manifest.blobs)),
-            decimal(sum(row.manifest.blobs.values())),
-            datetime.fromtimestamp(row.manifest.created).isoformat(" ", "seconds"),
-        )
-    console = Console(markup=False, highlight=False)
-    if not console.is_terminal:
-        console.width = 1000  # a file or a pipe has no width to cut lines to
-    console.print(table)
-
-
-def _readable(layout: Layout) -> Iterator[Row]:
-    """Yield the entries that can be read, and name the others on stderr; changes nothing."""
-    for path in layout.entries():
+    def invoke(self, context: click.Context) -> Any:
+        """Run a command; a fault of the cache is one line and exit code 3."""
         try:
-            manifest = decode_manifest(read_trusted(path, MAX_MANIFEST_SIZE), path)
-        except (CacheError, OSError) as error:
-            click.echo(f"warning: {error}", err=True)
-        else:
-            scope = path.parent.name
-            yield Row(manifest, "" if scope == manifest.name else scope)
+            return super().invoke(context)
+        except CacheError as error:
+            click.echo(f"error: {error}", err=True)
+            context.exit(3)
+
+
+@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)
+@click.version_option(__version__, prog_name="gearcache", message="%(prog)s %(version)s")
+def main() -> None:
+    """Look into, check, fill and clear a cache of compiled PyTorch methods."""

@@ -8,7 +8,9 @@
     │   ├── CorruptEntry              bytes on disk do not match their digest or format
     │   ├── LockTimeout               another process holds the key for too long (also `TimeoutError`)
     │   ├── PublishError              an entry could not be written
-    │   └── UnsafePath                a file of the cache may not be trusted
+    │   ├── UnsafePath                a file or folder of the cache may not be trusted
+    │   │   └── UnsignedEntry         an entry lacks the signature that was asked for
+    │   └── BundleError               a bundle cannot be exported or imported
     ├── CaptureError                  a method cannot be cached; the text names the method and the cause
     │   └── UncacheableGuard          Dynamo guards on something gearcache cannot check
     ├── CompileError                  a backend failed; names the gear
@@ -17,6 +19,7 @@
     ├── InputError                    a call does not fit the compiled graphs (also `ValueError`)
     │   ├── UnknownGear               a shape outside all gears
     │   └── GradientRequired          an input requires grad: gearcache is for inference
+    ├── RecompileRefused              the stance `fail_on_recompile` forbids a compile (also `RuntimeError`)
     └── TooManyVariants               an entry already holds `max_variants` variants
 
 Every class carries its data as attributes and survives pickling across processes.
@@ -103,6 +106,21 @@ class UnsafePath(CacheError):
 
     def __str__(self) -> str:
         return f"`{self.path}` is not trusted: {self.reason}; {self.remedy}"
+
+
+class UnsignedEntry(UnsafePath):
+    """An entry that is not signed, or with another key."""
+
+
+class BundleError(CacheError):
+    """A bundle that cannot be written, read or trusted; nothing of the rest of the cache was changed."""
+
+    def __init__(self, path: Path | str, reason: str) -> None:
+        super().__init__(str(path), reason)
+        self.path, self.reason = Path(path), reason
+
+    def __str__(self) -> str:
+        return f"bundle `{self.path}`: {self.reason}"
 
 
 class CaptureError(GearcacheError):
@@ -193,3 +211,14 @@ class TooManyVariants(GearcacheError):
             f"`{self.method}` already has {self.limit} variants (max_variants={self.limit}); this call "
             f"needs another one because {self.reason}"
         )
+
+
+class RecompileRefused(GearcacheError, RuntimeError):
+    """A call that nothing stored can serve, under `torch.compiler.set_stance("fail_on_recompile")`."""
+
+    def __init__(self, method: str, reason: str) -> None:
+        super().__init__(method, reason)
+        self.method, self.reason = method, reason
+
+    def __str__(self) -> str:
+        return f"`{self.method}` would have to be compiled, and the stance is `fail_on_recompile`: {self.reason}"

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
+
+from gearcache.cache.quantities import parse_age, parse_size
+
+KEY_FILE_VARIABLE = "GEARCACHE_HMAC_KEY_FILE"
+
+Number = TypeVar("Number", int, float)
 
 _ALLOWED: dict[str, tuple[Any, ...]] = {
     "backend": ("auto", "inductor", "torchair", "eager"),
@@ -89,6 +96,9 @@ class Settings:
     gear_execution: str = "static"
     #: A torchair.CompilerConfig as the user gave it.
     torchair_config: Any = None
+    hmac_key_file: Path | None = None
+    max_size: int | None = None
+    max_age: float | None = None
 
     @property
     def compile_options(self) -> dict[str, Any]:
@@ -119,7 +129,20 @@ def resolve_settings(config: Any, *, has_gears: bool, environ: Mapping[str, str]
         lock_timeout=float(_positive(environ, "GEARCACHE_LOCK_TIMEOUT", 1800)),
         gear_execution=config.gear_execution,
         torchair_config=torchair_config,
+        hmac_key_file=Path(environ[KEY_FILE_VARIABLE]) if environ.get(KEY_FILE_VARIABLE) else None,
+        max_size=_limit(environ, "GEARCACHE_MAX_SIZE", parse_size),
+        max_age=_limit(environ, "GEARCACHE_MAX_AGE", parse_age),
     )
+
+
+def _limit(environ: Mapping[str, str], name: str, parse: Callable[[str], Number]) -> Number | None:
+    text = environ.get(name, "")
+    if not text:
+        return None
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise ValueError(f"environment variable `{name}`: {error}") from None
 
 
 def _positive(environ: Mapping[str, str], name: str, default: int) -> int:

@@ -8,20 +8,25 @@ import os
 import threading
 import types
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar, overload
 
 import torch
 
+from gearcache import session
 from gearcache.binding import Binding
 from gearcache.cache.fingerprint import method_key, resolve_ranks, state_component
 from gearcache.cache.layout import Layout, resolve_root
 from gearcache.collection import paused_collection
+from gearcache.ge_cache import _compat
 from gearcache.ge_cache.select import select_backend
+from gearcache.gear_use import GearUse
 from gearcache.guards._native import is_grad_decorator
 from gearcache.guards.arguments import find_tensors
 from gearcache.guards.gears import GearSpec, gears_of_arguments, parse_gears
 from gearcache.guards.identity import decompositions_component, method_component
 from gearcache.options import resolve_settings
+from gearcache.stance import FORCE_EAGER, follow, present_stance
 from gearcache.stats import Counters, Stats
 from gearcache.version import __version__
 
@@ -46,8 +51,13 @@ class CachedMethod:
         self._parameters = parameters
         self._lock = threading.RLock()
         self._counters = Counters()
+        self._use = GearUse(self.name)
         self._spec = parse_gears(parameters["gears"])
+        self._dispatch: Callable[..., Any] = CachedMethod.__call__
         self.refresh()
+        follow(self)
+        if (opened := session.current()) is not None:
+            opened.created(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the method. This body serves the first call only."""
@@ -58,9 +68,18 @@ class CachedMethod:
         return self._function.__name__
 
     @property
+    def function(self) -> Callable[..., Any]:
+        """The method itself."""
+        return self._function
+
+    def locked(self) -> threading.RLock:
+        """Return the lock that keeps other threads out while this method is being prepared."""
+        return self._lock
+
+    @property
     def stats(self) -> Stats:
         """Counters of this binding, see `gearcache.stats.Stats`."""
-        return Stats(self._counters, self._gear_calls)
+        return Stats(self._counters, self._use.calls)
 
     @property
     def entry_path(self) -> str | None:
@@ -70,57 +89,81 @@ class CachedMethod:
     def explain(self) -> str:
         """Return what happened at the lookups so far: entry, hits, misses with their reasons, loaded gears."""
         if self._binding is None:
-            return f"{self._name}: not called yet"
-        lines = [f"{self._name}: entry {self.entry_path}", *self._binding.history]
+            return f"{self.name}: not called yet"
+        lines = [f"{self.name}: entry {self.entry_path}", *self._binding.history]
         gears = self._binding.gear_texts()
         lines.append(f"loaded gears: {', '.join(gears) if gears else 'none'}")
         return "\n".join(lines)
 
     def warm(self, *args: Any, **kwargs: Any) -> None:
         """Compile and load every gear for a call like this one, without running it."""
-        with self._lock, paused_collection():
-            self._prepare(args, kwargs)
+        if (opened := session.current()) is not None:
+            opened.warm(self, args, kwargs)
+        else:
+            with self._lock, paused_collection():
+                self._prepare(args, kwargs)
 
     def refresh(self) -> None:
         """Check the evidence and bind the weights again at the next call, after the module was changed."""
         with self._lock:
             self._binding: Binding | None = None
             self._bindings: dict[str, Binding] = {}
-            type(self).__call__ = CachedMethod.__call__  # type: ignore[method-assign]
+            self._serve_by(CachedMethod.__call__)
+
+    def follow_stance(self) -> None:
+        """Serve calls as `torch.compiler.set_stance` says from now on; called when the stance changes."""
+        self._serve_by(self._dispatch)
+
+    def _serve_by(self, dispatch: Callable[..., Any]) -> None:
+        """Make a function the object's `__call__`, unless the stance is that nothing compiled may run."""
+        self._dispatch = dispatch
+        while True:  # again where another thread changed the stance meanwhile
+            is_eager = present_stance() == FORCE_EAGER
+            type(self).__call__ = CachedMethod._run_eagerly if is_eager else self._dispatch  # type: ignore[method-assign]
+            if is_eager == (present_stance() == FORCE_EAGER):
+                return
+
+    def _run_eagerly(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the method itself, without autograd as every cached call."""
+        self._counters.eager_calls += 1
+        with torch.no_grad():
+            return self._function(*args, **kwargs)
 
     @property
-    def _name(self) -> str:
+    def name(self) -> str:
+        """`Class.method`, as messages name it."""
         return f"{type(self._function.__self__).__name__}.{self._function.__name__}"
-
-    def _gear_calls(self) -> dict[str, int]:
-        counts: dict[str, int] = {}
-        for binding in self._bindings.values():
-            for text, calls in binding.gear_calls().items():
-                counts[text] = counts.get(text, 0) + calls
-        return counts
 
     def _missed(self, instance: Any, *args: Any, **kwargs: Any) -> Any:
         """Serve a call that the dispatch does not know: find, load or compile, then run."""
+        if (opened := session.current()) is not None:
+            return opened.call(self, args, kwargs)
         with self._lock, paused_collection():
-            frame = self._prepare(args, kwargs)
+            frame = self._prepare(args, kwargs, present_stance())
         if frame is None:
             with torch.no_grad():
                 return self._function(*args, **kwargs)
         return frame(instance, *args, **kwargs)
 
-    def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any] | None:
+    def _prepare(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str = "default"
+    ) -> Callable[..., Any] | None:
+        arguments = self.arguments_of(args, kwargs)
+        binding = self.binding_for(arguments)
+        frame = binding.prepare(arguments, stance)
+        binding.note_state()
+        self._binding = binding
+        self._serve_by(binding.dispatch(self._missed))
+        return frame
+
+    def arguments_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Bind the arguments of a call to the method's parameters, its instance first, defaults applied."""
         signature = inspect.signature(self._function.__func__, follow_wrapped=False)
         bound = signature.bind(self._function.__self__, *args, **kwargs)
         bound.apply_defaults()
-        arguments = dict(bound.arguments)
-        binding = self._binding_for(arguments)
-        frame = binding.prepare(arguments)
-        binding.note_state()
-        self._binding = binding
-        type(self).__call__ = binding.dispatch(self._missed)  # type: ignore[method-assign]
-        return frame
+        return dict(bound.arguments)
 
-    def _binding_for(self, arguments: dict[str, Any]) -> Binding:
+    def binding_for(self, arguments: Mapping[str, Any]) -> Binding:
         """Return the binding of the present global state; makes key and store when it is a new one."""
         state = state_component()
         identity = repr(sorted(state.items()))
@@ -128,7 +171,7 @@ class CachedMethod:
             self._bindings[identity] = self._bind(arguments, state)
         return self._bindings[identity]
 
-    def _bind(self, arguments: dict[str, Any], state: dict[str, Any]) -> Binding:
+    def _bind(self, arguments: Mapping[str, Any], state: dict[str, Any]) -> Binding:
         module: torch.nn.Module = self._function.__self__  # type: ignore[assignment]
         method: types.FunctionType = self._function.__func__  # type: ignore[assignment]
         given = self._parameters
@@ -136,25 +179,32 @@ class CachedMethod:
         call = {name: value for name, value in arguments.items() if name != instance}
         axes = self._spec.axes or gears_of_arguments(find_tensors(call))
         settings = resolve_settings(given["config"], has_gears=bool(axes))
+        cache_dir, global_rank, world_size = given["cache_dir"], given["global_rank"], None
+        if (opened := session.current()) is not None:
+            # In a prewarm a fault of the cache is what its user has to know of.
+            settings = replace(settings, strict=True, jobs=opened.jobs or settings.jobs)
+            cache_dir = opened.cache_dir or cache_dir
+            global_rank = opened.rank if global_rank is None else global_rank
+            world_size = opened.world_size
         spec = GearSpec(axes, settings.policy)
         backend = select_backend(settings, module, find_tensors(call).values())
-        ranks = resolve_ranks(given["global_rank"], given["tp_rank"], given["pp_rank"])
+        ranks = resolve_ranks(global_rank, given["tp_rank"], given["pp_rank"], world_size=world_size)
         key = method_key(
             module,
             method.__name__,
             method=method_component(method),
             options=settings.compile_options,
             gears=spec.to_plain(),
-            dynamic=bool(given["dynamic"]),
+            dynamic=_dynamic_component(given["dynamic"], find_tensors(call)),
             decompositions=decompositions_component(given["custom_decompositions"]),
             software={"gearcache": __version__},
             ranks=ranks,
             state=state,
             backend={"name": backend.name, **backend.fingerprint()},
         )
-        layout = Layout(resolve_root(given["cache_dir"], os.environ), ranks.scope)
+        layout = Layout(resolve_root(cache_dir, os.environ), ranks.scope)
         return Binding(
-            self._name,
+            self.name,
             self._function,
             key,
             layout,
@@ -162,7 +212,8 @@ class CachedMethod:
             spec,
             backend,
             self._counters,
-            dynamic=bool(given["dynamic"]),
+            self._use,
+            dynamic=given["dynamic"],
             decompositions=given["custom_decompositions"],
             ge_cache=bool(given["ge_cache"]),
         )
@@ -174,6 +225,12 @@ class CachedMethod:
 
     def __reduce__(self) -> Any:
         return _rebuild, (self._function.__self__, self._function.__func__.__name__, self._parameters)
+
+
+def _dynamic_component(dynamic: bool | None, tensors: Mapping[str, torch.Tensor]) -> Any:
+    """Return what the first call says about dynamic dims: the parameter, marks on tensors, settings of torch."""
+    marks, sources = _compat.shape_marks(tensors), _compat.shape_sources()
+    return {"dynamic": dynamic, "marks": marks, "sources": sources} if marks or sources else dynamic
 
 
 def _without_grad_decorators(function: types.MethodType) -> types.MethodType:
@@ -229,7 +286,7 @@ def cache_compile(
     /,
     *,
     config: Any = ...,
-    dynamic: bool = ...,
+    dynamic: bool | None = ...,
     cache_dir: str | os.PathLike[str] | None = ...,
     global_rank: int | None = ...,
     tp_rank: int | None = ...,
@@ -247,7 +304,7 @@ def cache_compile(
     /,
     *,
     config: Any = ...,
-    dynamic: bool = ...,
+    dynamic: bool | None = ...,
     cache_dir: str | os.PathLike[str] | None = ...,
     global_rank: int | None = ...,
     tp_rank: int | None = ...,
@@ -264,7 +321,7 @@ def cache_compile(
     /,
     *,
     config: Any = None,
-    dynamic: bool = True,
+    dynamic: bool | None = True,
     cache_dir: str | os.PathLike[str] | None = None,
     global_rank: int | None = None,
     tp_rank: int | None = None,
@@ -279,7 +336,10 @@ def cache_compile(
     `func` is a bound method of an `nn.Module`, or, as a decorator, a method in a class body.
 
     - `config`: a `CompilerConfig` (ours or torchair's).
-    - `dynamic`: without gears, True makes one graph with dynamic dims, False one static graph per shape met.
+    - `dynamic`: without gears, True makes one graph with dynamic dims, False one static graph per shape met; None
+      starts static and makes those dims dynamic in which a later call differs. `torch._dynamo.mark_dynamic` and its
+      kin, and `torch.compiler.set_stance`, mean what they mean for `torch.compile`; marks count where they are met
+      when something is compiled, and those of the first call are in the key.
     - `cache_dir`: root of the cache; else `$TORCHAIR_CACHE_HOME`, else `./.torchair_cache`.
     - `global_rank`, `tp_rank`, `pp_rank`: ranks of this process; `global_rank` defaults to that of
       `torch.distributed`, if it is initialised at the first call.
@@ -295,8 +355,8 @@ def cache_compile(
         raise ValueError(
             f"cache_compile: fullgraph is {fullgraph!r}; only True is possible: a cached method is one graph"
         )
-    if not isinstance(dynamic, bool):
-        raise TypeError(f"cache_compile: dynamic is {dynamic!r}; it must be True or False")
+    if dynamic is not None and not isinstance(dynamic, bool):
+        raise TypeError(f"cache_compile: dynamic is {dynamic!r}; it must be True, False or None")
     for name, rank in (("global_rank", global_rank), ("tp_rank", tp_rank), ("pp_rank", pp_rank)):
         if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int) or rank < 0):
             raise ValueError(f"cache_compile: {name} is {rank!r}; it must be an int of at least 0")

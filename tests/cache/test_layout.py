@@ -14,7 +14,9 @@ DIGEST = "0123456789abcdef" * 4
 
 def test_paths_are_as_the_tree_is_drawn(tmp_path: Path) -> None:
     layout, bucket = Layout(tmp_path), tmp_path / f"v{FORMAT_VERSION}"
-    assert layout.manifest(KEY) == bucket / "entries" / KEY.name / "manifest.msgpack"
+    assert layout.manifest(KEY) == bucket / "entries" / "Model.decode" / KEY.digest / "manifest.msgpack"
+    assert layout.use(KEY) == layout.manifest(KEY).with_name("use")
+    assert layout.store_lock == bucket / "locks" / "store.lock"
     assert layout.blob(DIGEST) == bucket / "blobs" / "01" / DIGEST
     assert layout.lock(KEY) == bucket / "locks" / f"{KEY.digest}.lock"
     assert layout.quarantine("x.blob") == bucket / "quarantine" / "x.blob"
@@ -24,7 +26,8 @@ def test_paths_are_as_the_tree_is_drawn(tmp_path: Path) -> None:
 def test_a_rank_scope_is_a_folder_between_entry_and_manifest(tmp_path: Path) -> None:
     layout = Layout(tmp_path, "world2global_rank1")
     assert layout.manifest(KEY).relative_to(layout.entries_folder).parts == (
-        KEY.name,
+        "Model.decode",
+        KEY.digest,
         "world2global_rank1",
         "manifest.msgpack",
     )
@@ -81,9 +84,12 @@ def test_entries_pass_over_what_is_not_an_entry(tmp_path: Path) -> None:
     assert list(layout.entries()) == []
     layout.prepare()
     (layout.entries_folder / "stray.txt").touch()
-    (layout.entries_folder / f"file-{DIGEST}").touch()
-    (layout.entries_folder / "folder-without-digest").mkdir()
-    entry = layout.entries_folder / KEY.name
+    label = layout.entries_folder / "Model.decode"
+    (label / "folder-without-digest").mkdir(parents=True)
+    (label / DIGEST).touch()
+    (layout.entries_folder / "no-label" / KEY.digest).mkdir(parents=True)
+    (layout.entries_folder / "no-label" / KEY.digest / "manifest.msgpack").touch()
+    entry = label / KEY.digest
     (entry / ".hidden").mkdir(parents=True)
     (entry / ".hidden" / "manifest.msgpack").touch()
     (entry / "stray").touch()
@@ -106,3 +112,38 @@ def test_the_root_is_resolved_in_order(cache_dir: str | Path | None, environ: di
     # A user's `~` is theirs to use in a path; expanding it is the one use of HOME.
     home = os.path.expanduser("~")
     assert resolve_root(cache_dir, environ) == Path(expected.format(cwd=Path.cwd(), home=home))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ("..", DIGEST, ""),
+        ("a/b", DIGEST, ""),
+        ("", DIGEST, ""),
+        ("M", "..", ""),
+        ("M", DIGEST, ".."),
+        ("M", DIGEST, "a/b"),
+    ],
+    ids=repr,
+)
+def test_an_entry_is_named_by_label_digest_and_scope_only(tmp_path: Path, name: tuple[str, str, str]) -> None:
+    with pytest.raises(ValueError, match="no entry can be called"):
+        Layout(tmp_path).entry(*name)
+
+
+def test_a_manifest_is_identified_by_its_path(tmp_path: Path) -> None:
+    layout = Layout(tmp_path, "rank1")
+    assert layout.identify(layout.manifest(KEY)) == ("Model.decode", KEY.digest, "rank1")
+    with pytest.raises(ValueError, match="not where a manifest lies"):
+        layout.identify(layout.entries_folder / "manifest.msgpack")
+
+
+def test_missing_folders_are_private_whatever_the_umask(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "cache", "rank1")
+    before = os.umask(0)
+    try:
+        layout.prepare(layout.manifest(KEY).parent)
+    finally:
+        os.umask(before)
+    folders = [layout.root, *(path for path in layout.root.rglob("*") if path.is_dir())]
+    assert {folder.stat().st_mode & 0o777 for folder in folders} == {0o700}

@@ -93,6 +93,15 @@ def test_the_same_key_in_another_rank_scope_is_named_as_such(store: DiskStore) -
 
 
 def test_a_missing_manifest_in_between_is_passed_over(store: DiskStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    gone = store.layout.manifest(key(a=7))
-    monkeypatch.setattr(Layout, "entries", lambda *_: iter([gone]))
+    monkeypatch.setattr(Layout, "names", lambda *_: iter([("Model.decode", key(a=7).digest)]))
     assert nearest_entry(store.layout, key(a=1)) is None
+
+
+def test_a_crowded_label_costs_no_more_than_a_few_reads(store: DiskStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nearest_module, "MAX_SEEN", 3)
+    for number in range(9):
+        publish(store, key(a=number))
+    looked_at = []
+    monkeypatch.setattr(nearest_module.os, "lstat", lambda path: looked_at.append(path) or os.stat(path))
+    assert nearest_entry(store.layout, key(a=99)) is not None
+    assert len(looked_at) == 3

@@ -109,7 +109,7 @@ def test_a_corrupt_manifest_is_a_miss_and_only_it_is_quarantined(store: DiskStor
 def test_a_manifest_of_another_key_is_corrupt(store: DiskStore) -> None:
     store.publish(OTHER, {}, {}, {})
     entry = store.layout.manifest(OTHER).parent
-    entry.rename(entry.with_name(KEY.name))
+    entry.rename(entry.with_name(KEY.digest))
     found = missed(store)
     assert found.reason is MissReason.CORRUPT
     assert OTHER.digest in found.detail

@@ -150,3 +150,25 @@ def test_linker_flags_reach_the_builder_of_inductor_and_are_taken_back() -> None
         options = cpp_builder.CppTorchOptions()
     assert "Wl,--gc-sections" in options.get_ldflags()
     assert cpp_builder._get_optimization_cflags is original
+
+
+def test_fake_tensors_are_told_from_others() -> None:
+    with _compat.fake_mode():
+        fake = torch.ones(1)
+    assert _compat.is_fake(fake)
+    assert not _compat.is_fake(torch.ones(1, device="meta"))
+
+
+def test_tensors_exchange_what_they_are_and_keep_their_identity() -> None:
+    left, right = torch.ones(2), torch.nn.Parameter(torch.zeros(3))
+    left.mark = 1
+    _compat.swap_tensors(left, right)
+    assert (type(left), left.shape, left.requires_grad, left.mark) == (torch.nn.Parameter, (3,), True, 1)
+    assert (type(right), right.tolist()) == (torch.Tensor, [1, 1])
+
+
+def test_modes_that_make_tensors_without_data_can_be_turned_off() -> None:
+    with torch.device("meta"), _compat.fake_mode(), _compat.without_meta_modes():
+        made = torch.ones(1)
+    assert type(made) is torch.Tensor
+    assert made.device.type == "cpu"

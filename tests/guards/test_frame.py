@@ -130,7 +130,8 @@ def test_a_code_object_is_equal_after_a_round_trip() -> None:
 def test_a_constant_of_a_frame_survives(value: Any) -> None:
     code = (lambda: None).__code__.replace(co_consts=(value,))
     again = decode_code(msgpack.unpackb(msgpack.packb(encode_code(code)), strict_map_key=False), {})
-    assert repr(again.co_consts) == repr((value,))
+    # `repr` tells -0.0 from 0.0, but the order in a set is any.
+    assert again.co_consts == (value,) if isinstance(value, frozenset) else repr(again.co_consts) == repr((value,))
     assert type(again.co_consts[0]) is type(value)
 
 

@@ -27,12 +27,12 @@ class Mlp(nn.Module):
         return {"hidden": hidden, "first": hidden[0], "input": x}
 
 
-def _cache(run: Run, method: Any, *, ge_cache: bool = False, gears: Any = None, **options: Any) -> Any:
+def _cache(of: Run, method: Any, *, ge_cache: bool = False, gears: Any = None, **options: Any) -> Any:
     config = gearcache.CompilerConfig(strict=True, **options)
-    return run.watch(gearcache.cache_compile(method, config=config, gears=gears, ge_cache=ge_cache))
+    return of.watch(gearcache.cache_compile(method, config=config, gears=gears, ge_cache=ge_cache))
 
 
-def _decode(run: Run, cached: Any, model: Decoder, batches: tuple[int, ...], dtype: torch.dtype) -> None:
+def _decode(of: Run, cached: Any, model: Decoder, batches: tuple[int, ...], dtype: torch.dtype) -> None:
     for call, batch in enumerate(batches):
         ours, theirs = model.caches(batch, NPU, dtype), model.caches(batch, NPU, dtype)
         for step in range(3):
@@ -41,10 +41,10 @@ def _decode(run: Run, cached: Any, model: Decoder, batches: tuple[int, ...], dty
             with torch.no_grad():
                 expected = model.decode(ids, position, theirs)
             label = f"call {call}, batch {batch}, step {step}"
-            run.check(f"{label}, logits", cached(ids, position, ours).float().cpu(), expected.float().cpu())
+            of.check(f"{label}, logits", cached(ids, position, ours).float().cpu(), expected.float().cpu())
             for layer, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
-                run.check(f"{label}, keys {layer}", mine[0].float().cpu(), other[0].float().cpu())
-                run.check(f"{label}, values {layer}", mine[1].float().cpu(), other[1].float().cpu())
+                of.check(f"{label}, keys {layer}", mine[0].float().cpu(), other[0].float().cpu())
+                of.check(f"{label}, values {layer}", mine[1].float().cpu(), other[1].float().cpu())
 
 
 def _model(size: Size, dtype: torch.dtype = torch.float32) -> Decoder:

@@ -1,0 +1,34 @@
+"""Sizes and ages as people write them."""
+
+from __future__ import annotations
+
+import math
+import re
+
+_SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_SIZES |= {"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
+_AGES = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_QUANTITY = re.compile(r"\s*(\d{1,15}(?:\.\d{1,6})?)\s*([A-Za-z]*)\s*", re.ASCII)
+
+
+def parse_size(text: str) -> int:
+    """Bytes of `10GB`, `512 MiB` or `4096`; `ValueError` for anything else."""
+    number, unit = _split(text)
+    factor = _SIZES.get(unit.upper())
+    if number is None or factor is None:
+        raise ValueError(f"`{text}` is no size; write a number and B, KB, MB, GB, TB, KiB, MiB, GiB or TiB")
+    return math.floor(number * factor)
+
+
+def parse_age(text: str) -> float:
+    """Seconds of `90s`, `30m`, `12h`, `7d` or `2w`; `ValueError` for anything else."""
+    number, unit = _split(text)
+    factor = _AGES.get(unit)
+    if number is None or factor is None:
+        raise ValueError(f"`{text}` is no age; write a number and s, m, h, d or w")
+    return number * factor
+
+
+def _split(text: str) -> tuple[float | None, str]:
+    found = _QUANTITY.fullmatch(text)
+    return (float(found[1]), found[2]) if found else (None, "")

@@ -1,0 +1,24 @@
+"""Reading a manifest from disk: from a file that nobody else could write, whole, sound, and signed if asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, decode_manifest
+from gearcache.cache.signature import KEY_FILE_VARIABLE, Signer
+from gearcache.cache.trust import read_trusted
+from gearcache.errors import CorruptEntry, UnsignedEntry
+
+
+def read_manifest(path: Path, key_digest: str, signer: Signer | None = None) -> Manifest:
+    """The manifest at a path; `CorruptEntry` (also when it belongs to another key), `OtherFormat`, `UnsafePath`,
+    `UnsignedEntry` or `OSError`.
+    """
+    data = read_trusted(path, MAX_MANIFEST_SIZE)
+    manifest = decode_manifest(data, path)
+    if manifest.key_digest != key_digest:
+        raise CorruptEntry(path, f"it belongs to the key {manifest.key_digest}")
+    if signer is not None and not signer.has_signed(data):
+        remedy = "let it be compiled again, or import a bundle that was exported with this key"
+        raise UnsignedEntry(path, f"it is not signed with the key of `{KEY_FILE_VARIABLE}`", remedy)
+    return manifest

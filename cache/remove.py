@@ -1,0 +1,73 @@
+"""Deleting entries, blobs and leftovers. All of it is done by who has the lock of the store alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout
+from gearcache.cache.lock import store_lock
+from gearcache.cache.row import Identity
+from gearcache.cache.trust import check_folders
+from gearcache.cache.use import exclusive_use
+from gearcache.errors import CacheError
+
+PATIENCE_SECONDS = 10.0
+"""Writers hold the lock of the store for moments; who waits longer for them says so and gives up."""
+
+
+@contextmanager
+def deleting(layout: Layout, patience: float) -> Iterator[None]:
+    """Have the store alone, so that no writer comes in between; `CacheError` when it is not to be had in so many
+    seconds, or cannot be changed.
+    """
+    try:
+        check_folders(layout.root, layout.locks_folder)
+        layout.prepare()
+    except OSError as error:
+        raise CacheError(f"`{layout.root}` cannot be changed: {error.strerror}") from error
+    with store_lock(layout.store_lock, patience, alone=True):
+        yield
+
+
+def remove_entry(layout: Layout, identity: Identity, *, dry_run: bool = False) -> bool:
+    """Remove an entry that nobody uses, its manifest first; False when somebody does. Its blobs stay.
+
+    `OSError` or `UnsafePath` when that cannot be done; an entry that is gone already counts as removed.
+    """
+    folder = layout.entry(*identity)
+    check_folders(layout.root, folder)
+    use = folder / USE_NAME
+    with exclusive_use(use) as alone:
+        if alone and not dry_run:
+            # Now the entry does not exist any more; killed here, the rest is a leftover.
+            (folder / MANIFEST_NAME).unlink(missing_ok=True)
+            # Under its lock: who opened it meanwhile sees that it has no name.
+            use.unlink(missing_ok=True)
+            remove_empty(folder, layout.entries_folder)
+        return alone
+
+
+def remove_empty(folder: Path, top: Path) -> None:
+    """Remove a folder and those above it, below `top`, as far as they are empty."""
+    while folder != top:
+        try:
+            folder.rmdir()
+        except OSError:
+            return
+        folder = folder.parent
+
+
+def unlink_all(layout: Layout, paths: Iterable[Path], removed: Callable[[Path, int], None]) -> None:
+    """Unlink files of the cache and tell each with its size; absent ones are passed over. Raises as `remove_entry`."""
+    checked: set[Path] = set()
+    for path in paths:
+        if path.parent not in checked:
+            check_folders(layout.root, path.parent)
+            checked.add(path.parent)
+        with suppress(FileNotFoundError):
+            size = os.lstat(path).st_size
+            path.unlink()
+            removed(path, size)

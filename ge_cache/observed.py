@@ -1,0 +1,254 @@
+"""What a trace went through that no guard of Dynamo tells of, as checks.
+
+Dynamo guards little where a change is rare within one process: it does not compare the methods of a class, looks up
+environment variables without a guard, and folds calls such as `torch.cuda.is_available()` into constants. Between two
+processes all of these change, so the trace is watched and what it met becomes evidence.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import sys
+import types
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from gearcache.errors import CaptureError
+from gearcache.ge_cache.sources import FrameNames, UnknownSource, access_of
+from gearcache.guards.access import Access, Scope, Walker
+from gearcache.guards.checks import Check, observe
+from gearcache.guards.code import code_objects, function_plain, is_versioned, versioned_place
+from gearcache.guards.constants import NotConstant, to_plain
+from gearcache.guards.names import name_of
+
+#: Functions whose calls Dynamo folds although they have arguments; their results follow from these alone, or from
+#: what is in the key.
+_PURE = {
+    "torch:_assert",
+    "torch._utils:_get_device_index",
+    "torch:get_autocast_dtype",
+    "torch:is_autocast_enabled",
+    "torch:is_complex",
+    "torch:is_floating_point",
+    "torch:promote_types",
+    "torch.nn._reduction:get_enum",
+}
+_ENVIRONMENT = type(os.environ).__getitem__
+_MODULE_GLOBALS = "torch.nn.modules.module"
+_GLOBAL_HOOKS = (
+    "_global_backward_hooks",
+    "_global_backward_pre_hooks",
+    "_global_forward_hooks",
+    "_global_forward_pre_hooks",
+)
+_FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
+
+
+@dataclass
+class Observer:
+    """Notes what Dynamo calls while it traces one method."""
+
+    method: str
+    functions: list[tuple[types.FunctionType, Any]] = field(default_factory=list)
+    variables: set[str] = field(default_factory=set)
+    folded: list[tuple[Any, Any]] = field(default_factory=list)
+
+    def inlined(self, function: Any, source: Any, arguments: list[Any]) -> None:
+        """Note a function that the trace goes into; `arguments` are Dynamo's variables."""
+        if not isinstance(function, types.FunctionType):
+            return
+        if function is _ENVIRONMENT and len(arguments) == 2:
+            self.variables.add(str(arguments[1].as_python_constant()))
+        self.functions.append((function, source))
+
+    def constant(self, function: Any, source: Any, has_arguments: bool) -> None:
+        """Note a call that Dynamo replaces by its result."""
+        if not has_arguments:
+            self.folded.append((function, source))
+        elif name_of(function) not in _PURE and not name_of(function).startswith("torch.distributed"):
+            raise CaptureError(self.method, f"it calls `{name_of(function)}`, whose result may differ elsewhere")
+
+    def assumed_constant(self, function: Any, has_arguments: bool) -> None:
+        """Refuse a call of a function marked with `torch.compiler.assume_constant_result`, or note it.
+
+        The mark is the user's word for one process; in another one the result is computed and compared again.
+        """
+        if is_versioned(getattr(function, "__code__", None)):
+            return
+        if has_arguments or isinstance(function, types.MethodType):
+            raise CaptureError(
+                self.method,
+                f"it calls `{name_of(function)}`, whose result is assumed constant: that can be checked in another "
+                f"process only for a function without arguments",
+            )
+        self.folded.append((function, None))
+
+
+@dataclass
+class Observed:
+    """Checks of what was met, and the code objects that they cover."""
+
+    checks: list[Check]
+    covered: set[types.CodeType]
+
+
+def observed_checks(
+    observer: Observer, method: types.FunctionType, types_met: Iterable[Access], names: FrameNames, scope: Scope
+) -> Observed:
+    """Return what an observer saw as checks that hold now. `types_met` are the paths whose exact type is checked.
+
+    The method's own code is in the key.
+    """
+    walker = Walker(scope)
+    found: dict[Any, Check] = _shadows(method)
+    covered = set(code_objects(method.__code__))
+    for function, source in observer.functions:
+        located = _located(function, source, names, walker)
+        if located is not None:
+            key, access = located
+            found.setdefault(key, Check("function", access, function_plain(function)))
+            covered.update(code_objects(function.__code__))
+        found |= _shadows(function)
+    for name in sorted(observer.variables):
+        access = Access(("environment", name))
+        found["environment", name] = Check("constant", access, to_plain(os.environ.get(name)))
+    for function, source in observer.folded:
+        access = _called(observer.method, function, source, names)
+        try:
+            expected = to_plain(walker.resolve(access))
+        except NotConstant as error:
+            raise CaptureError(
+                observer.method, f"the result of `{name_of(function)}` is no constant but a {error}"
+            ) from None
+        found["call", access] = Check("constant", access, expected)
+    found |= _ancestors(types_met, walker)
+    found |= _module_calls()
+    return Observed(list(found.values()), covered)
+
+
+def _located(function: types.FunctionType, source: Any, names: FrameNames, walker: Walker) -> tuple[Any, Access] | None:
+    """Return (identity, path) of where the method finds a function; None when no path leads to it."""
+    if source is None:
+        return None
+    try:
+        access = access_of(source, names)
+    except (UnknownSource, NotConstant):
+        return None
+    member = _as_member(access, walker)
+    call = access.then("type").then("member", "__call__")
+    for candidate in (member, access, call):
+        if candidate is not None and _leads_to(candidate, function, walker):
+            if candidate is not access:
+                owner = Access(candidate.root, candidate.steps[: _member_step(candidate)])
+                return ("member", walker.resolve(owner), candidate.steps[_member_step(candidate) :]), candidate
+            return ("path", candidate), candidate
+    return None
+
+
+def _member_step(access: Access) -> int:
+    return next(index for index, (kind, _) in enumerate(access.steps) if kind == "member")
+
+
+def _leads_to(access: Access, function: types.FunctionType, walker: Walker) -> bool:
+    try:
+        value = walker.resolve(access)
+    except _FAULTS:
+        return False
+    return getattr(getattr(value, "__func__", value), "__code__", None) is function.__code__
+
+
+def _as_member(access: Access, walker: Walker) -> Access | None:
+    """Return a path that looks a method up as Python does, first class first: one check then serves all instances.
+
+    Known forms: `type(o).__dict__[name]…`, `type(o).__mro__[i].__dict__[name]…` and `o.name` of a method.
+    """
+    steps = access.steps
+    for index, step in enumerate(steps):
+        if step != ("type", None):
+            continue
+        rest = steps[index + 1 :]
+        if rest[:1] == (("attr", "__mro__"),):
+            rest = rest[2:]
+        if len(rest) >= 2 and rest[0] == ("attr", "__dict__") and rest[1][0] in ("item", "dict_item"):
+            return Access(access.root, (*steps[: index + 1], ("member", rest[1][1]), *rest[2:]))
+    if steps and steps[-1][0] == "attr":
+        base = Access(access.root, steps[:-1])
+        try:
+            owner = walker.resolve(base)
+        except _FAULTS:
+            return None
+        if isinstance(owner, types.ModuleType) or steps[-1][1] in getattr(owner, "__dict__", {}):
+            return None
+        return (
+            base.then("member", steps[-1][1])
+            if isinstance(owner, type)
+            else base.then("type").then("member", steps[-1][1])
+        )
+    return None
+
+
+def _called(method: str, function: Any, source: Any, names: FrameNames) -> Access:
+    if source is not None:
+        try:
+            return access_of(source, names).then("call")
+        except (UnknownSource, NotConstant):
+            pass
+    module, _, qualname = name_of(function).partition(":")
+    access = Access(("module", module))
+    for part in qualname.split("."):
+        access = access.then("attr", part)
+    return access.then("call")
+
+
+def _shadows(function: types.FunctionType) -> dict[Any, Check]:
+    """Return checks that a module still has no global of the name of a builtin that its function reads."""
+    namespace = function.__globals__
+    module = namespace.get("__name__")
+    if is_versioned(function.__code__) or not isinstance(module, str):
+        return {}
+    access = Access(("module", module)).then("attr", "__dict__")
+    names = {name for code in code_objects(function.__code__) for name in code.co_names}
+    return {
+        ("shadow", module, name): Check("lacks", access, name)
+        for name in names
+        if hasattr(builtins, name) and name not in namespace
+    }
+
+
+def _ancestors(types_met: Iterable[Access], walker: Walker) -> dict[Any, Check]:
+    """Return one check of the base classes of each of the user's classes: `isinstance` and `super` rest on them."""
+    found: dict[Any, Check] = {}
+    for access in types_met:
+        try:
+            cls = type(walker.resolve(access))
+        except _FAULTS:
+            continue
+        if _is_library(cls) or ("bases", cls) in found:
+            continue
+        found["bases", cls] = Check("bases", access.then("type"), [name_of(base) for base in cls.__mro__])
+    return found
+
+
+def _is_library(cls: type) -> bool:
+    """Whether a class belongs to the interpreter, the standard library or torch, whose versions are in the key."""
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    if file is None:
+        return cls.__module__ in sys.builtin_module_names
+    return versioned_place(file) is not None
+
+
+def _module_calls() -> dict[Any, Check]:
+    """Return checks of what lies between the call of a module and its `forward`."""
+    import torch
+
+    module = Access(("module", _MODULE_GLOBALS))
+    found = {
+        ("hooks", name): observe("length", module.then("attr", name), getattr(torch.nn.modules.module, name))
+        for name in _GLOBAL_HOOKS
+    }
+    for name in ("__call__", "_call_impl"):
+        access = module.then("attr", "Module").then("attr", name)
+        found["module", name] = Check("function", access, function_plain(getattr(torch.nn.Module, name)))
+    return found

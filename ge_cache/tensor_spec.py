@@ -1,0 +1,20 @@
+"""What is known of one tensor of a gear before it exists."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+Sizes = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """Sizes and strides of one input of a gear (ints; `None` marks a dynamic dim), dtype and device."""
+
+    sizes: Sizes
+    strides: Sizes
+    dtype: torch.dtype
+    device: torch.device

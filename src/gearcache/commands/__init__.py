@@ -1,0 +1,1 @@
+"""The commands of `gearcache`, one a file; each file has its `command`."""

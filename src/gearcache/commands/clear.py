@@ -1,0 +1,143 @@
+"""`gearcache clear`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gearcache.cache.catalog import Catalog, Removal
+from gearcache.cache.entry import Entry
+from gearcache.commands.common import (
+    Age,
+    Exit,
+    cache_dir_option,
+    complete_entry,
+    count,
+    dry_run_option,
+    entry_plain,
+    find_one,
+    json_option,
+    layout_at,
+    note,
+    note_faults,
+    print_json,
+    short_name,
+    size_text,
+    stop,
+    warn,
+)
+
+
+@click.command("clear")
+@click.option(
+    "--entry", "names", multiple=True, shell_complete=complete_entry, help="Remove this entry, see `show`. Repeatable."
+)
+@click.option("--older-than", type=Age(), help="Remove entries that nobody used for so long, as `7d`.")
+@click.option("--all", "everything", is_flag=True, help="Remove all entries, leftovers and what is in quarantine.")
+@click.option("--format", "version", type=int, help="Remove what another format version of gearcache left here.")
+@click.option("--wait", type=Age(), default="0s", show_default=True, help="Wait so long for processes to end.")
+@dry_run_option
+@cache_dir_option
+@json_option
+def command(
+    names: tuple[str, ...],
+    older_than: float | None,
+    everything: bool,
+    version: int | None,
+    wait: float,
+    dry_run: bool,
+    cache_dir: Path | None,
+    as_json: bool,
+) -> None:
+    """Remove entries, and the blobs that no other entry needs.
+
+    An entry that a live process has loaded stays, and its users are named; `--wait` waits for them. Exit code 4 then.
+    """
+    if sum((bool(names), older_than is not None, everything, version is not None)) != 1:
+        raise click.UsageError("say what to remove: one of --entry, --older-than, --all and --format")
+    catalog = Catalog(layout_at(cache_dir))
+    if version is not None:
+        _clear_format(catalog, version, dry_run, as_json)
+        return
+    chosen = _chosen(catalog, names, older_than)
+    outcome = catalog.remove(chosen, wait=wait, dry_run=dry_run)
+    if everything:
+        _clear_rest(catalog, outcome, dry_run)
+    report_removal(outcome, catalog, dry_run=dry_run, as_json=as_json)
+
+
+def _chosen(catalog: Catalog, names: tuple[str, ...], older_than: float | None) -> list[Entry]:
+    if names:
+        return list({entry.identity: entry for entry in (find_one(catalog, name) for name in names)}.values())
+    entries = catalog.entries()
+    note_faults(catalog)
+    if older_than is None:
+        return entries
+    limit = time.time() - older_than
+    return [entry for entry in entries if entry.last_use < limit]
+
+
+def _clear_rest(catalog: Catalog, outcome: Removal, dry_run: bool) -> None:
+    """Remove what belongs to no entry: blobs of dead writers, and the quarantine."""
+    collected = catalog.collect(dry_run=dry_run)
+    outcome.freed += collected.freed
+    outcome.blobs += len(collected.blobs)
+    outcome.freed += sum(item.size for item in catalog.quarantined()) if dry_run else catalog.drop_quarantine()
+
+
+def _clear_format(catalog: Catalog, version: int, dry_run: bool, as_json: bool) -> None:
+    found = next((folder for folder in catalog.other_formats() if folder.version == version), None)
+    if found is None:
+        present = ", ".join(str(folder.version) for folder in catalog.other_formats()) or "none"
+        raise click.UsageError(f"there is no other format {version} in `{catalog.layout.root}`; there is {present}")
+    freed = found.size if dry_run else catalog.remove_format(found)
+    if as_json:
+        print_json({"format": version, "entries": found.entries, "freed": freed, "dry_run": dry_run})
+    else:
+        did = "would remove" if dry_run else "removed"
+        click.echo(f"{did} {count(found.entries, 'entry', 'entries')} of format {version}, {size_text(freed)}")
+
+
+def report_removal(outcome: Removal, catalog: Catalog, *, dry_run: bool, as_json: bool) -> None:
+    """Print what was removed and what stayed, and end with the exit code for it."""
+    users = {entry.identity: catalog.users(entry) for entry in outcome.in_use}
+    if as_json:
+        print_json(_plain(outcome, catalog, users, dry_run))
+    else:
+        did = "would remove" if dry_run else "removed"
+        for entry in outcome.removed:
+            click.echo(f"{did} {short_name(entry)}{f' {entry.scope}' if entry.scope else ''}, {size_text(entry.size)}")
+        blobs = f" and {count(outcome.blobs, 'blob')}" if outcome.blobs else ""
+        total = count(len(outcome.removed), "entry", "entries")
+        click.echo(f"{did} {total}{blobs}, {size_text(outcome.freed)}")
+    for fault in outcome.faults:
+        warn(str(fault))
+    for entry in outcome.in_use:
+        named = ", ".join(f"{user.pid} ({user.command[:60]})" for user in users[entry.identity])
+        warn(f"{short_name(entry)} is in use by {f'process {named}' if named else 'a process'} and stays")
+    if outcome.faults:
+        stop(Exit.CACHE)
+    if outcome.in_use:
+        if not as_json:
+            note("`--wait 60s` of `clear` waits for them")
+        stop(Exit.IN_USE)
+
+
+def _plain(outcome: Removal, catalog: Catalog, users: Any, dry_run: bool) -> dict[str, Any]:
+    return {
+        "removed": [entry_plain(entry, catalog) for entry in outcome.removed],
+        "in_use": [
+            {
+                **entry_plain(entry, catalog),
+                "users": [{"pid": user.pid, "command": user.command} for user in users[entry.identity]],
+            }
+            for entry in outcome.in_use
+        ],
+        "faults": [str(fault) for fault in outcome.faults],
+        "blobs": outcome.blobs,
+        "freed": outcome.freed,
+        "dry_run": dry_run,
+    }

@@ -1,0 +1,254 @@
+"""What the commands share: options, exit codes, finding entries, and printing for people, pipes and programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import click
+
+from gearcache.cache.catalog import Catalog
+from gearcache.cache.entry import Entry
+from gearcache.cache.formats import other_formats
+from gearcache.cache.key import FORMAT_VERSION
+from gearcache.cache.layout import Layout, resolve_root
+from gearcache.cache.quantities import parse_age, parse_size
+from gearcache.cache.signature import KEY_FILE_VARIABLE, Signer
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+#: A pipe has no width to cut lines to.
+_PIPE_WIDTH = 1000
+_DIGEST_SHOWN = 12
+
+
+class Exit(IntEnum):
+    """Exit codes; `gearcache.cli` documents them."""
+
+    WRONG = 1
+    USAGE = 2
+    CACHE = 3
+    IN_USE = 4
+    INTERRUPTED = 130
+
+
+class Size(click.ParamType):  # type: ignore[type-arg]
+    """A size such as `10GB`, in bytes."""
+
+    name = "size"
+
+    def convert(self, value: Any, parameter: Any, context: Any) -> int:
+        """Return bytes, or fail with what is allowed."""
+        try:
+            return value if isinstance(value, int) else parse_size(value)
+        except ValueError as error:
+            self.fail(str(error), parameter, context)
+
+
+class Age(click.ParamType):  # type: ignore[type-arg]
+    """An age such as `7d`, in seconds."""
+
+    name = "age"
+
+    def convert(self, value: Any, parameter: Any, context: Any) -> float:
+        """Return seconds, or fail with what is allowed."""
+        try:
+            return value if isinstance(value, float) else parse_age(value)
+        except ValueError as error:
+            self.fail(str(error), parameter, context)
+
+
+def cache_dir_option(function: Function) -> Function:
+    """Add `--cache-dir`."""
+    return click.option(
+        "--cache-dir",
+        type=click.Path(file_okay=False, path_type=Path),
+        help="Root of the cache; else $TORCHAIR_CACHE_HOME, else ./.torchair_cache.",
+    )(function)
+
+
+def json_option(function: Function) -> Function:
+    """Add `--json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")(function)
+
+
+def dry_run_option(function: Function) -> Function:
+    """Add `--dry-run`."""
+    return click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")(function)
+
+
+def layout_at(cache_dir: Path | None) -> Layout:
+    """Return the layout of the cache that is meant."""
+    return Layout(resolve_root(cache_dir, os.environ))
+
+
+def environment_signer() -> Signer | None:
+    """Return what checks signatures, where `$GEARCACHE_HMAC_KEY_FILE` asks for them."""
+    key_file = os.environ.get(KEY_FILE_VARIABLE)
+    return Signer(Path(key_file)) if key_file else None
+
+
+def complete_entry(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the name of an entry."""
+    entries = Catalog(layout_at(context.params.get("cache_dir"))).entries()
+    names = {entry.label for entry in entries} | {short_name(entry) for entry in entries}
+    return sorted(name for name in names if name.startswith(incomplete))
+
+
+def entry_argument(name: str = "entry", **options: Any) -> Callable[[Function], Function]:
+    """Add an argument that names an entry, with completion."""
+    return click.argument(name, shell_complete=complete_entry, **options)
+
+
+def find_one(catalog: Catalog, text: str) -> Entry:
+    """Return the entry that is called so; a usage error when there is none or more than one."""
+    found = catalog.find(text)
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        note_faults(catalog)
+        raise click.UsageError(f"no entry is called `{text}` in `{catalog.layout.root}`; `gearcache list` names them")
+    listed = "".join(f"\n  {short_name(entry)}{f' {entry.scope}' if entry.scope else ''}" for entry in found)
+    hint = "give its path" if len({entry.name for entry in found}) == 1 else "give more of its key"
+    paths = "".join(f"\n  {catalog.path(entry)}" for entry in found) if hint == "give its path" else listed
+    raise click.UsageError(f"{len(found)} entries are called `{text}`, {hint}:{paths}")
+
+
+def short_name(entry: Entry) -> str:
+    """Return `<label>-<start of the key>`, which names the entry in every command."""
+    return f"{entry.label}-{entry.digest[:_DIGEST_SHOWN]}"
+
+
+def note_faults(catalog: Catalog) -> None:
+    """Warn of what could not be read in the last listing, and of what other versions left."""
+    for fault in catalog.faults:
+        warn(str(fault))
+    note_other_formats(catalog.layout)
+
+
+def note_other_formats(layout: Layout) -> None:
+    """Say that the cache holds folders of other format versions, which this one leaves alone."""
+    for folder in other_formats(layout):
+        kind = "a newer" if folder.version > FORMAT_VERSION else "an older"
+        note(
+            f"`{folder.path}` holds {count(folder.entries, 'entry', 'entries')} of {kind} gearcache "
+            f"({size_text(folder.size)}), left alone; `gearcache clear --format {folder.version}` removes them"
+        )
+
+
+def note(text: str) -> None:
+    """Tell something on stderr."""
+    click.echo(f"note: {text}", err=True)
+
+
+def warn(text: str) -> None:
+    """Warn on stderr."""
+    click.echo(f"warning: {text}", err=True)
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON document."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = ()) -> None:
+    """Print columns; on a terminal that is too narrow for them, each row as a paragraph. In a pipe a row is a line."""
+    from rich.cells import cell_len
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(markup=False, highlight=False)
+    if not console.is_terminal:
+        console.width = _PIPE_WIDTH
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in titles:
+        table.add_column(title, justify="right" if title in right else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    columns = zip(titles, *rows, strict=True)
+    if sum(max(map(cell_len, column)) + 2 for column in columns) - 2 <= console.width:
+        console.print(table)
+        return
+    for row in rows:
+        console.print(Text(row[0], style="bold"))
+        pairs = [f"{title} {cell}" for title, cell in zip(titles[1:], row[1:], strict=True)]
+        for line in _filled(pairs, console.width - 2):
+            console.print(Text(f"  {line}"))
+
+
+def _filled(pieces: Sequence[str], width: int) -> list[str]:
+    """Join pieces by commas to lines of at most `width`, breaking none."""
+    lines: list[str] = []
+    for piece in pieces:
+        if lines and len(lines[-1]) + len(piece) + 3 <= width:
+            lines[-1] += f", {piece}"
+        else:
+            lines.append(piece)
+    return lines
+
+
+def count(number: int, one: str, many: str | None = None) -> str:
+    """Return `1 entry`, `2 entries`."""
+    return f"{number} {one if number == 1 else many or f'{one}s'}"
+
+
+def size_text(size: int) -> str:
+    """Return bytes as people read them, in powers of 1000 as `--max-size` takes them."""
+    if size < 1000:
+        return f"{size} B"
+    value = float(size)
+    for unit in ("kB", "MB", "GB", "TB"):
+        value /= 1000
+        if value < 999.95 or unit == "TB":
+            break
+    return f"{value:.1f} {unit}"
+
+
+def ago_text(moment: float, now: float | None = None) -> str:
+    """Return how long ago something was: `now`, `5 min ago`, `3 h ago`, `12 d ago`."""
+    seconds = (time.time() if now is None else now) - moment
+    for limit, divisor, unit in ((60, 1, ""), (3600, 60, "min"), (172800, 3600, "h")):
+        if seconds < limit:
+            return f"{int(seconds // divisor)} {unit} ago" if unit else "now"
+    return f"{int(seconds // 86400)} d ago"
+
+
+def seconds_text(seconds: float) -> str:
+    """Return a duration: `0.4 s`, `12 s`, `3 min 20 s`, `2 h 5 min`."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{int(seconds // 60)} min {int(seconds % 60)} s"
+    return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60)} min"
+
+
+def entry_plain(entry: Entry, catalog: Catalog) -> dict[str, Any]:
+    """Return an entry as JSON data."""
+    return {
+        "method": entry.label,
+        "key": entry.digest,
+        "ranks": entry.scope,
+        "path": str(catalog.path(entry)),
+        "gears": list(entry.gears),
+        "variants": entry.variants,
+        "size": entry.size,
+        "created": entry.created,
+        "last_use": entry.last_use,
+        "hits": entry.hits,
+        "compile_seconds": entry.compile_seconds,
+        "torch": entry.torch,
+    }
+
+
+def stop(code: Exit) -> NoReturn:
+    """End the command with an exit code."""
+    sys.stdout.flush()
+    raise click.exceptions.Exit(int(code))

@@ -1,0 +1,36 @@
+"""`gearcache doctor`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from gearcache.cache.health import check_health
+from gearcache.commands.common import Exit, cache_dir_option, json_option, layout_at, print_json, stop
+from gearcache.host_checks import check_host, check_settings
+
+_MARKS = {True: "ok", False: "FAIL", None: "-"}
+
+
+@click.command("doctor")
+@cache_dir_option
+@json_option
+def command(cache_dir: Path | None, as_json: bool) -> None:
+    """Check what works on this host: torch, compiler, devices, torch_npu and CANN, the cache's folder, locks and space.
+
+    `ok` works, `-` is worth knowing, `FAIL` does not work, with what to do. Exit code 1 when something fails.
+    """
+    settings, key_file = check_settings(os.environ)
+    checks = [*check_host(os.environ), *settings, *check_health(layout_at(cache_dir), key_file)]
+    if as_json:
+        print_json([{"name": c.name, "ok": c.ok, "detail": c.detail, "remedy": c.remedy} for c in checks])
+    else:
+        width = max(len(check.name) for check in checks)
+        for check in checks:
+            click.echo(f"{_MARKS[check.ok]:<4}  {check.name:<{width}}  {check.detail}")
+            if check.remedy:
+                click.echo(f"{'':<{width + 6}}  -> {check.remedy}")
+    if any(check.ok is False for check in checks):
+        stop(Exit.WRONG)

@@ -1,0 +1,174 @@
+"""`gearcache explain`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gearcache.cache.catalog import Catalog
+from gearcache.cache.entry import Entry
+from gearcache.cache.manifest import Manifest
+from gearcache.commands.common import (
+    cache_dir_option,
+    entry_argument,
+    entry_plain,
+    find_one,
+    json_option,
+    layout_at,
+    note,
+    note_faults,
+    print_json,
+    short_name,
+)
+from gearcache.readable import check_lines, cut, evidence_lines, source_lines, variants_of
+
+_MISSING = "missing"
+_SHOWN = 40
+
+
+@click.command("explain")
+@entry_argument()
+@entry_argument("other", required=False)
+@cache_dir_option
+@json_option
+def command(entry: str, other: str | None, cache_dir: Path | None, as_json: bool) -> None:
+    """Say how an entry differs from another, or why calls miss.
+
+    \b
+    gearcache explain ENTRY          compare with the nearest other entry of the method
+    gearcache explain ENTRY OTHER    compare two entries
+    gearcache explain MODULE:FUNCTION  run it as `prewarm --dry-run` does, and say for
+                                     each call what is stored, and what differs if it is not
+
+    ENTRY is a method, a key or its start, or a path, as for `show`.
+    """
+    if ":" in entry and other is None:
+        _explain_target(entry, cache_dir, as_json)
+        return
+    catalog = Catalog(layout_at(cache_dir))
+    wanted = find_one(catalog, entry)
+    manifest = catalog.read(wanted)
+    if other is not None:
+        second = find_one(catalog, other)
+        stored = catalog.read(second)
+    else:
+        nearest = _nearest(catalog, wanted, manifest)
+        if nearest is None:
+            note(f"`{wanted.label}` has no other entry to compare `{short_name(wanted)}` with")
+            if as_json:
+                print_json({"wanted": entry_plain(wanted, catalog), "stored": None, "key": [], "variants": []})
+            return
+        second, stored = nearest
+    keys = list(_differences(manifest.components, stored.components))
+    variants = list(_variant_differences(manifest, stored))
+    if as_json:
+        print_json(
+            {
+                "wanted": entry_plain(wanted, catalog),
+                "stored": entry_plain(second, catalog),
+                "key": [dict(zip(("path", "wanted", "stored"), item, strict=True)) for item in keys],
+                "variants": variants,
+            }
+        )
+        return
+    click.echo(f"wanted  {short_name(wanted)} {wanted.scope}".rstrip())
+    click.echo(f"stored  {short_name(second)} {second.scope}".rstrip())
+    _print("The keys differ in", [f"{path}: wanted {ours}, stored {theirs}" for path, ours, theirs in keys])
+    if not keys:
+        click.echo("\nThe keys are equal" + (", the ranks differ" if wanted.scope != second.scope else ""))
+    _print("What the traces depend on differs in", variants)
+    note_faults(catalog)
+
+
+def _print(title: str, lines: list[str]) -> None:
+    if lines:
+        click.echo(f"\n{title}")
+        for line in lines[:_SHOWN]:
+            click.echo(f"  {line}")
+        if len(lines) > _SHOWN:
+            click.echo(f"  … {len(lines) - _SHOWN} more, see --json")
+
+
+def _nearest(catalog: Catalog, wanted: Entry, manifest: Manifest) -> tuple[Entry, Manifest] | None:
+    """Return the other entry of the method with the fewest differing leaves."""
+    best: tuple[int, Entry, Manifest] | None = None
+    for candidate in catalog.entries():
+        if candidate.label == wanted.label and candidate.identity != wanted.identity:
+            stored = catalog.read(candidate)
+            distance = sum(1 for _ in _differences(manifest.components, stored.components))
+            if best is None or distance < best[0]:
+                best = distance, candidate, stored
+    return best[1:] if best is not None else None
+
+
+def _differences(wanted: Any, stored: Any, path: str = "") -> Iterator[tuple[str, str, str]]:
+    """Yield (path, wanted, stored) of every leaf that differs; rows such as parameters are compared by name."""
+    ours, theirs = _children(wanted), _children(stored)
+    if ours is None or theirs is None:
+        if _are_words(wanted) and _are_words(stored):
+            # Of long lists (instruction sets) what one side has alone tells more than both.
+            yield from _words(path, wanted, stored)
+            return
+        if (type(wanted), wanted) != (type(stored), stored):
+            yield path, _show(wanted), _show(stored)
+        return
+    for name in [*ours, *(name for name in theirs if name not in ours)]:
+        below = f"{path}.{name}" if path else str(name)
+        if name not in theirs or name not in ours:
+            yield below, _show(ours.get(name, _MISSING)), _show(theirs.get(name, _MISSING))
+        else:
+            yield from _differences(ours[name], theirs[name], below)
+
+
+def _are_words(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and len(value) > 0 and all(type(item) is str for item in value)
+
+
+def _words(path: str, wanted: list[str], stored: list[str]) -> Iterator[tuple[str, str, str]]:
+    ours = [item for item in wanted if item not in stored]
+    theirs = [item for item in stored if item not in wanted]
+    if ours or theirs:
+        more, less = (f"also {cut(side)}" if side else "no more" for side in (ours, theirs))
+        yield path, more, less
+    elif wanted != stored:
+        yield path, _show(wanted), _show(stored)
+
+
+def _children(value: Any) -> dict[Any, Any] | None:
+    if isinstance(value, dict):
+        return value
+    if not isinstance(value, (list, tuple)):
+        return None
+    rows = [item for item in value if isinstance(item, (list, tuple)) and item and type(item[0]) is str]
+    if value and len(rows) == len(value) and len({row[0] for row in rows}) == len(rows):
+        return {row[0] or "<root>": list(row[1:]) for row in rows}
+    is_leaf = all(not isinstance(item, (list, tuple, dict)) for item in value)
+    return None if is_leaf else dict(enumerate(value))
+
+
+def _show(value: Any) -> str:
+    return value if value is _MISSING else cut(value)
+
+
+def _variant_differences(wanted: Manifest, stored: Manifest) -> Iterator[str]:
+    """Yield what only one side checks: evidence, per-call checks and sources of all its variants."""
+    ours, theirs = _dependences(wanted), _dependences(stored)
+    yield from (f"only wanted: {line}" for line in ours if line not in theirs)
+    yield from (f"only stored: {line}" for line in theirs if line not in ours)
+
+
+def _dependences(manifest: Manifest) -> dict[str, None]:
+    found: dict[str, None] = {}
+    for variant in variants_of(manifest):
+        for lines in (check_lines(variant), evidence_lines(variant), source_lines(variant)):
+            found.update(dict.fromkeys(lines))
+    return found
+
+
+def _explain_target(target: str, cache_dir: Path | None, as_json: bool) -> None:
+    from gearcache.commands.prewarm import explain_target
+
+    explain_target(target, cache_dir, as_json)

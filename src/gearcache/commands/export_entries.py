@@ -1,0 +1,60 @@
+"""`gearcache export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from gearcache.cache.bundle import BundleSummary, export_bundle
+from gearcache.cache.catalog import Catalog
+from gearcache.commands.common import (
+    cache_dir_option,
+    count,
+    entry_argument,
+    find_one,
+    json_option,
+    layout_at,
+    note_faults,
+    print_json,
+    size_text,
+)
+
+
+@click.command("export")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@entry_argument("entries", nargs=-1)
+@cache_dir_option
+@json_option
+def command(file: Path, entries: tuple[str, ...], cache_dir: Path | None, as_json: bool) -> None:
+    """Write entries (all of them, or those named) into one FILE, for `gearcache import` on another host.
+
+    Every byte is verified on the way. The other host uses an entry where its key fits: the same torch and Python, and
+    for compiled code the same instruction sets and thread count.
+    """
+    catalog = Catalog(layout_at(cache_dir))
+    chosen = [find_one(catalog, name) for name in entries] or catalog.entries()
+    if not chosen:
+        note_faults(catalog)
+        raise click.UsageError(f"there is nothing to export in `{catalog.layout.root}`")
+    summary = export_bundle(catalog.layout, chosen, file)
+    if as_json:
+        print_json({"file": str(file), **bundle_plain(summary)})
+    else:
+        click.echo(f"wrote {bundle_text(summary)} to `{file}`, {size_text(file.stat().st_size)}")
+    note_faults(catalog)
+
+
+def bundle_text(summary: BundleSummary) -> str:
+    """Return `3 entries with 9 blobs`."""
+    return f"{count(len(summary.entries), 'entry', 'entries')} with {count(summary.blobs, 'blob')}"
+
+
+def bundle_plain(summary: BundleSummary) -> dict[str, object]:
+    """Return a summary as JSON data."""
+    return {
+        "entries": summary.entries,
+        "skipped": summary.skipped,
+        "blobs": summary.blobs,
+        "size": summary.size,
+    }

@@ -1,0 +1,42 @@
+"""`gearcache import`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from gearcache.cache.bundle import import_bundle
+from gearcache.commands.common import (
+    Size,
+    cache_dir_option,
+    count,
+    environment_signer,
+    json_option,
+    layout_at,
+    note,
+    print_json,
+)
+from gearcache.commands.export_entries import bundle_plain, bundle_text
+
+
+@click.command("import")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--max-size", type=Size(), help="Refuse a bundle that holds more than so many bytes, as `10GB`.")
+@cache_dir_option
+@json_option
+def command(file: Path, max_size: int | None, cache_dir: Path | None, as_json: bool) -> None:
+    """Take over the entries of a bundle that `gearcache export` wrote.
+
+    A bundle holds code that your process will run: import only what you trust. Each digest is verified; with
+    $GEARCACHE_HMAC_KEY_FILE set, entries that are not signed with this key are refused. An entry that is present
+    stays, unless that of the bundle is newer.
+    """
+    layout = layout_at(cache_dir)
+    summary = import_bundle(layout, file, signer=environment_signer(), max_size=max_size)
+    if as_json:
+        print_json({"file": str(file), "root": str(layout.root), **bundle_plain(summary)})
+        return
+    click.echo(f"imported {bundle_text(summary)} into `{layout.root}`")
+    if summary.skipped:
+        note(f"{count(len(summary.skipped), 'entry', 'entries')} of the bundle were present already")

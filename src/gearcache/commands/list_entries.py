@@ -1,0 +1,68 @@
+"""`gearcache list`."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import click
+
+from gearcache.cache.catalog import Catalog
+from gearcache.cache.entry import Entry
+from gearcache.commands.common import (
+    ago_text,
+    cache_dir_option,
+    count,
+    entry_plain,
+    json_option,
+    layout_at,
+    note,
+    note_faults,
+    print_json,
+    print_table,
+    size_text,
+)
+
+_ORDERS = {
+    "use": lambda entry: (-entry.last_use, entry.identity),
+    "size": lambda entry: (-entry.size, entry.identity),
+    "hits": lambda entry: (-entry.hits, entry.identity),
+    "name": lambda entry: entry.identity,
+}
+
+
+@click.command("list")
+@click.argument("method", required=False)
+@click.option("--sort", type=click.Choice(list(_ORDERS)), default="use", help="What comes first.", show_default=True)
+@cache_dir_option
+@json_option
+def command(method: str | None, sort: str, cache_dir: Path | None, as_json: bool) -> None:
+    """List the entries of a cache, the last used first.
+
+    METHOD limits the list to methods of this name; it may hold `*`, as in `Model.*`.
+    """
+    catalog = Catalog(layout_at(cache_dir))
+    entries = [entry for entry in catalog.entries() if method is None or fnmatchcase(entry.label, method)]
+    entries.sort(key=_ORDERS[sort])
+    if as_json:
+        print_json([entry_plain(entry, catalog) for entry in entries])
+    elif entries:
+        titles = ("Method", "Key", "Ranks", "Gears", "Size", "Used", "Hits")
+        print_table(titles, [_row(entry) for entry in entries], right=("Gears", "Size", "Hits"))
+    note_faults(catalog)
+    if not entries:
+        note(f"no entries{f' of `{method}`' if method else ''} in `{catalog.layout.root}`")
+    elif not as_json:
+        note(f"{count(len(entries), 'entry', 'entries')}, {size_text(catalog.total_size(entries))} on disk")
+
+
+def _row(entry: Entry) -> tuple[str, ...]:
+    return (
+        entry.label,
+        entry.digest[:12],
+        entry.scope or "-",
+        str(len(entry.gears)),
+        size_text(entry.size),
+        ago_text(entry.last_use),
+        str(entry.hits),
+    )

@@ -1,0 +1,175 @@
+"""`gearcache prewarm`."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gearcache.commands.common import (
+    Exit,
+    cache_dir_option,
+    count,
+    dry_run_option,
+    json_option,
+    note,
+    print_json,
+    print_table,
+    seconds_text,
+    size_text,
+    stop,
+    warn,
+)
+from gearcache.commands.target import find_target
+
+if TYPE_CHECKING:
+    from gearcache.prewarming import Prewarmed, PrewarmReport
+
+
+@click.command("prewarm")
+@click.argument("target")
+@click.option(
+    "--jobs", type=click.IntRange(1), help="Compile processes; else $GEARCACHE_JOBS, else the number of cores."
+)
+@click.option("--rank", "ranks", type=click.IntRange(0), multiple=True, help="Act as this rank. Repeatable.")
+@click.option("--world-size", type=click.IntRange(1), help="Ranks of the job; without --rank, act as each of them.")
+@click.option("--device", default="cpu", show_default=True, help="Where tensors on `meta` will be when it is served.")
+@click.option("--threads", type=click.IntRange(1), help="Threads of the serving process, which are in the key.")
+@dry_run_option
+@cache_dir_option
+@json_option
+def command(
+    target: str,
+    jobs: int | None,
+    ranks: tuple[int, ...],
+    world_size: int | None,
+    device: str,
+    threads: int | None,
+    dry_run: bool,
+    cache_dir: Path | None,
+    as_json: bool,
+) -> None:
+    """Compile and store every gear of every cached method that a function calls.
+
+    TARGET is `package.module:function` or `file.py:function`. The function builds the model and calls its cached
+    methods, once for each kind of call; or calls `.warm(...)` of them. The model may be on the `meta` device or under
+    fake tensors: shapes are enough, and a relaunch with the real weights hits.
+
+    What is stored already is not compiled again. Ctrl-C leaves a valid cache with what was finished.
+    """
+    if ranks and world_size is None:
+        raise click.UsageError("--rank needs --world-size, which is part of the key")
+    if any(rank >= (world_size or 0) for rank in ranks):
+        raise click.UsageError(f"--rank is at most {(world_size or 0) - 1} with --world-size {world_size}")
+    _show_progress()
+    function = find_target(target)
+    import torch
+
+    from gearcache.prewarming import run_prewarm
+
+    try:
+        target_device = torch.device(device)
+    except RuntimeError as error:
+        raise click.UsageError(f"--device: {str(error).splitlines()[0]}") from None
+    if threads is not None:
+        torch.set_num_threads(threads)
+    # Whatever the function prints is not what this command's user asked for.
+    with contextlib.redirect_stdout(sys.stderr):
+        report, failure = run_prewarm(
+            function,
+            cache_dir=cache_dir,
+            jobs=jobs,
+            ranks=ranks,
+            world_size=world_size,
+            device=target_device,
+            dry_run=dry_run,
+        )
+    if failure is not None and not report.interrupted:
+        traceback.print_exception(failure, file=sys.stderr)
+    if as_json:
+        print_json({**report.to_plain(), "error": None if failure is None else f"{type(failure).__name__}: {failure}"})
+    else:
+        _print(report, target)
+    if report.interrupted:
+        note("interrupted; what was finished is stored, and the next run goes on from there")
+        stop(Exit.INTERRUPTED)
+    if failure is not None:
+        click.echo(f"error: `{target}` raised {type(failure).__name__}", err=True)
+    if failure is not None or not report.is_complete or not report.entries:
+        stop(Exit.WRONG)
+
+
+def _show_progress() -> None:
+    """Let the lines of the compile appear where there is no terminal for its bar."""
+    logger = logging.getLogger("gearcache")
+    if not logger.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(message)s"))
+        logger.addHandler(handler)
+    logger.setLevel(logging.WARNING if sys.stderr.isatty() else logging.INFO)
+
+
+def _print(report: PrewarmReport, target: str) -> None:
+    for entry in report.entries:
+        if report.dry_run and entry.missing:
+            note(f"{entry.method}: {entry.reason}" if entry.reason else f"{entry.method}: missing")
+        for gear, cause in entry.failed.items():
+            warn(f"{entry.method}, {gear}: {cause}")
+    for name in report.never_called:
+        note(f"`{name}` is a cached method that `{target}` never called, so nothing was done for it")
+    if not report.entries:
+        warn(f"`{target}` called no cached method")
+        return
+    last = "Missing" if report.dry_run else "Failed"
+    titles = ("Method", "Rank", "Compiled", "Present", last, "Compile time", "Size")
+    print_table(titles, [_row(entry, report) for entry in report.entries], right=titles[2:])
+    if report.missing:
+        click.echo(f"{report.missing} of {count(report.missing + report.present, 'gear')} missing")
+    elif not report.compiled and report.is_complete:
+        click.echo(f"all present: {count(report.present, 'gear')}, in {seconds_text(report.seconds)}")
+    elif report.compiled:
+        click.echo(f"compiled {count(report.compiled, 'gear')} in {seconds_text(report.seconds)}")
+
+
+def _row(entry: Prewarmed, report: PrewarmReport) -> tuple[str, ...]:
+    return (
+        entry.method,
+        "-" if entry.rank is None else str(entry.rank),
+        str(len(entry.compiled)),
+        str(len(entry.present)),
+        str(len(entry.missing) if report.dry_run else len(entry.failed)),
+        seconds_text(sum(entry.compiled.values())) if entry.compiled else "-",
+        size_text(entry.size),
+    )
+
+
+def explain_target(target: str, cache_dir: Path | None, as_json: bool) -> None:
+    """Look up what a function calls, and say for each entry whether it is there, and if not why."""
+    function = find_target(target)
+    from gearcache.prewarming import run_prewarm
+
+    with contextlib.redirect_stdout(sys.stderr):
+        report, error = run_prewarm(
+            function, cache_dir=cache_dir, jobs=None, ranks=(), world_size=None, device="cpu", dry_run=True
+        )
+    if error is not None:
+        traceback.print_exception(error, file=sys.stderr)
+    if as_json:
+        print_json(report.to_plain())
+    else:
+        for entry in report.entries:
+            state = f"{count(len(entry.present), 'gear')} present, {len(entry.missing)} missing"
+            click.echo(f"{entry.method}: {state}\n  {entry.entry}")
+            if entry.missing:
+                click.echo(f"  missing: {'; '.join(entry.missing)}\n  because: {entry.reason}")
+            for call, cause in entry.failed.items():
+                click.echo(f"  failed: {call}: {cause}")
+        if not report.entries:
+            warn(f"`{target}` called no cached method")
+    if error is not None or not report.is_complete:
+        stop(Exit.WRONG)

@@ -1,0 +1,37 @@
+"""`gearcache prune`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from gearcache.cache.catalog import Catalog
+from gearcache.commands.clear import report_removal
+from gearcache.commands.common import Age, Size, cache_dir_option, dry_run_option, json_option, layout_at
+
+
+@click.command("prune")
+@click.option("--max-size", type=Size(), help="Keep the last used entries up to so many bytes, as `10GB`.")
+@click.option("--older-than", type=Age(), help="Remove entries that nobody used for so long, as `30d`.")
+@dry_run_option
+@cache_dir_option
+@json_option
+def command(
+    max_size: int | None, older_than: float | None, dry_run: bool, cache_dir: Path | None, as_json: bool
+) -> None:
+    """Remove the least recently used entries until the cache is within its limits.
+
+    Blobs that entries share count once. An entry that a live process has loaded stays: where the limit cannot be met
+    for that reason, the exit code is 4. What dead writers left is collected as well.
+    """
+    if max_size is None and older_than is None:
+        raise click.UsageError("give a limit: --max-size, --older-than or both")
+    catalog = Catalog(layout_at(cache_dir))
+    outcome = catalog.prune(max_size=max_size, max_age=older_than, dry_run=dry_run)
+    collected = catalog.collect(dry_run=dry_run)
+    outcome.freed += collected.freed
+    outcome.blobs += len(collected.blobs)
+    if max_size is not None and catalog.total_size(catalog.entries()) <= max_size:
+        outcome.in_use.clear()  # others went in their place
+    report_removal(outcome, catalog, dry_run=dry_run, as_json=as_json)

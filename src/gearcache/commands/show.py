@@ -1,0 +1,163 @@
+"""`gearcache show`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gearcache.cache.catalog import Catalog
+from gearcache.cache.entry import Entry
+from gearcache.cache.manifest import Manifest
+from gearcache.commands.common import (
+    ago_text,
+    cache_dir_option,
+    count,
+    entry_argument,
+    entry_plain,
+    find_one,
+    json_option,
+    layout_at,
+    note_other_formats,
+    print_json,
+    seconds_text,
+    size_text,
+)
+from gearcache.readable import (
+    check_lines,
+    evidence_lines,
+    frame_lines,
+    gear_lines,
+    graphs,
+    input_lines,
+    key_lines,
+    source_lines,
+    variants_of,
+)
+
+_SECTIONS = ("key", "inputs", "checks", "evidence", "sources", "gears", "frame", "graph")
+_SUMMARY = ("key", "inputs", "checks", "sources", "gears")
+#: Of a long part of the summary so many lines are shown.
+_SHOWN = 12
+
+
+@click.command("show")
+@entry_argument()
+@click.option(
+    "--only", "only", type=click.Choice(_SECTIONS), multiple=True, help="Show this part, in full. Repeatable."
+)
+@click.option("--full", is_flag=True, help="Show every part in full: evidence, frame and graph too.")
+@cache_dir_option
+@json_option
+def command(entry: str, only: tuple[str, ...], full: bool, cache_dir: Path | None, as_json: bool) -> None:
+    """Show one entry: what identifies it, what it depends on, its gears, its frame and graph.
+
+    ENTRY is a method (`Model.decode`), a key or its start, both (`Model.decode-3f2a`), or a path.
+    """
+    catalog = Catalog(layout_at(cache_dir))
+    found = find_one(catalog, entry)
+    manifest = catalog.read(found)
+    sections = _SECTIONS if full or as_json else only or _SUMMARY
+    limit = None if full or only or as_json else _SHOWN
+    if as_json:
+        print_json(_plain(found, manifest, catalog))
+        return
+    for line in [*_head(found, catalog), *_body(manifest, catalog, sections, limit)]:
+        click.echo(line)
+    note_other_formats(catalog.layout)
+
+
+def _head(entry: Entry, catalog: Catalog) -> Iterator[str]:
+    created = datetime.fromtimestamp(entry.created).astimezone().isoformat(" ", "seconds")
+    users = catalog.users(entry)
+    yield f"Method    {entry.label}"
+    yield f"Key       {entry.digest}"
+    yield f"Ranks     {entry.scope or 'none'}"
+    yield f"Path      {catalog.path(entry)}"
+    yield f"Created   {created}, with torch {entry.torch or 'of unknown version'}"
+    yield f"Used      {ago_text(entry.last_use)}, {count(entry.hits, 'load')}"
+    yield f"In use    {', '.join(f'{user.pid} ({_cut(user.command)})' for user in users) or 'by no process'}"
+    yield f"Size      {size_text(entry.size)} in {count(len(entry.blob_sizes()), 'blob')}"
+    yield f"Compiled  {count(len(entry.gears), 'gear')} in {seconds_text(entry.compile_seconds)}"
+
+
+def _cut(command: str) -> str:
+    return command if len(command) <= 60 else f"{command[:59]}…"
+
+
+def _parts(variant: dict[str, Any], manifest: Manifest, catalog: Catalog) -> dict[str, Iterator[tuple[str, list[str]]]]:
+    """Return section -> (title, lines), read when it is asked for."""
+
+    def once(title: str, lines: Any) -> Iterator[tuple[str, list[str]]]:
+        yield title, list(lines)
+
+    def drawn() -> Iterator[tuple[str, list[str]]]:
+        for gears, lines in graphs(variant, catalog.layout):
+            yield f"Graph of {', '.join(gears)}", lines
+
+    return {
+        "inputs": once("Inputs", input_lines(variant)),
+        "checks": once("Checked on every call, beside the tensors", check_lines(variant)),
+        "evidence": once("Evidence, checked at each load", evidence_lines(variant)),
+        "sources": once("Source, compared at each load", source_lines(variant)),
+        "gears": once("Gears", gear_lines(variant, manifest)),
+        "frame": once("Frame", frame_lines(variant, manifest)),
+        "graph": drawn(),
+    }
+
+
+def _body(manifest: Manifest, catalog: Catalog, sections: tuple[str, ...], limit: int | None) -> Iterator[str]:
+    if "key" in sections:
+        yield from ("", "Key components")
+        yield from _indented(list(key_lines(manifest)), limit and 2 * limit, "--only key")
+    variants = variants_of(manifest)
+    for number, variant in enumerate(variants):
+        if len(variants) > 1:
+            yield from ("", f"Variant {number + 1} of {len(variants)}")
+        parts = _parts(variant, manifest, catalog)
+        for section in sections:
+            for title, lines in parts.get(section, ()):
+                yield from ("", title)
+                yield from _indented(lines or ["none"], limit, f"--only {section}")
+        if limit is not None:
+            number_of_checks = sum(1 for _ in evidence_lines(variant))
+            yield from ("", f"Evidence: {count(number_of_checks, 'check')} at each load; --only evidence lists them")
+
+
+def _indented(lines: list[str], limit: int | None, option: str) -> Iterator[str]:
+    shown = lines if limit is None or len(lines) <= limit + 1 else lines[:limit]
+    yield from (f"  {line}" for line in shown)
+    if len(shown) < len(lines):
+        yield f"  … {len(lines) - len(shown)} more lines, see {option}"
+
+
+def _plain(entry: Entry, manifest: Manifest, catalog: Catalog) -> dict[str, Any]:
+    variants = []
+    for variant in variants_of(manifest):
+        parts = _parts(variant, manifest, catalog)
+        variants.append(
+            {
+                section: [{"title": title, "lines": lines} for title, lines in parts[section]]
+                if section == "graph"
+                else next(parts[section])[1]
+                for section in parts
+            }
+        )
+    return {
+        **entry_plain(entry, catalog),
+        "users": [{"pid": user.pid, "command": user.command} for user in catalog.users(entry)],
+        "components": _jsonable(manifest.components),
+        "blobs": manifest.blobs,
+        "variant_details": variants,
+    }
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _jsonable(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_jsonable(item) for item in value]
+    return value.hex() if isinstance(value, bytes) else value

@@ -1,0 +1,64 @@
+"""Finding the function that a command line names: `package.module:function` or `path/to/file.py:function`."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import click
+
+from gearcache.commands.common import Exit, stop
+
+
+def find_target(text: str) -> Callable[[], object]:
+    """Import the module and return the function; a usage error names what is not there.
+
+    The working folder is importable, as with `python -m`. A file is imported by its name, so that what serves must
+    import it by that name too: the module's name is part of the key.
+    """
+    module_name, colon, function_name = text.rpartition(":")
+    if not colon or not module_name or not function_name:
+        raise click.UsageError(f"`{text}` names no function; write `package.module:function`, or `file.py:function`")
+    sys.path.insert(0, str(Path.cwd()))
+    module = _import_file(Path(module_name)) if module_name.endswith(".py") else _import_module(module_name)
+    found: Any = module
+    for name in function_name.split("."):
+        found = getattr(found, name, None)
+    if found is None:
+        known = ", ".join(sorted(name for name, value in vars(module).items() if callable(value) and name[0] != "_"))
+        raise click.UsageError(f"`{module_name}` has no function `{function_name}`; it has {known or 'none'}")
+    if not callable(found):
+        raise click.UsageError(f"`{text}` is a {type(found).__name__}, not a function")
+    return found  # type: ignore[no-any-return]
+
+
+def _import_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise click.UsageError(f"there is no file `{path}`")
+    if not path.stem.isidentifier():
+        raise click.UsageError(f"`{path}` cannot be imported: `{path.stem}` is no module name")
+    sys.path.insert(0, str(path.resolve().parent))
+    return _import_module(path.stem)
+
+
+def _import_module(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
+            raise click.UsageError(f"there is no module `{error.name}`; the working folder is searched too") from None
+        return _failed(name)
+    except Exception:
+        return _failed(name)
+
+
+def _failed(name: str) -> ModuleType:
+    traceback.print_exc(file=sys.stderr)
+    click.echo(f"error: `{name}` cannot be imported", err=True)
+    stop(Exit.WRONG)

@@ -1,0 +1,96 @@
+"""What gearcache does, as events: lookups, compiles, loads, publishes and faults, each with its numbers.
+
+    remove = gearcache.add_listener(lambda event: print(event))
+
+Listeners are called in the thread in which the thing happened, in the order in which they were added. Calls of compiled
+graphs are no events, as they are too frequent and must cost nothing: `.stats.gears` counts them.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+logger = logging.getLogger("gearcache")
+
+Kind = Literal["hit", "miss", "trace", "compile", "compile_failed", "load", "publish", "fault"]
+
+KINDS: dict[str, str] = {
+    "hit": "a lookup found stored variants that serve the call; `gears` are those that were loaded",
+    "miss": "a lookup found none; `reason` is one of `MISS_REASONS`, `detail` says what differed",
+    "trace": "a method was captured; `seconds`",
+    "compile": "one gear was compiled; `gear`, `seconds`, `bytes` of its artifact",
+    "compile_failed": "one gear could not be compiled; `gear`, `detail`",
+    "load": "gears were made callable; `gears`, `seconds` of reading, verifying, checking and loading, `bytes` read",
+    "publish": "an entry was written; `seconds`, `bytes` of its blobs",
+    "fault": "the cache could not be used and was worked around; `detail`",
+}
+
+MISS_REASONS: dict[str, str] = {
+    "absent": "no entry with this key",
+    "corrupt": "the entry's manifest or a blob was damaged",
+    "unreadable": "the entry could not be read",
+    "other version": "the entry was written by another format version",
+    "unsigned": "the entry does not carry the signature that `GEARCACHE_HMAC_KEY_FILE` asks for",
+    "source": "traced code was edited",
+    "evidence": "an attribute, global or type that the trace depended on is another",
+    "arguments": "no stored variant takes such arguments",
+    "unloadable": "the artifact could not be loaded on this host",
+}
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing that happened; which fields are set depends on `kind`, see `KINDS`. Times are in seconds."""
+
+    kind: Kind
+    method: str
+    entry: str = ""
+    gear: str = ""
+    gears: tuple[str, ...] = ()
+    reason: str = ""
+    detail: str = ""
+    seconds: float = 0.0
+    bytes: int = 0
+
+
+Listener = Callable[[Event], object]
+
+_listeners: tuple[Listener, ...] = ()
+_lock = threading.Lock()
+
+
+def add_listener(listener: Listener) -> Callable[[], None]:
+    """Call `listener(event)` for every event of this process from now on; returns a function that ends this.
+
+    A listener that raises is logged and stays: it never breaks a call. `TypeError` for what cannot be called.
+    """
+    global _listeners
+    if not callable(listener):
+        raise TypeError(f"add_listener takes a function of one event, not a {type(listener).__name__}")
+
+    # An object of its own, so that a function that was added twice is removed once.
+    def own(event: Event) -> object:
+        return listener(event)
+
+    with _lock:
+        _listeners = (*_listeners, own)
+
+    def remove() -> None:
+        global _listeners
+        with _lock:
+            _listeners = tuple(item for item in _listeners if item is not own)
+
+    return remove
+
+
+def emit(event: Event) -> None:
+    """Tell all listeners."""
+    for listener in _listeners:
+        try:
+            listener(event)
+        except Exception:
+            logger.exception("a listener failed on the event %r", event)

@@ -1,0 +1,66 @@
+"""Calls per gear: of one cached method, and of all of this process, those that are gone included."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import weakref
+
+Rows = list[tuple[str, "itertools.count[int]"]]
+
+_lock = threading.Lock()
+_known: list[tuple[str, Rows, weakref.ref[GearUse]]] = []
+_gone: dict[tuple[str, str], int] = {}
+
+
+class GearUse:
+    """The counters of the graphs that one cached method has loaded, also before a refresh. Safe to use from threads.
+
+    A graph counts its calls by `next` of an `itertools.count`, which costs 30 ns; here they are read.
+    """
+
+    def __init__(self, method: str) -> None:
+        self._rows: Rows = []
+        with _lock:
+            _fold()
+            _known.append((method, self._rows, weakref.ref(self)))
+
+    def add(self, gear: str, counter: itertools.count[int]) -> None:
+        """Watch one more graph."""
+        self._rows.append((gear, counter))
+
+    def calls(self) -> dict[str, int]:
+        """Return gear -> calls, for every gear that was loaded."""
+        return _sum(self._rows)
+
+
+def gear_calls() -> dict[tuple[str, str], int]:
+    """Return (method, gear) -> calls of this process; never goes down."""
+    with _lock:
+        _fold()
+        found = dict(_gone)
+        for method, rows, _ in _known:
+            _add(found, method, rows)
+    return found
+
+
+def _fold() -> None:
+    """Keep of the methods that are gone only their sums."""
+    dead = [entry for entry in _known if entry[2]() is None]
+    for method, rows, _ in dead:
+        _add(_gone, method, rows)
+    if dead:
+        folded = {id(entry) for entry in dead}
+        _known[:] = [entry for entry in _known if id(entry) not in folded]
+
+
+def _add(totals: dict[tuple[str, str], int], method: str, rows: Rows) -> None:
+    for gear, calls in _sum(rows).items():
+        totals[method, gear] = totals.get((method, gear), 0) + calls
+
+
+def _sum(rows: Rows) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for gear, counter in list(rows):
+        found[gear] = found.get(gear, 0) + int(repr(counter)[len("count(") : -1])
+    return found

@@ -1,0 +1,175 @@
+"""Metrics for Prometheus, through `prometheus_client` (`pip install 'gearcache[metrics]'`).
+
+    gearcache.metrics.export()             # into prometheus_client's registry: whatever serves that serves these too
+    gearcache.metrics.serve(9464)          # or on a port of their own
+
+| metric | labels | what |
+|---|---|---|
+| `gearcache_hits_total` | method | lookups that found stored variants |
+| `gearcache_misses_total` | method, reason | lookups that found none, see `gearcache.events.MISS_REASONS` |
+| `gearcache_compile_seconds` | method | histogram of the compile of a gear; its count is that of compiled gears |
+| `gearcache_compile_failures_total` | method | gears that could not be compiled |
+| `gearcache_trace_seconds` | method | histogram of Dynamo captures |
+| `gearcache_load_seconds` | method | histogram of reading, verifying, checking and loading stored variants |
+| `gearcache_loaded_gears_total`, `gearcache_loaded_bytes_total` | method | what was loaded |
+| `gearcache_stored_bytes_total` | method | blobs of the entries written |
+| `gearcache_faults_total` | method | faults of the cache that were worked around |
+| `gearcache_gear_calls_total` | method, gear | calls of compiled graphs |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from gearcache.events import Event, add_listener
+from gearcache.gear_use import gear_calls
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+    from prometheus_client.registry import CollectorRegistry
+
+_COMPILE_BUCKETS = (0.1, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600)
+_TRACE_BUCKETS = (0.1, 0.5, 1, 2, 5, 10, 20, 30, 60, 120)
+_LOAD_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
+
+
+def _client() -> Any:
+    try:
+        import prometheus_client
+    except ImportError as error:
+        raise ImportError("gearcache.metrics needs prometheus_client: pip install 'gearcache[metrics]'") from error
+    return prometheus_client
+
+
+def export(registry: CollectorRegistry | None = None) -> Callable[[], None]:
+    """Add gearcache's metrics to a registry (the default one); returns a function that removes them again.
+
+    Events are counted from now on, so call it before the first call of a cached method. `ValueError` where the registry
+    has them already, `ImportError` without `prometheus_client`.
+    """
+    client = _client()
+    chosen = client.REGISTRY if registry is None else registry
+    exporter = _Exporter(client, chosen)
+    remove_listener = add_listener(exporter)
+
+    def remove() -> None:
+        remove_listener()
+        exporter.unregister()
+
+    return remove
+
+
+def serve(port: int, address: str = "127.0.0.1", registry: CollectorRegistry | None = None) -> Server:
+    """Export, and answer scrapes on `address:port` from a daemon thread; returns what stops both.
+
+    Port 0 takes any free one; it is the `port` of what is returned. `OSError` where the port is taken.
+    """
+    client = _client()
+    chosen = client.CollectorRegistry() if registry is None else registry
+    remove = export(chosen)
+    try:
+        server, thread = client.start_http_server(port, addr=address, registry=chosen)
+    except OSError:
+        remove()
+        raise
+
+    return Server(server, thread, remove)
+
+
+class Server:
+    """A thread that answers scrapes, until it is called or its process ends."""
+
+    def __init__(self, server: Any, thread: Any, remove: Callable[[], None]) -> None:
+        self._server, self._thread, self._remove = server, thread, remove
+        self.port: int = server.server_port
+
+    def __call__(self) -> None:
+        """Stop serving and exporting."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+        self._remove()
+
+
+class _Exporter:
+    """Counts events into Prometheus metrics; the calls per gear are read when a scrape asks."""
+
+    def __init__(self, client: Any, registry: Any) -> None:
+        self._registry = registry
+        self._parts: list[Any] = []
+
+        def counter(name: str, text: str, *labels: str) -> Any:
+            return self._add(client.Counter(f"gearcache_{name}", text, ["method", *labels], registry=registry))
+
+        def histogram(name: str, text: str, buckets: tuple[float, ...]) -> Any:
+            made = client.Histogram(f"gearcache_{name}", text, ["method"], buckets=buckets, registry=registry)
+            return self._add(made)
+
+        try:
+            self._hits = counter("hits", "Lookups that found stored variants")
+            self._misses = counter("misses", "Lookups that found no stored variant", "reason")
+            self._faults = counter("faults", "Faults of the cache that were worked around")
+            self._failures = counter("compile_failures", "Gears that could not be compiled")
+            self._loaded_gears = counter("loaded_gears", "Gears made callable")
+            self._loaded_bytes = counter("loaded_bytes", "Bytes of the blobs of loaded gears")
+            self._stored_bytes = counter("stored_bytes", "Bytes of the blobs of entries written")
+            self._compile = histogram("compile_seconds", "Compile of one gear", _COMPILE_BUCKETS)
+            self._trace = histogram("trace_seconds", "Dynamo capture of a method", _TRACE_BUCKETS)
+            self._load = histogram("load_seconds", "Read, verify, check and load stored variants", _LOAD_BUCKETS)
+            self._add(_GearCalls())
+            registry.register(self._parts[-1])
+        except ValueError:
+            self._parts = [part for part in self._parts if not isinstance(part, _GearCalls)]
+            self.unregister()
+            raise
+
+    def _add(self, part: Any) -> Any:
+        self._parts.append(part)
+        return part
+
+    def unregister(self) -> None:
+        """Take every metric out of the registry."""
+        for part in self._parts:
+            self._registry.unregister(part)
+        self._parts = []
+
+    def __call__(self, event: Event) -> None:
+        method = event.method
+        if event.kind == "hit":
+            self._hits.labels(method).inc()
+        elif event.kind == "miss":
+            self._misses.labels(method, event.reason).inc()
+        elif event.kind == "compile":
+            self._compile.labels(method).observe(event.seconds)
+        elif event.kind == "compile_failed":
+            self._failures.labels(method).inc()
+        elif event.kind == "trace":
+            self._trace.labels(method).observe(event.seconds)
+        elif event.kind == "load":
+            self._load.labels(method).observe(event.seconds)
+            self._loaded_gears.labels(method).inc(len(event.gears))
+            self._loaded_bytes.labels(method).inc(event.bytes)
+        elif event.kind == "publish":
+            self._stored_bytes.labels(method).inc(event.bytes)
+        elif event.kind == "fault":
+            self._faults.labels(method).inc()
+
+
+class _GearCalls:
+    """Reads how often each graph of this process has run."""
+
+    def collect(self) -> Iterable[Metric]:
+        """Return one family with the calls of every method and gear."""
+        from prometheus_client.core import CounterMetricFamily
+
+        family = CounterMetricFamily("gearcache_gear_calls", "Calls of compiled graphs", labels=["method", "gear"])
+        for (method, gear), calls in sorted(gear_calls().items()):
+            family.add_metric([method, gear], calls)
+        return [family]
+
+    def describe(self) -> Iterable[Metric]:
+        """Name the family without reading anything."""
+        from prometheus_client.core import CounterMetricFamily
+
+        return [CounterMetricFamily("gearcache_gear_calls", "Calls of compiled graphs", labels=["method", "gear"])]

@@ -1,0 +1,160 @@
+"""The command line as a whole: start, help, exit codes, completion, other format versions."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.metadata import entry_points, version
+from pathlib import Path
+
+import pytest
+
+from gearcache.cache import FORMAT_VERSION
+from gearcache.cli import COMMANDS, main
+from tests.commands.helpers import DECODE, run, run_json, run_process, store
+
+#: Commands that look into a cache, with arguments under which they do.
+ON_A_CACHE = {
+    "list": (),
+    "show": ("Model.decode",),
+    "explain": ("Model.decode",),
+    "stats": (),
+    "doctor": (),
+    "verify": (),
+    "clear": ("--all", "--dry-run"),
+    "prune": ("--max-size", "1GB"),
+    "export": ("bundle.tar",),
+}
+
+
+def test_the_console_script_is_this_command() -> None:
+    (script,) = entry_points(group="console_scripts", name="gearcache")
+    assert script.load() is main
+
+
+def test_version_is_that_of_the_package() -> None:
+    assert run("--version").stdout == f"gearcache {version('gearcache')}\n"
+
+
+def test_help_names_every_command_and_the_exit_codes() -> None:
+    text = run("--help").stdout
+    for name, (_, help_text) in COMMANDS.items():
+        assert f"  {name} " in text
+        assert help_text in text
+    assert "130  interrupted by Ctrl-C" in text
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_and_json(name: str) -> None:
+    text = run(name, "--help").stdout
+    assert f"gearcache {name}" in text.replace("main", "gearcache") or name in text
+    assert name == "completion" or "--json" in text
+    assert name == "completion" or "--cache-dir" in text
+
+
+def test_an_unknown_command_is_a_usage_error() -> None:
+    assert "No such command" in run("lst", code=2).stderr
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("doctor", "prewarm")])
+def test_a_command_needs_no_torch(name: str) -> None:
+    module = COMMANDS[name][0]
+    program = (
+        "import importlib, sys, gearcache.cli\n"
+        f"importlib.import_module('gearcache.commands.{module}')\n"
+        "sys.exit('torch' in sys.modules or 'gearcache.ge_cache' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 0
+
+
+def test_the_program_itself_imports_no_command() -> None:
+    program = (
+        "import sys, gearcache.cli\n"
+        "sys.exit(any(name in sys.modules for name in ('rich', 'diskcache', 'msgpack', 'gearcache.commands')))"
+    )
+    assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 0
+
+
+def test_commands_work_on_a_cache_with_older_and_newer_formats_and_leave_them(
+    cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    store(cache_dir, DECODE, b"ours")
+    others = []
+    for number in (FORMAT_VERSION - 1, FORMAT_VERSION + 1):
+        manifest = cache_dir / f"v{number}" / "entries" / "Model.decode-0123" / "manifest.msgpack"
+        manifest.parent.mkdir(parents=True)
+        manifest.write_bytes(b"another format")
+        others.append(manifest)
+    for name, arguments in ON_A_CACHE.items():
+        result = run(name, *arguments)
+        if name in ("list", "show", "verify"):
+            assert f"v{FORMAT_VERSION - 1}` holds 1 entry of an older gearcache" in result.stderr
+            assert f"v{FORMAT_VERSION + 1}` holds 1 entry of a newer gearcache" in result.stderr
+    run("clear", "--all")
+    assert all(path.read_bytes() == b"another format" for path in others)
+    assert run_json("clear", "--format", str(FORMAT_VERSION - 1), "--dry-run")["entries"] == 1
+    assert others[0].exists()
+    assert "removed 1 entry of format" in run("clear", "--format", str(FORMAT_VERSION - 1)).stdout
+    assert [path.exists() for path in others] == [False, True]
+    assert f"there is {FORMAT_VERSION + 1}" in run("clear", "--format", "77", code=2).stderr
+
+
+@pytest.mark.parametrize("name", [name for name in ON_A_CACHE if name not in ("show", "explain", "export", "doctor")])
+def test_a_cache_that_is_not_there_is_no_error_and_is_not_made(name: str, cache_dir: Path) -> None:
+    run(name, *ON_A_CACHE[name])
+    assert not cache_dir.exists()
+
+
+def test_python_m_runs_it_and_data_and_notes_are_apart(cache_dir: Path) -> None:
+    store(cache_dir, DECODE, b"d")
+    done = run_process("list")
+    assert (done.returncode, done.stdout.splitlines()[0].split()[0]) == (0, "Method")
+    assert done.stderr.startswith("note: 1 entry")
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_a_closed_pipe_is_no_traceback(cache_dir: Path) -> None:
+    store(cache_dir, DECODE, b"d")
+    done = subprocess.run(
+        f"{sys.executable} -m gearcache show --full Model.decode | true",
+        shell=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_are_printed(shell: str) -> None:
+    text = run("completion", shell).stdout
+    assert "_GEARCACHE_COMPLETE" in text
+    assert "gearcache" in text
+
+
+def complete(words: str, cache_dir: Path) -> list[str]:
+    environ = {
+        "_GEARCACHE_COMPLETE": "bash_complete",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split(" ")) - 1),
+    }
+    program = "from gearcache.cli import main; main(prog_name='gearcache')"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return [line.partition(",")[2] for line in done.stdout.splitlines()]
+
+
+def test_commands_and_entries_are_completed(cache_dir: Path) -> None:
+    store(cache_dir, DECODE, b"d")
+    assert complete("gearcache pre", cache_dir) == ["prewarm"]
+    assert complete("gearcache show Mod", cache_dir) == ["Model.decode", f"Model.decode-{DECODE.digest[:12]}"]
+    assert complete("gearcache clear --entry Model.decode-", cache_dir) == [f"Model.decode-{DECODE.digest[:12]}"]

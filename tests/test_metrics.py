@@ -1,0 +1,71 @@
+"""The Prometheus exporter: what a scrape answers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+import torch
+
+from gearcache import metrics
+from tests.test_events import Net, cached
+
+
+def scrape(port: int) -> dict[str, float]:
+    """Samples of `/metrics`: name with labels -> value."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[:1] != "#")}
+
+
+def test_a_scrape_tells_hits_misses_times_bytes_and_gear_use(cache_dir: Path) -> None:
+    server = metrics.serve(0)
+    try:
+        assert "gearcache_hits_total" not in "".join(scrape(server.port))
+        net = Net()
+        before = scrape(server.port).get('gearcache_gear_calls_total{gear="x.size(0)=2",method="Net.decode"}', 0)
+        cached(net)(torch.randn(2, 4))
+        relaunched = cached(net)
+        for _ in range(3):
+            relaunched(torch.randn(2, 4))
+        found = scrape(server.port)
+        stats = relaunched.stats
+    finally:
+        server()
+    assert found['gearcache_hits_total{method="Net.decode"}'] == 1
+    assert found['gearcache_misses_total{method="Net.decode",reason="absent"}'] == 1
+    assert found['gearcache_compile_seconds_count{method="Net.decode"}'] == 2
+    assert found['gearcache_trace_seconds_count{method="Net.decode"}'] == 1
+    assert found['gearcache_load_seconds_count{method="Net.decode"}'] == 2
+    assert found['gearcache_load_seconds_sum{method="Net.decode"}'] >= stats.load_seconds
+    assert found['gearcache_loaded_gears_total{method="Net.decode"}'] == 4
+    assert found['gearcache_loaded_bytes_total{method="Net.decode"}'] == 2 * stats.bytes_loaded > 0
+    assert found['gearcache_stored_bytes_total{method="Net.decode"}'] == stats.bytes_loaded
+    assert found['gearcache_gear_calls_total{gear="x.size(0)=2",method="Net.decode"}'] == before + 4
+
+
+def test_a_stopped_exporter_leaves_its_registry_empty(cache_dir: Path) -> None:
+    from prometheus_client import CollectorRegistry, generate_latest
+
+    registry = CollectorRegistry()
+    remove = metrics.export(registry)
+    with pytest.raises(ValueError, match="Duplicated"):
+        metrics.export(registry)
+    assert b"gearcache_hits" in generate_latest(registry)
+    remove()
+    assert generate_latest(registry) == b""
+    metrics.export(registry)()
+
+
+def test_without_prometheus_client_the_extra_is_named() -> None:
+    program = (
+        "import sys; sys.modules['prometheus_client'] = None\n"
+        "from gearcache import metrics\n"
+        "try: metrics.export()\n"
+        "except ImportError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert "pip install 'gearcache[metrics]'" in done.stdout
