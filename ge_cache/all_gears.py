@@ -31,9 +31,7 @@ def all_gears_graph(
     `CaptureError` when something that the graph assumes about the sizes does not hold at every gear.
     """
     symbols = Symbols(capture.shape_env)
-    changing = [
-        symbol for symbol in gears[0].assignment if len({gear.assignment.get(symbol) for gear in gears}) > 1
-    ]
+    changing = [symbol for symbol in gears[0].assignment if len({gear.assignment.get(symbol) for gear in gears}) > 1]
     names = {symbol: f"s{number}" for number, symbol in enumerate(changing)}
     renamed = {symbol: _compat.size_symbol(name) for symbol, name in names.items()}
     symbolic = _compat.SymbolicInputs({name: symbols.hint(symbol) for symbol, name in names.items()})
@@ -102,5 +100,3 @@ def gear_values(symbols: Mapping[str, Any], row: list[Any]) -> list[list[int] | 
         value = expression_function(size["expression"], names)
         found.append([int(value(**dict(zip(names, gear, strict=True)), max=max, min=min)) for gear in symbols["gears"]])
     return found
-
-

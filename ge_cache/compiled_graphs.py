@@ -1,7 +1,7 @@
 """GE's own compiled graphs beside an entry: one folder per graph key, whole or not at all.
 
-GE takes an existing key without comparing graphs, and says nothing of a file that was cut short. So a key is a digest of
-the graph and all that its compile depends on, only one process at a time lets GE write under a key, and a folder
+GE takes an existing key without comparing graphs, and says nothing of a file that was cut short. So a key is a digest
+of the graph and all that its compile depends on, only one process at a time lets GE write under a key, and a folder
 counts only when `sums.msgpack`, written last, names every file in it with its sha256. What a dead process left is
 dropped before GE can see it.
 """

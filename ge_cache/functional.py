@@ -80,9 +80,7 @@ def _examples(job: CompileJob) -> tuple[list[torch.Tensor], Any, _compat.Symboli
     mode = symbolic.mode if symbolic is not None else _compat.fake_mode()
     specs = list(job.attributes.values()) if symbolic is not None else [*job.inputs, *job.attributes.values()]
     with mode:
-        fakes += [
-            torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device) for spec in specs
-        ]
+        fakes += [torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device) for spec in specs]
     return fakes, mode, symbolic
 
 

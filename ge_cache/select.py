@@ -54,7 +54,7 @@ def select_backend(settings: BackendSettings, module: torch.nn.Module, tensors: 
         return _torchair(settings)
     if settings.gear_execution != "static":
         raise ValueError(
-            f"option `gear_execution` is {settings.gear_execution!r}; only backend `torchair` has it, this is `inductor`"
+            f"option `gear_execution` is {settings.gear_execution!r}; only backend `torchair` has it, not `inductor`"
         )
     unsupported = sorted(devices - {"cpu", "meta"})
     if unsupported:

@@ -27,10 +27,19 @@ import torch
 
 from gearcache.errors import BackendUnavailable, GearSpecError, InputError
 from gearcache.ge_cache import _compat
-from gearcache.ge_cache.all_gears import check_assumptions, gear_values
+from gearcache.ge_cache.all_gears import check_assumptions
 from gearcache.ge_cache.backend import Artifact, CompileJob, Runner, Stage, StoredArtifact
 from gearcache.ge_cache.compiled_graphs import graph_folder
 from gearcache.ge_cache.functional import FunctionalGraph, functional_graph
+from gearcache.ge_cache.ge_text import (
+    CompileOnly,
+    compile_only,
+    gear_lists,
+    graph_key,
+    graph_name,
+    missing_group,
+    ordered_gears,
+)
 from gearcache.ge_cache.npu_options import config_component
 from gearcache.guards.expressions import checked_expression
 
@@ -90,7 +99,7 @@ class TorchairBackend:
 
     def fingerprint(self) -> dict[str, Any]:
         """CANN, torch_npu, SoC, determinism, precision and every option that may change the code."""
-        torch_npu = _torch_npu()
+        torch_npu = torch_npu_module()
         npu = torch_npu.npu
         return {
             "torch_npu": str(torch_npu.__version__),
@@ -113,7 +122,7 @@ class TorchairBackend:
 
     def check_compiler(self) -> None:
         """Import the compiler now; `BackendUnavailable` names what is missing."""
-        _npugraph_ex() if self._is_npugraph_ex else _torchair()
+        _npugraph_ex() if self._is_npugraph_ex else torchair_module()
         if self.options.effective_mode == "reduce-overhead":
             warnings.warn(
                 "mode='reduce-overhead' is deprecated by torchair; use mode='npugraph_ex'",
@@ -126,13 +135,13 @@ class TorchairBackend:
         stage("lower")
         functional = functional_graph(job, _decompositions(npugraph_ex=self._is_npugraph_ex))
         stage("compile")
-        gears = _gear_lists(job)
+        gears = gear_lists(job)
         first = len(functional.owners)
         for tensor, lists in zip(functional.examples[first:], gears, strict=False):
             if lists:
                 tensor.dim_gears = lists  # type: ignore[attr-defined]
         with _compat.tracing(functional.mode):
-            text = self._convert(functional, first + len(job.inputs), _graph_name(job))
+            text = self._convert(functional, first + len(job.inputs), graph_name(job))
         conditions = functional.symbolic.assumptions() if functional.symbolic is not None else []
         if gears:
             names, values = [name for name, _ in job.graph["symbols"]["hints"]], job.graph["symbols"]["gears"]
@@ -144,6 +153,8 @@ class TorchairBackend:
         outputs = len(job.graph["outputs"])
         header = {"ge": is_ge, "outputs": outputs, "copied_back": functional.copied_back}
         header |= {"method": job.method, "owners": functional.owners}
+        header["sizes"] = [list(spec.sizes) for spec in job.inputs]
+        header["geared"] = [index for index, lists in enumerate(gears) if lists]
         return Artifact(header, {_CODE: text.encode()}, [checked_expression(item) for item in conditions])
 
     def _convert(self, functional: FunctionalGraph, first: int, name: str) -> str:
@@ -154,7 +165,7 @@ class TorchairBackend:
             options = dict(self.options.options)
             compiled = _npugraph_ex().compile_fx(functional.module, functional.examples, options)
         else:
-            compiled = _torchair().get_compiler(self._ge_config())(functional.module, functional.examples)
+            compiled = torchair_module().get_compiler(self._ge_config())(functional.module, functional.examples)
         counted = str(compiled.runner.graph.name)
         if self.options.effective_mode == _GE_MODE:
             compiled.runner.graph.name = name
@@ -169,7 +180,7 @@ class TorchairBackend:
         if self.options.config is not None:
             config = copy.deepcopy(self.options.config)
         else:
-            config = _set_options(_torchair().CompilerConfig(), self.options.options)
+            config = _set_options(torchair_module().CompilerConfig(), self.options.options)
             config.mode = self.options.mode
         config.inference_config.dynamic_gears_merge_policy = "zip"
         return config
@@ -181,11 +192,15 @@ class TorchairBackend:
         shared = (hashlib.sha256(code).digest(), *(id(tensor) for tensor in attributes.values()))
         if shared in self._shared:
             return self._shared[shared]
-        _torch_npu()
+        torch_npu_module()
         namespace: dict[str, Any] = {"__name__": "gearcache.generated.torchair"}
         # Text that torchair wrote, out of a blob whose owner, mode and digest were verified: the artifact itself.
-        exec(compile(code, "<gearcache torchair kernel>", "exec"), namespace)  # noqa: S102
+        try:
+            exec(compile(code, "<gearcache torchair kernel>", "exec"), namespace)  # noqa: S102
+        except AssertionError as error:
+            raise missing_group(code, error) from error
         examples = artifact.examples()
+        self._check_gears(artifact.header, examples)
         if artifact.header["ge"]:
             sizes = [examples[index].size(dim) for index, dim in artifact.header["owners"]]
             self._compile_ge(namespace, artifact, code, [*sizes, *examples, *weights])
@@ -198,6 +213,22 @@ class TorchairBackend:
             self._shared[shared] = run
         return run
 
+    def _check_gears(self, header: Mapping[str, Any], examples: Sequence[torch.Tensor]) -> None:
+        """Raise `GearSpecError` for a tensor whose sizes change with the gear and that GE cannot take so."""
+        method = header["method"]
+        for index, (tensor, sizes) in enumerate(zip(examples, header["sizes"], strict=True)):
+            if (index in header["geared"] or list(tensor.shape) != sizes) and is_private_format(tensor):
+                kind = torch_npu_module().get_npu_format(tensor)
+                raise GearSpecError(
+                    f"`{method}`: tensor {index} changes with the gear and has the private storage format {kind}; cast "
+                    "it to a base format with torch_npu.npu_format_cast"
+                )
+            if index in header["geared"] and tensor.device.type == "cpu":
+                raise GearSpecError(
+                    f"`{method}`: tensor {index} changes with the gear and is on the CPU, which GE's own gear "
+                    "execution does not take; move it to the NPU, or use gear_execution='static'"
+                )
+
     def _compile_ge(
         self, namespace: dict[str, Any], artifact: StoredArtifact, code: bytes, arguments: list[Any]
     ) -> None:
@@ -206,51 +237,19 @@ class TorchairBackend:
         # Sizes were checked against the gear; torchair's own check of the first call knows the traced sizes only.
         namespace["assert_size_stride"] = lambda *ignored: None
         graph = namespace["ge_graph"]
-        namespace["ge_graph"] = _CompileOnly(graph)
+        namespace["ge_graph"] = CompileOnly(graph)
         try:
             if artifact.folder is None:
-                _first_run(namespace["kernel"], arguments)
+                compile_only(namespace["kernel"], arguments)
                 return
             key = graph_key(code, self.fingerprint())
             with graph_folder(artifact.folder("ge"), key, _LOCK_TIMEOUT) as folder:
                 if folder is not None:
                     options["ge.graph_compiler_cache_dir"] = str(folder)
                     options["ge.graph_key"] = key
-                _first_run(namespace["kernel"], arguments)
+                compile_only(namespace["kernel"], arguments)
         finally:
             namespace["ge_graph"] = graph
-
-
-def graph_key(code: bytes, fingerprint: Mapping[str, Any]) -> str:
-    """Return a name for GE's cache that two different graphs, options or versions never share."""
-    digest = hashlib.sha256(repr(sorted(fingerprint.items())).encode())
-    digest.update(code)
-    return f"gearcache-{digest.hexdigest()}"
-
-
-class _Compiled(Exception):
-    """GE has compiled the graph; nothing was run."""
-
-
-class _CompileOnly:
-    """A GE graph that is loaded and compiled and, in place of a run, ends the kernel."""
-
-    def __init__(self, graph: Any) -> None:
-        self._graph = graph
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._graph, name)
-
-    def run(self, *arguments: Any) -> None:
-        raise _Compiled
-
-
-def _first_run(kernel: Callable[..., Any], arguments: list[Any]) -> None:
-    try:
-        kernel(*arguments)
-    except _Compiled:
-        return
-    raise RuntimeError("torchair's kernel ended without a run of the GE graph")
 
 
 def _runner(
@@ -260,7 +259,7 @@ def _runner(
 
     Storage formats and the deterministic level must be as they were at load: GE compiled for them.
     """
-    torch_npu = _torch_npu()
+    torch_npu = torch_npu_module()
     get_format, get_level = torch_npu.get_npu_format, torch_npu.npu._get_deterministic_level
     level = get_level()
     on_npu = [index for index, tensor in enumerate(examples) if tensor.device.type == "npu"]
@@ -284,62 +283,32 @@ def _runner(
     return run_and_copy if copied_back else run
 
 
-def _changed(
-    method: str, inputs: list[torch.Tensor], on_npu: list[int], formats: list[int], level: int
-) -> InputError:
-    torch_npu = _torch_npu()
+def _changed(method: str, inputs: list[torch.Tensor], on_npu: list[int], formats: list[int], level: int) -> InputError:
+    torch_npu = torch_npu_module()
     for index, wanted in zip(on_npu, formats, strict=True):
         found = torch_npu.get_npu_format(inputs[index])
         if found != wanted:
             way_out = "cast it with torch_npu.npu_format_cast, or call `.refresh()` on the cached method"
-            return InputError(method, f"tensor {index}", f"of storage format {found}", f"{wanted}, as at load; {way_out}")
+            return InputError(
+                method, f"tensor {index}", f"of storage format {found}", f"{wanted}, as at load; {way_out}"
+            )
     found = torch_npu.npu._get_deterministic_level()
-    return InputError(method, "deterministic level", str(found), f"{level}, as at load; call `.refresh()` after a change")
+    return InputError(
+        method, "deterministic level", str(found), f"{level}, as at load; call `.refresh()` after a change"
+    )
 
 
 def is_private_format(tensor: torch.Tensor) -> bool:
     """Whether an NPU tensor lies in memory in another order than its sizes and strides say (FRACTAL_NZ, ...)."""
-    return tensor.device.type == "npu" and _torch_npu().get_npu_format(tensor) not in _BASE_FORMATS
-
-
-def _gear_lists(job: CompileJob) -> list[dict[int, list[int]]]:
-    """Return for each input the dims that change and their size at every gear; empty without gears in one graph."""
-    symbols = job.graph.get("symbols") or {}
-    if "gears" not in symbols:
-        return []
-    rows = [gear_values(symbols, row) for row in symbols["sizes"]]
-    return [{dim: values for dim, values in enumerate(row) if values is not None} for row in rows]
-
-
-def ordered_gears(text: str, gears: list[dict[int, list[int]]]) -> str:
-    """Put the entries of `ge.dynamicDims`, which torchair leaves in hash order, into the order of the gears."""
-    found = re.search(r'^local_compile_options\["ge\.dynamicDims"\] = "(.*)"$', text, re.MULTILINE)
-    shapes = re.search(r'^local_compile_options\["ge\.inputShape"\] = "(.*)"$', text, re.MULTILINE)
-    if found is None or shapes is None:
-        raise RuntimeError("torchair made no ge.dynamicDims for a graph with gears")
-    columns = []
-    for item in shapes[1].split(";"):
-        name, _, _ = item.partition(":")
-        position = int(name.removeprefix("arg").partition("_")[0])
-        columns += [values for _, values in sorted(gears[position].items())] if position < len(gears) else []
-    wanted = list(dict.fromkeys(",".join(map(str, entry)) for entry in zip(*columns, strict=True)))
-    if sorted(wanted) != sorted(found[1].split(";")):
-        raise RuntimeError(f"torchair formed the gears {found[1]}, wanted were {';'.join(wanted)}")
-    return f"{text[: found.start(1)]}{';'.join(wanted)}{text[found.end(1) :]}"
-
-
-def _graph_name(job: CompileJob) -> str:
-    """A name that is the same in every process; it is part of the generated text."""
-    digest = hashlib.sha256(f"{job.method} {job.gear}".encode()).hexdigest()
-    return f"gearcache_{digest[:16]}"
+    return tensor.device.type == "npu" and torch_npu_module().get_npu_format(tensor) not in _BASE_FORMATS
 
 
 def _decompositions(*, npugraph_ex: bool) -> dict[Any, Callable[..., Any]]:
-    """Return the compiler's own table; also does what it does once before its first compile (fixes of meta functions)."""
+    """Return the compiler's own table; also make the fixes of meta functions that it makes before its first compile."""
     package = "npugraph_ex" if npugraph_ex else "torchair"
     utilities = importlib.import_module(f"{package}._utils")
     found: dict[Any, Callable[..., Any]] = utilities.get_npu_default_decompositions()
-    config = (_npugraph_ex() if npugraph_ex else _torchair()).CompilerConfig()
+    config = (_npugraph_ex() if npugraph_ex else torchair_module()).CompilerConfig()
     utilities.add_npu_patch(found, config)
     return found
 
@@ -364,13 +333,14 @@ def _set_options(config: Any, options: Mapping[str, Any]) -> Any:
 def missing() -> str | None:
     """Return what keeps this backend from running here, as one sentence, or None; `gearcache doctor` prints it."""
     try:
-        _torchair()
+        torchair_module()
     except BackendUnavailable as error:
         return error.missing
     return None
 
 
-def _torch_npu() -> Any:
+def torch_npu_module() -> Any:
+    """Import and return torch_npu; `BackendUnavailable` names what is missing."""
     module = sys.modules.get("torch_npu")
     if module is not None and hasattr(module, "npu"):
         return module
@@ -393,8 +363,9 @@ def _torch_npu() -> Any:
 _HOW = "see `gearcache doctor`; install `gearcache[npu]`, or use backend='inductor' or 'eager' on CPU"
 
 
-def _torchair() -> Any:
-    _torch_npu()
+def torchair_module() -> Any:
+    """Import and return torchair; `BackendUnavailable` names what is missing."""
+    torch_npu_module()
     try:
         import torchair
 
@@ -406,7 +377,7 @@ def _torchair() -> Any:
 
 
 def _npugraph_ex() -> Any:
-    _torch_npu()
+    torch_npu_module()
     try:
         import npugraph_ex
     except ImportError as error:

@@ -56,6 +56,11 @@ class GraphCall:
         self.function: Callable[..., Any] = self._first_call if validate else self._build()
 
     @property
+    def attributes(self) -> Mapping[str, torch.Tensor]:
+        """The weights that the graph is bound to, by name."""
+        return self._attributes
+
+    @property
     def is_ready(self) -> bool:
         """Whether a check for the tensors of this process exists."""
         return bool(self._checks)

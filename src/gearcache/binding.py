@@ -563,6 +563,15 @@ class Binding:
         self._stored += [variant for variant in present if repr(variant.to_plain()) not in known]
         return present
 
+    @property
+    def backend_name(self) -> str:
+        """The name of the backend."""
+        return self._backend.name
+
+    def loaded_variants(self) -> tuple[list[ActiveVariant], DiskStore]:
+        """Return the variants that are loaded, and the store that has their blobs."""
+        return list(self._active), self._store
+
     def _folder(self, name: str) -> Path:
         """Return a folder of this entry for files of the backend's own."""
         return self._store.layout.manifest(self.key).parent / name

@@ -56,6 +56,7 @@ class CompilerConfig(_Checked):
       default), `"npugraph_ex"` or `"reduce-overhead"`.
     - `options`: settings of the backend (`torch._inductor.config` names with Inductor, dotted names of
       `torchair.CompilerConfig` or those of npugraph_ex with torchair).
+    - `torchair`: a `torchair.CompilerConfig`; backend `torchair` then takes mode and options from it.
     - `gear_execution`: `static` makes one graph per gear; `ge` one graph in which GE switches between the gears
       (torchair in mode `"max-autotune"` only).
     - `validate`: `inputs` checks dtype, device, sizes, strides and global state on every call; `gears` trusts the
@@ -77,6 +78,7 @@ class CompilerConfig(_Checked):
     jobs: int | None = None
     max_variants: int = 16
     gear_execution: str = "static"
+    torchair: Any = None
 
 
 @dataclass(frozen=True)
@@ -110,9 +112,8 @@ def resolve_settings(config: Any, *, has_gears: bool, environ: Mapping[str, str]
     """Return the settings of a config (ours or torchair's); `TypeError` for anything else."""
     if config is None:
         config = CompilerConfig()
-    torchair_config = None
     if not isinstance(config, CompilerConfig):
-        config, torchair_config = _from_torchair(config), config
+        config = _from_torchair(config)
     strict = config.strict
     if strict is None:
         strict = environ.get("GEARCACHE_STRICT", "0") not in ("", "0", "false")
@@ -128,7 +129,7 @@ def resolve_settings(config: Any, *, has_gears: bool, environ: Mapping[str, str]
         max_variants=config.max_variants,
         lock_timeout=float(_positive(environ, "GEARCACHE_LOCK_TIMEOUT", 1800)),
         gear_execution=config.gear_execution,
-        torchair_config=torchair_config,
+        torchair_config=config.torchair,
         hmac_key_file=Path(environ[KEY_FILE_VARIABLE]) if environ.get(KEY_FILE_VARIABLE) else None,
         max_size=_limit(environ, "GEARCACHE_MAX_SIZE", parse_size),
         max_age=_limit(environ, "GEARCACHE_MAX_AGE", parse_age),
@@ -163,4 +164,4 @@ def _from_torchair(config: Any) -> CompilerConfig:
             f"config is a {type(config).__name__}; it must be a gearcache.CompilerConfig or a torchair.CompilerConfig"
         )
     value = getattr(policy, "value", policy)
-    return CompilerConfig(inference_config=InferenceConfig(dynamic_gears_merge_policy=str(value)))
+    return CompilerConfig(inference_config=InferenceConfig(dynamic_gears_merge_policy=str(value)), torchair=config)

@@ -1,4 +1,4 @@
-"""Decode steps as served on NPUs: a Llama and a Qwen2-MoE with RMSNorm, RoPE, GQA, KV scatter, SwiGLU and top-k routing."""
+"""Decode steps as served on NPUs: RMSNorm, RoPE, GQA, KV scatter, SwiGLU (Llama), top-k routing (Qwen2-MoE)."""
 
 from __future__ import annotations
 

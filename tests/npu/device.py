@@ -46,8 +46,11 @@ def install() -> None:
 
 def wheel_folder() -> Path:
     """The `torch_npu` folder of the installed wheel; its `__init__` is never run."""
-    spec = importlib.util.find_spec("torch_npu") if "torch_npu" not in sys.modules else sys.modules["torch_npu"].__spec__
-    assert spec is not None and spec.submodule_search_locations, "the torch_npu wheel is not installed"
+    spec = (
+        importlib.util.find_spec("torch_npu") if "torch_npu" not in sys.modules else sys.modules["torch_npu"].__spec__
+    )
+    assert spec is not None, "the torch_npu wheel is not installed"
+    assert spec.submodule_search_locations
     return Path(next(iter(spec.submodule_search_locations)))
 
 

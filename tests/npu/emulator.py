@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -94,7 +95,11 @@ class Program:
         self._constants = {op.name: _constant(op) for op in self._operators if op.type in ("Const", "FileConstant")}
         self._data = {op.int("index"): op for op in self._operators if op.type in ("Data", "RefData")}
         self._writes = any(op.type in WRITING for op in self._operators)
-        unknown = {op.type for op in self._operators} - set(OPERATORS) - {"Data", "RefData", "Const", "FileConstant", "NetOutput"}
+        unknown = (
+            {op.type for op in self._operators}
+            - set(OPERATORS)
+            - {"Data", "RefData", "Const", "FileConstant", "NetOutput"}
+        )
         if unknown:
             raise GeError(f"the emulator does not know {', '.join(sorted(unknown))}")
 
@@ -159,8 +164,7 @@ def _output(values: dict[str, Any], source: tuple[str, int]) -> Tensor:
 def _constant(op: Operator) -> Tensor:
     if op.type == "FileConstant":
         dtype = DTYPES[op.int("dtype")]
-        with open(op.text("file_path"), "rb") as file:
-            raw = file.read()
+        raw = Path(op.text("file_path")).read_bytes()
         return torch.frombuffer(bytearray(raw), dtype=dtype).reshape(op.ints("shape"))
     tensor = op.proto.attr["value"].t
     dtype, sizes = _PROTO[tensor.desc.dtype], list(tensor.desc.shape.dim)

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_flatten, tree_map_only
 
 #: `capture` and `replay`, in this process.
@@ -155,11 +155,13 @@ def native_calls() -> types.SimpleNamespace:
     """`torch_npu._C`: memory pool states mean nothing here; tensors are made from addresses."""
 
     def storage(pointer: int, device: Any, size: int) -> torch.UntypedStorage:
-        return torch.ops.emulated_npu.from_pointer(pointer, size).untyped_storage()  # type: ignore[no-any-return]
+        with _disable_current_modes():  # native code: a capture does not see it
+            return torch.ops.emulated_npu.from_pointer(pointer, size).untyped_storage()  # type: ignore[no-any-return]
 
     def tensor(metadata: dict[str, Any], made: torch.UntypedStorage) -> torch.Tensor:
-        empty = torch.empty(0, dtype=metadata["dtype"], device="npu")
-        return empty.set_(made, metadata["storage_offset"], metadata["size"], metadata["stride"])
+        with _disable_current_modes():
+            empty = torch.empty(0, dtype=metadata["dtype"], device="npu")
+            return empty.set_(made, metadata["storage_offset"], metadata["size"], metadata["stride"])
 
     calls: dict[str, Callable[..., Any]] = {
         "_npu_getCheckpointState": lambda *arguments: None,
@@ -170,5 +172,3 @@ def native_calls() -> types.SimpleNamespace:
         "_aclop_stop_dump": lambda: None,
     }
     return types.SimpleNamespace(**calls)
-
-

@@ -180,6 +180,13 @@ def _max(op: Any, x: Tensor, axes: Tensor) -> Tensor:
     return torch.amax(x, _numbers(axes), keepdim=op.bool("keep_dims"))
 
 
+@operator("ReduceProdD")
+def _product(op: Any, x: Tensor) -> Tensor:
+    for axis in sorted((axis % max(1, x.dim()) for axis in op.ints("axes")), reverse=True):
+        x = torch.prod(x, axis, keepdim=op.bool("keep_dims"), dtype=x.dtype)
+    return x
+
+
 @operator("ReduceAny")
 def _any(op: Any, x: Tensor, axes: Tensor) -> Tensor:
     for axis in sorted((axis % x.dim() for axis in _numbers(axes)), reverse=True):

@@ -6,6 +6,7 @@ uses one runs only where GE (the emulator) computes it.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 import types
@@ -46,7 +47,7 @@ def _register_meta(wheel: Path) -> None:
     source = source.replace("@impl(m,", "@_register(m,").replace("@impl(m_aten,", "@_skip(m_aten,")
     module.__dict__["_register"] = _register
     module.__dict__["_skip"] = lambda library, name, *rest: lambda function: function
-    exec(compile(source, str(path), "exec"), module.__dict__)
+    exec(compile(source, str(path), "exec"), module.__dict__)  # noqa: S102 - the wheel's own file
     sys.modules[module.__name__] = module
 
 
@@ -54,12 +55,8 @@ def _register(library: torch.library.Library, name: str, *rest: object):  # type
     _KEPT.append(library)
 
     def register(function):  # type: ignore[no-untyped-def]
-        try:
+        with contextlib.suppress(RuntimeError, ValueError):  # not declared here
             library.impl(name, function)
-        except (RuntimeError, ValueError):
-            pass  # not declared here
         return function
 
     return register
-
-
