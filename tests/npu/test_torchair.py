@@ -56,8 +56,10 @@ def other_value(config: Any, name: str, value: Any, folder: Path) -> Any:
         option = vars(option).get(part, vars(option).get(f"_{part}"))
     allowed = getattr(option, "optional", None)
     if isinstance(allowed, (list, tuple)):
-        return next(item for item in allowed if item != value)
+        return next((item for item in allowed if item != value), "a value of a later torchair")
     kind = type(option).__name__
+    if name.endswith(".path"):
+        return str(folder)
     if kind == "CallableValue":
         return other_value
     if kind in ("MustExistedPathValue", "StrOptionValue"):
@@ -80,7 +82,7 @@ def set_option(config: Any, name: str, value: Any) -> None:
     try:
         setattr(config, last, value)
     except ValueError:
-        object.__setattr__(config, last, value)
+        vars(vars(config)[last])["_value"] = value
 
 
 NAMES = sorted(config_leaves(torchair.CompilerConfig()))
