@@ -82,7 +82,7 @@ def set_option(config: Any, name: str, value: Any) -> None:
     try:
         setattr(config, last, value)
     except ValueError:
-        vars(vars(config)[last])["_value"] = value
+        vars(vars(config).get(last) or vars(config)[f"_{last}"])["_value"] = value
 
 
 NAMES = sorted(config_leaves(torchair.CompilerConfig()))
