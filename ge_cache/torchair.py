@@ -188,7 +188,8 @@ class TorchairBackend:
     def load(self, artifact: StoredArtifact, attributes: Mapping[str, torch.Tensor], device: torch.device) -> Runner:
         """Run the generated text: GE loads or compiles its graph now, an aclgraph is captured at the first call."""
         code = artifact.read(_CODE)
-        weights = [tensor.detach() for tensor in attributes.values()]
+        # The live tensors themselves: a weight whose `.data` is replaced is seen.
+        weights = list(attributes.values())
         shared = (hashlib.sha256(code).digest(), *(id(tensor) for tensor in attributes.values()))
         if shared in self._shared:
             return self._shared[shared]
@@ -261,7 +262,7 @@ def _runner(
     """
     torch_npu = torch_npu_module()
     get_format, get_level = torch_npu.get_npu_format, torch_npu.npu._get_deterministic_level
-    level = get_level()
+    level, no_grad = get_level(), torch.no_grad
     on_npu = [index for index, tensor in enumerate(examples) if tensor.device.type == "npu"]
     formats = [get_format(examples[index]) for index in on_npu]
     copied_back, outputs, method, owners = (header[name] for name in ("copied_back", "outputs", "method", "owners"))
@@ -274,13 +275,20 @@ def _runner(
             return list(kernel(*sizes, *inputs, *weights))
         return list(kernel(*inputs, *weights))
 
+    def run_without_grad(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        with no_grad():
+            return run(inputs)
+
     def run_and_copy(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-        found = run(inputs)
+        found = run_without_grad(inputs)
         for index, value in zip(copied_back, found[outputs:], strict=True):
             inputs[index].copy_(value)
         return found[:outputs]
 
-    return run_and_copy if copied_back else run
+    if copied_back:
+        return run_and_copy
+    # GE knows no autograd; the operators of an aclgraph would record the weights that require grad.
+    return run if header["ge"] else run_without_grad
 
 
 def _changed(method: str, inputs: list[torch.Tensor], on_npu: list[int], formats: list[int], level: int) -> InputError:

@@ -154,6 +154,21 @@ def test_the_options_of_the_config_reach_ge() -> None:
 
 
 @pytest.mark.usefixtures("installed")
+def test_an_aclgraph_mode_of_torchairs_config_is_served_by_torchair() -> None:
+    model = Model().to("npu")
+    config = torchair.CompilerConfig()
+    config.mode = "reduce-overhead"
+    with pytest.warns(DeprecationWarning, match="npugraph_ex"):
+        cached = torchair.inference.cache_compile(model.keywords, config=config)
+        x = npu(2, 4)
+        first = cached(x)
+    with torch.no_grad():
+        assert same(first, model.keywords(x))
+        model.linear.weight.data = model.linear.weight.data * 2
+        assert same(cached(x), model.keywords(x)), "a replaced `.data` of a weight was not seen"
+
+
+@pytest.mark.usefixtures("installed")
 def test_readable_cache_shows_key_graph_gears_and_frame(capsys: pytest.CaptureFixture[str]) -> None:
     cached = torchair.inference.cache_compile(Model().to("npu").outer)
     cached(npu(2, 4))
