@@ -158,9 +158,9 @@ def test_an_aclgraph_mode_of_torchairs_config_is_served_by_torchair() -> None:
     model = Model().to("npu")
     config = torchair.CompilerConfig()
     config.mode = "reduce-overhead"
+    cached = torchair.inference.cache_compile(model.keywords, config=config)
+    x = npu(2, 4)
     with pytest.warns(DeprecationWarning, match="npugraph_ex"):
-        cached = torchair.inference.cache_compile(model.keywords, config=config)
-        x = npu(2, 4)
         first = cached(x)
     with torch.no_grad():
         assert same(first, model.keywords(x))
