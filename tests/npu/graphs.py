@@ -7,6 +7,7 @@ nothing of stream order or of memory pools is modelled.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import types
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -97,10 +98,11 @@ class Stream:
 
     cube_core_num, vector_core_num = 24, 48
     npu_stream = 0
-    stream_id = 0
+    _numbers = itertools.count()
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.device = "npu:0"
+        self.stream_id = next(Stream._numbers)
 
     def synchronize(self) -> None: ...
 
