@@ -155,7 +155,11 @@ class TorchairBackend:
         header |= {"method": job.method, "owners": functional.owners}
         header["sizes"] = [list(spec.sizes) for spec in job.inputs]
         header["geared"] = [index for index, lists in enumerate(gears) if lists]
-        return Artifact(header, {_CODE: text.encode()}, [checked_expression(item) for item in conditions])
+        return Artifact(
+            header,
+            {_CODE: text.encode()},
+            [checked_expression(item.replace("torch.sym_float", "float")) for item in conditions],
+        )
 
     def _convert(self, functional: FunctionalGraph, first: int, name: str) -> str:
         for weight in functional.examples[first:]:
