@@ -13,13 +13,14 @@ from pathlib import Path
 from benchmarks._process import ContestantFailed, Session
 from benchmarks._sample import Ratio, print_table
 
-#: Section -> the models it is measured on in a full run; `dispatch` has models of its own.
+#: Section -> the models it is measured on in a full run; `dispatch` has models of its own, `store` needs none.
 SECTIONS = {
     "relaunch": ("decode8", "smollm2"),
     "dispatch": ("",),
     "cold": ("decode8", "smollm2"),
     "steady": ("smollm2",),
     "memory": ("smollm2",),
+    "store": ("",),
 }
 QUICK_MODEL = "decode2"
 
@@ -60,7 +61,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def _models(options: argparse.Namespace, section: str) -> tuple[str, ...]:
-    if section == "dispatch":
+    if section in ("dispatch", "store"):
         return SECTIONS[section]
     if options.model:
         return (options.model,)

@@ -194,7 +194,7 @@ class _Import:
             self._layout.entry(label, manifest.key_digest, scope)
         except ValueError as error:
             raise self._wrong(str(error)) from error
-        if name != expected:
+        if name != expected or manifest.name != f"{label}-{manifest.key_digest}":
             raise self._wrong(f"`{name}` holds the entry {manifest.name}")
         return label, manifest.key_digest, scope
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 
 from gearcache.cache.collect import Collected, collect, needed_blobs
@@ -18,7 +19,7 @@ from gearcache.cache.quarantine import Quarantined, drop_quarantine, quarantined
 from gearcache.cache.reading import read_manifest
 from gearcache.cache.remove import PATIENCE_SECONDS, deleting, remove_entry, unlink_all
 from gearcache.cache.row import Identity
-from gearcache.cache.scan import scan
+from gearcache.cache.scan import paused_collection, scan
 from gearcache.cache.trust import check_folders
 from gearcache.cache.use import User, users_of
 from gearcache.errors import CacheError
@@ -58,9 +59,10 @@ class Catalog:
 
     def entries(self) -> list[Entry]:
         """All readable entries, the last used first."""
-        found = scan(self.layout)
-        self.faults = found.faults
-        return sorted((row.entry for row in found.rows), key=_recency, reverse=True)
+        with paused_collection():
+            found = scan(self.layout)
+            self.faults = found.faults
+            return sorted((row.entry for row in found.rows), key=attrgetter("last_use", "created"), reverse=True)
 
     def find(self, text: str) -> list[Entry]:
         """Entries by label, `<label>-<start of digest>`, start of digest (4 digits at least), or path; maybe none."""
@@ -203,7 +205,3 @@ class Catalog:
         if label not in ("", entry.label):
             return False
         return len(digest) >= _MIN_DIGEST_PREFIX and entry.digest.startswith(digest)
-
-
-def _recency(entry: Entry) -> tuple[float, float, Identity]:
-    return entry.last_use, entry.created, entry.identity

@@ -106,12 +106,12 @@ def _abandoned(layout: Layout) -> Iterator[Identity]:
     """Folders without a manifest, the inner ones first."""
     for label, digest in layout.names():
         folder = layout.entry(label, digest, "")
-        inside = {path.name for path in _inside(folder)}
-        for scope in inside:
-            is_folder = is_rank_scope(scope) and scope not in (MANIFEST_NAME, USE_NAME)
-            if is_folder and MANIFEST_NAME not in {path.name for path in _inside(folder / scope)}:
+        inside = {path.name for path in _inside(folder)} - {USE_NAME}
+        scopes = {scope for scope in inside if is_rank_scope(scope) and scope != MANIFEST_NAME}
+        for scope in scopes:
+            if MANIFEST_NAME not in {path.name for path in _inside(folder / scope)}:
                 yield label, digest, scope
-        if MANIFEST_NAME not in inside:
+        if MANIFEST_NAME not in inside and not scopes:
             yield label, digest, ""
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from gearcache.cache.atomic import move_aside, write_atomic
 from gearcache.cache.layout import Layout
-from gearcache.cache.remove import unlink_all
 from gearcache.cache.trust import read_trusted
 from gearcache.errors import CacheError, CorruptEntry
 
@@ -58,6 +57,9 @@ def quarantined(layout: Layout) -> list[Quarantined]:
 
 def drop_quarantine(layout: Layout) -> int:
     """Delete what lies in the quarantine, and return the bytes freed. `OSError` or `UnsafePath`."""
+    # Imported here: a relaunch deletes nothing.
+    from gearcache.cache.remove import unlink_all
+
     freed = 0
 
     def count(path: Path, size: int) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import os
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,13 +38,12 @@ def scan(layout: Layout, *, exact: bool = False) -> Scan:
     # Imported here: the command line does more than list, and this brings SQLite.
     from gearcache.cache.index import open_index
 
-    with open_index(layout) as index:
+    with paused_collection(), open_index(layout) as index:
         known = index.rows if index is not None else _journal_rows(layout)
         found = Scan()
-        held = _look_at_all(layout, known, exact or len(known) <= MANY_ENTRIES, found)
+        changed = _look_at_all(layout, known, exact or len(known) <= MANY_ENTRIES, found)
         if index is not None:
-            changed = {row.entry.identity for row in found.rows} | set(known)
-            index.save(found.rows, changed - held)
+            index.save(found.rows, changed)
     return found
 
 
@@ -61,49 +63,79 @@ def read_entry(layout: Layout, path: Path, signer: Signer | None = None) -> Row:
 
 
 def _look_at_all(layout: Layout, known: dict[Identity, Row], exact: bool, found: Scan) -> set[Identity]:
-    """Fill in what is found, and return the identities whose row held as it is."""
-    by_name: defaultdict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in known.values():
-        by_name[row.entry.label, row.entry.digest].append(row)
-    held: set[Identity] = set()
-    folder = str(layout.entries_folder)
+    """Fill in what is found, and return the identities whose row is new, another one or gone."""
+    scoped: defaultdict[tuple[str, str], list[Row]] = defaultdict(list)
+    for identity, row in known.items():
+        if identity[2]:
+            scoped[identity[:2]].append(row)
+    changed: set[Identity] = set()
+    present = 0
+    entries = str(layout.entries_folder)
+    # Texts instead of paths, and no more than is needed: these lines run for each of maybe 100,000 entries.
     try:
         for name in layout.names():
-            rows = by_name.get(name, ())
-            if rows and not exact:
-                unread = []
-                for row in rows:
-                    if use_state(f"{folder}/{'/'.join(filter(None, row.entry.identity))}/{USE_NAME}") == row.use:
-                        found.rows.append(row)
-                        held.add(row.entry.identity)
-                    else:
-                        unread.append(layout.entry(*row.entry.identity) / MANIFEST_NAME)
-            else:
-                unread = list(layout.manifests_of(*name))
-            _read_again(layout, unread, rows, found, held)
+            plain = known.get((*name, ""))
+            rows = [plain] if plain is not None else []
+            if scoped:
+                rows += scoped.get(name, ())
+            folder = f"{entries}/{name[0]}/{name[1]}"
+            unread = []
+            for row in rows:
+                scope = row.entry.scope
+                place = f"{folder}/{scope}" if scope else folder
+                use = use_state(f"{place}/{USE_NAME}")
+                if (exact or use != row.use) and manifest_state(f"{place}/{MANIFEST_NAME}") != row.manifest:
+                    unread.append(layout.entry(*name, scope) / MANIFEST_NAME)
+                    continue
+                present += 1
+                if use == row.use:
+                    found.rows.append(row)
+                else:
+                    found.rows.append(row.with_use(use))
+                    changed.add((*name, scope))
+            if not rows or (exact and not _has_scopes(folder, rows)):
+                seen = {layout.entry(*row.entry.identity) / MANIFEST_NAME for row in rows}
+                unread += [path for path in layout.manifests_of(*name) if path not in seen]
+            if unread:
+                changed |= _read(layout, unread, found)
     except OSError as error:
         found.faults.append(CacheError(f"`{error.filename}` cannot be read: {error.strerror}"))
-    return held
+    if present != len(known):
+        changed |= known.keys() - {row.entry.identity for row in found.rows}
+    return changed
 
 
-def _read_again(layout: Layout, paths: Iterable[Path], rows: Iterable[Row], found: Scan, held: set[Identity]) -> None:
+def _read(layout: Layout, paths: Iterable[Path], found: Scan) -> set[Identity]:
+    identities = set()
     for path in paths:
-        identity = layout.identify(path)
         try:
-            row = next((row for row in rows if row.entry.identity == identity), None)
-            if row is None or manifest_state(path) != row.manifest:
-                found.rows.append(read_entry(layout, path))
-                continue
-            use = use_state(path.with_name(USE_NAME))
-            if use == row.use:
-                held.add(identity)
-            found.rows.append(row if use == row.use else row.with_use(use))
+            row = read_entry(layout, path)
         except FileNotFoundError:
             continue
         except CacheError as error:
             found.faults.append(error)
-        except OSError as error:
-            found.faults.append(CacheError(f"`{path}` cannot be read: {error.strerror}"))
+        else:
+            found.rows.append(row)
+            identities.add(row.entry.identity)
+    return identities
+
+
+@contextmanager
+def paused_collection() -> Iterator[None]:
+    """Rows of 100,000 entries are a million objects, none of them garbage: the collector would look at all, often."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _has_scopes(folder: str, rows: list[Row]) -> bool:
+    """Whether the folder of a key holds as many folders as there are rows with a rank scope; links tell, mostly."""
+    inside = os.lstat(folder).st_nlink - 2
+    return inside == sum(1 for row in rows if row.entry.scope)
 
 
 def _journal_rows(layout: Layout) -> dict[Identity, Row]:

@@ -15,8 +15,9 @@ from gearcache.ge_cache import _compat
 from gearcache.ge_cache.capture import Capture
 from gearcache.ge_cache.examples import numbers
 from gearcache.ge_cache.gear_plan import PlannedGear
-from gearcache.ge_cache.specialise import GearGraph, TensorSpec, record
+from gearcache.ge_cache.specialise import GearGraph, record
 from gearcache.ge_cache.symbols import Symbols
+from gearcache.ge_cache.tensor_spec import TensorSpec
 from gearcache.guards.expressions import expression_function
 
 

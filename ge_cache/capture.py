@@ -14,8 +14,9 @@ from typing import Any
 import torch
 
 from gearcache.errors import CaptureError
-from gearcache.ge_cache import _compat
+from gearcache.ge_cache import _compat, _compat_shapes
 from gearcache.ge_cache.guards import GuardTranslator
+from gearcache.ge_cache.numbers import Numbers, check_unguarded, take_numbers, written_ints
 from gearcache.ge_cache.observed import Observer, observed_checks
 from gearcache.ge_cache.sources import FrameNames, UnknownSource, access_of
 from gearcache.guards.access import Access, Scope
@@ -57,6 +58,10 @@ class Capture:
     unbacked: dict[Any, int] = field(default_factory=dict)
     #: Traced code that no check of `checks` compares: its files are hashed.
     traced_code: list[types.CodeType] = field(default_factory=list)
+    numbers: Numbers = field(default_factory=Numbers)
+    number_accesses: list[Access] = field(default_factory=list)
+    #: Dynamo's names of ints that the trace fixed although the frame writes them.
+    written_ints: list[str] = field(default_factory=list)
 
 
 def capture_method(
@@ -66,14 +71,18 @@ def capture_method(
     *,
     method: str,
     dynamic: bool,
+    numbers: tuple[str, ...] = (),
 ) -> Capture:
-    """Trace one call of a bound method; `CaptureError` names the method and why it cannot be one graph."""
+    """Trace one call of a bound method; `CaptureError` names the method and why it cannot be one graph.
+
+    `numbers`: Dynamo's names of ints to keep symbolic, see `ge_cache.numbers`.
+    """
     if _compat.torch_function_modes() > 0:
         raise CaptureError(method, "it was called under a torch function mode, which a static graph cannot honour")
-    hook = _GraphHook(method)
+    hook = _GraphHook(method, numbers)
     observer = Observer(method)
     try:
-        with torch.no_grad(), _compat.capture_settings(dynamic=dynamic), _compat.observed(observer):
+        with torch.no_grad(), _compat.capture_settings(dynamic=dynamic, numbers=numbers), _compat.observed(observer):
             frame, captured = _compat.compile_frame(function, arguments, keywords, hook)
     except _compat.dynamo_errors() as error:
         raise CaptureError(method, _cause(error)) from error
@@ -90,10 +99,13 @@ def capture_method(
     inputs = [
         _describe(translator.access(source), node, scope) for source, node in zip(hook.sources, hook.nodes, strict=True)
     ]
+    check_unguarded(hook.numbers, hook.shape_env)
     attributes, tensors = _attributes(hook.module, captured.output_graph, translator)
     checks = translator.translate(captured.output_graph.guards)
     types_met = [check.access for check in checks if check.kind == "type"]
     observed = observed_checks(observer, getattr(function, "__func__", function), types_met, names, scope)
+    mutated = _mutated(hook.written, names)
+    instance = next(iter(frame.locals), "")
     return Capture(
         method=method,
         module=hook.module,
@@ -105,8 +117,11 @@ def capture_method(
         graph_name=hook.graph_name,
         imports=dict(captured.import_sources),
         checks=_distinct([*observed.checks, *checks]),
-        mutated=_mutated(hook.written, names),
+        mutated=mutated,
         frame_globals=dict(captured.f_globals),
+        numbers=hook.numbers,
+        number_accesses=[translator.access(source) for source in hook.numbers.symbols.values()],
+        written_ints=written_ints(checks, mutated, instance),
         unbacked=_unbacked_sizes(inputs, hook.shape_env),
         traced_code=[code for code in captured.traced_code if code not in observed.covered],
     )
@@ -132,8 +147,10 @@ def _cause(error: BaseException) -> str:
 class _GraphHook:
     """Dynamo's backend for the capture: keeps the graph and makes it take tensors only."""
 
-    def __init__(self, method: str) -> None:
+    def __init__(self, method: str, wanted: tuple[str, ...]) -> None:
         self._method = method
+        self._wanted = wanted
+        self.numbers = Numbers()
         self.module: torch.fx.GraphModule | None = None
         self.shape_env: Any = None
         self.graph_name = ""
@@ -145,10 +162,11 @@ class _GraphHook:
         self.module = module
         self.shape_env = _compat.tracing_context().fake_mode.shape_env
         self.written = _written_sources()
-        _compat.check_marked_dims()
+        _compat_shapes.check_marked_dims()
         self.graph_name = str(module.meta["backend_id"])
         if not _compat.forget_unused_streams(module):
             raise CaptureError(self._method, "it works with streams or events, which a static graph cannot honour")
+        self.numbers = take_numbers(module.graph, self._wanted)
         placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
         tensors = {
             node.meta["grapharg"].source.name: node

@@ -40,8 +40,8 @@ class EagerBackend:
         graph = msgpack.unpackb(artifact.read(_GRAPH), raw=False, strict_map_key=False)
         constants = {name: decode_tensor(plain, device) for name, plain in graph["constants"].items()}
         run = to_python(graph, constants)
-        # Detached aliases: the live storage, but in-place operators never meet a leaf that requires grad.
-        weights = [tensor.detach() for tensor in attributes.values()]
+        # As they are: `aten::linear` folds otherwise for a weight that requires grad, which shows in the last bit.
+        weights = list(attributes.values())
         no_grad = torch.no_grad
 
         def run_eager(inputs: list[torch.Tensor]) -> list[torch.Tensor]:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from gearcache.ge_cache import _compat
-from gearcache.ge_cache.specialise import TensorSpec
+from gearcache.ge_cache.tensor_spec import TensorSpec
 from gearcache.guards.expressions import expression_function
 
 

@@ -41,7 +41,7 @@ class FunctionalGraph:
 
 def functional_graph(job: CompileJob, decompositions: Mapping[Any, Callable[..., Any]]) -> FunctionalGraph:
     """Trace a job's graph on fake tensors of its sizes; raises whatever an operator raises."""
-    from torch.func import functionalize  # type: ignore[attr-defined]
+    from torch.func import functionalize
     from torch.fx.experimental.proxy_tensor import make_fx
 
     constants = {name: decode_tensor(plain) for name, plain in job.graph["constants"].items()}
@@ -176,12 +176,12 @@ def _index_put(
     """One index tensor of any rank, or several at the front: both are a scatter along one (flattened) dim."""
     present = [(dim, index) for dim, index in enumerate(indices) if index is not None]
     if any(index.dtype in (torch.bool, torch.uint8) for _, index in present):
-        return NotImplemented
+        return NotImplemented  # type: ignore[no-any-return]
     dims = [dim for dim, _ in present]
     if dims != list(range(dims[0], dims[0] + len(dims))):
-        return NotImplemented
+        return NotImplemented  # type: ignore[no-any-return]
     first, last = dims[0], dims[-1]
-    broadcast = torch.broadcast_tensors(*(index for _, index in present))
+    broadcast = aten.broadcast_tensors.default([index for _, index in present])
     flat = torch.zeros_like(broadcast[0])
     for dim, index in zip(dims, broadcast, strict=True):
         size = self.shape[dim]

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from gearcache.errors import GearSpecError
-from gearcache.ge_cache.capture import Capture
+from gearcache.ge_cache.capture import Capture, CapturedInput
 from gearcache.ge_cache.symbols import Symbols
-from gearcache.guards.gears import Axis, GearSpec, gear_text
+from gearcache.guards.gears import Axis, GearSpec, RangeAxis, gear_text
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,12 @@ def plan_gears(capture: Capture, symbols: Symbols, spec: GearSpec) -> list[Plann
     `GearSpecError`: a path that names no tensor input, a dim that does not exist or that the trace fixed, or (with
     `zip`) two dims that the trace proved equal and a gear makes different. With `product` such gears are left out.
     """
-    columns = [_axis_sizes(capture, axis) for axis in spec.axes]
+    columns = [[item.sizes[axis.dim] for item in matching_inputs(capture, axis)] for axis in spec.axes]
     planned = []
     for gear in spec.gears:
         conflict, assignment, fixed = _assign(spec, columns, gear, symbols)
         if conflict is not None:
-            if spec.policy == "product":
+            if spec.leaves_out:
                 continue
             raise GearSpecError(f"`{capture.method}`: gear {gear_text(spec, gear)} cannot exist: {conflict}")
         assumed = _tie_like_dims(capture, spec, columns, gear, symbols, assignment)
@@ -47,7 +47,35 @@ def plan_gears(capture: Capture, symbols: Symbols, spec: GearSpec) -> list[Plann
     return planned
 
 
-def _axis_sizes(capture: Capture, axis: Axis) -> list[Any]:
+def gear_options(capture: Capture, symbols: Symbols, planned: list[PlannedGear]) -> tuple[str, str]:
+    """Return what was formed as GE's options would say it: `ge.inputShape` and `ge.dynamicDims`.
+
+    A -1 is a dim that differs between gears; each entry of the second text lists the sizes of those dims, inputs in
+    the order of the graph.
+    """
+    rows = [
+        [
+            [symbols.value(size, gear.assignment) if gear.assignment else None for size in item.sizes]
+            for item in capture.inputs
+        ]
+        for gear in planned
+    ]
+    known = [row for row, gear in zip(rows, planned, strict=True) if gear.assignment]
+    shapes, moving = [], []
+    for index, item in enumerate(capture.inputs):
+        texts = []
+        for dim, size in enumerate(item.sizes):
+            found = {row[index][dim] for row in known}
+            if len(found) > 1:
+                moving.append((index, dim))
+            texts.append("-1" if len(found) > 1 else str(found.pop() if found else symbols.value(size, {})))
+        shapes.append(f"{item.access.text}:{','.join(texts)}")
+    dims = [",".join(str(row[index][dim]) for index, dim in moving) for row in known] if moving else []
+    return ";".join(shapes), ";".join(dict.fromkeys(dims))
+
+
+def matching_inputs(capture: Capture, axis: Axis | RangeAxis) -> list[CapturedInput]:
+    """Return the inputs that an axis names; `GearSpecError` when there is none, or none with such a dim."""
     matching = [item for item in capture.inputs if axis.matches(item.access.text)]
     if not matching:
         names = ", ".join(item.access.text for item in capture.inputs)
@@ -59,7 +87,7 @@ def _axis_sizes(capture: Capture, axis: Axis) -> list[Any]:
             raise GearSpecError(
                 f"`{capture.method}`: gears name dim {axis.dim} of `{item.access.text}`, of {len(item.sizes)} dims"
             )
-    return [item.sizes[axis.dim] for item in matching]
+    return matching
 
 
 def _assign(

@@ -85,17 +85,13 @@ class TorchairBackend:
 
     def __init__(self, options: NpuOptions | None = None) -> None:
         self.options = options or NpuOptions()
+        self.takes_all_gears = self.options.gear_execution == "ge"
         self._shared: dict[tuple[Any, ...], Runner] = {}
 
     @property
     def _is_npugraph_ex(self) -> bool:
         """Whether npugraph_ex compiles, alone: it and torchair declare the same operators (torch_npu 2.13.0)."""
         return self.options.config is None and self.options.mode != _GE_MODE
-
-    @property
-    def takes_all_gears(self) -> bool:
-        """Whether one graph serves all gears and GE switches between them."""
-        return self.options.gear_execution == "ge"
 
     def fingerprint(self) -> dict[str, Any]:
         """CANN, torch_npu, SoC, determinism, precision and every option that may change the code."""
@@ -139,7 +135,7 @@ class TorchairBackend:
         first = len(functional.owners)
         for tensor, lists in zip(functional.examples[first:], gears, strict=False):
             if lists:
-                tensor.dim_gears = lists  # type: ignore[attr-defined]
+                tensor.dim_gears = lists
         with _compat.tracing(functional.mode):
             text = self._convert(functional, first + len(job.inputs), graph_name(job))
         conditions = functional.symbolic.assumptions() if functional.symbolic is not None else []
@@ -164,7 +160,7 @@ class TorchairBackend:
     def _convert(self, functional: FunctionalGraph, first: int, name: str) -> str:
         for weight in functional.examples[first:]:
             # They are bound once: GE may take their addresses as fixed (`frozen_parameter`), aclgraph as captured.
-            weight._torchair_is_parameter = True  # type: ignore[attr-defined]
+            weight._torchair_is_parameter = True
         if self._is_npugraph_ex:
             options = dict(self.options.options)
             compiled = _npugraph_ex().compile_fx(functional.module, functional.examples, options)

@@ -30,6 +30,7 @@ from gearcache.guards.access import Access, Walker
 from gearcache.guards.code import function_plain
 from gearcache.guards.constants import NotConstant, to_plain
 from gearcache.guards.names import name_of
+from gearcache.guards.reason import Reason
 
 
 def _constant(value: Any) -> Any:
@@ -78,6 +79,10 @@ class Failure:
 
     check: Check
     found: str
+
+    def reason(self, kind: str) -> Reason:
+        """Return it as the reason of a miss."""
+        return Reason(kind, str(self), self.check.access.text, repr(self.check.expected), self.found)
 
     def __str__(self) -> str:
         if self.check.kind == "function":

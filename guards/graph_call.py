@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from gearcache.guards.access import Scope
+from gearcache.guards.access import Access, Scope
 from gearcache.guards.expressions import checked_expression
 from gearcache.guards.generated import define
 from gearcache.guards.inputs import make_check
@@ -52,6 +52,8 @@ class GraphCall:
         self._checks: list[tuple[Callable[..., bool], bool]] = []
         #: Counts the runs of the graph.
         self.counter = itertools.count()
+        #: With `count_shapes`: sizes of all inputs -> calls.
+        self.shapes: dict[tuple[tuple[int, ...], ...], int] = {}
         #: Replaced when another check is added; the frame reaches it through `function`.
         self.function: Callable[..., Any] = self._first_call if validate else self._build()
 
@@ -59,6 +61,33 @@ class GraphCall:
     def attributes(self) -> Mapping[str, torch.Tensor]:
         """The weights that the graph is bound to, by name."""
         return self._attributes
+
+    @property
+    def calls(self) -> int:
+        """How often this graph has run."""
+        return int(repr(self.counter)[len("count(") : -1])
+
+    def resized(self, gear: StoredGear, run: Runner) -> GraphCall:
+        """Return a call of the same variant and weights at other sizes."""
+        return GraphCall(self.variant, gear, run, self._attributes, self._scope, validate=self._validate)
+
+    def count_shapes(self) -> None:
+        """Count the sizes of the calls to come, which costs each of them some time (dynamic graphs only)."""
+        run, counts = self.runner, self.shapes
+
+        def counted(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+            sizes = tuple(tuple(tensor.shape) for tensor in inputs)
+            counts[sizes] = counts.get(sizes, 0) + 1
+            return run(inputs)
+
+        self._run = counted
+        if not self._validate:
+            self.function = self._build()
+
+    @property
+    def runner(self) -> Runner:
+        """What runs the graph, without any check."""
+        return getattr(self._run, "run", self._run)
 
     @property
     def is_ready(self) -> bool:
@@ -103,18 +132,19 @@ class GraphCall:
                 namespace[f"read{index}"] = _reader(stored.access, self._scope)
                 lines.append(f"t{index} = read{index}()")
         listed = ", ".join(names)
-        lines += self._symbol_lines()
         conditions = []
         for index, (check, needs_no_grad) in enumerate(self._checks):
             namespace[f"check{index}"] = check
             suffix = " and not is_grad_enabled()" if needs_no_grad else ""
             conditions.append(f"check{index}({listed}){suffix}")
         if conditions:
-            test = " or ".join(conditions)
-            extra = [checked_expression(text) for text in self.gear.conditions]
-            if extra:
-                test = f"({test}) and " + " and ".join(f"({text})" for text in extra)
-            lines.append(f"if not ({test}): mismatch(({listed},))")
+            lines.append(f"if not ({' or '.join(conditions)}): mismatch(({listed},))")
+        lines += self._symbol_lines()
+        for name, access in self.variant.numbers:
+            namespace[f"read_{name}"] = _reader(Access.from_plain(access), self._scope)
+            lines.append(f"{checked_expression(name)} = read_{name}()")
+        if conditions:
+            lines += self._condition_lines(listed)
             lines += self._overlap_lines(names, namespace)
         lines.append("tick()")
         lines += self._result_lines(f"run([{listed}])", namespace)
@@ -152,6 +182,17 @@ class GraphCall:
             f"{checked_expression(name)} = t{int(tensor)}.size({int(dim)})" for name, tensor, dim in self.gear.symbols
         ]
 
+    def _condition_lines(self, listed: str) -> list[str]:
+        """Check what the tensor check cannot see of a dynamic graph: how sizes and strides depend on each other."""
+        gear = self.gear
+        lines = [
+            f"{checked_expression(name)} = t{int(tensor)}.{'stride' if kind == 'stride' else 'size'}({int(dim)})"
+            for name, tensor, kind, dim in gear.measures
+        ]
+        tests = [f"({checked_expression(text)})" for text in gear.conditions]
+        tests += [f"t{int(tensor)}.is_contiguous()" for tensor in gear.contiguous]
+        return [*lines, f"if not ({' and '.join(tests)}): mismatch(({listed},))"] if tests else []
+
     def _result_lines(self, call: str, namespace: dict[str, Any]) -> list[str]:
         results = self.gear.results
         if all(form == ["output", index] for index, form in enumerate(results)):
@@ -186,10 +227,10 @@ def _numbers(values: list[Any]) -> str:
     return "".join(f"{text}, " for text in texts)
 
 
-def _reader(access: Any, scope: Scope) -> Callable[[], torch.Tensor]:
-    """Return a function that reads one access path now (a buffer that the graph writes)."""
+def _reader(access: Any, scope: Scope) -> Callable[[], Any]:
+    """Return a function that reads one access path now (a buffer that the graph writes, or an int)."""
 
-    def read() -> torch.Tensor:
-        return access.resolve(scope)  # type: ignore[no-any-return]
+    def read() -> Any:
+        return access.resolve(scope)
 
     return read

@@ -26,6 +26,8 @@ class Problem:
     kind: str
     #: Whether only sizes differ that the gear merely assumed.
     is_assumption: bool = False
+    #: For `shape`: the dims that differ.
+    dims: tuple[int, ...] = ()
 
 
 def make_check(gear: StoredGear, tensors: Sequence[torch.Tensor]) -> Check:
@@ -79,10 +81,16 @@ def _layout(
 ) -> Problem | None:
     if tensor.layout != torch.strided:
         return Problem(name, f"of layout {tensor.layout}", "a dense tensor", "layout")
+    if tensor.is_conj() or tensor.is_neg():  # the memory does not hold the values, and compiled code reads the memory
+        return Problem(
+            name, "a lazy conjugate or negative", "a plain tensor (call .resolve_conj().resolve_neg())", "layout"
+        )
     if tensor.dim() != len(sizes):
         return Problem(name, f"of rank {tensor.dim()}", f"rank {len(sizes)}", "rank")
-    if any(wanted is not None and wanted != found for wanted, found in zip(sizes, tensor.shape, strict=True)):
-        return Problem(name, f"of shape {tuple(tensor.shape)}", f"shape {_shape(sizes)}", "shape")
+    pairs = enumerate(zip(sizes, tensor.shape, strict=True))
+    differing = tuple(dim for dim, (wanted, found) in pairs if wanted is not None and wanted != found)
+    if differing:
+        return Problem(name, f"of shape {tuple(tensor.shape)}", f"shape {_shape(sizes)}", "shape", dims=differing)
     if any(wanted is not None and wanted != found for wanted, found in zip(strides, tensor.stride(), strict=True)):
         return Problem(
             name,

@@ -22,6 +22,7 @@ from typing import Any
 
 from gearcache.guards.code import code_digest, code_objects, is_versioned
 from gearcache.guards.names import name_of
+from gearcache.guards.reason import Reason
 
 Plain = dict[str, Any]
 
@@ -66,12 +67,12 @@ def _digest_if_current(path: str, codes: set[tuple[str, str]]) -> str:
     return digest if all(code in present.get(name, ()) for name, code in codes) else ""
 
 
-def changed_source(plain: Plain) -> str | None:
-    """Return what was edited since the sources were recorded, with file and function, or None."""
+def changed_source(plain: Plain) -> Reason | None:
+    """Return what was edited since the sources were recorded, with file and line of the function, or None."""
     for module, digest, codes in plain["files"]:
         path = _module_file(module)
         if path is None:
-            return f"module `{module}`, which the trace went through, cannot be found"
+            return Reason("source", f"module `{module}`, which the trace went through, cannot be found", module)
         found = _file_digest(path)
         if found == digest:
             continue
@@ -80,11 +81,14 @@ def changed_source(plain: Plain) -> str | None:
             if code not in present.get(qualname, ()):
                 state = "was changed" if qualname in present else "is gone"
                 line = min(present.get(qualname, {"": 0}).values())
-                return f"`{qualname}` in `{path}`{f', line {line},' if line else ''} {state}"
+                text = f"`{qualname}` in `{path}`{f', line {line},' if line else ''} {state}"
+                here = ", ".join(sorted(digest[:12] for digest in present.get(qualname, ())))
+                return Reason("source", text, qualname, code[:12], here or "nothing", path, line)
     for name, digest in plain["functions"]:
         function = _function_digest(name)
         if function != digest:
-            return f"function `{name}` {'was changed' if function else 'is gone'}"
+            state = "was changed" if function else "is gone"
+            return Reason("source", f"function `{name}` {state}", name, digest[:12], (function or "nothing")[:12])
     return None
 
 

@@ -53,6 +53,10 @@ class StoredGear:
     #: For a dynamic graph: the name of each free dim `(symbol, input, dim)` and what must hold among them.
     symbols: list[list[Any]] = field(default_factory=list)
     conditions: list[str] = field(default_factory=list)
+    #: For a dynamic graph: other sizes and strides that the conditions name, `(name, input, "size" or "stride", dim)`,
+    #: and the inputs that must be contiguous.
+    measures: list[list[Any]] = field(default_factory=list)
+    contiguous: list[int] = field(default_factory=list)
     #: How long its compile took.
     seconds: float = 0.0
 
@@ -85,6 +89,10 @@ class StoredVariant:
     evidence: list[Any]
     sources: dict[str, Any]
     gears: list[StoredGear]
+    #: How calls between gears are padded, see `guards.padding`; None where they are not.
+    padding: dict[str, Any] | None = None
+    #: Ints that results are computed from, `[name, access]`: read when the graph is called.
+    numbers: list[list[Any]] = field(default_factory=list)
 
     def to_plain(self) -> dict[str, Any]:
         """Return msgpack-able data."""
@@ -98,6 +106,8 @@ class StoredVariant:
             "evidence": self.evidence,
             "sources": self.sources,
             "gears": [gear.to_plain() for gear in self.gears],
+            "padding": self.padding,
+            "numbers": self.numbers,
         }
 
 
@@ -147,6 +157,8 @@ def entry_from_plain(data: Mapping[str, Any]) -> list[StoredVariant]:
             **{name: shared(name, row[name]) for name in _SHARED},
             graph_name=row["graph_name"],
             gears=[StoredGear.from_plain(gear) for gear in row["gears"]],
+            padding=row.get("padding"),
+            numbers=row.get("numbers", []),
         )
         for row in data["variants"]
     ]

@@ -73,12 +73,19 @@ class Run:
         self.tolerance = tolerance
         self.relaunched = False
         self.checks: dict[str, dict[str, Any]] = {}
+        self.cached: Any = None
         self._methods: list[Any] = []
 
     def cache(self, method: Callable[..., Any], *, on_miss: str | None = None, **parameters: Any) -> Any:
         """Cache a bound method; its statistics go into the report."""
         config = strict_config(self.backend, **({"on_miss": on_miss} if on_miss else {}))
         return self.watch(gearcache.cache_compile(method, config=config, **parameters))
+
+    def pad(self, method: Callable[..., Any], gears: Any, values: Any, *, policy: str = "zip") -> Any:
+        """Cache a bound method whose calls between gears are padded."""
+        config = strict_config(self.backend, on_miss="pad", pad_values=values)
+        config.inference_config.dynamic_gears_merge_policy = policy
+        return self.watch(gearcache.cache_compile(method, config=config, gears=gears))
 
     def watch(self, cached: Any) -> Any:
         """Report the statistics of a method that was cached elsewhere (by a decorator)."""

@@ -14,8 +14,11 @@ LAYERS = ("cache", "guards", "ge_cache")
 
 def layer_files(layer: str) -> list[Path]:
     """All modules of one layer, or of the root package for `root`, relative to the repository."""
-    folder, pattern = (PACKAGE, "*.py") if layer == "root" else (ROOT / layer, "**/*.py")
-    return sorted(path.relative_to(ROOT) for path in folder.glob(pattern))
+    if layer == "root":  # the layers are links inside it
+        found = [*PACKAGE.glob("*.py"), *(PACKAGE / "commands").glob("**/*.py")]
+    else:
+        found = [*(ROOT / layer).glob("**/*.py")]
+    return sorted(path.relative_to(ROOT) for path in found)
 
 
 def module_name(path: Path) -> str:

@@ -20,7 +20,7 @@ from tests.source_tree import (
     within,
 )
 
-COMPAT = (Path("ge_cache/_compat.py"), Path("guards/_native.py"))
+COMPAT = (Path("ge_cache/_compat.py"), Path("ge_cache/_compat_shapes.py"), Path("guards/_native.py"))
 FINGERPRINT = Path("cache/fingerprint.py")
 TORCHAIR = Path("ge_cache/torchair.py")
 

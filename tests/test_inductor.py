@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
+import pytest
+import torch
+from torch._dynamo.decorators import mark_unbacked
+
+import gearcache
+from tests.models.shapes import Net
 from tests.relaunch import Outcome, cold_and_warm
+from tests.scenarios import strict_config
 
 pytestmark = pytest.mark.slow
 
@@ -24,3 +31,15 @@ def test_gears_share_the_live_weights_and_write_the_cache_in_place(outcome: Outc
 
 def test_one_dynamic_graph_serves_many_sizes(outcome: Outcome) -> None:
     outcome.assert_right("dynamic", traces=1)
+
+
+def test_shape_controls_hold_for_compiled_graphs(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEARCACHE_JOBS", "1")
+    net = Net()
+    cached = gearcache.cache_compile(net.scaled, config=strict_config("inductor"), dynamic=False)
+    for size in (3, 1, 7):
+        x = torch.randn(size, 4)
+        mark_unbacked(x, 0, max=8)
+        with torch.no_grad():
+            assert torch.allclose(cached(x), net.scaled(x), atol=1e-5)
+    assert cached.stats.gears == {"dynamic": 2, "x(1, 4)": 1}

@@ -23,7 +23,7 @@ BUILD_INPUTS = ("LICENSE", "MANIFEST.in", "README.md", "pyproject.toml", "setup.
 def expected_files() -> dict[str, bytes]:
     """Name inside the package and content of every file that must be installed."""
     files = {f"gearcache/{path}": ROOT / path for layer in LAYERS for path in layer_files(layer)}
-    files |= {f"gearcache/{path.name}": ROOT / path for path in layer_files("root")}
+    files |= {path.relative_to("src").as_posix(): ROOT / path for path in layer_files("root")}
     files["gearcache/py.typed"] = PACKAGE / "py.typed"
     files["gearcache/ge_cache/exports.map"] = ROOT / "ge_cache" / "exports.map"
     return {name: path.read_bytes() for name, path in files.items()}

@@ -1,4 +1,4 @@
-"""What makes an entry stale, and what must not: the table of `tests.staleness_cases`, in three processes.
+"""What makes an entry stale, and what must not: the table of `tests.staleness`, in three processes.
 
 The first process compiles every method. The second meets each change with a copy of that cache and has to compile
 again, for the right reason and with the right result. The third meets everything again and must only hit.
@@ -15,19 +15,10 @@ from typing import Any
 import pytest
 
 from tests.relaunch import run_python
-from tests.staleness_cases import (
-    CALLS,
-    CHANGES,
-    EDITS,
-    EXPECTED,
-    HARMLESS,
-    HITTING,
-    OTHER_CALLS,
-    OTHER_PARAMETERS,
-    PROJECT,
-    Case,
-    Edit,
-)
+from tests.staleness.calls import CALLS, EXPECTED, OTHER_CALLS, OTHER_PARAMETERS
+from tests.staleness.change import CHANGES, HITTING
+from tests.staleness.edits import EDITS, HARMLESS, Edit
+from tests.staleness.serve import PROJECT, Case
 
 MODULES = {"another dtype": "dtype=torch.float64", "another width": "width=6"}
 MISSING = [*EDITS, *CHANGES, *OTHER_PARAMETERS, *OTHER_CALLS, *MODULES]
@@ -48,7 +39,7 @@ def _serve(folder: Path, cases: dict[str, Case], **environ: str) -> dict[str, di
     order = folder / "order.json"
     order.write_text(json.dumps([asdict(case) for case in cases.values()]))
     environ = {"PYTHONDONTWRITEBYTECODE": "1", **environ}
-    reports = run_python("from tests.staleness_cases import child; child()", str(order), environ=environ)
+    reports = run_python("from tests.staleness.serve import child; child()", str(order), environ=environ)
     return dict(zip(cases, reports, strict=True))
 
 
@@ -151,3 +142,31 @@ def test_what_the_trace_does_not_depend_on_is_a_hit(served: Served, name: str) -
 def test_no_hit_imports_a_compiler(served: Served) -> None:
     reports = {**served.hit, **served.kept}
     assert [name for name, report in reports.items() if report["compilers"]] == []
+
+
+SAMPLE = (
+    "a function of another file",
+    "the value of an enum member held",
+    "a forward hook",
+    "a method of a child replaced",
+)
+
+
+@pytest.mark.slow
+def test_a_sample_of_the_table_holds_for_compiled_graphs(tmp_path: Path) -> None:
+    source, cache = _project(tmp_path / "base"), str(tmp_path / "cache")
+    cases = {}
+    for name in SAMPLE:
+        edit, change = EDITS.get(name), CHANGES.get(name)
+        method = edit.method if edit is not None else CHANGES[name].method
+        cases[f"{name}, before"] = Case(source, cache, method, backend="inductor")
+        changed = _project(tmp_path / f"edit{len(cases)}", edit) if edit is not None else source
+        cases[name] = Case(changed, cache, method, change=name if change is not None else "", backend="inductor")
+    compiled = _serve(tmp_path, cases, GEARCACHE_JOBS="1")
+    for name in SAMPLE:
+        report = _right(compiled[name])
+        assert report["traces"] == 1
+        for word in _words(name):
+            assert word in " ".join(report["reasons"])
+    for name, report in _serve(tmp_path, cases).items():
+        assert (_right(report)["traces"], report["reasons"]) == (0, []), name

@@ -19,7 +19,8 @@ int main(int count, char** arguments) {
     std::ifstream file(arguments[2], std::ios::binary);
     std::vector<char> data((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
     std::vector<at::Tensor> inputs;
-    for (const auto& value : torch::jit::pickle_load(data).toListRef()) {
+    const auto saved_inputs = torch::jit::pickle_load(data);
+    for (const auto& value : saved_inputs.toListRef()) {
       inputs.push_back(value.toTensor());
     }
     c10::List<at::Tensor> outputs;

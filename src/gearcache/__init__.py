@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gearcache.events import Event as Event
     from gearcache.events import add_listener as add_listener
     from gearcache.guards.gears import set_dim_gears as set_dim_gears
+    from gearcache.guards.symbol import Symbol as Symbol
     from gearcache.options import CompilerConfig as CompilerConfig
     from gearcache.prewarming import prewarm as prewarm
     from gearcache.readable import readable_cache as readable_cache
@@ -38,6 +39,7 @@ _HOMES = {
     "GearSpecError": "gearcache.errors",
     "GearcacheError": "gearcache.errors",
     "InputError": "gearcache.errors",
+    "Symbol": "gearcache.guards.symbol",
     "add_listener": "gearcache.events",
     "cache_compile": "gearcache.wrapper",
     "dynamo_export": "gearcache.torchair_export",
@@ -56,6 +58,7 @@ __all__ = [
     "GearSpecError",
     "GearcacheError",
     "InputError",
+    "Symbol",
     "add_listener",
     "cache_compile",
     "dynamo_export",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,6 +18,7 @@ from gearcache.guards.dispatch import BoundGear, compared_objects
 from gearcache.guards.evidence import evidence_failure
 from gearcache.guards.frame import bind_frame, resolve_reference
 from gearcache.guards.graph_call import GraphCall
+from gearcache.guards.reason import Reason
 from gearcache.guards.sources import changed_source
 from gearcache.guards.variant import StoredGear, StoredVariant
 
@@ -67,30 +68,46 @@ def fits_call(variant: StoredVariant, scope: Scope) -> str | None:
     return str(failure) if failure is not None else None
 
 
+def misfit(variant: StoredVariant, scope: Scope) -> Reason | None:
+    """Return the first argument check that a call fails as the reason of a miss, or None."""
+    failure = first_failure(variant.call_checks, Walker(scope))
+    return failure.reason("arguments") if failure is not None else None
+
+
 class EvidenceCheck:
     """Checks the evidence of the variants of one entry for one call; what they share is checked once."""
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
         self._held: list[Any] = []
-        #: Which part of the last variant was stale: `source` or `evidence`.
-        self.stale_part = ""
 
-    def stale_reason(self, variant: StoredVariant) -> str | None:
+    def stale_reason(self, variant: StoredVariant) -> Reason | None:
         """Return what the trace depended on and is no longer so, or None when the evidence holds."""
         for part in (variant.sources, variant.evidence):
             if any(part is held for held in self._held):
                 continue
             reason = changed_source(part) if isinstance(part, dict) else self._failure(part)
             if reason is not None:
-                self.stale_part = "source" if isinstance(part, dict) else "evidence"
                 return reason
             self._held.append(part)
         return None
 
-    def _failure(self, tree: list[Any]) -> str | None:
+    def _failure(self, tree: list[Any]) -> Reason | None:
         failure = evidence_failure(tree, self._scope)
-        return str(failure) if failure is not None else None
+        if failure is None:
+            return None
+        if failure.check.kind != "function":
+            return failure.reason("evidence")
+        try:
+            value = failure.check.access.resolve(self._scope)
+        except (LookupError, AttributeError, TypeError):
+            return failure.reason("source")
+        code = getattr(getattr(value, "__func__", value), "__code__", None)
+        if not isinstance(code, types.CodeType):
+            return failure.reason("source")
+        file, line = code.co_filename, code.co_firstlineno
+        reason = failure.reason("source")
+        return replace(reason, text=f"{reason.text} (`{file}`, line {line})", file=file, line=line)
 
 
 def activate(

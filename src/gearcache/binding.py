@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from gearcache.activate import ActiveVariant, EvidenceCheck, activate, fits_call
-from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Limits, Manifest, Signer
+from gearcache.activate import ActiveVariant, EvidenceCheck, activate, fits_call, misfit
+from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Limits, Manifest, Miss, Signer
 from gearcache.cache.tally import count_misses
 from gearcache.call_sizes import call_sizes, differing_dims
 from gearcache.collection import resumed_collection
@@ -40,17 +40,20 @@ from gearcache.guards.dispatch import BoundGear, build_dispatch
 from gearcache.guards.evidence import changed_function
 from gearcache.guards.gears import GearSpec, gear_text
 from gearcache.guards.graph_call import GraphCall
-from gearcache.guards.inputs import GRADIENT_WORDS, find_problem
+from gearcache.guards.inputs import GRADIENT_WORDS, Problem, find_problem
 from gearcache.guards.memory import find_overlap
+from gearcache.guards.reason import Reason
 from gearcache.guards.sources import changed_source
 from gearcache.guards.variant import StoredVariant, entry_from_plain, entry_to_plain
 from gearcache.options import Settings
 from gearcache.problems import Problems, broken_condition
+from gearcache.shapes_met import ShapesMet
 from gearcache.stance import DELAYED
 from gearcache.stats import Counters
 
 if TYPE_CHECKING:
     from gearcache.build import BuildResult
+    from gearcache.padded_calls import PaddedCalls
 
 logger = logging.getLogger("gearcache")
 _MAX_STATES = 4
@@ -96,6 +99,9 @@ class Binding:
         self._gears: list[BoundGear] = []
         self._states: list[Callable[[], bool]] = []
         self._temporary: Path | None = None
+        self._padded: PaddedCalls | None = None
+        self._shapes = ShapesMet(spec)
+        self._fixed_ints: set[str] = set()
         #: Sizes by path of the calls that a delaying stance passed on to eager.
         self._delayed: list[dict[str, tuple[int, ...]]] = []
         self._blob_sizes: Mapping[str, int] = {}
@@ -103,6 +109,14 @@ class Binding:
         #: Reasons of misses that the cache does not know yet: it is told when it is there, before a compile.
         self._uncounted: list[str] = []
         self.history: list[str] = []
+
+    def shape_dims(self) -> list[tuple[str, int]]:
+        """Return the dims that `shape_calls` lists."""
+        return self._shapes.dims(self._active)
+
+    def shape_calls(self) -> dict[tuple[int, ...], int]:
+        """Return calls per shape met."""
+        return self._shapes.counts(self._active)
 
     def gear_texts(self) -> list[str]:
         """Return the loaded gears."""
@@ -129,25 +143,73 @@ class Binding:
         """
         scope = self.scope(arguments)
         problems = Problems()
+        misses = self._counters.misses
         frame = self._find_active(scope, problems)
         if frame is None and self._load_stored(scope):
             frame = self._find_active(scope, problems)
         if frame is not None:
             return frame
-        self._refuse(arguments, problems)
+        try:
+            self._refuse(arguments, problems)
+        except InputError:
+            self._shapes.count_call(arguments)
+            raise
         if problems.is_gear_miss and self._settings.on_miss == "eager":
+            self._shapes.count_call(arguments)
             self._counters.eager_calls += 1
             return None
         if self._is_held_back(arguments, stance):
             self._counters.eager_calls += 1
             return None
         self._refuse_gradients(arguments)
+        is_padded = problems.is_gear_miss and self._settings.on_miss == "pad"
+        if is_padded:
+            frame = self._pad(arguments, scope)
+            if frame is not None:
+                return frame
+            if self._padded is not None and self._padded.reason is not None:  # the call's own variant is loaded
+                raise self._outside(arguments, self._padded.reason)
+        if self._counters.misses == misses:  # the entry is there, a graph for this call is not
+            self._explain_call(problems, scope)
         self._build(arguments, scope, self._spec_of_build(arguments, alone=problems.is_assumption))
+        if is_padded:
+            frame = self._pad(arguments, scope)
+            if frame is None:
+                raise self._outside(arguments, self._padded.reason if self._padded is not None else None)
+            return frame
         problems = Problems()
         frame = self._find_active(scope, problems)
         if frame is None:
             raise InputError(self.name, *problems.sentence())
         return frame
+
+    def _pad(self, arguments: Mapping[str, Any], scope: Scope) -> Callable[..., Any] | None:
+        """Return a frame that pads this call to the next gear; None when no loaded gear can serve it so."""
+        from gearcache.guards.padding import Fills
+        from gearcache.padded_calls import PaddedCalls
+
+        if self._padded is None:
+            self._padded = PaddedCalls(Fills(self._settings.pad_values), self._shapes)
+        text = gear_text(self.spec, call_sizes(self.spec, arguments))
+        made = self._padded.add(self._active, scope, text)
+        if made is None:
+            problem = self._padded.problem
+            if problem is not None:
+                raise InputError(self.name, problem.argument, problem.found, problem.allowed)
+            return None
+        active, graph, tensors = made
+        self._use.add(text, graph.counter)
+        self._check_overlap(active.variant, graph, tensors)
+        self.history.append(f"padded: {text}")
+        logger.info("%s: %s is padded to a gear", self.name, text)
+        return self._accept(active, graph, tensors, scope)
+
+    def _outside(self, arguments: Mapping[str, Any], reason: str | None = None) -> UnknownGear:
+        listed = "; ".join(gear_text(self.spec, gear) for gear in self.spec.gears)
+        found = f"outside all gears: {gear_text(self.spec, call_sizes(self.spec, arguments))}"
+        if reason:
+            listed += f" (padding: {reason})"
+        return UnknownGear(self.name, self.spec.axes[0].path, found, listed)
 
     def complete(self, arguments: Mapping[str, Any]) -> None:
         """Compile the gears of the spec that are missing for a call that `prepare` has served.
@@ -261,16 +323,15 @@ class Binding:
         if self._stored is None:
             self._stored = self._read_entry()
         known = {id(active.variant) for active in self._active}
-        reasons: list[tuple[str, str]] = []
+        reasons: list[Reason] = []
         loaded: list[ActiveVariant] = []
         evidence = EvidenceCheck(scope)
         for variant in self._stored:
             if id(variant) in known:
                 continue
-            misfit = fits_call(variant, scope)
-            stale = evidence.stale_reason(variant) if misfit is None else None
-            if misfit is not None or stale is not None:
-                reasons.append(("arguments", misfit) if misfit is not None else (evidence.stale_part, str(stale)))
+            reason = misfit(variant, scope) or evidence.stale_reason(variant)
+            if reason is not None:
+                reasons.append(reason)
                 continue
             try:
                 active = activate(
@@ -284,12 +345,16 @@ class Binding:
                 )
             except CorruptEntry as error:  # quarantined by the store: a miss like any other
                 logger.warning("%s: %s", self.name, error)
-                reasons.append(("corrupt", str(error)))
+                reasons.append(Reason("corrupt", str(error), file=str(error.path)))
                 continue
             except CacheError as error:
                 self._fault(error)
-                reasons.append(("unloadable", str(error)))
+                reasons.append(Reason("unloadable", str(error)))
                 continue
+            if self._settings.count_shapes:
+                for graph in active.graphs:
+                    if graph.gear.is_dynamic:
+                        graph.count_shapes()
             self._active.append(active)
             for graph in active.graphs:
                 self._use.add(graph.gear.text, graph.counter)
@@ -304,9 +369,8 @@ class Binding:
                 self.history.append(f"hit: {self.layout.manifest(self.key)}")
         elif reasons:
             # Of several variants the most telling one: that others take other arguments is no news.
-            kinds = {kind for kind, _ in reasons}
-            kind = next(kind for kind in _TELLING if kind in kinds)
-            self._miss("; ".join(dict.fromkeys(text for _, text in reasons)), kind)
+            kinds = {reason.kind for reason in reasons}
+            self._miss(*dict.fromkeys(reasons), kind=next(kind for kind in _TELLING if kind in kinds))
         return bool(loaded)
 
     def _read_entry(self) -> list[StoredVariant]:
@@ -317,7 +381,7 @@ class Binding:
             self._fault(error)
             return []
         if not isinstance(found, Hit):
-            self._miss(f"{found.reason.value}: {found.detail}", found.reason.value)
+            self._miss(_reason_of(found), kind=found.reason.value)
             return []
         self._store.count_load(self.key)
         return self.read_variants(found.manifest)
@@ -331,18 +395,35 @@ class Binding:
             self._impossible = [str(text) for text in manifest.payload.get("impossible", [])]  # type: ignore[union-attr]
             return entry_from_plain(manifest.payload)
         except (LookupError, TypeError, ValueError) as error:
-            reason = f"the variants of {manifest.name} cannot be read: {type(error).__name__}: {error}"
-            self._miss(reason, "unreadable")
+            text = f"the variants of {manifest.name} cannot be read: {type(error).__name__}: {error}"
+            self._miss(Reason("unreadable", text), kind="unreadable")
             return []
 
     def _note(self, kind: Kind, **fields: Any) -> None:
         self._counters.note(Event(kind, self.name, self.key.name, **fields))
 
-    def _miss(self, reason: str, kind: str) -> None:
-        self._note("miss", reason=kind, detail=reason)
+    def _miss(self, *reasons: Reason, kind: str) -> None:
+        """Count one miss; one reason per stored variant that did not do, of which `kind` is the most telling."""
+        text = "; ".join(str(reason) for reason in reasons)
+        self._note("miss", reason=kind, detail=text)
         self._uncounted.append(kind)
-        self.history.append(f"miss: {reason}")
-        logger.info("%s: miss: %s", self.name, reason)
+        self._explain(text, reasons)
+
+    def _explain(self, text: str, reasons: tuple[Reason, ...]) -> None:
+        self._counters.reasons.extend(reasons)
+        self.history.extend(line for reason in reasons for line in reason.explained())
+        logger.info("%s: miss: %s", self.name, text)
+
+    def _explain_call(self, problems: Problems, scope: Scope) -> None:
+        """Say why no loaded graph serves a call: its sizes, or the arguments that its variants were traced with."""
+        problem = problems.decisive()
+        if problem is not None:
+            text = f"argument `{problem.argument}` is {problem.found}; compiled for {problem.allowed}"
+            reasons = [Reason("gear", text, problem.argument, problem.allowed, problem.found)]
+        else:
+            reasons = [reason for active in self._active if (reason := misfit(active.variant, scope)) is not None]
+        if reasons:
+            self._explain("; ".join(str(reason) for reason in reasons), tuple(reasons))
 
     def _fault(self, error: CacheError) -> None:
         """The one failure policy: a fault of the cache never breaks the model, unless `strict`."""
@@ -366,21 +447,32 @@ class Binding:
             raise InputError(self.name, problem.argument, problem.found, problem.allowed)
         if problem is not None and problem.kind == "rank" and self._settings.on_miss == "raise":
             raise InputError(self.name, problem.argument, problem.found, problem.allowed)
+        outside = self.spec.range_problem(find_tensors(arguments))
+        if outside is not None:
+            if self._settings.on_miss in ("raise", "pad"):
+                raise UnknownGear(self.name, *outside)
+            problems.is_gear_miss = True
+            return
+        is_declared = problem is not None and self._is_declared(problem)
         if not self.spec.axes:
-            if problem is not None and self._settings.on_miss == "raise":
+            if problem is not None and self._settings.on_miss == "raise" and not is_declared:
                 raise InputError(self.name, problem.argument, problem.found, problem.allowed)
             return
         if is_complete and sizes not in self.spec.gears:
             if self._settings.on_miss == "raise":
-                listed = "; ".join(gear_text(self.spec, gear) for gear in self.spec.gears)
-                argument = self.spec.axes[0].path
-                raise UnknownGear(self.name, argument, f"outside all gears: {gear_text(self.spec, sizes)}", listed)
+                raise self._outside(arguments)
             problems.is_gear_miss = True
             return
         is_loaded = problem is not None and gear in self.gear_texts()
         problems.is_assumption = is_loaded and problem is not None and problem.is_assumption
-        if problem is not None and is_loaded and self._settings.on_miss == "raise" and not problem.is_assumption:
+        is_allowed = is_declared or problems.is_assumption
+        if problem is not None and is_loaded and self._settings.on_miss == "raise" and not is_allowed:
             raise InputError(self.name, problem.argument, problem.found, problem.allowed)
+
+    def _is_declared(self, problem: Problem) -> bool:
+        """Whether only dims differ that the spec declares to be of any size in a range (1 needs another trace)."""
+        axes = [axis for axis in self.spec.dynamic_axes if axis.matches(problem.argument)]
+        return problem.kind == "shape" and bool(problem.dims) and set(problem.dims) <= {axis.dim for axis in axes}
 
     def _is_held_back(self, arguments: Mapping[str, Any], stance: str) -> bool:
         """Whether the stance has a call run eagerly that would have to compile; `RecompileRefused` if it forbids it."""
@@ -417,13 +509,18 @@ class Binding:
 
     def _spec_of_build(self, arguments: Mapping[str, Any], *, alone: bool) -> GearSpec:
         """Return the gears to compile for a call: all that are missing; just its own if `alone` or not in the spec."""
-        sizes = call_sizes(self.spec, arguments)
-        if not self.spec.axes or len(sizes) != len(self.spec.axes):
-            return self.spec
-        if alone or sizes not in self.spec.gears:
-            return self.spec.only([sizes])
+        spec = self.spec
+        if spec.range_problem(find_tensors(arguments)) is not None:
+            spec, alone = replace(spec, ranges=()), True
+        sizes = call_sizes(spec, arguments)
+        if not spec.axes or len(sizes) != len(spec.axes):
+            return spec
+        if alone or (sizes not in spec.gears and self._settings.on_miss != "pad"):
+            return spec.only([sizes])
         missing = self.missing_gears(self.scope(arguments))
-        return self.spec.only(missing) if len(missing) < len(self.spec.gears) and sizes in missing else self.spec
+        if not missing and spec.dynamic_axes:  # size 1 of a range
+            return spec.only([sizes])
+        return spec.only(missing) if len(missing) < len(spec.gears) and sizes in missing else spec
 
     def _build(self, arguments: Mapping[str, Any], scope: Scope, spec: GearSpec) -> None:
         """Compile under the key's lock, unless another process did it meanwhile; publish; load what was stored."""
@@ -481,18 +578,21 @@ class Binding:
         """Compile the gears of a spec; at Ctrl-C, what was finished is stored beside `present`."""
         # A relaunch does without tracer and compilers, and without importing what drives them.
         from gearcache.build import BuildInterrupted, BuildRequest, build
+        from gearcache.guards.padding import Fills
 
         request = BuildRequest(
             name=self.name,
             function=self._function,
             arguments={name: value for name, value in arguments.items() if name != parameter_names(self._function)[0]},
             spec=spec,
-            dynamic=bool(self._dynamic),
+            dynamic=bool(self._dynamic) and bool(spec.ranges) == bool(self.spec.ranges),
             changing=self._changing_dims(arguments, scope) if self._dynamic is None else [],
             backend=self._backend,
             options=self._settings.options,
             decompositions=self._decompositions,
             jobs=self._settings.jobs,
+            fixed_ints=self._fixed_ints,
+            fills=Fills(self._settings.pad_values) if self._settings.on_miss == "pad" else None,
         )
         try:
             with resumed_collection():
@@ -602,3 +702,12 @@ class Binding:
 
 def _blobs(variant: StoredVariant) -> list[str]:
     return [digest for gear in variant.gears for digest in gear.blobs.values()]
+
+
+def _reason_of(miss: Miss) -> Reason:
+    """Return what the store says about a miss; a difference to the nearest entry is a reason of its own kind."""
+    text, difference = f"{miss.reason.value}: {miss.detail}", miss.difference
+    if difference is None:
+        return Reason(miss.reason.value, text)
+    subject = f"{difference.component}.{difference.path}" if difference.path else difference.component
+    return Reason("key", text, subject, str(difference.stored), str(difference.wanted))

@@ -11,17 +11,18 @@ from typing import Any
 
 import torch
 
-from gearcache.call_sizes import call_sizes, enlarged_call, like_dims, like_tensor
+from gearcache.call_sizes import call_sizes, enlarged_call, like_dims, like_tensor, range_dims
 from gearcache.errors import CaptureError, CompileError, GearSpecError, UncacheableGuard
 from gearcache.events import Event
-from gearcache.ge_cache import _compat
+from gearcache.ge_cache import _compat, _compat_shapes
 from gearcache.ge_cache.all_gears import all_gears_graph
 from gearcache.ge_cache.aten import encode_graph
 from gearcache.ge_cache.backend import Artifact, Backend, CompileJob
 from gearcache.ge_cache.capture import Capture, capture_method
 from gearcache.ge_cache.dynamic import dynamic_gear
 from gearcache.ge_cache.frame_references import frame_references
-from gearcache.ge_cache.gear_plan import PlannedGear, plan_gears
+from gearcache.ge_cache.gear_plan import PlannedGear, gear_options, matching_inputs, plan_gears
+from gearcache.ge_cache.numbers import number_results
 from gearcache.ge_cache.specialise import GearGraph, input_spec, lift_attributes, order_inputs, trace_gear
 from gearcache.ge_cache.symbols import Symbols
 from gearcache.ge_cache.workers import CompilePool
@@ -31,6 +32,7 @@ from gearcache.guards.checks import Check
 from gearcache.guards.evidence import evidence_tree
 from gearcache.guards.frame import UnstorableConstant, encode_code
 from gearcache.guards.gears import GearSpec, gear_text
+from gearcache.guards.padding import Fills
 from gearcache.guards.sources import UnknownSource, record_sources
 from gearcache.guards.variant import StoredGear, StoredInput, StoredVariant
 from gearcache.progress import BuildProgress
@@ -55,6 +57,10 @@ class BuildRequest:
     options: Mapping[str, Any]
     decompositions: Mapping[Any, Any] | None
     jobs: int
+    #: With `on_miss="pad"`: what to fill with.
+    fills: Fills | None = None
+    #: Ints that earlier builds found to be no mere counters (Dynamo's names); added to.
+    fixed_ints: set[str] = field(default_factory=set)
 
 
 @dataclass
@@ -91,6 +97,7 @@ class _Unit:
     gears: list[tuple[str, Any]]
     frame: dict[str, Any] = field(default_factory=dict)
     references: dict[str, list[str]] = field(default_factory=dict)
+    padding: dict[str, Any] | None = None
 
     def check_storable(self) -> None:
         """Encode the frame and look the sources up, so that what cannot be stored fails before any compile."""
@@ -183,6 +190,8 @@ class _Tracer:
         self._request = request
         self._counters = counters
         self._signature = inspect.signature(request.function)
+        #: Dynamo's names of ints that are kept symbolic.
+        self._numbers: tuple[str, ...] = ()
         self.errors: list[CompileError] = []
         self.impossible: list[str] = []
 
@@ -190,38 +199,134 @@ class _Tracer:
         """Yield captures with their gears, the call's own first."""
         spec = self._request.spec
         if not spec.axes:
-            with _compat.marked_dynamic(self._request.changing):
-                capture = self._capture(self._request.arguments, dynamic=self._request.dynamic)
-            if self._request.backend.name != "eager" and any(size < 2 for size in capture.unbacked.values()):
-                # Compilers take every symbol for at least 2: a smaller size gets a graph of its own.
-                with _compat.unmarked(find_tensors(self._request.arguments).values()):
-                    capture = self._capture(self._request.arguments, dynamic=False)
-            yield _Unit(capture, lift_attributes(capture), [("", None)])
+            yield self._ungeared_unit()
             return
         capture, planned = self._geared_capture()
         possible = {gear.sizes for gear in planned}
         self.impossible = [gear_text(spec, gear) for gear in spec.gears if gear not in possible]
         symbols = Symbols(capture.shape_env, capture.unbacked)
         lifted = lift_attributes(capture)
-        covered = [gear for gear in planned if gear.broken is None]
+        input_shape, dynamic_dims = gear_options(capture, symbols, planned)
+        logger.info("%s: ge.inputShape=%s ge.dynamicDims=%s", capture.method, input_shape, dynamic_dims)
+        if self._request.fills is not None:
+            yield from self._padded_units(capture, planned)
+            return
+        covered = [gear for gear in planned if gear.broken is None and not spec.dynamic_axes]
         if covered:
             yield _Unit(capture, lifted, [(gear.text(spec), gear) for gear in covered])
-        for gear in planned:
-            if gear.broken is not None:
-                logger.info("%s: gear %s needs a trace of its own (%s)", capture.method, gear.text(spec), gear.broken)
-                unit = self._own_capture(capture, symbols, gear)
-                if unit is not None:
-                    yield unit
+        yield from self._own_units(capture, symbols, [gear for gear in planned if gear not in covered])
+
+    def _own_units(self, capture: Capture, symbols: Symbols, gears: list[PlannedGear]) -> Iterator[_Unit]:
+        """Yield a static capture for each gear that a capture does not cover."""
+        for gear in gears:
+            text, why = gear.text(self._request.spec), gear.broken or "it has dynamic dims"
+            logger.info("%s: gear %s needs a trace of its own (%s)", capture.method, text, why)
+            unit = self._own_capture(capture, symbols, gear)
+            if unit is not None:
+                yield unit
+
+    def _padded_units(self, capture: Capture, planned: list[PlannedGear]) -> Iterator[_Unit]:
+        """Yield captures with symbolic dims and a plan for padding, as many as cover the gears of at least 2."""
+        spec = self._request.spec
+        if spec.dynamic_axes:
+            raise GearSpecError(f"`{capture.method}`: on_miss='pad' needs gears for all dims; the spec has ranges")
+        rest, first = planned, capture
+        while rest:
+            symbols = Symbols(capture.shape_env, capture.unbacked)
+            covered = [gear for gear in planned if gear.broken is None and gear.sizes in [item.sizes for item in rest]]
+            if covered:
+                unit = _Unit(capture, lift_attributes(capture), [(gear.text(spec), gear) for gear in covered])
+                unit.padding = self._padding_plan(unit, symbols, covered)
+                yield unit
+            elif capture is first:
+                raise GearSpecError(f"`{capture.method}`: on_miss='pad' finds no gear that the trace leaves symbolic")
+            done = [gear.sizes for gear in covered]
+            rest = [gear for gear in rest if gear.sizes not in done]
+            symbolic = [gear for gear in rest if gear.assignment and min(gear.sizes) >= 2]
+            if not covered or not symbolic:
+                yield from self._own_units(capture, symbols, rest)
+                return
+            wanted = symbolic[0]
+            logger.info("%s: gear %s needs a trace of its own (%s)", capture.method, wanted.text(spec), wanted.broken)
+            capture, planned = self._planned_capture(self._resized(capture, symbols, wanted.assignment))
 
     def _capture(self, arguments: Mapping[str, Any], *, dynamic: bool) -> Capture:
+        capture = self._trace_once(arguments, dynamic, self._numbers)
+        fresh = tuple(name for name in capture.written_ints if name not in self._request.fixed_ints)
+        if fresh:
+            try:
+                numbers = tuple(dict.fromkeys((*self._numbers, *fresh)))
+                capture, self._numbers = self._trace_once(arguments, dynamic, numbers), numbers
+            except CaptureError as error:
+                logger.info("%s: each value of %s has a graph of its own: %s", self._request.name, fresh, error.cause)
+                self._request.fixed_ints.update(fresh)
+        return capture
+
+    def _trace_once(self, arguments: Mapping[str, Any], dynamic: bool, numbers: tuple[str, ...]) -> Capture:
         begin = time.monotonic()
         positional, keywords = _call_of(self._signature, arguments)
+        name, function = self._request.name, self._request.function
         try:
-            return capture_method(
-                self._request.function, positional, keywords, method=self._request.name, dynamic=dynamic
-            )
+            return capture_method(function, positional, keywords, method=name, dynamic=dynamic, numbers=numbers)
         finally:
-            self._counters.note(Event("trace", self._request.name, seconds=time.monotonic() - begin))
+            self._counters.note(Event("trace", name, seconds=time.monotonic() - begin))
+
+    def _padding_plan(self, unit: _Unit, symbols: Symbols, covered: list[PlannedGear]) -> dict[str, Any]:
+        """Prove that calls between gears may be padded; `GearSpecError` where that is not shown."""
+        from gearcache.ge_cache.padding import padded_symbols, padding_plan, patterns_of_one, same_program
+
+        request, capture = self._request, unit.capture
+        assert request.fills is not None
+        wanted = padded_symbols(capture, symbols, [gear.assignment for gear in covered], request.fills)
+        plan = padding_plan(capture, unit.lifted, symbols, request.decompositions, wanted)
+        for pattern in patterns_of_one(wanted):
+            try:
+                own = self._capture(self._resized(capture, symbols, pattern), dynamic=False)
+            except CaptureError as error:
+                logger.info("%s: a size of 1 cannot be padded: %s", capture.method, error)
+                continue
+            if same_program(capture, own, symbols, pattern):
+                plan["ones"].append(sorted(str(symbol) for symbol in pattern))
+        return plan
+
+    def _resized(self, capture: Capture, symbols: Symbols, assignment: Mapping[Any, int]) -> Mapping[str, Any]:
+        """Return the call's arguments with tensors of the sizes that a trace gives them."""
+        wanted = {
+            id(item.example): like_tensor(item.example, [symbols.value(size, assignment) for size in item.sizes])
+            for item in capture.inputs
+            if item.access.root[0] == "argument"
+        }
+        given = find_tensors(self._request.arguments)
+        originals = {
+            id(given[item.access.text]): wanted[id(item.example)]
+            for item in capture.inputs
+            if item.access.text in given and id(item.example) in wanted
+        }
+        resized: Mapping[str, Any] = replace_tensors(dict(self._request.arguments), wanted | originals)
+        return resized
+
+    def _ungeared_unit(self) -> _Unit:
+        """Trace with all dims dynamic, or only those of a declared range, or none."""
+        request = self._request
+        if request.spec.ranges:
+            capture = self._ranged_capture(request.arguments)
+        else:
+            with _compat.marked_dynamic(request.changing):
+                capture = self._capture(request.arguments, dynamic=request.dynamic)
+        if request.backend.name != "eager" and any(size < 2 for size in capture.unbacked.values()):
+            # Compilers take every symbol for at least 2: a smaller size gets a graph of its own.
+            with _compat_shapes.unmarked(find_tensors(request.arguments).values()):
+                capture = self._capture(request.arguments, dynamic=False)
+        return _Unit(capture, lift_attributes(capture), [("", None)])
+
+    def _ranged_capture(self, arguments: Mapping[str, Any]) -> Capture:
+        """Trace with the dims of a declared range dynamic (sizes 0 and 1 stay static) and all others static."""
+        spec = self._request.spec
+        with _compat.marked_dynamic(range_dims(spec, arguments)):
+            capture = self._capture(arguments, dynamic=False)
+        for axis in spec.ranges:
+            matching_inputs(capture, axis)
+        return capture
 
     def _geared_capture(self) -> tuple[Capture, list[PlannedGear]]:
         """Trace at the call's own sizes, or, when those hold a 0 or 1, at another gear's."""
@@ -234,7 +339,7 @@ class _Tracer:
                 except (CaptureError, GearSpecError) as error:
                     logger.debug("%s: no trace at another gear's sizes: %s", self._request.name, error)
                 else:
-                    if _fits(capture, planned, arguments, spec):
+                    if _fits(capture, planned, arguments, spec, may_pad=self._request.fills is not None):
                         return capture, planned
         return self._planned_capture(arguments)
 
@@ -264,16 +369,9 @@ class _Tracer:
             if not gear.assignment:
                 logger.info("%s: gear %s will be compiled at its first call", capture.method, text)
                 return None
-            wanted = {
-                id(item.example): like_tensor(
-                    item.example, [symbols.value(size, gear.assignment) for size in item.sizes]
-                )
-                for item in capture.inputs
-                if item.access.root[0] == "argument"
-            }
-            arguments = replace_tensors(dict(self._request.arguments), wanted)
+            arguments = self._resized(capture, symbols, gear.assignment)
         try:
-            own = self._capture(arguments, dynamic=False)
+            own = self._ranged_capture(arguments)
         except CaptureError as error:
             self.errors.append(CompileError(capture.method, text, error.cause))
             return None
@@ -283,10 +381,12 @@ class _Tracer:
 def _trace(request: BuildRequest, unit: _Unit, text: str, gear: PlannedGear | None) -> tuple[GearGraph, StoredGear]:
     capture = unit.capture
     symbols = Symbols(capture.shape_env, capture.unbacked)
-    if gear is None and any(symbols.symbols_of(size) for item in capture.inputs for size in item.sizes):
-        graph, stored = dynamic_gear(capture, unit.lifted, symbols, request.decompositions)
+    is_dynamic = gear is None and any(symbols.symbols_of(size) for item in capture.inputs for size in item.sizes)
+    assignment = gear.assignment if gear is not None else {}
+    if is_dynamic:
+        graph, stored = dynamic_gear(capture, unit.lifted, symbols, request.decompositions, request.spec)
+        stored = replace(stored, text=text or stored.text)
     else:
-        assignment = gear.assignment if gear is not None else {}
         inputs = [input_spec(item, lambda size: symbols.value(size, assignment)) for item in capture.inputs]
         graph = trace_gear(capture, unit.lifted, inputs, request.decompositions)
         stored = None
@@ -296,6 +396,7 @@ def _trace(request: BuildRequest, unit: _Unit, text: str, gear: PlannedGear | No
             f"it draws random numbers ({', '.join(graph.random_operators)}), which backend "
             f"`{request.backend.name}` would not draw as eager does; use backend='eager' or take them as an argument",
         )
+    number_results(capture.numbers, graph.results, symbols, None if is_dynamic else assignment)
     order_inputs(graph)
     if stored is not None:
         for spec in graph.inputs[len(stored.sizes) :]:  # buffers that the graph writes
@@ -374,6 +475,11 @@ def _variant(
         # Hashed after the compile: see `guards.sources` on edits meanwhile.
         sources=record_sources(capture.traced_code),
         gears=gears,
+        padding=unit.padding,
+        numbers=[
+            [name, access.to_plain()]
+            for name, access in zip(capture.numbers.names().values(), capture.number_accesses, strict=True)
+        ],
     )
     return BuiltVariant(variant, artifacts)
 
@@ -407,18 +513,28 @@ def _call_of(signature: inspect.Signature, arguments: Mapping[str, Any]) -> tupl
     return bound.args, bound.kwargs
 
 
-def _fits(capture: Capture, planned: list[PlannedGear], arguments: Mapping[str, Any], spec: GearSpec) -> bool:
-    """Whether a trace at other sizes describes the sizes of the call at hand."""
+def _fits(
+    capture: Capture, planned: list[PlannedGear], arguments: Mapping[str, Any], spec: GearSpec, *, may_pad: bool
+) -> bool:
+    """Whether a trace at other sizes describes the sizes of the call at hand (at a gear, or padded to one)."""
     symbols = Symbols(capture.shape_env, capture.unbacked)
     sizes = call_sizes(spec, arguments)
     gear = next((gear for gear in planned if gear.sizes == sizes), None)
-    if gear is None:
-        return False
     tensors = find_tensors(arguments)
+    assignment: dict[Any, int] = dict(gear.assignment) if gear is not None else {}
+    if gear is None:
+        if not may_pad:
+            return False
+        for item in capture.inputs:
+            for dim, size in enumerate(item.sizes):
+                simple = symbols.simplify(size)
+                tensor = tensors.get(item.access.text)
+                if tensor is not None and not isinstance(simple, int) and simple.is_Symbol:
+                    assignment.setdefault(simple, tensor.size(dim))
     for item in capture.inputs:
         tensor = tensors.get(item.access.text)
         if tensor is not None:
-            expected = [symbols.value(size, gear.assignment) for size in item.sizes]
+            expected = [symbols.value(size, assignment) for size in item.sizes]
             if expected != list(tensor.shape):
                 return False
     return True

@@ -48,10 +48,23 @@ def like_dims(spec: GearSpec, arguments: Mapping[str, Any], module: torch.nn.Mod
     }
     tensors = [*find_tensors(arguments).values(), *find_tensors(held).values()]
     found = {(id(tensor), dim): (tensor, dim) for tensor in tensors for dim in range(tensor.dim())}
+    declared = {(id(tensor), dim) for tensor, dim in range_dims(spec, arguments)}
     return [
         (tensor, dim)
         for tensor, dim in found.values()
-        if tensor.size(dim) in sizes and not isinstance(tensor, torch.nn.Parameter)
+        if tensor.size(dim) in sizes
+        and not isinstance(tensor, torch.nn.Parameter)
+        and (id(tensor), dim) not in declared
+    ]
+
+
+def range_dims(spec: GearSpec, arguments: Mapping[str, Any]) -> list[tuple[torch.Tensor, int]]:
+    """Return the dims of a call that were declared to stay dynamic; those of size 0 and 1 cannot."""
+    return [
+        (tensor, axis.dim)
+        for axis in spec.dynamic_axes
+        for path, tensor in find_tensors(arguments).items()
+        if axis.matches(path) and axis.dim < tensor.dim() and tensor.size(axis.dim) > 1
     ]
 
 

@@ -7,6 +7,7 @@ import importlib.util
 import platform
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,7 +22,7 @@ _VARIABLES = ("TORCHAIR_CACHE_HOME", "CXX", "OMP_NUM_THREADS")
 
 
 def check_host(environ: Mapping[str, str]) -> list[Check]:
-    """Try torch, the C++ compiler and the devices. Never raises; imports torch, and torch_npu where it is installed."""
+    """Try torch, the C++ compiler and the devices. Never raises; imports torch."""
     checks = [Check("gearcache", True, f"{__version__}, Python {platform.python_version()}, {platform.platform()}")]
     torch_check = _check_torch()
     checks.append(torch_check)
@@ -87,8 +88,7 @@ def _check_cpu(environ: Mapping[str, str]) -> Check:
     capability, threads = torch.backends.cpu.get_cpu_capability(), torch.get_num_threads()
     text = f"{capability}, {threads} threads; both are in the key of compiled entries"
     if not environ.get("OMP_NUM_THREADS"):
-        text += ": set OMP_NUM_THREADS where hosts with other core counts share a cache"
-        return Check("cpu", None, text)
+        return Check("cpu", None, text, "set OMP_NUM_THREADS where hosts with other core counts share a cache")
     return Check("cpu", True, text)
 
 
@@ -113,14 +113,17 @@ def _check_npu(environ: Mapping[str, str]) -> Check:
     if not home or not Path(home).is_dir():
         remedy = "install CANN and source its set_env.sh, which sets ASCEND_HOME_PATH"
         return Check("npu", False, f"torch_npu {version}, but no CANN", remedy)
+    # In a process of its own: a driver that crashes must not take this one with it, and nothing here changes torch.
+    program = "import torch, torch_npu; print(torch.get_device_module('npu').device_count())"
     try:
-        importlib.import_module("torch_npu")
-        import torch
-
-        devices = int(torch.get_device_module("npu").device_count())
-    except Exception as error:  # whatever the driver says
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+        devices = int(done.stdout.split()[-1]) if done.returncode == 0 else -1
+        problem = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+    except (OSError, subprocess.TimeoutExpired, ValueError, IndexError) as error:
+        devices, problem = -1, f"{type(error).__name__}: {error}"
+    if devices < 0:
         remedy = "use the torch_npu that its release notes name for this CANN and this torch"
-        return Check("npu", False, f"torch_npu {version}, CANN in `{home}`: {type(error).__name__}: {error}", remedy)
+        return Check("npu", False, f"torch_npu {version}, CANN in `{home}`: {problem}", remedy)
     if not devices:
         remedy = "check `npu-smi info`, and that /dev/davinci* is passed to the container"
         return Check("npu", False, f"torch_npu {version}, CANN in `{home}`, no device", remedy)

@@ -17,8 +17,9 @@ Number = TypeVar("Number", int, float)
 _ALLOWED: dict[str, tuple[Any, ...]] = {
     "backend": ("auto", "inductor", "torchair", "eager"),
     "validate": ("inputs", "gears"),
-    "on_miss": (None, "compile", "raise", "eager"),
+    "on_miss": (None, "compile", "raise", "eager", "pad"),
     "gear_execution": ("static", "ge"),
+    "count_shapes": (False, True),
     "dynamic_gears_merge_policy": ("zip", "product"),
 }
 
@@ -36,7 +37,22 @@ class _Checked:
         counts = name in ("jobs", "max_variants") and value is not None
         if counts and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
             raise ValueError(f"option `{name}` is {value!r}; it must be an int of at least 1")
+        if name == "pad_values":
+            _check_pad_values(value)
         object.__setattr__(self, name, value)
+
+
+def _check_pad_values(values: Any) -> None:
+    if not isinstance(values, Mapping) or not all(isinstance(path, str) for path in values):
+        raise ValueError(f"option `pad_values` is {values!r}; it must be a dict like {{'ids': 0}}")
+    for path, given in values.items():
+        fills = list(given.values()) if isinstance(given, Mapping) else [given]
+        numbers = all(isinstance(fill, (bool, int, float)) for fill in fills)
+        dims = not isinstance(given, Mapping) or all(type(dim) is int and dim >= 0 for dim in given)
+        if not (fills and numbers and dims and len(set(map(repr, fills))) == 1):
+            raise ValueError(
+                f"option `pad_values` of `{path}` is {given!r}; it must be a number, or {{dim: number}} with one number"
+            )
 
 
 @dataclass
@@ -61,10 +77,15 @@ class CompilerConfig(_Checked):
       (torchair in mode `"max-autotune"` only).
     - `validate`: `inputs` checks dtype, device, sizes, strides and global state on every call; `gears` trusts the
       caller and only looks the gear up. A wrong tensor under `gears` is an out-of-bounds read.
-    - `on_miss`: what a call outside all gears does: `raise`, `compile` (add the gear) or `eager`. None is `raise`
+    - `on_miss`: what a call outside all gears does: `raise`, `compile` (add the gear), `eager`, or
+      `pad` (fill the inputs named by `pad_values` up to the next gear and cut the outputs). None is `raise`
       for methods with gears and `compile` for others.
+    - `pad_values`: argument path -> number to fill with, or `{dim: number}` to pad these dims only. A method whose
+      results the filling could reach is refused with the operator's name.
     - `strict`: raise on a fault of the cache instead of warning and compiling (None: `$GEARCACHE_STRICT`).
     - `jobs`: compile processes (None: `$GEARCACHE_JOBS`, else the number of cores).
+    - `count_shapes`: also count the shapes that a dynamic graph serves, for `.stats.shapes` and `suggest_gears`; static
+      graphs count theirs anyway.
     - `max_variants`: how many traces one entry may hold.
     """
 
@@ -74,9 +95,11 @@ class CompilerConfig(_Checked):
     inference_config: InferenceConfig = field(default_factory=InferenceConfig)
     validate: str = "inputs"
     on_miss: str | None = None
+    pad_values: dict[str, Any] = field(default_factory=dict)
     strict: bool | None = None
     jobs: int | None = None
     max_variants: int = 16
+    count_shapes: bool = False
     gear_execution: str = "static"
     torchair: Any = None
 
@@ -91,9 +114,11 @@ class Settings:
     policy: str
     validate: str
     on_miss: str
+    pad_values: Mapping[str, Any]
     strict: bool
     jobs: int
     max_variants: int
+    count_shapes: bool
     lock_timeout: float
     gear_execution: str = "static"
     #: A torchair.CompilerConfig as the user gave it.
@@ -114,6 +139,11 @@ def resolve_settings(config: Any, *, has_gears: bool, environ: Mapping[str, str]
         config = CompilerConfig()
     if not isinstance(config, CompilerConfig):
         config = _from_torchair(config)
+    if (config.on_miss == "pad") != bool(config.pad_values) or (config.pad_values and not has_gears):
+        raise ValueError(
+            f"option `on_miss` is {config.on_miss!r} and `pad_values` is {config.pad_values!r}"
+            f"{'' if has_gears else ', without gears'}; padding needs on_miss='pad', pad_values and gears"
+        )
     strict = config.strict
     if strict is None:
         strict = environ.get("GEARCACHE_STRICT", "0") not in ("", "0", "false")
@@ -123,10 +153,12 @@ def resolve_settings(config: Any, *, has_gears: bool, environ: Mapping[str, str]
         options=dict(config.options),
         policy=config.inference_config.dynamic_gears_merge_policy,
         validate=config.validate,
+        pad_values=dict(config.pad_values),
         on_miss=config.on_miss or ("raise" if has_gears else "compile"),
         strict=strict,
         jobs=config.jobs or _positive(environ, "GEARCACHE_JOBS", os.cpu_count() or 1),
         max_variants=config.max_variants,
+        count_shapes=config.count_shapes,
         lock_timeout=float(_positive(environ, "GEARCACHE_LOCK_TIMEOUT", 1800)),
         gear_execution=config.gear_execution,
         torchair_config=config.torchair,

@@ -13,6 +13,7 @@ compiles without running. A relaunch with real weights on the target device hits
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 import time
@@ -229,7 +230,10 @@ class _Session:
         self._dry_run = dry_run
         self._begin = time.monotonic()
         self._entries: dict[tuple[str, str, int | None], Prewarmed] = {}
-        self._made: list[tuple[str, weakref.ref[Any]]] = []
+        #: The name of each cached method that was made and not called yet, also when it is gone; by serial number.
+        self._silent: dict[int, str] = {}
+        self._serials: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._next_serial = itertools.count()
         self._called: weakref.WeakSet[Any] = weakref.WeakSet()
         self._events: list[Event] = []
         self._lock = threading.RLock()  # stand-ins are for one call at a time
@@ -246,12 +250,14 @@ class _Session:
 
     def created(self, method: Preparable) -> None:
         """Note a new cached method."""
-        self._made.append((method.name, weakref.ref(method)))
+        serial = self._serials[method] = next(self._next_serial)
+        self._silent[serial] = method.name
 
     def warm(self, method: Preparable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Compile what a call needs."""
         with self._lock, method.locked(), stand_ins(self._device):
             self._called.add(method)
+            self._silent.pop(self._serials.get(method, -1), None)
             arguments = method.arguments_of(args, kwargs)
             try:
                 binding = method.binding_for(arguments)
@@ -321,12 +327,10 @@ class _Session:
 
     def report(self) -> PrewarmReport:
         """Return what happened so far."""
-        called = {id(method) for method in self._called}
-        silent = [name for name, made in self._made if made() is not None and id(made()) not in called]
         known = {entry.method for entry in self._entries.values()}
         return PrewarmReport(
             entries=list(self._entries.values()),
-            never_called=sorted({name for name in silent if name not in known}),
+            never_called=sorted(set(self._silent.values()) - known),
             seconds=time.monotonic() - self._begin,
             dry_run=self._dry_run,
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import torch
 
 from gearcache.guards.expressions import expression_function
@@ -41,15 +43,27 @@ class Problems:
 
 
 def broken_condition(graph: GraphCall, tensors: tuple[torch.Tensor, ...]) -> Problem | None:
-    """Return the condition of a dynamic graph that a call breaks, as a problem of shape."""
-    sizes = {name: tensors[tensor].size(dim) for name, tensor, dim in graph.gear.symbols}
-    for text in graph.gear.conditions:
-        if not expression_function(text, tuple(sizes))(**sizes):
-            named = ", ".join(
-                f"{graph.variant.inputs[tensor].access.text}.size({dim})={sizes[name]}"
-                for name, tensor, dim in graph.gear.symbols
-            )
-            return Problem(
-                graph.variant.inputs[graph.gear.symbols[0][1]].access.text, f"of sizes {named}", text, "shape"
-            )
+    """Return the condition of a dynamic graph that a call breaks, as a problem of shape or stride."""
+    gear, inputs = graph.gear, graph.variant.inputs
+    named = {name: (tensor, "size", dim) for name, tensor, dim in gear.symbols}
+    named |= {name: (tensor, kind, dim) for name, tensor, kind, dim in gear.measures}
+    values = {name: getattr(tensors[tensor], kind)(dim) for name, (tensor, kind, dim) in named.items()}
+    for text in gear.conditions:
+        used = [name for name in named if re.search(rf"\b{name}\b", text)]
+        if not expression_function(text, tuple(used))(**{name: values[name] for name in used}):
+            readable = {
+                name: f"{inputs[named[name][0]].access.text}.{named[name][1]}({named[name][2]})" for name in used
+            }
+            found = ", ".join(f"{readable[name]}={values[name]}" for name in used)
+            allowed = text
+            for name, words in readable.items():
+                allowed = re.sub(rf"\b{name}\b", words, allowed)
+            tensor, kind, dim = named[used[0]] if used else (0, "size", 0)
+            kind = "stride" if any(named[name][1] == "stride" for name in used) else "shape"
+            return Problem(inputs[tensor].access.text, f"of sizes {found}", allowed, kind, dims=(dim,))
+    for tensor in gear.contiguous:
+        if not tensors[tensor].is_contiguous():
+            strides = tensors[tensor].stride()
+            allowed = "a contiguous tensor (call .contiguous() on it)"
+            return Problem(inputs[tensor].access.text, f"of strides {strides}", allowed, "stride")
     return None

@@ -125,8 +125,9 @@ def variant_lines(variant: Mapping[str, Any], manifest: Manifest, layout: Layout
         ("gears", gear_lines(variant, manifest)),
         ("frame", frame_lines(variant, manifest)),
     ):
-        yield f"  {title}"
-        yield from (f"    {line}" for line in lines)
+        found = [f"    {line}" for line in lines]
+        if found:
+            yield from (f"  {title}", *found)
     for gears, lines in graphs(variant, layout):
         yield f"  graph of {', '.join(gears)}"
         yield from (f"    {line}" for line in lines)
@@ -161,14 +162,17 @@ def check_lines(variant: Mapping[str, Any]) -> Iterator[str]:
 def evidence_lines(variant: Mapping[str, Any]) -> Iterator[str]:
     """Yield each check of the evidence."""
 
-    def walk(access: Access, node: Any) -> Iterator[str]:
-        for kind, expected in node[0]:
+    nodes, roots = variant["evidence"]  # the form of `guards.evidence`, which needs torch
+
+    def walk(access: Access, number: int) -> Iterator[str]:
+        checks, children = nodes[number]
+        for kind, expected in checks:
             yield f"{path_text(access)}: {kind} {cut(expected)}"
-        for step, argument, child in node[1]:
+        for step, argument, child in children:
             yield from walk(access.then(step, argument), child)
 
-    for kind, name, node in variant["evidence"]:
-        yield from walk(Access((kind, name)), node)
+    for kind, name, number in roots:
+        yield from walk(Access((kind, name)), number)
 
 
 def source_lines(variant: Mapping[str, Any]) -> Iterator[str]:

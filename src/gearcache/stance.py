@@ -10,7 +10,7 @@ import threading
 import weakref
 from typing import Protocol
 
-from gearcache.ge_cache import _compat
+from gearcache.ge_cache import _compat_shapes
 
 FORCE_EAGER = "force_eager"
 #: Stances under which the first call that nothing stored can serve runs as it is, and the second one compiles.
@@ -36,7 +36,7 @@ def follow(follower: Follower) -> None:
     with _lock:
         _followers.add(follower)
         if not _watched:
-            _compat.watch_stance(_changed)
+            _compat_shapes.watch_stance(_changed)
             _watched = True
 
 
@@ -45,7 +45,7 @@ def present_stance() -> str:
 
     `ValueError` for another forced backend, which a graph on disk cannot follow.
     """
-    stance, backend = _compat.stance()
+    stance, backend = _compat_shapes.stance()
     if backend is None:
         return stance
     if backend == "eager":

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from gearcache.events import Event, emit
+from gearcache.guards.reason import Reason
 
 
 @dataclass
@@ -25,6 +26,7 @@ class Counters:
     bytes_loaded: int = 0
     bytes_stored: int = 0
     miss_reasons: list[str] = field(default_factory=list)
+    reasons: list[Reason] = field(default_factory=list)
 
     def note(self, event: Event) -> None:
         """Count an event, and tell the listeners."""
@@ -85,13 +87,20 @@ class Stats:
 
     `hits`, `misses`: lookups that found or did not find a stored variant; `traces`: Dynamo captures; `compiles`:
     gears compiled; `loads`: gears loaded; `faults`: faults of the cache that were worked around; `calls`: calls that
-    returned a result; `gears`: calls per gear; `miss_reasons`: why each miss was one; `trace_seconds`,
-    `compile_seconds` (summed over gears, which compile in parallel) and `load_seconds`; `bytes_loaded`, `bytes_stored`.
+    returned a result; `gears`: calls per gear; `shapes`: calls per shape met; `miss_reasons`: why each miss was one;
+    `trace_seconds`, `compile_seconds` (summed over gears, which compile in parallel) and `load_seconds`;
+    `bytes_loaded`, `bytes_stored`; `reasons`: the misses as objects.
     """
 
-    def __init__(self, counters: Counters, gear_calls: Callable[[], Mapping[str, int]]) -> None:
+    def __init__(
+        self,
+        counters: Counters,
+        gear_calls: Callable[[], Mapping[str, int]],
+        shape_calls: Callable[[], Mapping[tuple[int, ...], int]] = dict,
+    ) -> None:
         self._counters = counters
         self._gear_calls = gear_calls
+        self._shape_calls = shape_calls
 
     @property
     def hits(self) -> int:
@@ -159,9 +168,22 @@ class Stats:
         return dict(self._gear_calls())
 
     @property
+    def shapes(self) -> dict[tuple[int, ...], int]:
+        """Calls per shape met, served or not: sizes of the geared dims, or of all dims of all arguments without gears.
+
+        Those of a dynamic graph are only counted with `count_shapes`.
+        """
+        return dict(self._shape_calls())
+
+    @property
     def miss_reasons(self) -> tuple[str, ...]:
         """Why each miss was one, in order."""
         return tuple(self._counters.miss_reasons)
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """The reasons of all misses as objects: what differed first, with both values, file and line."""
+        return tuple(self._counters.reasons)
 
     def __repr__(self) -> str:
         return (

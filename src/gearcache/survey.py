@@ -40,7 +40,7 @@ def survey(binding: Binding, arguments: Mapping[str, Any]) -> Survey:
     for variant in binding.read_variants(manifest):
         misfit = fits_call(variant, scope) or evidence.stale_reason(variant)
         if misfit is not None:
-            reasons.append(misfit)
+            reasons.append(str(misfit))
             continue
         for gear in variant.gears:
             lost = [digest for digest in gear.blobs.values() if not binding.has_blob(digest)]

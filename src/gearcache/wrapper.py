@@ -9,7 +9,7 @@ import threading
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import torch
 
@@ -18,20 +18,23 @@ from gearcache.binding import Binding
 from gearcache.cache.fingerprint import method_key, resolve_ranks, state_component
 from gearcache.cache.layout import Layout, resolve_root
 from gearcache.collection import paused_collection
-from gearcache.ge_cache import _compat
+from gearcache.ge_cache import _compat_shapes
 from gearcache.ge_cache.select import select_backend
 from gearcache.gear_use import GearUse
 from gearcache.guards._native import is_grad_decorator
 from gearcache.guards.arguments import find_tensors
-from gearcache.guards.gears import GearSpec, gears_of_arguments, parse_gears
+from gearcache.guards.gears import GearSpec, fill_dims, gears_of_arguments, parse_gears
 from gearcache.guards.identity import decompositions_component, method_component
 from gearcache.options import resolve_settings
 from gearcache.stance import FORCE_EAGER, follow, present_stance
 from gearcache.stats import Counters, Stats
 from gearcache.version import __version__
 
+if TYPE_CHECKING:
+    from gearcache.suggest import SuggestedGears
+
 Function = TypeVar("Function", bound=Callable[..., Any])
-Gears = Mapping[str, Mapping[int, Any]]
+Gears = Mapping[str, Any]
 
 
 class CachedMethod:
@@ -52,7 +55,6 @@ class CachedMethod:
         self._lock = threading.RLock()
         self._counters = Counters()
         self._use = GearUse(self.name)
-        self._spec = parse_gears(parameters["gears"])
         self._dispatch: Callable[..., Any] = CachedMethod.__call__
         self.refresh()
         follow(self)
@@ -79,7 +81,7 @@ class CachedMethod:
     @property
     def stats(self) -> Stats:
         """Counters of this binding, see `gearcache.stats.Stats`."""
-        return Stats(self._counters, self._use.calls)
+        return Stats(self._counters, self._use.calls, self._shape_calls)
 
     @property
     def entry_path(self) -> str | None:
@@ -102,6 +104,16 @@ class CachedMethod:
         else:
             with self._lock, paused_collection():
                 self._prepare(args, kwargs)
+
+    def suggest_gears(self, k: int) -> SuggestedGears:
+        """Return the at most `k` gears that minimise padded work for the shapes met so far (`.stats.shapes`).
+
+        `.gears` of the result is what `cache_compile` takes. Raises `GearSpecError` when nothing was met yet.
+        """
+        from gearcache.suggest import suggest
+
+        dims = next((dims for binding in self._bindings.values() if (dims := binding.shape_dims())), [])
+        return suggest(dims, self._shape_calls(), k)
 
     def refresh(self) -> None:
         """Check the evidence and bind the weights again at the next call, after the module was changed."""
@@ -133,6 +145,13 @@ class CachedMethod:
     def name(self) -> str:
         """`Class.method`, as messages name it."""
         return f"{type(self._function.__self__).__name__}.{self._function.__name__}"
+
+    def _shape_calls(self) -> dict[tuple[int, ...], int]:
+        counts: dict[tuple[int, ...], int] = {}
+        for binding in self._bindings.values():
+            for shape, calls in binding.shape_calls().items():
+                counts[shape] = counts.get(shape, 0) + calls
+        return counts
 
     def _missed(self, instance: Any, *args: Any, **kwargs: Any) -> Any:
         """Serve a call that the dispatch does not know: find, load or compile, then run."""
@@ -177,8 +196,8 @@ class CachedMethod:
         given = self._parameters
         instance = next(iter(arguments))
         call = {name: value for name, value in arguments.items() if name != instance}
-        axes = self._spec.axes or gears_of_arguments(find_tensors(call))
-        settings = resolve_settings(given["config"], has_gears=bool(axes))
+        marked = () if given["gears"] else gears_of_arguments(find_tensors(call))
+        settings = resolve_settings(given["config"], has_gears=bool(given["gears"] or marked))
         cache_dir, global_rank, world_size = given["cache_dir"], given["global_rank"], None
         if (opened := session.current()) is not None:
             # In a prewarm a fault of the cache is what its user has to know of.
@@ -186,7 +205,7 @@ class CachedMethod:
             cache_dir = opened.cache_dir or cache_dir
             global_rank = opened.rank if global_rank is None else global_rank
             world_size = opened.world_size
-        spec = GearSpec(axes, settings.policy)
+        spec = GearSpec(marked, settings.policy) if marked else parse_gears(given["gears"], settings.policy)
         backend = select_backend(settings, module, find_tensors(call).values())
         ranks = resolve_ranks(global_rank, given["tp_rank"], given["pp_rank"], world_size=world_size)
         key = method_key(
@@ -194,7 +213,7 @@ class CachedMethod:
             method.__name__,
             method=method_component(method),
             options=settings.compile_options,
-            gears=spec.to_plain(),
+            gears=spec.to_plain() | ({"pad": fill_dims(settings.pad_values)} if settings.pad_values else {}),
             dynamic=_dynamic_component(given["dynamic"], find_tensors(call)),
             decompositions=decompositions_component(given["custom_decompositions"]),
             software={"gearcache": __version__},
@@ -229,7 +248,7 @@ class CachedMethod:
 
 def _dynamic_component(dynamic: bool | None, tensors: Mapping[str, torch.Tensor]) -> Any:
     """Return what the first call says about dynamic dims: the parameter, marks on tensors, settings of torch."""
-    marks, sources = _compat.shape_marks(tensors), _compat.shape_sources()
+    marks, sources = _compat_shapes.shape_marks(tensors), _compat_shapes.shape_sources()
     return {"dynamic": dynamic, "marks": marks, "sources": sources} if marks or sources else dynamic
 
 
@@ -345,7 +364,8 @@ def cache_compile(
       `torch.distributed`, if it is initialised at the first call.
     - `custom_decompositions`: operator -> function, applied when the graph is recorded.
     - `ge_cache`: keep GE's own compiled graphs beside the entry as well (NPU only, no effect elsewhere).
-    - `gears`: `{argument: {dim: [sizes]}}`, see `gearcache.guards.gears`. `set_dim_gears` is the other way.
+    - `gears`: `{argument: {dim: sizes}}` or `{argument: (size, ...)}`; sizes are a list, a `Symbol` or an expression of
+      symbols, see `gearcache.guards.gears`. `set_dim_gears` is the other way.
     - `fullgraph`: must be True; a method that cannot form one graph is refused.
 
     Raises `TypeError` or `ValueError` here for anything that can be known before the first call, and at a call
@@ -360,9 +380,7 @@ def cache_compile(
     for name, rank in (("global_rank", global_rank), ("tp_rank", tp_rank), ("pp_rank", pp_rank)):
         if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int) or rank < 0):
             raise ValueError(f"cache_compile: {name} is {rank!r}; it must be an int of at least 0")
-    parse_gears(gears)
-    if config is not None:
-        resolve_settings(config, has_gears=gears is not None)
+    parse_gears(gears, resolve_settings(config, has_gears=True).policy)
     parameters = {
         "config": config,
         "dynamic": dynamic,

@@ -20,6 +20,7 @@ def use(cache_dir: Path, key: object, age: float = 0.0) -> None:
     """Count a load of an entry, `age` seconds ago."""
     disk = DiskStore(Layout(cache_dir))
     assert disk.use(key)
+    disk.count_load(key)
     path = Layout(cache_dir).use(key)
     moment = time.time() - age
     os.utime(path, (moment, moment))

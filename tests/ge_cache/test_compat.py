@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from gearcache.ge_cache import _compat
+from gearcache.ge_cache import _compat, _compat_shapes
+from gearcache.guards._native import is_operator
 
 
 def test_the_runner_of_a_shared_object_takes_a_path_and_a_count() -> None:
@@ -212,3 +213,68 @@ def test_a_size_symbol_is_a_positive_integer() -> None:
     symbol = _compat.size_symbol("s0")
     assert symbol.is_integer
     assert symbol.is_positive
+
+
+def test_dynamo_tells_an_observer_what_it_inlines_and_folds() -> None:
+    from torch._dynamo.symbolic_convert import InliningInstructionTranslator as Translator
+    from torch._dynamo.variables import functions, nn_module
+    from torch._dynamo.variables.torch import TorchInGraphFunctionVariable as Variable
+
+    parameters = list(inspect.signature(Translator.build_inline_tracer).parameters)
+    assert parameters[:4] == ["parent", "func", "args", "kwargs"]
+    assert list(inspect.signature(Variable.call_function).parameters) == ["self", "tx", "args", "kwargs"]
+    assert hasattr(Variable, "can_constant_fold_through")
+    assert nn_module.invoke_and_store_as_constant is functions.invoke_and_store_as_constant
+    names = list(inspect.signature(functions.invoke_and_store_as_constant).parameters)
+    assert names == ["tx", "fn", "name", "args", "kwargs"]
+
+
+def test_a_change_of_stance_is_told_and_read() -> None:
+    from torch._dynamo import decorators, eval_frame
+
+    seen: list[tuple[str, Any]] = []
+    original = eval_frame._set_stance
+    _compat_shapes.watch_stance(lambda: seen.append(_compat_shapes.stance()))
+    try:
+        with torch.compiler.set_stance("fail_on_recompile"):
+            assert _compat_shapes.stance() == ("fail_on_recompile", None)
+        assert seen[-2:] == [("fail_on_recompile", None), ("default", None)]
+        assert decorators._set_stance is eval_frame._set_stance
+    finally:
+        eval_frame._set_stance = decorators._set_stance = original
+
+
+def test_marks_on_tensors_are_read_taken_off_and_put_back() -> None:
+    from torch._dynamo import mark_dynamic, mark_static, maybe_mark_dynamic
+    from torch._dynamo.decorators import mark_unbacked
+
+    x, y = torch.ones(4, 4, 4), torch.ones(4, 4)
+    mark_dynamic(x, 0, min=2, max=8)
+    maybe_mark_dynamic(x, 1)
+    mark_static(x, 2)
+    mark_unbacked(y, 0, min=1, max=9)
+    marks = _compat_shapes.shape_marks({"y": y, "x": x, "z": torch.ones(4)})
+    assert [path for path, _ in marks] == ["x", "y"]
+    assert dict(marks[0][1]) == {
+        "_dynamo_dynamic_indices": [0],
+        "_dynamo_dynamic_range": [[0, 2, 8]],
+        "_dynamo_weak_dynamic_indices": [1],
+        "_dynamo_static_indices": [2],
+    }
+    assert dict(marks[1][1]) == {"_dynamo_unbacked_indices": [0], "_dynamo_unbacked_bounds": [[0, 1, 9]]}
+    with _compat_shapes.unmarked([x, y]):
+        assert _compat_shapes.shape_marks({"x": x, "y": y}) == []
+    assert _compat_shapes.shape_marks({"y": y, "x": x}) == marks
+
+
+def test_settings_that_name_dynamic_dims_are_read_where_they_are_set() -> None:
+    assert _compat_shapes.shape_sources() == {}
+    with torch.compiler.config.patch(dynamic_sources="L['x']", unbacked_sources="L['y']", dynamic_values="7"):
+        found = _compat_shapes.shape_sources()
+    assert found == {"dynamic_sources": "L['x']", "unbacked_sources": "L['y']", "dynamic_values": "7"}
+
+
+def test_operators_are_known() -> None:
+    assert is_operator(torch.ops.aten.add.Tensor)
+    assert is_operator(torch.ops.aten.add)
+    assert not is_operator(torch.add)

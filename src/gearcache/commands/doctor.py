@@ -29,7 +29,8 @@ def command(cache_dir: Path | None, as_json: bool) -> None:
     else:
         width = max(len(check.name) for check in checks)
         for check in checks:
-            click.echo(f"{_MARKS[check.ok]:<4}  {check.name:<{width}}  {check.detail}")
+            mark = click.style(f"{_MARKS[check.ok]:<4}", fg="red" if check.ok is False else None)
+            click.echo(f"{mark}  {check.name:<{width}}  {check.detail}")
             if check.remedy:
                 click.echo(f"{'':<{width + 6}}  -> {check.remedy}")
     if any(check.ok is False for check in checks):

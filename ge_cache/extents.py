@@ -1,0 +1,112 @@
+"""How a padded size lies inside the dims of a tensor.
+
+A dim is a row of factors, outermost first: `[4]`, `[n]`, and after `x.view(-1, 8)` of an `(n, 4, 8)` tensor `[n, 4]`.
+A factor that depends on the padded size is *padded*: only its first positions are real, the rest is filling. Two
+tensors may meet in an operation only where their factors are equal, so that real positions meet real ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+Factor = tuple[Any, bool]
+Dim = tuple[Factor, ...]
+ONE: Dim = ()
+
+
+@dataclass(frozen=True)
+class Extent:
+    """The dims of one tensor.
+
+    `bound`: all values are whole numbers from 0 to below it (row numbers, from `arange`). `is_writable`: writing
+    through this tensor touches filling only where its base has filling too.
+    """
+
+    dims: tuple[Dim, ...]
+    bound: Any = None
+    is_writable: bool = True
+
+    @property
+    def is_padded(self) -> bool:
+        """Whether any dim has filling."""
+        return any(has_padding(dim) for dim in self.dims)
+
+    def with_dims(self, dims: Sequence[Dim]) -> Extent:
+        """Return a view with other dims."""
+        return replace(self, dims=tuple(normal(dim) for dim in dims))
+
+
+def has_padding(dim: Dim) -> bool:
+    """Whether a dim has filling."""
+    return any(is_padded for _, is_padded in dim)
+
+
+def is_prefix(dim: Dim) -> bool:
+    """Whether the real part of a dim is its beginning, so that a slice cuts the filling off."""
+    return not any(is_padded for _, is_padded in dim[1:])
+
+
+def size_of(dim: Dim) -> Any:
+    """Return the size of a dim: an int or an expression."""
+    return math.prod([size for size, _ in dim])
+
+
+def normal(dim: Dim) -> Dim:
+    """Return a dim with neighbouring plain factors multiplied and ones left out."""
+    found: list[Factor] = []
+    for size, is_padded in dim:
+        if size == 1:
+            continue
+        if found and not is_padded and not found[-1][1]:
+            found[-1] = (found[-1][0] * size, False)
+        else:
+            found.append((size, is_padded))
+    return tuple(found)
+
+
+def regroup(dims: Sequence[Dim], sizes: Sequence[Any]) -> tuple[Dim, ...] | None:
+    """Return the dims of a view with these sizes; None when a padded factor would be cut."""
+    import sympy
+
+    rest = [factor for dim in dims for factor in dim]
+    found = []
+    for size in sizes:
+        group: list[Factor] = []
+        left = sympy.sympify(size)
+        while left != 1:
+            if not rest:
+                return None
+            factor, is_padded = rest.pop(0)
+            if sympy.fraction(sympy.cancel(left / factor))[1] == 1:
+                group.append((factor, is_padded))
+                left = sympy.cancel(left / factor)
+            elif not is_padded and left.is_Integer and isinstance(factor, int) and factor % int(left) == 0:
+                group.append((int(left), False))
+                rest.insert(0, (factor // int(left), False))
+                left = sympy.Integer(1)
+            else:
+                return None
+        found.append(normal(tuple(group)))
+    return tuple(found) if all(size == 1 for size, _ in rest) else None
+
+
+def broadcast(rows: Sequence[Sequence[Dim]], sizes: Sequence[Sequence[Any]]) -> tuple[Dim, ...] | None:
+    """Return the dims of an elementwise result; None where filling would meet real positions.
+
+    `sizes` are those of the tensors' dims: only a size of exactly 1 is repeated.
+    """
+    rank = max((len(row) for row in rows), default=0)
+    found: list[Dim] = []
+    for dim in range(rank):
+        present = []
+        for row, lengths in zip(rows, sizes, strict=True):
+            index = dim - (rank - len(row))
+            if index >= 0 and lengths[index] != 1:
+                present.append(row[index])
+        if any(other != present[0] for other in present):
+            return None
+        found.append(present[0] if present else ONE)
+    return tuple(found)

@@ -1,0 +1,62 @@
+"""Why a lookup missed: what differed first, and what a user can do about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: Kind of a miss -> what a user can do; `{subject}` is what differed.
+_ADVICE = {
+    "absent": "the first call compiles; compile before traffic with `.warm(...)` to avoid the wait",
+    "key": "the nearest stored entry differs there: use the same {subject} in both processes, or compile with this "
+    "one first",
+    "source": "compile again after each deployment of changed code, before traffic",
+    "evidence": "the graph was built with the stored value: set `{subject}` back, or pass it as an argument, so that "
+    "each value has a graph of its own",
+    "arguments": "each value of an argument that is no tensor has a graph of its own, which this call adds; pass "
+    "numbers that vary as tensors",
+    "gear": "a graph for these sizes is added; name them in `gears=` to compile them beforehand",
+    "corrupt": "the file was put aside and the entry is compiled again; look at the disk if it happens twice",
+    "unloadable": "the entry is kept; look at the fault it names, which is this host's",
+    "unreadable": "make the folder of the cache readable for this user",
+    "other version": "entries of another version are left alone; compile with this version once",
+    "unsigned": "give this process the key that the entries were signed with, or compile with it once",
+}
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One reason of a miss.
+
+    `kind`: `absent`, `key` (a component of the key differs from the nearest entry), `source`, `evidence`, `arguments`,
+    `gear`, or what was wrong with a file (`corrupt`, `unloadable`, `unreadable`, `other version`, `unsigned`).
+    `subject` differed: `stored` and `found` are its values as text, `file` and `line` where it stands, if it is code.
+    """
+
+    kind: str
+    text: str
+    subject: str = ""
+    stored: str = ""
+    found: str = ""
+    file: str = ""
+    line: int = 0
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def advice(self) -> str:
+        """What a user can do."""
+        return _ADVICE.get(self.kind, "").format(subject=self.subject)
+
+    def explained(self) -> list[str]:
+        """Return the reason as lines of text."""
+        lines = [f"miss: {self.text}"]
+        if self.subject and (self.stored or self.found) and self.kind in ("source", "evidence", "arguments", "key"):
+            lines.append(f"    {self.subject}: stored {_short(self.stored)}, found {_short(self.found)}")
+        if self.advice:
+            lines.append(f"    what to do: {self.advice}")
+        return lines
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,213 @@
+"""`doctor`, `prewarm`, `explain MODULE:FUNCTION` and the cron script, as processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gearcache.host_checks import check_host, check_settings
+from tests.commands.helpers import DECODE, PREFILL, run, run_json, run_process, store
+from tests.source_tree import ROOT
+
+DEPLOY = """
+import torch, gearcache
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+        config = gearcache.CompilerConfig(backend="eager")
+        self.cached = gearcache.cache_compile(self.decode, config=config, gears={"x": {0: [1, 2]}})
+
+    def decode(self, x):
+        return self.linear(x)
+
+def build():
+    print("noise of the deployment")
+    with torch.device("meta"):
+        Net().cached(torch.zeros(2, 4))
+
+def broken():
+    build()
+    raise RuntimeError("wrong script")
+
+def slow():
+    import time
+    from gearcache.ge_cache.eager import EagerBackend
+    compile = EagerBackend.compile
+    def slowly(self, job, workdir, stage):
+        if job.gear == "x.size(0)=1":
+            print("compiling", flush=True)
+            time.sleep(60)
+        return compile(self, job, workdir, stage)
+    EagerBackend.compile = slowly
+    build()
+"""
+
+
+@pytest.fixture
+def deploy(tmp_path: Path, cache_dir: Path) -> Path:
+    (tmp_path / "deploy.py").write_text(DEPLOY)
+    return tmp_path
+
+
+# -- doctor -------------------------------------------------------------------------------------------------
+
+
+def test_doctor_finds_this_host_sound(cache_dir: Path) -> None:
+    found = {check["name"]: check for check in run_json("doctor")}
+    assert found["torch"]["ok"]
+    assert found["compiler"]["ok"]
+    assert found["locks"]["ok"]
+    assert not cache_dir.exists()
+    assert "ok    torch" in run("doctor").stdout
+
+
+def test_doctor_says_what_to_do_without_a_compiler(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "/no/such/compiler")
+    (check,) = [check for check in run_json("doctor", code=1) if check["name"] == "compiler"]
+    assert check["ok"] is False
+    assert "/no/such/compiler" in check["detail"]
+    assert "install g++ with OpenMP or set CXX" in check["remedy"]
+
+
+def test_a_compiler_that_cannot_compile_is_told(tmp_path: Path) -> None:
+    compiler = tmp_path / "g++"
+    compiler.write_text("#!/bin/sh\necho 'cannot find omp.h' >&2\nexit 1\n")
+    compiler.chmod(0o700)
+    (check,) = [check for check in check_host({"CXX": str(compiler)}) if check.name == "compiler"]
+    assert check.ok is False
+    assert "cannot compile with OpenMP: cannot find omp.h" in check.detail
+
+
+def test_a_wrong_setting_is_told() -> None:
+    checks, _ = check_settings({"GEARCACHE_JOBS": "many"})
+    assert checks[0].ok is False
+    assert "GEARCACHE_JOBS" in checks[0].detail
+    checks, key_file = check_settings({"GEARCACHE_JOBS": "2", "GEARCACHE_HMAC_KEY_FILE": "/key"})
+    assert (checks[0].ok, key_file) == (True, Path("/key"))
+
+
+def test_doctor_tells_a_folder_that_others_can_write(cache_dir: Path) -> None:
+    store(cache_dir, DECODE, b"d")
+    (cache_dir / "v2").chmod(0o777)
+    (check,) = [check for check in run_json("doctor", code=1) if check["name"] == "permissions"]
+    assert stat.S_IMODE((cache_dir / "v2").stat().st_mode) == 0o777, "doctor only tells"
+    assert "chmod" in check["remedy"]
+
+
+# -- prewarm ------------------------------------------------------------------------------------------------
+
+
+def test_prewarm_compiles_once_and_then_says_all_present(deploy: Path, cache_dir: Path) -> None:
+    missing = run_process("prewarm", "deploy:build", "--dry-run", cwd=deploy)
+    assert missing.returncode == 1
+    assert "2 of 2 gears missing" in missing.stdout
+    assert "note: Net.decode: absent" in missing.stderr
+    first = run_process("prewarm", "deploy:build", cwd=deploy)
+    assert (first.returncode, "compiled 2 gears in" in first.stdout) == (0, True), first.stderr
+    assert "noise of the deployment" in first.stderr
+    assert "Net.decode: gear x.size(0)=2 done" in first.stderr
+    second = run_process("prewarm", "deploy.py:build", "--json", cwd=deploy)
+    report = json.loads(second.stdout)
+    assert (second.returncode, report["complete"], report["compiled"], report["present"]) == (0, True, 0, 2)
+    third = run_process("prewarm", "deploy:build", cwd=deploy)
+    assert "all present: 2 gears" in third.stdout
+
+
+def test_ctrl_c_during_a_prewarm_leaves_a_cache_that_goes_on(deploy: Path, cache_dir: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gearcache", "prewarm", "deploy:slow"],
+        cwd=deploy,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("compiling"):
+                break
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "interrupted; what was finished is stored" in err
+    assert run_json("verify")["sound"]
+    again = json.loads(run_process("prewarm", "deploy:build", "--json", cwd=deploy).stdout)
+    assert (list(again["entries"][0]["compiled"]), again["entries"][0]["present"]) == (["x.size(0)=1"], ["x.size(0)=2"])
+
+
+def test_an_error_of_the_function_is_a_traceback_and_exit_code_1(deploy: Path, cache_dir: Path) -> None:
+    done = run_process("prewarm", "deploy:broken", "--json", cwd=deploy)
+    assert done.returncode == 1
+    assert "RuntimeError: wrong script" in done.stderr
+    assert json.loads(done.stdout)["error"] == "RuntimeError: wrong script"
+    assert json.loads(done.stdout)["compiled"] == 2
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (("nowhere:build",), "there is no module `nowhere`"),
+        (("deploy:nothing",), "`deploy` has no function `nothing`; it has Net, broken, build, slow"),
+        (("deploy",), "`deploy` names no function"),
+        (("none.py:build",), "there is no file `none.py`"),
+        (("deploy:build", "--rank", "1"), "--rank needs --world-size"),
+        (("deploy:build", "--rank", "2", "--world-size", "2"), "--rank is at most 1"),
+        (("deploy:build", "--device", "abacus"), "--device: "),
+    ],
+)
+def test_wrong_usage_is_told(arguments: tuple[str, ...], message: str, deploy: Path) -> None:
+    done = run_process("prewarm", *arguments, cwd=deploy)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+
+
+def test_explain_says_what_the_calls_of_a_function_miss(deploy: Path, cache_dir: Path) -> None:
+    run_process("prewarm", "deploy:build", cwd=deploy)
+    (deploy / "deploy.py").write_text(DEPLOY.replace("[1, 2]", "[1, 2, 4]"))
+    done = run_process("explain", "deploy:build", cwd=deploy)
+    assert done.returncode == 1
+    assert "missing: x.size(0)=1; x.size(0)=2; x.size(0)=4" in done.stdout
+    assert "`gears.axes.0.2` is `[1, 2, 4]`, stored is `[1, 2]`" in done.stdout
+
+
+# -- the cron script ----------------------------------------------------------------------------------------
+
+
+def clear_cache(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    inherited = {name: value for name, value in os.environ.items() if name != "TORCHAIR_CACHE_HOME"}
+    return subprocess.run(
+        [str(ROOT / "scripts" / "clear_cache.sh"), *arguments],
+        env={**inherited, "GEARCACHE": f"{sys.executable} -m gearcache", **environ},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_the_cron_script_prunes_to_a_size(cache_dir: Path) -> None:
+    store(cache_dir, DECODE, os.urandom(5000))
+    time.sleep(0.01)
+    store(cache_dir, PREFILL, os.urandom(5000))
+    assert "would remove 1 entry" in clear_cache("--dry-run", str(cache_dir), MAX_SIZE="8kB").stdout
+    assert len(run_json("list")) == 2
+    assert clear_cache(str(cache_dir), MAX_SIZE="8kB").returncode == 0
+    assert [entry["method"] for entry in run_json("list")] == ["Model.prefill"]
+
+
+def test_the_cron_script_takes_no_guess(cache_dir: Path) -> None:
+    assert clear_cache().returncode == 2
+    assert clear_cache("--wrong").returncode == 2
+    assert clear_cache(str(cache_dir)).returncode == 0, "there is no cache yet"
+    assert clear_cache(str(cache_dir.parent), MAX_SIZE="huge").returncode == 2

@@ -1,0 +1,122 @@
+"""Which gears a capture covers, and the sizes of every input at each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from gearcache.errors import GearSpecError
+from gearcache.ge_cache.capture import Capture, capture_method
+from gearcache.ge_cache.gear_plan import PlannedGear, plan_gears
+from gearcache.ge_cache.symbols import Symbols
+from gearcache.guards.gears import parse_gears
+
+
+class Net(nn.Module):
+    def scaled(self, x: Tensor) -> Tensor:
+        return x * x.size(0)
+
+    def branching(self, x: Tensor) -> Tensor:
+        return x * 2 if x.size(0) > 3 else x * 3
+
+    def added(self, x: Tensor, y: Tensor) -> Tensor:
+        return x + y
+
+    def joined(self, x: Tensor, y: Tensor) -> Tensor:
+        return torch.cat([x, x]) + y
+
+    def apart(self, x: Tensor, y: Tensor) -> Tensor:
+        return x.sum() + y.sum()
+
+    def fixed(self, x: Tensor) -> Tensor:
+        return x @ torch.ones(4, 4)
+
+
+def _plan(
+    name: str, shapes: list[tuple[int, ...]], gears: dict[str, Any], policy: str = "zip"
+) -> tuple[Capture, list[PlannedGear]]:
+    tensors = [torch.ones(shape) for shape in shapes]
+    capture = capture_method(getattr(Net(), name), tuple(tensors), {}, method=f"Net.{name}", dynamic=True)
+    return capture, plan_gears(capture, Symbols(capture.shape_env), parse_gears(gears, policy))
+
+
+def _sizes(capture: Capture, gear: PlannedGear) -> list[list[int]]:
+    symbols = Symbols(capture.shape_env)
+    return [[symbols.value(size, gear.assignment) for size in item.sizes] for item in capture.inputs]
+
+
+def test_every_gear_in_order_with_the_sizes_of_its_inputs() -> None:
+    capture, planned = _plan("scaled", [(4, 3)], {"x": {0: [8, 2, 4]}})
+    assert [gear.sizes for gear in planned] == [(8,), (2,), (4,)]
+    assert [gear.broken for gear in planned] == [None, None, None]
+    assert [_sizes(capture, gear) for gear in planned] == [[[8, 3]], [[2, 3]], [[4, 3]]]
+
+
+@pytest.mark.parametrize("size", [1])
+def test_a_size_that_no_symbol_covers_is_broken(size: int) -> None:
+    _, planned = _plan("scaled", [(4, 3)], {"x": {0: [2, size]}})
+    assert planned[0].broken is None
+    assert ">= 2" in str(planned[1].broken)
+
+
+def test_a_gear_on_the_other_side_of_a_branch_is_broken() -> None:
+    _, planned = _plan("branching", [(4, 3)], {"x": {0: [2, 4, 8]}})
+    assert [gear.broken is None for gear in planned] == [False, True, True]
+
+
+def test_a_dim_that_the_trace_proves_equal_follows() -> None:
+    capture, planned = _plan("added", [(4, 3), (4, 3)], {"x": {0: [2, 8]}})
+    assert [_sizes(capture, gear) for gear in planned] == [[[2, 3], [2, 3]], [[8, 3], [8, 3]]]
+    assert all(gear.assumed == [] for gear in planned)
+
+
+def test_a_dim_that_is_a_multiple_follows() -> None:
+    capture, planned = _plan("joined", [(4, 3), (8, 3)], {"x": {0: [2, 5]}})
+    assert [_sizes(capture, gear) for gear in planned] == [[[2, 3], [4, 3]], [[5, 3], [10, 3]]]
+
+
+def test_a_dim_that_is_a_multiple_may_be_the_geared_one() -> None:
+    capture, planned = _plan("joined", [(4, 3), (8, 3)], {"y": {0: [4, 10]}})
+    assert [_sizes(capture, gear) for gear in planned] == [[[2, 3], [4, 3]], [[5, 3], [10, 3]]]
+
+
+def test_a_free_dim_of_the_same_index_and_size_is_assumed_to_follow() -> None:
+    capture, planned = _plan("apart", [(4, 3), (4, 5)], {"x": {0: [2, 8]}})
+    assert [gear.assumed for gear in planned] == [[[1, 0]], [[1, 0]]]
+    assert [_sizes(capture, gear) for gear in planned] == [[[2, 3], [2, 5]], [[8, 3], [8, 5]]]
+
+
+def test_a_free_dim_of_another_size_stays() -> None:
+    capture, planned = _plan("apart", [(4, 3), (6, 5)], {"x": {0: [2, 8]}})
+    assert [gear.assumed for gear in planned] == [[], []]
+    assert [_sizes(capture, gear) for gear in planned] == [[[2, 3], [6, 5]], [[8, 3], [6, 5]]]
+
+
+def test_a_dim_that_the_trace_fixed_leaves_only_its_own_size() -> None:
+    _, planned = _plan("fixed", [(4, 4)], {"x": {1: [4, 5]}})
+    assert [gear.broken for gear in planned] == [None, "x.size(1) == 4"]
+
+
+def test_zipped_dims_that_are_equal_are_refused_with_both_names() -> None:
+    with pytest.raises(GearSpecError, match=r"y\.size\(0\) and x\.size\(0\) are equal in every call"):
+        _plan("added", [(4, 3), (4, 3)], {"x": {0: [2, 4]}, "y": {0: [2, 8]}})
+
+
+def test_a_product_leaves_out_what_cannot_exist() -> None:
+    _, planned = _plan("added", [(4, 3), (4, 3)], {"x": {0: [2, 4]}, "y": {0: [2, 4]}}, "product")
+    assert [gear.sizes for gear in planned] == [(2, 2), (4, 4)]
+
+
+@pytest.mark.parametrize(
+    ("gears", "words"),
+    [
+        pytest.param({"z": {0: [2]}}, r"`z`, which is no tensor.*it uses x", id="argument"),
+        pytest.param({"x": {2: [2]}}, r"dim 2 of `x`, of 2 dims", id="dim"),
+    ],
+)
+def test_a_spec_that_names_what_is_not_there_is_refused(gears: dict[str, Any], words: str) -> None:
+    with pytest.raises(GearSpecError, match=words):
+        _plan("scaled", [(4, 3)], gears)

@@ -1,0 +1,155 @@
+"""Each kind of check holds for what it was made of and fails for what differs, as evidence and in the dispatch."""
+
+from __future__ import annotations
+
+import types
+from collections import OrderedDict
+from typing import Any
+
+import msgpack
+import pytest
+
+from gearcache.guards.access import Access, Scope, Walker
+from gearcache.guards.checks import KINDS, Check, first_failure, holds, observe
+from gearcache.guards.evidence import changed_function, evidence_checks, evidence_failure, evidence_tree
+
+VALUE = Access(("argument", "value"))
+
+
+class Base:
+    pass
+
+
+class Sub(Base):
+    def method(self) -> int:
+        return 1
+
+    @staticmethod
+    def fixed() -> int:
+        return 2
+
+
+class Overriding(Sub):
+    def method(self) -> int:
+        return 3
+
+
+def double(x: float) -> float:
+    return x * 2
+
+
+def triple(x: float) -> float:
+    return x * 3
+
+
+def named_double(x: float) -> float:
+    return x * 20
+
+
+named_double.__name__, named_double.__qualname__ = "double", "double"
+
+#: kind -> (value, argument, values that differ)
+CASES: dict[str, tuple[Any, Any, list[Any]]] = {
+    "type": ([1], None, [(1,), OrderedDict()]),
+    "constant": (1, None, [True, 1.0, "1", None, 2]),
+    "length": ([1, 2], None, [[1], (1, 2, 3), 5]),
+    "keys": ({"a": 1, "b": 2}, None, [{"b": 2, "a": 1}, {"a": 1}, {"a": 1, "b": 2, "c": 3}, 5]),
+    "has_attr": (types.SimpleNamespace(a=1), "a", [types.SimpleNamespace(b=1), None]),
+    "no_attr": (types.SimpleNamespace(b=1), "a", [types.SimpleNamespace(a=1)]),
+    "contains": ({"a", 1}, "a", [{1}, set()]),
+    "lacks": ({1}, "a", [{"a"}, {1, "a"}]),
+    "not_none": (0, None, [None]),
+    "name": (len, None, [max, int, types]),
+    "function": (double, None, [triple, named_double, len, 5]),
+    "empty": ({}, None, [{1: 2}]),
+    "bases": (Sub, None, [Base, Overriding, 5]),
+}
+
+
+def _failure(check: Check, value: Any) -> Any:
+    return check.failure(Walker(Scope({"value": value}, {})))
+
+
+def test_every_kind_is_tried() -> None:
+    assert set(CASES) == KINDS - {"same"}
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_a_check_holds_for_its_value_and_for_no_other(kind: str) -> None:
+    value, argument, others = CASES[kind]
+    check = observe(kind, VALUE, value, argument)
+    again = Check.from_plain(msgpack.unpackb(msgpack.packb(check.to_plain())))
+    assert again == check
+    assert _failure(again, value) is None
+    assert holds(kind, value, again.expected)
+    tree = msgpack.unpackb(msgpack.packb(evidence_tree([check])), strict_map_key=False)
+    assert evidence_failure(tree, Scope({"value": value}, {})) is None
+    for other in others:
+        failure = _failure(again, other)
+        assert failure is not None, other
+        assert "`value`" in str(failure)
+        assert evidence_failure(tree, Scope({"value": other}, {})) is not None, other
+
+
+def test_a_check_of_something_that_is_gone_fails_and_says_so() -> None:
+    check = observe("constant", VALUE.then("attr", "scale"), 2.0)
+    failure = _failure(check, types.SimpleNamespace())
+    assert "not there" in str(failure)
+    assert "value.scale" in str(failure)
+
+
+def test_two_paths_to_one_object_are_the_same_until_one_changes() -> None:
+    shared = [1]
+    check = Check("same", VALUE.then("attr", "a"), VALUE.then("attr", "b").to_plain())
+    assert _failure(check, types.SimpleNamespace(a=shared, b=shared)) is None
+    assert _failure(check, types.SimpleNamespace(a=[1], b=[1])) is not None
+    assert _failure(check, types.SimpleNamespace(a=[1])) is not None
+
+
+def test_the_first_failure_is_told() -> None:
+    checks = [observe("type", VALUE, 1), observe("constant", VALUE, 2), observe("constant", VALUE, 3)]
+    failure = first_failure(checks, Walker(Scope({"value": 2}, {})))
+    assert failure is not None
+    assert failure.check is checks[2]
+
+
+def test_an_unknown_kind_is_refused() -> None:
+    with pytest.raises(ValueError, match="unknown check kind 'magic'"):
+        Check.from_plain(["magic", VALUE.to_plain(), None])
+
+
+def test_a_changed_function_is_named_with_its_file_and_line() -> None:
+    check = observe("function", VALUE, double)
+    text = str(_failure(check, triple))
+    assert f"`{__name__}:double`" in text
+    assert __file__ in text
+    assert f"line {triple.__code__.co_firstlineno}" in text
+
+
+@pytest.mark.parametrize("name", ["method", "fixed"])
+def test_a_member_is_looked_up_in_the_class_as_python_does(name: str) -> None:
+    path = VALUE.then("type").then("member", name)
+    check = observe("function", path, path.resolve(Scope({"value": Sub()}, {})))
+    assert _failure(check, Sub()) is None
+    overrides = _failure(check, Overriding())
+    assert (overrides is not None) == (name == "method")
+    assert _failure(check, Base()) is not None
+
+
+def test_an_environment_variable_is_a_value_like_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = Access(("environment", "GEARCACHE_TEST_VARIABLE"))
+    check = observe("constant", path, None)
+    assert _failure(check, 0) is None
+    monkeypatch.setenv("GEARCACHE_TEST_VARIABLE", "")
+    failure = _failure(check, 0)
+    assert "environment variable GEARCACHE_TEST_VARIABLE" in str(failure)
+
+
+def test_only_functions_count_as_changed_code() -> None:
+    tree = evidence_tree([observe("constant", VALUE, 1), observe("function", VALUE.then("attr", "run"), double)])
+    assert len(evidence_checks(tree)) == 2
+    same = types.SimpleNamespace(run=double)
+    assert changed_function(tree, Scope({"value": same}, {})) is None
+    other = changed_function(tree, Scope({"value": types.SimpleNamespace(run=triple)}, {}))
+    assert other is not None
+    assert other.check.kind == "function"

@@ -1,0 +1,100 @@
+"""What a call's tensors are checked for, and the words for one that does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from gearcache.guards.access import Access
+from gearcache.guards.inputs import find_problem, make_check
+from gearcache.guards.variant import StoredGear, StoredInput
+
+INPUTS = [
+    StoredInput(Access(("argument", "x")), torch.float32, "cpu"),
+    StoredInput(Access(("argument", "cache"), (("attr", "keys"),)), torch.float32, "cpu"),
+]
+
+
+def _gear(sizes: list[Any], strides: list[Any], assumed: list[list[int]] | None = None) -> StoredGear:
+    return StoredGear("x.size(0)=2", sizes, strides, [], {}, {}, assumed=assumed or [])
+
+
+GEAR = _gear([[2, 4], [3]], [[4, 1], [1]])
+GOOD = (torch.ones(2, 4), torch.ones(3))
+
+
+def test_tensors_that_fit_have_no_problem_and_pass_the_check() -> None:
+    assert find_problem(INPUTS, GEAR, GOOD) is None
+    assert make_check(GEAR, GOOD)(*GOOD)
+
+
+@pytest.mark.parametrize(
+    ("bad", "kind", "found", "allowed"),
+    [
+        pytest.param(lambda: 3.0, "type", "a float", "a tensor", id="no tensor"),
+        pytest.param(lambda: torch.ones(3, dtype=torch.int64), "dtype", "torch.int64", "torch.float32", id="dtype"),
+        pytest.param(lambda: torch.ones(3, device="meta"), "device", "meta", "cpu", id="device"),
+        pytest.param(lambda: torch.ones(3, requires_grad=True), "grad", "requires grad", "no_grad", id="grad"),
+        pytest.param(lambda: torch.ones(3).to_sparse(), "layout", "sparse", "dense", id="layout"),
+        pytest.param(lambda: torch.ones(3, 1), "rank", "rank 2", "rank 1", id="rank"),
+        pytest.param(lambda: torch.ones(5), "shape", "(5,)", "(3,)", id="shape"),
+        pytest.param(lambda: torch.ones(6)[::2], "stride", "(2,)", "(1,)", id="stride"),
+        pytest.param(
+            lambda: torch.ones(3, dtype=torch.complex64).conj().imag, "layout", "lazy", "resolve", id="negative"
+        ),
+    ],
+)
+def test_each_difference_is_named_and_fails_the_check(
+    bad: Callable[[], Any], kind: str, found: str, allowed: str
+) -> None:
+    gear = _gear([[2, 4], [3]], [[4, 1], [2]]) if kind == "layout" and found == "lazy" else GEAR
+    tensors = (GOOD[0], bad())
+    problem = find_problem(INPUTS, gear, tensors)
+    assert problem is not None
+    assert (problem.argument, problem.kind) == ("cache.keys", kind)
+    assert found in problem.found
+    assert allowed in problem.allowed
+    if isinstance(tensors[1], torch.Tensor):
+        assert not make_check(gear, GOOD)(*tensors)
+
+
+def test_a_tensor_that_requires_grad_fits_where_nothing_is_recorded() -> None:
+    tensors = (GOOD[0], torch.ones(3, requires_grad=True))
+    with torch.no_grad():
+        assert find_problem(INPUTS, GEAR, tensors) is None
+
+
+def test_one_tensor_in_two_places_is_a_problem() -> None:
+    gear = _gear([[3], [3]], [[1], [1]])
+    x = torch.ones(3)
+    problem = find_problem(INPUTS, gear, (x, x))
+    assert problem is not None
+    assert (problem.kind, problem.argument) == ("alias", "cache.keys")
+    assert not make_check(gear, (torch.ones(3), torch.ones(3)))(x, x)
+
+
+def test_free_sizes_and_strides_take_any() -> None:
+    gear = _gear([[None, 4], [None]], [[None, 1], [1]])
+    for size in (2, 7):
+        tensors = (torch.ones(size, 4), torch.ones(size))
+        assert find_problem(INPUTS, gear, tensors) is None
+        assert make_check(gear, GOOD)(*tensors)
+    assert find_problem(INPUTS, gear, (torch.ones(2, 5), torch.ones(2))) is not None
+
+
+@pytest.mark.parametrize(
+    ("shapes", "is_assumption"),
+    [
+        pytest.param(((2, 4), (5,)), True, id="the assumed dim"),
+        pytest.param(((3, 4), (5,)), False, id="another dim as well"),
+        pytest.param(((3, 4), (3,)), False, id="another dim"),
+    ],
+)
+def test_a_problem_tells_whether_only_assumed_dims_differ(shapes: Any, is_assumption: bool) -> None:
+    gear = _gear([[2, 4], [3]], [[4, 1], [1]], assumed=[[1, 0]])
+    problem = find_problem(INPUTS, gear, tuple(torch.ones(shape) for shape in shapes))
+    assert problem is not None
+    assert problem.is_assumption is is_assumption
