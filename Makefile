@@ -5,6 +5,7 @@
 
 PYTHON ?= python3
 VENV ?= .venv
+NPU_VENV ?= .venv-npu
 ARGS ?=
 FAST ?=
 BIN := $(VENV)/bin
@@ -12,10 +13,10 @@ BIN := $(VENV)/bin
 # No model hub is ever asked; tests load no device backend that they did not import.
 export HF_HUB_OFFLINE := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-test check coverage: export TORCH_DEVICE_BACKEND_AUTOLOAD := 0
+test test-npu check coverage: export TORCH_DEVICE_BACKEND_AUTOLOAD := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench check format coverage hooks clean
+.PHONY: help demo test test-npu bench check format coverage hooks clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -42,6 +43,15 @@ demo: $(VENV)/.demo
 ## make test       run the tests
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest $(if $(FAST),-m 'not slow') $(ARGS)
+
+# The wheel of torch_npu without its dependencies, above the packages of .venv: its Python half runs on a CPU.
+$(NPU_VENV)/.ready: $(VENV)/.dev scripts/npu_venv.sh
+	scripts/npu_venv.sh $(BIN)/python $(NPU_VENV)
+	touch $@
+
+## make test-npu   run the tests of the NPU path on an emulated device
+test-npu: $(NPU_VENV)/.ready
+	$(NPU_VENV)/bin/python -m pytest tests/npu $(ARGS)
 
 ## make bench      compare start-up and call times with torch.compile
 bench: $(VENV)/.demo
@@ -72,6 +82,6 @@ hooks: $(VENV)/.dev
 
 ## make clean      remove the environment, caches and build folders
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* \
+	rm -rf $(VENV) $(NPU_VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* \
 		htmlcov .torchair_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -13,6 +13,8 @@ from gearcache.cache.key import FORMAT_VERSION, MAX_LABEL_LENGTH, CacheKey
 ROOT_VARIABLE = "TORCHAIR_CACHE_HOME"
 DEFAULT_ROOT = ".torchair_cache"
 MANIFEST_NAME = "manifest.msgpack"
+#: Folders of an entry where a backend keeps files of its own: GE's compiled graphs, static kernels of aclgraphs.
+BACKEND_FOLDERS = ("ge", "static_kernels")
 USE_NAME = "use"
 
 _CACHEDIR_TAG = (

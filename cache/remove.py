@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout
+from gearcache.cache.layout import BACKEND_FOLDERS, MANIFEST_NAME, USE_NAME, Layout
 from gearcache.cache.lock import store_lock
 from gearcache.cache.row import Identity
 from gearcache.cache.trust import check_folders
@@ -46,6 +47,8 @@ def remove_entry(layout: Layout, identity: Identity, *, dry_run: bool = False) -
             (folder / MANIFEST_NAME).unlink(missing_ok=True)
             # Under its lock: who opened it meanwhile sees that it has no name.
             use.unlink(missing_ok=True)
+            for name in BACKEND_FOLDERS:
+                shutil.rmtree(folder / name, ignore_errors=True)
             remove_empty(folder, layout.entries_folder)
         return alone
 

@@ -184,6 +184,24 @@ def side_effects() -> Any:
     return InstructionTranslator.current_tx().output.side_effects
 
 
+def forget_unused_streams(module: torch.fx.GraphModule) -> bool:
+    """Keep the current stream, which Dynamo notes wherever there is an accelerator, out of the frame.
+
+    False when the graph itself works with streams: then the frame needs it.
+    """
+    try:
+        from torch._dynamo import graph_bytecode_inputs as noted
+    except ImportError:
+        return True
+    for node in module.graph.nodes:
+        space = getattr(getattr(node.target, "_schema", None), "name", "").partition("::")[0]
+        if space == "streams" or node.target is noted.get_external_object_by_index:
+            return False
+    if len(noted.index_to_bytecode_constructor) == 1:
+        noted.index_to_bytecode_constructor.clear()
+    return not noted.index_to_bytecode_constructor
+
+
 def tracing_context() -> Any:
     """Return Dynamo's context of the capture under way (fake mode and shape environment)."""
     from torch._guards import TracingContext
@@ -325,6 +343,13 @@ def print_expression(expression: Any) -> str:
     return str(PythonPrinter().doprint(expression))
 
 
+def size_symbol(name: str) -> Any:
+    """Return a symbol for a size."""
+    import sympy
+
+    return sympy.Symbol(name, integer=True, positive=True)
+
+
 class SymbolicInputs:
     """Fake inputs whose sizes are expressions over named symbols; collects what a compiler assumes about them."""
 
@@ -333,7 +358,7 @@ class SymbolicInputs:
         from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
         self._env = ShapeEnv()
-        self._mode = fake_mode(self._env)
+        self.mode = fake_mode(self._env)
         self._names: dict[Any, str] = {}
         self.sizes: dict[str, Any] = {}
         for name, hint in hints.items():
@@ -345,14 +370,14 @@ class SymbolicInputs:
 
     def tensor(self, sizes: list[Any], strides: list[Any], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
         """Return a fake tensor; sizes and strides may be symbolic."""
-        with self._mode:
+        with self.mode:
             return torch.empty_strided(sizes, strides, dtype=dtype, device=device)
 
     def assumptions(self) -> list[str]:
         """Return the guards that were added since, as Python source over the names."""
         import sympy
 
-        rename = {symbol: sympy.Symbol(name, integer=True, positive=True) for symbol, name in self._names.items()}
+        rename = {symbol: size_symbol(name) for symbol, name in self._names.items()}
         conditions = [self._env.simplify(self._env.replace(guard.expr)) for guard in self._env.guards]
         found = [item.xreplace(rename) for item in conditions if getattr(item, "free_symbols", None)]
         for symbol, bounds in self._env.var_to_range.items():
@@ -366,3 +391,17 @@ class SymbolicInputs:
             elif symbol in rename and bounds.upper.is_Integer and int(bounds.upper) < 2**62:
                 found.append(rename[symbol] <= bounds.upper)
         return list(dict.fromkeys(print_expression(item) for item in found))
+
+
+def tracing(mode: Any) -> contextlib.AbstractContextManager[Any]:
+    """Return a context in which compilers find the fake mode of the graph that they are given."""
+    from torch._guards import TracingContext, tracing
+
+    return tracing(TracingContext(mode))
+
+
+def python_dispatcher() -> contextlib.AbstractContextManager[Any]:
+    """Return a context in which composite operators are decomposed by Python, which keeps sizes symbolic."""
+    from torch._dispatch.python import enable_python_dispatcher
+
+    return enable_python_dispatcher()

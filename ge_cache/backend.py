@@ -46,11 +46,17 @@ class Artifact:
 
 @dataclass(frozen=True)
 class StoredArtifact:
-    """An artifact that was read back: digests are verified before `read` or `path` returns."""
+    """An artifact that was read back: digests are verified before `read` or `path` returns.
+
+    `examples` gives live inputs of the call at hand (of any gear's sizes). `folder` names a folder of the entry where
+    a backend may keep files of its own (`ge_cache=True`); None when it may not.
+    """
 
     header: dict[str, Any]
     read: Callable[[str], bytes]
     path: Callable[[str], Path]
+    examples: Callable[[], list[torch.Tensor]] = list
+    folder: Callable[[str], Path] | None = None
 
 
 class Backend(Protocol):
@@ -63,6 +69,8 @@ class Backend(Protocol):
     allows_random: bool
     #: Whether one graph with dynamic dims can be compiled.
     allows_dynamic: bool
+    #: Whether one graph serves all gears, and the compiler's own runtime switches between them.
+    takes_all_gears: bool
 
     def fingerprint(self) -> dict[str, Any]:
         """Return what else identifies compiled code, as key components."""

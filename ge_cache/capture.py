@@ -79,7 +79,7 @@ def capture_method(
     """
     if _compat.torch_function_modes() > 0:
         raise CaptureError(method, "it was called under a torch function mode, which a static graph cannot honour")
-    hook = _GraphHook(numbers)
+    hook = _GraphHook(method, numbers)
     observer = Observer(method)
     try:
         with torch.no_grad(), _compat.capture_settings(dynamic=dynamic, numbers=numbers), _compat.observed(observer):
@@ -147,7 +147,8 @@ def _cause(error: BaseException) -> str:
 class _GraphHook:
     """Dynamo's backend for the capture: keeps the graph and makes it take tensors only."""
 
-    def __init__(self, wanted: tuple[str, ...]) -> None:
+    def __init__(self, method: str, wanted: tuple[str, ...]) -> None:
+        self._method = method
         self._wanted = wanted
         self.numbers = Numbers()
         self.module: torch.fx.GraphModule | None = None
@@ -163,6 +164,8 @@ class _GraphHook:
         self.written = _written_sources()
         _compat_shapes.check_marked_dims()
         self.graph_name = str(module.meta["backend_id"])
+        if not _compat.forget_unused_streams(module):
+            raise CaptureError(self._method, "it works with streams or events, which a static graph cannot honour")
         self.numbers = take_numbers(module.graph, self._wanted)
         placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
         tensors = {

@@ -22,6 +22,7 @@ class EagerBackend:
     parallel = False
     allows_random = True
     allows_dynamic = True
+    takes_all_gears = False
 
     def fingerprint(self) -> dict[str, Any]:
         """Nothing beyond what the key holds anyway: no machine code is stored."""

@@ -23,7 +23,8 @@ from gearcache.errors import BackendUnavailable
 from gearcache.ge_cache import _compat
 from gearcache.ge_cache.aten import decode_tensor, encode_tensor, to_module
 from gearcache.ge_cache.backend import Artifact, CompileJob, Runner, Stage, StoredArtifact
-from gearcache.guards.expressions import checked_expression, expression_function
+from gearcache.ge_cache.examples import symbolic_examples
+from gearcache.guards.expressions import checked_expression
 
 _LIBRARY = "graph.so"
 _CONSTANTS = "constants.msgpack"
@@ -36,6 +37,7 @@ class InductorBackend:
     parallel = True
     allows_random = False
     allows_dynamic = True
+    takes_all_gears = False
 
     def fingerprint(self) -> dict[str, Any]:
         """Instruction sets (the code is built with `-march=native`) and the thread count baked into it."""
@@ -170,22 +172,7 @@ def _inputs(job: CompileJob) -> tuple[list[torch.Tensor], _compat.SymbolicInputs
             torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device) for spec in job.inputs
         ]
         return made, None
-    symbolic = _compat.SymbolicInputs(dict(symbols["hints"]))
-
-    def numbers(row: list[Any]) -> list[Any]:
-        names = tuple(symbolic.sizes)
-        return [
-            expression_function(item["expression"], names)(**symbolic.sizes, max=torch.sym_max, min=torch.sym_min)
-            if isinstance(item, dict)
-            else item
-            for item in row
-        ]
-
-    fakes = [
-        symbolic.tensor(numbers(sizes), numbers(strides), spec.dtype, spec.device)
-        for spec, sizes, strides in zip(job.inputs, symbols["sizes"], symbols["strides"], strict=True)
-    ]
-    return fakes, symbolic
+    return symbolic_examples(symbols, job.inputs)
 
 
 def _attach_attributes(module: torch.fx.GraphModule, job: CompileJob) -> dict[str, str]:

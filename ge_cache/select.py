@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
 
 import torch
 
@@ -10,16 +11,51 @@ from gearcache.errors import BackendUnavailable
 from gearcache.ge_cache.backend import Backend
 
 
-def select_backend(name: str, module: torch.nn.Module, tensors: Iterable[torch.Tensor]) -> Backend:
-    """Return the backend for a module and a call; `auto` is Inductor on CPU.
+class BackendSettings(Protocol):
+    """The options that say which backend is wanted, and how."""
+
+    @property
+    def backend(self) -> str:
+        """A name, or `auto`."""
+        ...
+
+    @property
+    def mode(self) -> str | None:
+        """A mode of the backend."""
+        ...
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """Options of the backend by name."""
+        ...
+
+    @property
+    def gear_execution(self) -> str:
+        """Who switches gears."""
+        ...
+
+    @property
+    def torchair_config(self) -> Any:
+        """A torchair config, where the user gave one."""
+        ...
+
+
+def select_backend(settings: BackendSettings, module: torch.nn.Module, tensors: Iterable[torch.Tensor]) -> Backend:
+    """Return the backend for a module and a call; `auto` is Inductor on CPU and torchair on an NPU.
 
     `BackendUnavailable` when the tensors are on a device that no backend serves yet.
     """
-    if name == "eager":
+    if settings.backend == "eager":
         from gearcache.ge_cache.eager import EagerBackend
 
         return EagerBackend()
     devices = {tensor.device.type for tensor in (*module.parameters(), *module.buffers(), *tensors)}
+    if settings.backend == "torchair" or (settings.backend == "auto" and "npu" in devices):
+        return _torchair(settings)
+    if settings.gear_execution != "static":
+        raise ValueError(
+            f"option `gear_execution` is {settings.gear_execution!r}; only backend `torchair` has it, not `inductor`"
+        )
     unsupported = sorted(devices - {"cpu", "meta"})
     if unsupported:
         raise BackendUnavailable(
@@ -29,3 +65,15 @@ def select_backend(name: str, module: torch.nn.Module, tensors: Iterable[torch.T
     from gearcache.ge_cache.inductor import InductorBackend
 
     return InductorBackend()
+
+
+def _torchair(settings: BackendSettings) -> Backend:
+    from gearcache.ge_cache.torchair import NpuOptions, TorchairBackend
+
+    options = NpuOptions(
+        mode=settings.mode or "max-autotune",
+        options=settings.options,
+        config=settings.torchair_config,
+        gear_execution=settings.gear_execution,
+    )
+    return TorchairBackend(options)

@@ -21,6 +21,7 @@ _NODES = (
     ast.Add,
     ast.Sub,
     ast.Mult,
+    ast.Div,
     ast.FloorDiv,
     ast.Mod,
     ast.Pow,
@@ -36,7 +37,7 @@ _NODES = (
     ast.GtE,
     ast.IfExp,
 )
-_FUNCTIONS = {"max", "min"}
+_FUNCTIONS = {"float", "max", "min"}
 
 
 @functools.lru_cache(maxsize=1024)
@@ -52,7 +53,7 @@ def checked_expression(text: str) -> str:
         elif isinstance(node, ast.Name):
             allowed = node.id in _FUNCTIONS or (node.id[:1] in ("s", "u") and node.id[1:].isdigit())
         elif isinstance(node, ast.Constant):
-            allowed = isinstance(node.value, (int, bool))
+            allowed = isinstance(node.value, (int, bool, float))
         else:
             allowed = isinstance(node, _NODES)
         if not allowed:

@@ -58,6 +58,11 @@ class GraphCall:
         self.function: Callable[..., Any] = self._first_call if validate else self._build()
 
     @property
+    def attributes(self) -> Mapping[str, torch.Tensor]:
+        """The weights that the graph is bound to, by name."""
+        return self._attributes
+
+    @property
     def calls(self) -> int:
         """How often this graph has run."""
         return int(repr(self.counter)[len("count(") : -1])

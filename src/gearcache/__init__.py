@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gearcache.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from gearcache.cpp_package import export as export
     from gearcache.errors import BackendUnavailable as BackendUnavailable
     from gearcache.errors import CacheError as CacheError
     from gearcache.errors import CaptureError as CaptureError
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from gearcache.options import CompilerConfig as CompilerConfig
     from gearcache.prewarming import prewarm as prewarm
     from gearcache.readable import readable_cache as readable_cache
+    from gearcache.torchair_export import dynamo_export as dynamo_export
     from gearcache.wrapper import cache_compile as cache_compile
 
 _HOMES = {
@@ -40,6 +42,8 @@ _HOMES = {
     "Symbol": "gearcache.guards.symbol",
     "add_listener": "gearcache.events",
     "cache_compile": "gearcache.wrapper",
+    "dynamo_export": "gearcache.torchair_export",
+    "export": "gearcache.cpp_package",
     "prewarm": "gearcache.prewarming",
     "readable_cache": "gearcache.readable",
     "set_dim_gears": "gearcache.guards.gears",
@@ -57,6 +61,8 @@ __all__ = [
     "Symbol",
     "add_listener",
     "cache_compile",
+    "dynamo_export",
+    "export",
     "prewarm",
     "readable_cache",
     "set_dim_gears",

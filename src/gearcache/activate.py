@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,7 +20,7 @@ from gearcache.guards.frame import bind_frame, resolve_reference
 from gearcache.guards.graph_call import GraphCall
 from gearcache.guards.reason import Reason
 from gearcache.guards.sources import changed_source
-from gearcache.guards.variant import StoredVariant
+from gearcache.guards.variant import StoredGear, StoredVariant
 
 
 class BlobReader(Protocol):
@@ -118,8 +118,9 @@ def activate(
     store: BlobReader,
     *,
     validate: bool,
+    folder: Callable[[str], Path] | None = None,
 ) -> ActiveVariant:
-    """Load every gear; the live weights are bound without a copy.
+    """Load every gear; the live weights are bound without a copy. `folder` is where a backend may keep own files.
 
     `CacheError` when a blob is missing, corrupt or not to be trusted.
     """
@@ -127,9 +128,13 @@ def activate(
     attributes: dict[str, torch.Tensor] = {name: walker.resolve(access) for name, access in variant.attributes.items()}
     device = torch.device(variant.inputs[0].device if variant.inputs else "cpu")
     graphs = []
+
+    def examples() -> list[torch.Tensor]:
+        return [stored.access.resolve(scope) for stored in variant.inputs]
+
     for gear in variant.gears:
         try:
-            run = backend.load(_artifact(gear.header, gear.blobs, store), attributes, device)
+            run = backend.load(_artifact(gear, store, examples, folder), attributes, device)
         except CacheError:
             raise
         except Exception as error:
@@ -145,5 +150,17 @@ def scope_of_instance(scope: Scope, method: types.FunctionType) -> Scope:
     return Scope({instance: scope.arguments[instance]}, scope.module_globals, scope.closure)
 
 
-def _artifact(header: dict[str, Any], blobs: Mapping[str, str], store: BlobReader) -> StoredArtifact:
-    return StoredArtifact(header, lambda name: store.read_blob(blobs[name]), lambda name: store.blob_path(blobs[name]))
+def _artifact(
+    gear: StoredGear,
+    store: BlobReader,
+    examples: Callable[[], list[torch.Tensor]],
+    folder: Callable[[str], Path] | None,
+) -> StoredArtifact:
+    blobs = gear.blobs
+    return StoredArtifact(
+        gear.header,
+        lambda name: store.read_blob(blobs[name]),
+        lambda name: store.blob_path(blobs[name]),
+        examples,
+        folder,
+    )

@@ -78,6 +78,7 @@ class Binding:
         *,
         dynamic: bool | None,
         decompositions: Mapping[Any, Any] | None,
+        ge_cache: bool = False,
     ) -> None:
         self.name = name
         self.key = key
@@ -91,6 +92,7 @@ class Binding:
         self._use = use
         self._dynamic = dynamic
         self._decompositions = decompositions
+        self._ge_cache = ge_cache
         self._store = self._open_store(layout)
         self._stored: list[StoredVariant] | None = None
         self._active: list[ActiveVariant] = []
@@ -339,6 +341,7 @@ class Binding:
                     self._backend,
                     self._store,
                     validate=self._settings.validate == "inputs",
+                    folder=self._folder if self._ge_cache else None,
                 )
             except CorruptEntry as error:  # quarantined by the store: a miss like any other
                 logger.warning("%s: %s", self.name, error)
@@ -659,6 +662,19 @@ class Binding:
         self._stored = [active.variant for active in self._active]
         self._stored += [variant for variant in present if repr(variant.to_plain()) not in known]
         return present
+
+    @property
+    def backend_name(self) -> str:
+        """The name of the backend."""
+        return self._backend.name
+
+    def loaded_variants(self) -> tuple[list[ActiveVariant], DiskStore]:
+        """Return the variants that are loaded, and the store that has their blobs."""
+        return list(self._active), self._store
+
+    def _folder(self, name: str) -> Path:
+        """Return a folder of this entry for files of the backend's own."""
+        return self._store.layout.manifest(self.key).parent / name
 
     def _last_miss(self) -> str:
         return self._counters.miss_reasons[-1] if self._counters.miss_reasons else "its arguments are new"

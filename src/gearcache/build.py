@@ -15,6 +15,7 @@ from gearcache.call_sizes import call_sizes, enlarged_call, like_dims, like_tens
 from gearcache.errors import CaptureError, CompileError, GearSpecError, UncacheableGuard
 from gearcache.events import Event
 from gearcache.ge_cache import _compat, _compat_shapes
+from gearcache.ge_cache.all_gears import all_gears_graph
 from gearcache.ge_cache.aten import encode_graph
 from gearcache.ge_cache.backend import Artifact, Backend, CompileJob
 from gearcache.ge_cache.capture import Capture, capture_method
@@ -127,16 +128,23 @@ def build(request: BuildRequest, counters: Counters) -> BuildResult:
     ):
         tracer = _Tracer(request, counters)
         units: list[_Unit] = []
-        owners: list[tuple[int, GearGraph, StoredGear]] = []
+        #: Unit, graph and stored form of every gear, and the job whose artifact it uses.
+        owners: list[tuple[int, GearGraph, StoredGear, int]] = []
 
         def jobs() -> Iterator[CompileJob]:
             for unit in tracer.units():
                 unit.check_storable()
                 units.append(unit)
+                one_graph = request.backend.takes_all_gears and len(unit.gears) > 1
                 for text, gear in unit.gears:
                     graph, stored = _trace(request, unit, text, gear)
-                    owners.append((len(units) - 1, graph, stored))
-                    job = _job(request, unit.capture, text, graph)
+                    owners.append((len(units) - 1, graph, stored, len(packed)))
+                    if not one_graph:
+                        job = _job(request, unit.capture, text, graph)
+                        packed.append(pack_graph(job.graph))
+                        yield job
+                if one_graph:
+                    job = _all_gears_job(request, unit)
                     packed.append(pack_graph(job.graph))
                     yield job
 
@@ -153,7 +161,7 @@ def build(request: BuildRequest, counters: Counters) -> BuildResult:
                     finished[outcome.index] = outcome.artifact
                     seconds[outcome.index] = round(outcome.seconds, 3)
                     size = sum(len(data) for data in outcome.artifact.blobs.values())
-                    gear = owners[outcome.index][2].text
+                    gear = next(stored.text for _, _, stored, job in owners if job == outcome.index)
                     counters.note(Event("compile", request.name, gear=gear, seconds=outcome.seconds, bytes=size))
                 elif outcome.error is not None:
                     errors.append(outcome.error)
@@ -164,11 +172,11 @@ def build(request: BuildRequest, counters: Counters) -> BuildResult:
         counters.note(Event("compile_failed", request.name, gear=error.gear, detail=error.cause))
     built = []
     for number, unit in enumerate(units):
-        members = [index for index, owner in enumerate(owners) if owner[0] == number and index in finished]
+        members = [owner for owner in owners if owner[0] == number and owner[3] in finished]
         if members:
-            gears = [replace(owners[index][2], seconds=seconds[index]) for index in members]
-            graphs = [owners[index][1] for index in members]
-            built.append(_variant(request, unit, graphs[0], gears, [finished[index] for index in members]))
+            gears = [replace(stored, seconds=seconds[job]) for _, _, stored, job in members]
+            artifacts = [finished[job] for _, _, _, job in members]
+            built.append(_variant(request, unit, members[0][1], gears, artifacts))
     result = BuildResult(built, errors, tracer.impossible)
     if interrupted:
         raise BuildInterrupted(result)
@@ -394,8 +402,7 @@ def _trace(request: BuildRequest, unit: _Unit, text: str, gear: PlannedGear | No
         for spec in graph.inputs[len(stored.sizes) :]:  # buffers that the graph writes
             for rows, numbers in ((stored.sizes, spec.sizes), (stored.strides, spec.strides)):
                 rows.append(list(numbers))
-            graph.symbols["sizes"].append(list(spec.sizes))
-            graph.symbols["strides"].append(list(spec.strides))
+        _add_written_buffers(graph)
     else:
         stored = StoredGear(
             text=text or _shapes_text(capture, graph),
@@ -408,6 +415,22 @@ def _trace(request: BuildRequest, unit: _Unit, text: str, gear: PlannedGear | No
             assumed=gear.assumed if gear is not None else [],
         )
     return graph, stored
+
+
+def _all_gears_job(request: BuildRequest, unit: _Unit) -> CompileJob:
+    """Return the one job whose graph serves all gears of a unit."""
+    gears = [gear for _, gear in unit.gears]
+    graph = all_gears_graph(unit.capture, unit.lifted, gears, request.decompositions)
+    order_inputs(graph)
+    _add_written_buffers(graph)
+    return _job(request, unit.capture, "; ".join(text for text, _ in unit.gears), graph)
+
+
+def _add_written_buffers(graph: GearGraph) -> None:
+    """Give the buffers that the graph writes, which are inputs now, their rows of sizes and strides."""
+    for spec in graph.inputs[len(graph.symbols["sizes"]) :]:
+        graph.symbols["sizes"].append(list(spec.sizes))
+        graph.symbols["strides"].append(list(spec.strides))
 
 
 def _shapes_text(capture: Capture, graph: GearGraph) -> str:

@@ -15,9 +15,10 @@ KEY_FILE_VARIABLE = "GEARCACHE_HMAC_KEY_FILE"
 Number = TypeVar("Number", int, float)
 
 _ALLOWED: dict[str, tuple[Any, ...]] = {
-    "backend": ("auto", "inductor", "eager"),
+    "backend": ("auto", "inductor", "torchair", "eager"),
     "validate": ("inputs", "gears"),
     "on_miss": (None, "compile", "raise", "eager", "pad"),
+    "gear_execution": ("static", "ge"),
     "count_shapes": (False, True),
     "dynamic_gears_merge_policy": ("zip", "product"),
 }
@@ -65,9 +66,15 @@ class InferenceConfig(_Checked):
 class CompilerConfig(_Checked):
     """Options of a cached method; read at its first call, later changes have no effect.
 
-    - `backend`: `auto` (Inductor on CPU), `inductor`, or `eager` (the recorded ATen graph, no compiler).
-    - `mode`: passed to the backend; None or `"default"` with Inductor.
-    - `options`: settings of the backend (`torch._inductor.config` names with Inductor).
+    - `backend`: `auto` (Inductor on CPU, torchair on an NPU), `inductor`, `torchair`, or `eager` (the recorded ATen
+      graph, no compiler).
+    - `mode`: passed to the backend; None or `"default"` with Inductor; with torchair `"max-autotune"` (GE, the
+      default), `"npugraph_ex"` or `"reduce-overhead"`.
+    - `options`: settings of the backend (`torch._inductor.config` names with Inductor, dotted names of
+      `torchair.CompilerConfig` or those of npugraph_ex with torchair).
+    - `torchair`: a `torchair.CompilerConfig`; backend `torchair` then takes mode and options from it.
+    - `gear_execution`: `static` makes one graph per gear; `ge` one graph in which GE switches between the gears
+      (torchair in mode `"max-autotune"` only).
     - `validate`: `inputs` checks dtype, device, sizes, strides and global state on every call; `gears` trusts the
       caller and only looks the gear up. A wrong tensor under `gears` is an out-of-bounds read.
     - `on_miss`: what a call outside all gears does: `raise`, `compile` (add the gear), `eager`, or
@@ -93,6 +100,8 @@ class CompilerConfig(_Checked):
     jobs: int | None = None
     max_variants: int = 16
     count_shapes: bool = False
+    gear_execution: str = "static"
+    torchair: Any = None
 
 
 @dataclass(frozen=True)
@@ -111,6 +120,9 @@ class Settings:
     max_variants: int
     count_shapes: bool
     lock_timeout: float
+    gear_execution: str = "static"
+    #: A torchair.CompilerConfig as the user gave it.
+    torchair_config: Any = None
     hmac_key_file: Path | None = None
     max_size: int | None = None
     max_age: float | None = None
@@ -118,7 +130,7 @@ class Settings:
     @property
     def compile_options(self) -> dict[str, Any]:
         """The part that changes compiled code, for the key."""
-        return {"mode": self.mode, "options": dict(self.options)}
+        return {"mode": self.mode, "options": dict(self.options), "gear_execution": self.gear_execution}
 
 
 def resolve_settings(config: Any, *, has_gears: bool, environ: Mapping[str, str] = os.environ) -> Settings:
@@ -148,6 +160,8 @@ def resolve_settings(config: Any, *, has_gears: bool, environ: Mapping[str, str]
         max_variants=config.max_variants,
         count_shapes=config.count_shapes,
         lock_timeout=float(_positive(environ, "GEARCACHE_LOCK_TIMEOUT", 1800)),
+        gear_execution=config.gear_execution,
+        torchair_config=config.torchair,
         hmac_key_file=Path(environ[KEY_FILE_VARIABLE]) if environ.get(KEY_FILE_VARIABLE) else None,
         max_size=_limit(environ, "GEARCACHE_MAX_SIZE", parse_size),
         max_age=_limit(environ, "GEARCACHE_MAX_AGE", parse_age),
@@ -174,7 +188,7 @@ def _positive(environ: Mapping[str, str], name: str, default: int) -> int:
 
 
 def _from_torchair(config: Any) -> CompilerConfig:
-    """Take over what a torchair.CompilerConfig says about gears; its NPU options have no meaning here."""
+    """Take over what a torchair.CompilerConfig says about gears; only backend `torchair` reads its other options."""
     inference = getattr(config, "inference_config", None)
     policy = getattr(inference, "dynamic_gears_merge_policy", None)
     if policy is None:
@@ -182,4 +196,4 @@ def _from_torchair(config: Any) -> CompilerConfig:
             f"config is a {type(config).__name__}; it must be a gearcache.CompilerConfig or a torchair.CompilerConfig"
         )
     value = getattr(policy, "value", policy)
-    return CompilerConfig(inference_config=InferenceConfig(dynamic_gears_merge_policy=str(value)))
+    return CompilerConfig(inference_config=InferenceConfig(dynamic_gears_merge_policy=str(value)), torchair=config)

@@ -206,7 +206,7 @@ class CachedMethod:
             global_rank = opened.rank if global_rank is None else global_rank
             world_size = opened.world_size
         spec = GearSpec(marked, settings.policy) if marked else parse_gears(given["gears"], settings.policy)
-        backend = select_backend(settings.backend, module, find_tensors(call).values())
+        backend = select_backend(settings, module, find_tensors(call).values())
         ranks = resolve_ranks(global_rank, given["tp_rank"], given["pp_rank"], world_size=world_size)
         key = method_key(
             module,
@@ -234,6 +234,7 @@ class CachedMethod:
             self._use,
             dynamic=given["dynamic"],
             decompositions=given["custom_decompositions"],
+            ge_cache=bool(given["ge_cache"]),
         )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CachedMethod:
@@ -362,7 +363,7 @@ def cache_compile(
     - `global_rank`, `tp_rank`, `pp_rank`: ranks of this process; `global_rank` defaults to that of
       `torch.distributed`, if it is initialised at the first call.
     - `custom_decompositions`: operator -> function, applied when the graph is recorded.
-    - `ge_cache`: keep GE's own compiled graphs as well (NPU only, no effect elsewhere).
+    - `ge_cache`: keep GE's own compiled graphs beside the entry as well (NPU only, no effect elsewhere).
     - `gears`: `{argument: {dim: sizes}}` or `{argument: (size, ...)}`; sizes are a list, a `Symbol` or an expression of
       symbols, see `gearcache.guards.gears`. `set_dim_gears` is the other way.
     - `fullgraph`: must be True; a method that cannot form one graph is refused.

@@ -175,6 +175,46 @@ def test_modes_that_make_tensors_without_data_can_be_turned_off() -> None:
     assert made.device.type == "cpu"
 
 
+def test_the_current_stream_is_only_kept_where_a_graph_uses_it() -> None:
+    from torch._dynamo import graph_bytecode_inputs as noted
+
+    assert callable(noted.get_external_object_by_index)
+    graph = torch.fx.Graph()
+    graph.output((graph.call_function(torch.ops.aten.neg.default, (graph.placeholder("x"),)),))
+    noted.index_to_bytecode_constructor[0] = lambda codegen: None
+    assert _compat.forget_unused_streams(torch.fx.GraphModule({}, graph))
+    assert not noted.has_user_objects()
+    using = torch.fx.Graph()
+    using.output((using.call_function(noted.get_external_object_by_index, (0,)),))
+    assert not _compat.forget_unused_streams(torch.fx.GraphModule({}, using))
+
+
+def test_a_compiler_finds_the_fake_mode_that_traces() -> None:
+    from torch._guards import detect_fake_mode
+
+    mode = _compat.fake_mode()
+    with _compat.tracing(mode):
+        assert detect_fake_mode() is mode
+
+
+def test_python_decomposes_composite_operators_where_sizes_are_symbolic() -> None:
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    symbolic = _compat.SymbolicInputs({"s0": 3})
+    x = symbolic.tensor([symbolic.sizes["s0"], 1, 4], [4, 4, 1], torch.float32, torch.device("cpu"))
+    with symbolic.mode:
+        weight, bias = torch.empty(2, 4), torch.empty(2)
+    with symbolic.mode, torch.no_grad(), _compat.python_dispatcher():
+        make_fx(torch.ops.aten.linear.default, _allow_non_fake_inputs=True)(x, weight, bias)
+    assert not [text for text in symbolic.assumptions() if "==" in text]
+
+
+def test_a_size_symbol_is_a_positive_integer() -> None:
+    symbol = _compat.size_symbol("s0")
+    assert symbol.is_integer
+    assert symbol.is_positive
+
+
 def test_dynamo_tells_an_observer_what_it_inlines_and_folds() -> None:
     from torch._dynamo.symbolic_convert import InliningInstructionTranslator as Translator
     from torch._dynamo.variables import functions, nn_module

@@ -42,7 +42,7 @@ def test_arithmetic_over_sizes_is_admitted_as_it_is(text: str) -> None:
         "[s0]",
         "s0[0]",
         "'a'",
-        "1.5",
+        "1j",
         "s0 if s0 else open",
         "s0; s1",
         "s0 = 1",

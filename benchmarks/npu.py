@@ -1,0 +1,106 @@
+"""torchair's own `cache_compile` beside ours, on the same graphs, on the emulated NPU: `python -m benchmarks.npu`.
+
+Needs the environment of `make test-npu`. Only the Python around GE is compared: GE itself is emulated, and while calls
+are timed its graphs return at once. One static shape, since torchair's cache holds one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+LAYERS, BATCH, CALLS, ROUNDS = 4, 2, 2000, 5
+
+
+def main() -> None:
+    """Run each contestant cold and relaunched, in processes of their own, and print the table."""
+    with tempfile.TemporaryDirectory() as folder:
+        rows: dict[str, dict[str, dict[str, float]]] = {}
+        for name in ("torchair", "gearcache"):
+            root = Path(folder) / name
+            runs = {phase: [] for phase in ("cold", "relaunched")}  # type: dict[str, list[dict[str, float]]]
+            runs["cold"].append(_process(name, root))
+            for _ in range(ROUNDS):
+                runs["relaunched"].append(_process(name, root))
+            rows[name] = {
+                phase: {key: statistics.median(run[key] for run in found) for key in found[0]}
+                for phase, found in runs.items()
+            }
+    print(f"decoder of {LAYERS} layers, batch {BATCH}, emulated GE; medians of {ROUNDS} relaunches")
+    for label, phase, key, factor, unit in (
+        ("cold: trace + convert + save + first call", "cold", "first", 1.0, "s"),
+        ("relaunch: load + first call, after imports", "relaunched", "first", 1e3, "ms"),
+        ("one call, GE returns at once", "relaunched", "call", 1e6, "us"),
+    ):
+        theirs, ours = (rows[name][phase][key] * factor for name in ("torchair", "gearcache"))
+        print(f"{label:<46} torchair {theirs:9.1f} {unit}   gearcache {ours:9.1f} {unit}   {theirs / ours:5.2f}x")
+
+
+def _process(name: str, root: Path) -> dict[str, float]:
+    environment = os.environ | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    command = [sys.executable, "-m", "benchmarks.npu", name, str(root)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{name} failed:\n{done.stderr[-3000:]}")
+    return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+
+
+def _contestant(name: str, root: str) -> None:
+    from tests.npu.device import install
+
+    install()
+    import torch
+    import torchair
+
+    from tests.npu import native
+    from tests.npu.decoders import Decoder, Size
+
+    torch.manual_seed(0)
+    model = Decoder(Size(layers=LAYERS)).to("npu").eval()
+    caches = model.caches(BATCH, "npu", torch.float32)
+    ids, position = torch.zeros(BATCH, 1, dtype=torch.long).to("npu"), torch.zeros(BATCH, dtype=torch.long).to("npu")
+    if name == "torchair":
+        compiled: Callable[..., Any] = torchair.inference.cache_compile(
+            model.decode, config=torchair.CompilerConfig(), dynamic=False, cache_dir=root
+        )
+    else:
+        import gearcache
+
+        config = gearcache.CompilerConfig(backend="torchair", torchair=torchair.CompilerConfig(), strict=True)
+        compiled = gearcache.cache_compile(model.decode, config=config, dynamic=False, cache_dir=root)
+    start = time.perf_counter()
+    first = compiled(ids, position, caches)
+    seconds = time.perf_counter() - start
+    with torch.no_grad():
+        expected = model.decode(ids, position, model.caches(BATCH, "npu", torch.float32))
+    assert torch.allclose(first.cpu(), expected.cpu(), atol=1e-5)
+    answers: dict[int, list[torch.Tensor]] = {}
+    run = native.TorchNpuGraphBase.run
+
+    def at_once(self: Any, arguments: Any) -> list[torch.Tensor]:
+        if id(self) not in answers:
+            answers[id(self)] = run(self, arguments)
+        return answers[id(self)]
+
+    native.TorchNpuGraphBase.run = at_once  # type: ignore[method-assign]
+    for _ in range(100):
+        compiled(ids, position, caches)
+    best = []
+    for _ in range(5):
+        start = time.perf_counter()
+        for _ in range(CALLS // 5):
+            compiled(ids, position, caches)
+        best.append((time.perf_counter() - start) / (CALLS // 5))
+    print(json.dumps({"first": seconds, "call": min(best)}))
+
+
+if __name__ == "__main__":
+    _contestant(*sys.argv[1:]) if len(sys.argv) > 1 else main()

@@ -1,0 +1,35 @@
+"""Fake inputs with symbolic sizes, from the plain form that a job carries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from gearcache.ge_cache import _compat
+from gearcache.ge_cache.tensor_spec import TensorSpec
+from gearcache.guards.expressions import expression_function
+
+
+def numbers(row: Sequence[Any], symbolic: _compat.SymbolicInputs) -> list[Any]:
+    """Return sizes as ints and symbolic ints; `{"expression": text}` stands for the latter."""
+    names = tuple(symbolic.sizes)
+    return [
+        expression_function(item["expression"], names)(**symbolic.sizes, max=torch.sym_max, min=torch.sym_min)
+        if isinstance(item, dict)
+        else item
+        for item in row
+    ]
+
+
+def symbolic_examples(
+    symbols: Mapping[str, Any], specs: Sequence[TensorSpec]
+) -> tuple[list[torch.Tensor], _compat.SymbolicInputs]:
+    """Return one fake tensor per spec with the sizes and strides of `symbols`, and what assumptions they collect."""
+    symbolic = _compat.SymbolicInputs(dict(symbols["hints"]))
+    fakes = [
+        symbolic.tensor(numbers(sizes, symbolic), numbers(strides, symbolic), spec.dtype, spec.device)
+        for spec, sizes, strides in zip(specs, symbols["sizes"], symbols["strides"], strict=True)
+    ]
+    return fakes, symbolic

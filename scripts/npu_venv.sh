@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Make an environment that has all packages of another one, and the torch_npu wheel: npu_venv.sh BASE_PYTHON FOLDER
+#
+# torch_npu is never imported here (it needs CANN): tests/npu puts stand-ins before its Python half.
+set -euo pipefail
+base=$1
+folder=$2
+
+"$base" -m venv "$folder"
+packages=$("$base" -c 'import site; print(site.getsitepackages()[0])')
+own=$("$folder/bin/python" -c 'import site; print(site.getsitepackages()[0])')
+echo "import site; site.addsitedir('$packages')" > "$own/base.pth"
+version=$(sed -n 's/^ *torch_npu==\(.*\)$/\1/p' setup.cfg)
+"$folder/bin/python" -m pip install --quiet --no-deps "torch_npu==$version"
+"$folder/bin/python" -m pip install --quiet protobuf pyyaml

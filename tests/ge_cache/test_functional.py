@@ -1,0 +1,91 @@
+"""Functional graphs for torchair, and the operators that are decomposed for it: equal to eager, without torch_npu."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from gearcache.ge_cache.aten import encode_graph
+from gearcache.ge_cache.backend import CompileJob
+from gearcache.ge_cache.functional import FunctionalGraph, functional_graph
+from gearcache.ge_cache.tensor_spec import TensorSpec
+
+aten = torch.ops.aten
+
+
+def functional(function: Callable[..., Any], *inputs: Tensor) -> FunctionalGraph:
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    module = make_fx(lambda *tensors: [function(*tensors)], pre_dispatch=True)(*(item.clone() for item in inputs))
+    specs = [TensorSpec(tuple(item.shape), item.stride(), item.dtype, item.device) for item in inputs]
+    return functional_graph(CompileJob("m", "g", encode_graph("m", module), specs, {}, {}, 1), {})
+
+
+def targets(graph: FunctionalGraph) -> list[Any]:
+    return [node.target for node in graph.module.graph.nodes if node.op == "call_function"]
+
+
+ROWS = torch.tensor([2, 0, 3])
+CASES: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]] = {
+    "index_copy, last dim": (
+        lambda x, i, s: aten.index_copy(x, -1, i, s),
+        (torch.randn(2, 4), ROWS, torch.randn(2, 3)),
+    ),
+    "index_put, rows": (lambda x, i, s: x.index_put((i,), s), (torch.randn(4, 3), ROWS, torch.randn(3, 3))),
+    "index_put, broadcast": (lambda x, i: x.index_put((i,), torch.tensor(7.0)), (torch.randn(4, 3), ROWS)),
+    "index_put, negative": (lambda x, i: x.index_put((i - 4,), torch.ones(3)), (torch.randn(4, 3), ROWS)),
+    "index_put, two": (lambda x, i, s: x.index_put((i, i), s), (torch.randn(4, 5, 2), ROWS, torch.randn(3, 2))),
+    "index_put, second dim": (
+        lambda x, i, s: aten.index_put(x, [None, i], s),
+        (torch.randn(2, 4), ROWS, torch.randn(2, 3)),
+    ),
+    "index_put, accumulate": (
+        lambda x, i, s: x.index_put((i,), s, accumulate=True),
+        (torch.randn(4), torch.tensor([1, 1, 0]), torch.ones(3)),
+    ),
+    "amax": (lambda x: x.amax((0, 2), keepdim=True) + x.amax(), (torch.randn(2, 3, 4),)),
+    "attention": (torch.nn.functional.scaled_dot_product_attention, tuple(torch.randn(1, 2, 4, 8) for _ in range(3))),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_decomposed_operator_equals_eager(name: str) -> None:
+    function, inputs = CASES[name]
+    graph = functional(function, *inputs)
+    (found,) = graph.module(*inputs)
+    assert torch.allclose(found, function(*inputs), atol=1e-6)
+    unconverted = {aten.index_put.default, aten.index_copy.default, aten.amax.default}
+    assert not unconverted & set(targets(graph))
+    assert not [target for target in targets(graph) if "flash" in str(target)]
+
+
+def test_a_written_input_is_one_copy_at_the_end() -> None:
+    def step(cache: Tensor, x: Tensor) -> Tensor:
+        cache.mul_(2).add_(x)
+        return cache.sum()
+
+    graph = functional(step, torch.ones(2, 3), torch.ones(2, 3))
+    assert targets(graph).count(aten.copy_.default) == 1
+    assert graph.copied_back == []
+    cache = torch.ones(2, 3)
+    (total,) = graph.module(cache, torch.ones(2, 3))
+    assert total == 18
+    assert cache.eq(3).all()
+
+
+def test_a_strided_written_input_is_returned_to_be_copied_back() -> None:
+    def step(cache: Tensor, x: Tensor) -> Tensor:
+        cache.add_(x)
+        return x * 2
+
+    graph = functional(step, torch.ones(3, 2).t(), torch.ones(2, 3))
+    assert graph.copied_back == [0]
+    assert aten.copy_.default not in targets(graph)
+    cache = torch.ones(3, 2).t()
+    doubled, written = graph.module(cache, torch.ones(2, 3))
+    assert doubled.eq(2).all()
+    assert written.eq(2).all()

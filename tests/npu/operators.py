@@ -1,0 +1,433 @@
+"""What the operators of GE compute, as far as the emulated graphs use them, with torch on the CPU.
+
+Read from the declarations in torchair (`auto_generated_ge_raw_ops.py`) and from Ascend's operator documentation. A
+real device may round differently; an operator that is missing here is an error, never a guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+#: ge DataType value -> torch dtype (`torchair.ge.DataType`).
+DTYPES: dict[int, torch.dtype] = {
+    0: torch.float32,
+    1: torch.float16,
+    2: torch.int8,
+    3: torch.int32,
+    4: torch.uint8,
+    6: torch.int16,
+    9: torch.int64,
+    11: torch.float64,
+    12: torch.bool,
+    16: torch.complex64,
+    17: torch.complex128,
+    27: torch.bfloat16,
+}
+
+Handler = Callable[..., Any]
+OPERATORS: dict[str, Handler] = {}
+#: Operators that write their first input.
+WRITING = {"Assign", "Scatter", "ScatterUpdate", "InplaceIndexAdd", "ScatterNdUpdate", "ViewCopy"}
+
+
+def operator(*names: str) -> Callable[[Handler], Handler]:
+    """Register a handler: it is called with the operator (its attributes) and the input tensors."""
+
+    def register(handler: Handler) -> Handler:
+        OPERATORS.update(dict.fromkeys(names, handler))
+        return handler
+
+    return register
+
+
+def _numbers(tensor: Tensor) -> list[int]:
+    return [int(value) for value in tensor.reshape(-1).tolist()]
+
+
+def _same(dtype_of: Tensor, value: Tensor) -> Tensor:
+    return value.to(dtype_of.dtype)
+
+
+for _name, _function in {
+    "Abs": torch.abs,
+    "Ceil": torch.ceil,
+    "Cos": torch.cos,
+    "Erf": torch.erf,
+    "Exp": torch.exp,
+    "Floor": torch.floor,
+    "IsNan": torch.isnan,
+    "Log": torch.log,
+    "LogicalNot": torch.logical_not,
+    "Neg": torch.neg,
+    "OnesLike": torch.ones_like,
+    "Reciprocal": torch.reciprocal,
+    "Relu": torch.relu,
+    "Round": torch.round,
+    "Rsqrt": torch.rsqrt,
+    "Sigmoid": torch.sigmoid,
+    "Sign": torch.sign,
+    "Sin": torch.sin,
+    "Sqrt": torch.sqrt,
+    "Square": torch.square,
+    "Tanh": torch.tanh,
+    "ZerosLike": torch.zeros_like,
+}.items():
+    OPERATORS[_name] = lambda op, x, function=_function: function(x)
+
+for _name, _function in {
+    "Add": torch.add,
+    "BitwiseAnd": torch.bitwise_and,
+    "Equal": torch.eq,
+    "FloorDiv": torch.floor_divide,
+    "FloorMod": torch.remainder,
+    "Greater": torch.gt,
+    "GreaterEqual": torch.ge,
+    "Less": torch.lt,
+    "LessEqual": torch.le,
+    "LogicalAnd": torch.logical_and,
+    "LogicalOr": torch.logical_or,
+    "Maximum": torch.maximum,
+    "Minimum": torch.minimum,
+    "Mul": torch.mul,
+    "NotEqual": torch.ne,
+    "Pow": torch.pow,
+    "Sub": torch.sub,
+}.items():
+    OPERATORS[_name] = lambda op, x, y, function=_function: function(x, y)
+
+
+@operator("RealDiv", "Div")
+def _divide(op: Any, x: Tensor, y: Tensor) -> Tensor:
+    return _same(x, torch.div(x, y, rounding_mode=None if x.is_floating_point() else "trunc"))
+
+
+@operator("Muls")
+def _muls(op: Any, x: Tensor) -> Tensor:
+    return x * op.float("value")
+
+
+@operator("AxpyV2")
+def _axpy(op: Any, x: Tensor, y: Tensor, alpha: Tensor) -> Tensor:
+    return torch.add(x, y, alpha=alpha.item())
+
+
+@operator("Gelu")
+def _gelu(op: Any, x: Tensor) -> Tensor:
+    return torch.nn.functional.gelu(x, approximate="tanh")
+
+
+@operator("Swish")
+def _swish(op: Any, x: Tensor) -> Tensor:
+    scale = op.float("scale", 1.0)
+    return torch.nn.functional.silu(x) if scale == 1.0 else x * torch.sigmoid(scale * x)
+
+
+@operator("Cast")
+def _cast(op: Any, x: Tensor) -> Tensor:
+    return x.to(DTYPES[op.int("dst_type")])
+
+
+@operator("Identity", "TensorMove")
+def _identity(op: Any, x: Tensor) -> Tensor:
+    return x.clone()
+
+
+@operator("MatMul", "MatMulV2", "MatMulV3")
+def _matmul(op: Any, a: Tensor, b: Tensor, bias: Tensor | None = None, offset: Tensor | None = None) -> Tensor:
+    a = a.t() if op.bool("transpose_x1") else a
+    b = b.t() if op.bool("transpose_x2") else b
+    return torch.mm(a, b) if bias is None else torch.addmm(bias, a, b)
+
+
+@operator("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
+def _batch_matmul(op: Any, a: Tensor, b: Tensor, bias: Tensor | None = None, offset: Tensor | None = None) -> Tensor:
+    a = a.transpose(-1, -2) if op.bool("adj_x1") else a
+    b = b.transpose(-1, -2) if op.bool("adj_x2") else b
+    product = torch.matmul(a, b)
+    return product if bias is None else product + bias
+
+
+@operator("SoftmaxV2")
+def _softmax(op: Any, x: Tensor) -> Tensor:
+    (axis,) = op.ints("axes") or [-1]
+    return torch.softmax(x, axis, dtype=torch.float32 if op.bool("half_to_float") else None)
+
+
+@operator("RmsNorm")
+def _rms_norm(op: Any, x: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor]:
+    wide = x.float()
+    inverse = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + op.float("epsilon", 1e-6))
+    return (wide * inverse * gamma.float()).to(x.dtype), inverse
+
+
+@operator("ReduceMean", "ReduceMeanWithCast")
+def _mean(op: Any, x: Tensor, axes: Tensor) -> Tensor:
+    dtype = DTYPES.get(op.int("dtype", 28))
+    return torch.mean(x, _numbers(axes), keepdim=op.bool("keep_dims"), dtype=dtype)
+
+
+@operator("ReduceSum", "ReduceSumWithCast")
+def _sum(op: Any, x: Tensor, axes: Tensor) -> Tensor:
+    return torch.sum(x, _numbers(axes), keepdim=op.bool("keep_dims"), dtype=DTYPES.get(op.int("dtype", 28), x.dtype))
+
+
+@operator("ReduceMax")
+def _max(op: Any, x: Tensor, axes: Tensor) -> Tensor:
+    return torch.amax(x, _numbers(axes), keepdim=op.bool("keep_dims"))
+
+
+@operator("ReduceProdD")
+def _product(op: Any, x: Tensor) -> Tensor:
+    for axis in sorted((axis % max(1, x.dim()) for axis in op.ints("axes")), reverse=True):
+        x = torch.prod(x, axis, keepdim=op.bool("keep_dims"), dtype=x.dtype)
+    return x
+
+
+@operator("ReduceAny")
+def _any(op: Any, x: Tensor, axes: Tensor) -> Tensor:
+    for axis in sorted((axis % x.dim() for axis in _numbers(axes)), reverse=True):
+        x = torch.any(x, axis, keepdim=op.bool("keep_dims"))
+    return x
+
+
+@operator("ArgMaxV2")
+def _argmax(op: Any, x: Tensor, dimension: Tensor) -> Tensor:
+    return torch.argmax(x, int(dimension)).to(DTYPES[op.int("dtype", 9)])
+
+
+@operator("ArgMaxWithValue")
+def _argmax_with_value(op: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+    found = torch.max(x, op.int("dimension"), keepdim=op.bool("keep_dims"))
+    return found.indices.to(torch.int32), found.values
+
+
+@operator("TopKV2")
+def _topk(op: Any, x: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    found = torch.topk(x, int(k), op.int("dim", -1), op.bool("largest", True), op.bool("sorted", True))
+    return found.values, found.indices.to(torch.int32)
+
+
+@operator("Sort")
+def _sort(op: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+    found = torch.sort(x, dim=op.int("axis", -1), descending=op.bool("descending"), stable=op.bool("stable"))
+    return found.values, found.indices.to(torch.int32)
+
+
+@operator("Cumsum")
+def _cumsum(op: Any, x: Tensor, axis: Tensor) -> Tensor:
+    return torch.cumsum(x, int(axis), dtype=x.dtype)
+
+
+@operator("Shape")
+def _shape(op: Any, x: Tensor) -> Tensor:
+    return torch.tensor(list(x.shape), dtype=DTYPES[op.int("dtype", 3)])
+
+
+@operator("Reshape")
+def _reshape(op: Any, x: Tensor, shape: Tensor) -> Tensor:
+    return x.reshape(_numbers(shape))
+
+
+@operator("FlattenV2")
+def _flatten(op: Any, x: Tensor) -> Tensor:
+    return torch.flatten(x, op.int("axis", 1), op.int("end_axis", -1))
+
+
+@operator("Unsqueeze")
+def _unsqueeze(op: Any, x: Tensor) -> Tensor:
+    for axis in sorted(op.ints("axes")):
+        x = x.unsqueeze(axis)
+    return x
+
+
+@operator("ExpandDims")
+def _expand_dims(op: Any, x: Tensor, axis: Tensor) -> Tensor:
+    return x.unsqueeze(int(axis))
+
+
+@operator("Squeeze")
+def _squeeze(op: Any, x: Tensor) -> Tensor:
+    axes = op.ints("axis")
+    return x.squeeze(tuple(axes)) if axes else x.squeeze()
+
+
+@operator("Transpose")
+def _transpose(op: Any, x: Tensor, order: Tensor) -> Tensor:
+    return x.permute(_numbers(order)).contiguous()
+
+
+@operator("Permute")
+def _permute(op: Any, x: Tensor) -> Tensor:
+    return x.permute(op.ints("order")).contiguous()
+
+
+@operator("BroadcastTo", "Expand")
+def _broadcast(op: Any, x: Tensor, shape: Tensor) -> Tensor:
+    sizes = _numbers(shape)
+    lead = len(sizes) - x.dim()
+    full = [x.shape[index - lead] if size == -1 else size for index, size in enumerate(sizes)]
+    return torch.broadcast_to(x, full).contiguous()
+
+
+@operator("Tile")
+def _tile(op: Any, x: Tensor, multiples: Tensor) -> Tensor:
+    return torch.tile(x, _numbers(multiples))
+
+
+@operator("Fill")
+def _fill(op: Any, dims: Tensor, value: Tensor) -> Tensor:
+    return torch.full(_numbers(dims), value.item(), dtype=value.dtype)
+
+
+@operator("Empty")
+def _empty(op: Any, shape: Tensor) -> Tensor:
+    return torch.zeros(_numbers(shape), dtype=DTYPES[op.int("dtype", 3)])
+
+
+@operator("Range")
+def _range(op: Any, start: Tensor, limit: Tensor, delta: Tensor) -> Tensor:
+    return torch.arange(start.item(), limit.item(), delta.item(), dtype=start.dtype)
+
+
+@operator("Pack")
+def _pack(op: Any, *tensors: Tensor) -> Tensor:
+    return torch.stack(tensors, op.int("axis"))
+
+
+@operator("Unpack")
+def _unpack(op: Any, x: Tensor) -> tuple[Tensor, ...]:
+    return torch.unbind(x, op.int("axis"))
+
+
+@operator("ConcatV2")
+def _concat(op: Any, *tensors: Tensor) -> Tensor:
+    return torch.cat(tensors[:-1], int(tensors[-1]))
+
+
+@operator("SplitV")
+def _split(op: Any, x: Tensor, sizes: Tensor, dim: Tensor) -> tuple[Tensor, ...]:
+    parts = _numbers(sizes)
+    rest = x.shape[int(dim)] - sum(part for part in parts if part >= 0)
+    return torch.split(x, [rest if part == -1 else part for part in parts], int(dim))
+
+
+@operator("StridedSliceV2")
+def _strided_slice(
+    op: Any, x: Tensor, begin: Tensor, end: Tensor, axes: Tensor | None = None, strides: Tensor | None = None
+) -> Tensor:
+    starts, stops = _numbers(begin), _numbers(end)
+    dims = _numbers(axes) if axes is not None else list(range(len(starts)))
+    steps = _numbers(strides) if strides is not None else [1] * len(starts)
+    index: list[Any] = [slice(None)] * x.dim()
+    for dim, start, stop, step in zip(dims, starts, stops, steps, strict=True):
+        index[dim] = slice(start, stop, step)
+    return x[tuple(index)].contiguous()
+
+
+@operator("Slice")
+def _slice(op: Any, x: Tensor, offsets: Tensor, sizes: Tensor) -> Tensor:
+    index = [
+        slice(start, None if size == -1 else start + size)
+        for start, size in zip(_numbers(offsets), _numbers(sizes), strict=True)
+    ]
+    return x[tuple(index)].contiguous()
+
+
+@operator("AsStrided")
+def _as_strided(op: Any, x: Tensor, size: Tensor, stride: Tensor, offset: Tensor) -> Tensor:
+    return x.contiguous().as_strided(_numbers(size), _numbers(stride), int(offset)).contiguous()
+
+
+@operator("Gather")
+def _gather_first(op: Any, x: Tensor, indices: Tensor) -> Tensor:
+    return _gather(op, x, indices, torch.tensor(op.int("batch_dims")))
+
+
+@operator("GatherV2")
+def _gather(op: Any, x: Tensor, indices: Tensor, axis: Tensor) -> Tensor:
+    assert op.int("batch_dims") == 0, "the emulator knows no batch_dims"
+    dim = int(axis) % max(1, x.dim())
+    flat = indices.reshape(-1).long()
+    flat = torch.where(flat < 0, flat + x.shape[dim], flat)
+    sizes = [*x.shape[:dim], *indices.shape, *x.shape[dim + 1 :]]
+    return torch.index_select(x, dim, flat).reshape(sizes)
+
+
+@operator("GatherElements")
+def _gather_elements(op: Any, x: Tensor, index: Tensor) -> Tensor:
+    return torch.gather(x, op.int("dim"), index.long())
+
+
+@operator("ScatterElements")
+def _scatter_elements(op: Any, x: Tensor, index: Tensor, updates: Tensor) -> Tensor:
+    reduction = op.text("reduction", "none")
+    assert reduction in ("none", "add"), f"the emulator knows no reduction {reduction}"
+    if reduction == "add":
+        return torch.scatter_add(x, op.int("axis"), index.long(), updates)
+    return torch.scatter(x, op.int("axis"), index.long(), updates)
+
+
+@operator("IndexByTensor")
+def _index(op: Any, x: Tensor, *indices: Tensor) -> Tensor:
+    rest = iter(indices)
+    return x[tuple(next(rest) if used else slice(None) for used in op.ints("indices_mask"))]
+
+
+@operator("SelectV2")
+def _select(op: Any, condition: Tensor, then: Tensor, otherwise: Tensor) -> Tensor:
+    return torch.where(condition, then, otherwise)
+
+
+@operator("MaskedFill")
+def _masked_fill(op: Any, x: Tensor, mask: Tensor, value: Tensor) -> Tensor:
+    return torch.masked_fill(x, mask, value.reshape(()))
+
+
+@operator("ClipByValueV2", "ClipByValue")
+def _clip(op: Any, x: Tensor, lowest: Tensor, highest: Tensor) -> Tensor:
+    return torch.clamp(x, lowest, highest)
+
+
+@operator("Tril")
+def _tril(op: Any, x: Tensor) -> Tensor:
+    return torch.tril(x, op.int("diagonal"))
+
+
+@operator("Triu")
+def _triu(op: Any, x: Tensor) -> Tensor:
+    return torch.triu(x, op.int("diagonal"))
+
+
+@operator("OneHot")
+def _one_hot(op: Any, x: Tensor, depth: Tensor, on: Tensor, off: Tensor) -> Tensor:
+    hot = torch.nn.functional.one_hot(x.long(), int(depth)).bool()
+    axis = op.int("axis", -1)
+    return torch.where(hot if axis == -1 else hot.movedim(-1, axis), on, off)
+
+
+@operator("Assign")
+def _assign(op: Any, target: Tensor, value: Tensor) -> Tensor:
+    return target.copy_(value)
+
+
+@operator("Scatter")
+def _scatter(op: Any, target: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
+    """KV cache update: batch row `i` of `updates` goes to position `indices[i]` of `axis`."""
+    assert op.text("reduce") == "update", "the emulator knows no reduction"
+    axis = op.int("axis") % target.dim()
+    for row, position in enumerate(_numbers(indices)):
+        target[row].narrow(axis - 1, position, updates.shape[axis]).copy_(updates[row])
+    return target
+
+
+@operator("HcomAllReduce")
+def _all_reduce(op: Any, x: Tensor) -> Tensor:
+    """Summed over the processes of `torch.distributed`, whose group the name stands for."""
+    assert op.text("reduction") == "sum", "the emulator knows no reduction"
+    total = x.clone()
+    torch.distributed.all_reduce(total, group=op.group())
+    return total

@@ -1,0 +1,186 @@
+"""Scenarios for the torchair backend; see `tests/scenarios.py`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import gearcache
+from tests.npu.decoders import LLAMA, QWEN2_MOE, Decoder, Size
+from tests.scenarios import Run
+
+NPU = "npu"
+
+
+class Mlp(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 16), nn.Linear(16, 4)
+
+    def score(self, x: Tensor) -> Tensor:
+        return self.down(torch.tanh(self.up(x))).softmax(-1)
+
+    def embed(self, x: Tensor, *, scale: float = 2.0) -> dict[str, Tensor]:
+        hidden = self.up(x) * scale
+        return {"hidden": hidden, "first": hidden[0], "input": x}
+
+
+def _cache(of: Run, method: Any, *, ge_cache: bool = False, gears: Any = None, **options: Any) -> Any:
+    config = gearcache.CompilerConfig(strict=True, **options)
+    return of.watch(gearcache.cache_compile(method, config=config, gears=gears, ge_cache=ge_cache))
+
+
+def _decode(of: Run, cached: Any, model: Decoder, batches: tuple[int, ...], dtype: torch.dtype) -> None:
+    for call, batch in enumerate(batches):
+        ours, theirs = model.caches(batch, NPU, dtype), model.caches(batch, NPU, dtype)
+        for step in range(3):
+            ids = torch.randint(0, model.size.vocabulary, (batch, 1)).to(NPU)
+            position = torch.full((batch,), step).to(NPU)
+            with torch.no_grad():
+                expected = model.decode(ids, position, theirs)
+            label = f"call {call}, batch {batch}, step {step}"
+            of.check(f"{label}, logits", cached(ids, position, ours).float().cpu(), expected.float().cpu())
+            for layer, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
+                of.check(f"{label}, keys {layer}", mine[0].float().cpu(), other[0].float().cpu())
+                of.check(f"{label}, values {layer}", mine[1].float().cpu(), other[1].float().cpu())
+
+
+def _model(size: Size, dtype: torch.dtype = torch.float32) -> Decoder:
+    model = Decoder(size).to(dtype)
+    model.frequencies = model.frequencies.float()
+    return model.to(NPU).eval()
+
+
+def a_llama_decodes_with_caches_in_place(run: Run) -> None:
+    model = _model(LLAMA)
+    cached = _cache(run, model.decode, gears={"ids": {0: [1, 2, 4]}})
+    _decode(run, cached, model, (2, 1, 4), torch.float32)
+
+
+def a_qwen2_moe_decodes_in_bfloat16(run: Run) -> None:
+    run.tolerance = 2e-2
+    model = _model(QWEN2_MOE, torch.bfloat16)
+    cached = _cache(run, model.decode, gears={"ids": {0: [2, 4]}})
+    _decode(run, cached, model, (4, 2), torch.bfloat16)
+
+
+def a_llama_decodes_in_float16_with_ges_own_cache(run: Run) -> None:
+    run.tolerance = 4e-3
+    model = _model(Size(layers=1), torch.float16)
+    cached = _cache(run, model.decode, gears={"ids": {0: [2, 4]}}, ge_cache=True)
+    _decode(run, cached, model, (2, 4), torch.float16)
+
+
+def ge_switches_between_the_gears(run: Run) -> None:
+    model = _model(Size(layers=1))
+    cached = _cache(run, model.decode, gears={"ids": {0: [2, 4, 8]}}, gear_execution="ge")
+    _decode(run, cached, model, (2, 8, 4, 2), torch.float32)
+
+
+def one_graph_with_dynamic_dims(run: Run) -> None:
+    model = _model(Size(layers=1))
+    cached = _cache(run, model.decode)
+    _decode(run, cached, model, (3, 5), torch.float32)
+
+
+def two_methods_of_two_instances(run: Run) -> None:
+    for number in range(2):
+        model = Mlp().to(NPU)
+        for name in ("score", "embed"):
+            cached = _cache(run, getattr(model, name), gears={"x": {0: [2, 4]}})
+            for rows in (2, 4):
+                x = torch.randn(rows, 8).to(NPU)
+                with torch.no_grad():
+                    expected = getattr(model, name)(x)
+                found = cached(x)
+                if isinstance(found, dict):
+                    run.check(f"input is itself, {number} {rows}", found.pop("input") is x, True)
+                    expected.pop("input")
+                    found, expected = list(found.values()), list(expected.values())
+                else:
+                    found, expected = [found], [expected]
+                for index, (mine, other) in enumerate(zip(found, expected, strict=True)):
+                    run.check(f"{number} {name} {rows} {index}", mine.cpu(), other.cpu())
+
+
+class Pair(nn.Module):
+    def both(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        return x * 2 + 1, y @ y.transpose(0, 1)
+
+
+def gears_as_a_product(run: Run) -> None:
+    config = gearcache.CompilerConfig(strict=True)
+    config.inference_config.dynamic_gears_merge_policy = "product"
+    for execution in ("static", "ge"):
+        config.gear_execution = execution
+        model = Pair()
+        cached = run.watch(gearcache.cache_compile(model.both, config=config))
+        for sizes in ((2, 3), (4, 5), (2, 5), (4, 3)):
+            x, y = torch.randn(sizes[0], 4).to(NPU), torch.randn(6, sizes[1]).to(NPU)
+            gearcache.set_dim_gears(x, {0: [2, 4]})
+            gearcache.set_dim_gears(y, {1: [3, 5]})
+            expected = model.both(x, y)
+            for index, found in enumerate(cached(x, y)):
+                run.check(f"{execution} {sizes} {index}", found.cpu(), expected[index].cpu())
+
+
+class Steps(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(4, 3))
+
+    def strided(self, target: Tensor, x: Tensor) -> Tensor:
+        """Writes an input that is not contiguous."""
+        target.mul_(0.5).add_(x)
+        return target.sum(-1)
+
+    def buffered(self, x: Tensor) -> Tensor:
+        """Writes a buffer of the module."""
+        self.seen.add_(x)
+        return self.seen * 2
+
+    def indexed(self, table: Tensor, rows: Tensor, x: Tensor) -> Tensor:
+        """Writes with operators that torchair does not convert."""
+        table.index_copy_(0, rows, x)
+        table[rows, 1] = 7.0
+        return table.amax(-1) + table.index_put((rows,), x, accumulate=True).sum()
+
+    def attends(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return nn.functional.scaled_dot_product_attention(q, k, v)
+
+
+def writes_in_every_form(run: Run) -> None:
+    model, twin = Steps().to(NPU), Steps().to(NPU)
+    strided, buffered = _cache(run, model.strided), _cache(run, model.buffered)
+    indexed, attends = _cache(run, model.indexed), _cache(run, model.attends)
+    for step in range(2):
+        x = torch.randn(3, 4).to(NPU)
+        base = torch.randn(4, 3).to(NPU)
+        other = base.clone()
+        found, expected = strided(base.t(), x), twin.strided(other.t(), x)
+        run.check(f"strided {step}", found.cpu(), expected.cpu())
+        run.check(f"strided target {step}", base.cpu(), other.cpu())
+        x = torch.randn(4, 3).to(NPU)
+        run.check(f"buffered {step}", buffered(x).cpu(), twin.buffered(x).cpu())
+        run.check(f"buffer {step}", model.seen.cpu(), twin.seen.cpu())
+        rows, table = torch.tensor([2, 0]).to(NPU), torch.randn(5, 3).to(NPU)
+        other, x = table.clone(), torch.randn(2, 3).to(NPU)
+        run.check(f"indexed {step}", indexed(table, rows, x).cpu(), twin.indexed(other, rows, x).cpu())
+        run.check(f"table {step}", table.cpu(), other.cpu())
+        q, k, v = (torch.randn(2, 2, 4, 8).to(NPU) for _ in range(3))
+        run.check(f"attends {step}", attends(q, k, v).cpu(), twin.attends(q, k, v).cpu())
+
+
+def npu_graphs_are_captured_once_per_gear_and_process(run: Run) -> None:
+    model = _model(Size(layers=1))
+    cached = _cache(run, model.decode, gears={"ids": {0: [2, 4]}}, mode="npugraph_ex")
+    _decode(run, cached, model, (2, 4, 2), torch.float32)
+    mlp = Mlp().to(NPU)
+    score = _cache(run, mlp.score, gears={"x": {0: [2, 4]}}, mode="npugraph_ex")
+    for call, rows in enumerate((2, 4, 2)):
+        x = torch.randn(rows, 8).to(NPU)
+        with torch.no_grad():
+            run.check(f"score {call}", score(x).cpu(), mlp.score(x).cpu())
+            mlp.up.weight.add_(0.5)

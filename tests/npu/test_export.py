@@ -1,0 +1,89 @@
+"""`dynamo_export` through the real torchair; the graph it hands over runs in the emulator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torchair
+from torch import Tensor, nn
+
+from gearcache import dynamo_export, set_dim_gears
+from gearcache.errors import CompileError, GearSpecError
+from gearcache.ge_cache.npu_options import config_leaves
+from gearcache.torchair_export import UNCHECKED_SUFFIX
+from tests.npu.emulator import Program
+
+
+class Linears(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear1, self.linear2 = nn.Linear(2, 2), nn.Linear(2, 2)
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return self.linear1(x) + self.linear2(y)
+
+
+def run(folder: Path, name: str, *inputs: Tensor) -> list[Tensor]:
+    return Program((folder / f"{name}{UNCHECKED_SUFFIX}").read_bytes()).run(inputs)
+
+
+def test_an_exported_graph_computes_what_the_model_does(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    model, x, y = Linears(), torch.randn(2, 2), torch.randn(2, 2)
+    config = torchair.CompilerConfig()
+    with caplog.at_level("WARNING", "gearcache"):
+        dynamo_export(x, y, model=model, export_path=tmp_path / "out", export_name="net", config=config)
+    assert "no .air that ATC has accepted" in caplog.text
+    found = {path.name for path in (tmp_path / "out").iterdir()}
+    assert found == {"dynamo.pbtxt", "options.json", f"net{UNCHECKED_SUFFIX}"}
+    with torch.no_grad():
+        assert torch.allclose(run(tmp_path / "out", "net", x, y)[0], model(x, y), atol=1e-6)
+    assert config_leaves(config) == config_leaves(torchair.CompilerConfig()), "the caller's config was changed"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"], "something was left beside the export"
+
+
+def test_weights_past_the_limit_become_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    utilities: Any = __import__("torchair._utils.export_utils", fromlist=["_"])
+    counted = utilities._is_weight_externalized
+    monkeypatch.setattr(utilities, "_is_weight_externalized", lambda *args: (True, counted(*args)[1]))
+    model, x, y = Linears(), torch.randn(2, 2), torch.randn(2, 2)
+    dynamo_export(x, y, model=model, export_path=tmp_path / "out")
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"linear1_weight", "linear1_bias", "linear2_weight", "linear2_bias"} < names
+    with torch.no_grad():
+        assert torch.allclose(run(tmp_path / "out", "export", x, y)[0], model(x, y), atol=1e-6)
+
+
+def test_an_existing_export_is_not_touched(tmp_path: Path) -> None:
+    arguments = (torch.randn(2, 2), torch.randn(2, 2))
+    dynamo_export(*arguments, model=Linears(), export_path=tmp_path / "out")
+    before = {path: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    with pytest.raises(FileExistsError, match="give another export_path"):
+        dynamo_export(*arguments, model=Linears(), export_path=tmp_path / "out")
+    assert {path: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+
+
+def test_a_failed_export_is_an_exception_and_leaves_nothing(tmp_path: Path) -> None:
+    class Rolling(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.roll(x, 1, 0)
+
+    with pytest.raises(CompileError, match="roll"):
+        dynamo_export(torch.randn(2, 2), model=Rolling(), export_path=tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_gears_links_and_other_modes_are_refused(tmp_path: Path) -> None:
+    x = torch.randn(2, 2)
+    set_dim_gears(x, {0: [2, 4]})
+    with pytest.raises(GearSpecError, match="has gears"):
+        dynamo_export(x, torch.randn(2, 2), model=Linears(), export_path=tmp_path / "out")
+    (tmp_path / "link").symlink_to(tmp_path)
+    with pytest.raises(ValueError, match="symbolic link"):
+        dynamo_export(torch.randn(2, 2), torch.randn(2, 2), model=Linears(), export_path=tmp_path / "link")
+    config = torchair.CompilerConfig()
+    config.mode = "reduce-overhead"
+    with pytest.raises(ValueError, match="only 'max-autotune'"):
+        dynamo_export(torch.randn(2, 2), torch.randn(2, 2), model=Linears(), export_path=tmp_path / "o", config=config)
