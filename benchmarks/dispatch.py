@@ -87,7 +87,7 @@ def _measure(size: int, order: dict[str, Any]) -> dict[str, float]:
 
 def _bare(cached: Any) -> Callable[[list[Any]], Any]:
     """Return the compiled graph itself, of the gear that serves two rows."""
-    graphs = [graph for active in cached._binding._active for graph in active.graphs]
+    graphs = [graph for active in cached._binding.loaded.variants for graph in active.graphs]
     run = next(graph for graph in graphs if graph.gear.sizes[0][0] == 2)._run
     return getattr(run, "run", run)  # type: ignore[no-any-return]
 

@@ -172,7 +172,7 @@ def test_a_dynamic_graph_checks_the_range_on_every_call(cache_dir: Path) -> None
     n = Symbol("n", max=64)
     cached = gearcache.cache_compile(net.masked, config=strict_config(), gears={"x": {0: n}, "mask": {0: n, 1: 2 * n}})
     cached(torch.randn(3, 4), torch.randn(3, 6))
-    conditions = cached._binding._active[0].graphs[0].gear.conditions
+    conditions = cached._binding.loaded.variants[0].graphs[0].gear.conditions
     assert any("64" in text for text in conditions)
     assert any("2 *" in text for text in conditions)
     with pytest.raises(UnknownGear, match=r"mask.size\(1\) is 9; allowed: 2 \* n, where n is x.size\(0\)"):

@@ -190,7 +190,7 @@ class _Session:
             except GearcacheError as error:
                 self._entry(method.name, "").failed[f"call {len(self._entries) + 1}"] = str(error)
                 return
-            entry = self._entry(method.name, str(binding.layout.manifest(binding.key)))
+            entry = self._entry(method.name, str(binding.entry.layout.manifest(binding.entry.key)))
             if self._dry_run:
                 self._look(binding, arguments, entry)
             else:

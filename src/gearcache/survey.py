@@ -32,18 +32,18 @@ def survey(binding: Binding, arguments: Mapping[str, Any]) -> Survey:
     """
     found = Survey()
     scope = binding.scope(arguments)
-    manifest, reason = binding.look_up()
+    manifest, reason = binding.entry.look_up()
     reasons = [reason] if reason else []
     evidence = EvidenceCheck(scope)
     serves = False
     blobs: set[str] = set()
-    for variant in binding.read_variants(manifest):
+    for variant in binding.entry.decode(manifest):
         misfit = fits_call(variant, scope) or evidence.stale_reason(variant)
         if misfit is not None:
             reasons.append(str(misfit))
             continue
         for gear in variant.gears:
-            lost = [digest for digest in gear.blobs.values() if not binding.has_blob(digest)]
+            lost = [digest for digest in gear.blobs.values() if not binding.entry.has_blob(digest)]
             if lost:
                 reasons.append(f"blob {lost[0]} of gear {gear.text} is missing")
                 continue

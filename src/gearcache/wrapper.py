@@ -86,14 +86,14 @@ class CachedMethod:
     @property
     def entry_path(self) -> str | None:
         """Path of the entry's manifest; None before the first call."""
-        return str(self._binding.layout.manifest(self._binding.key)) if self._binding is not None else None
+        return str(self._binding.entry.layout.manifest(self._binding.entry.key)) if self._binding is not None else None
 
     def explain(self) -> str:
         """Return what happened at the lookups so far: entry, hits, misses with their reasons, loaded gears."""
         if self._binding is None:
             return f"{self.name}: not called yet"
-        lines = [f"{self.name}: entry {self.entry_path}", *self._binding.history]
-        gears = self._binding.gear_texts()
+        lines = [f"{self.name}: entry {self.entry_path}", *self._binding.history.lines]
+        gears = self._binding.loaded.gear_texts()
         lines.append(f"loaded gears: {', '.join(gears) if gears else 'none'}")
         return "\n".join(lines)
 

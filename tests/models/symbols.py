@@ -90,4 +90,4 @@ def three_specialisations_on_a_size(run: Run) -> None:
     cached = run.cache(net.sized)
     for size in (10, 20, 30, 40, 50):
         run.compare(f"{size}", cached, net.sized, torch.randn(size))
-    run.check("three variants", len(cached._binding._active), 3)
+    run.check("three variants", len(cached._binding.loaded.variants), 3)

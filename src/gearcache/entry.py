@@ -1,0 +1,162 @@
+"""One entry of the store, as a binding reads and writes it."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+import time
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Limits, Manifest, Miss, Signer
+from gearcache.cache.tally import count_misses
+from gearcache.errors import CacheError
+from gearcache.guards.reason import Reason
+from gearcache.guards.variant import StoredVariant, entry_from_plain, entry_to_plain
+from gearcache.history import History
+from gearcache.options import Settings
+
+if TYPE_CHECKING:
+    from gearcache.build import BuildResult
+
+logger = logging.getLogger("gearcache")
+
+
+class Entry:
+    """The variants that are stored under one key. Reading counts misses; writing needs `exclusive`."""
+
+    def __init__(self, key: CacheKey, layout: Layout, settings: Settings, history: History) -> None:
+        self.key = key
+        self.layout = layout
+        self._settings = settings
+        self._history = history
+        self._temporary: Path | None = None
+        #: Sizes in bytes of the blobs that the manifest names, by digest.
+        self._blob_sizes: Mapping[str, int] = {}
+        #: Texts of the gears that cannot exist, as a build has found.
+        self.impossible: list[str] = []
+        self.store = self._open_store(layout)
+
+    def look_up(self) -> tuple[Manifest | None, str]:
+        """Return what is stored, or why there is nothing; counts nothing."""
+        try:
+            found = self.store.lookup(self.key)
+        except CacheError as error:
+            return None, str(error)
+        return (found.manifest, "") if isinstance(found, Hit) else (None, f"{found.reason.value}: {found.detail}")
+
+    def read(self) -> list[StoredVariant]:
+        """Return the stored variants at the first look, and count this process as one that uses the entry."""
+        try:
+            self.store.use(self.key)  # from here on, nobody evicts it
+            found = self.store.lookup(self.key)
+        except CacheError as error:
+            self._history.fault(error)
+            return []
+        if not isinstance(found, Hit):
+            self._history.miss(_reason_of(found), kind=found.reason.value)
+            return []
+        self.store.count_load(self.key)
+        return self.decode(found.manifest)
+
+    def read_again(self) -> list[StoredVariant]:
+        """Return what is stored by now; raises `CacheError`."""
+        found = self.store.lookup(self.key, explain=False)
+        return self.decode(found.manifest) if isinstance(found, Hit) else []
+
+    def decode(self, manifest: Manifest | None) -> list[StoredVariant]:
+        """Return the variants that a manifest holds; what cannot be read is a miss."""
+        if manifest is None:
+            return []
+        self._blob_sizes = manifest.blobs
+        try:
+            self.impossible = [str(text) for text in manifest.payload.get("impossible", [])]  # type: ignore[union-attr]
+            return entry_from_plain(manifest.payload)
+        except (LookupError, TypeError, ValueError) as error:
+            text = f"the variants of {manifest.name} cannot be read: {type(error).__name__}: {error}"
+            self._history.miss(Reason("unreadable", text), kind="unreadable")
+            return []
+
+    def has_blob(self, digest: str) -> bool:
+        """Whether a blob is stored, unverified."""
+        return self.store.has_blob(digest)
+
+    def size_of(self, variants: list[StoredVariant]) -> int:
+        """Return the bytes of all blobs of some variants."""
+        return sum(self._blob_sizes.get(digest, 0) for digest in {item for each in variants for item in blobs_of(each)})
+
+    def folder(self, name: str) -> Path:
+        """Return a folder of this entry for files of the backend's own."""
+        return self.store.layout.manifest(self.key).parent / name
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Be the only writer of the entry on this host; raises `CacheError` where that cannot be."""
+        with self.store.exclusive(self.key):
+            count_misses(self.layout, self._history.uncounted)
+            self._history.uncounted.clear()
+            yield
+
+    def publish(self, result: BuildResult, present: list[StoredVariant]) -> None:
+        """Store what was built beside the variants that are present."""
+        begin = time.perf_counter()
+        # Until the manifest names them, only the lock of the store keeps the blobs from being collected.
+        with self.store.writing():
+            variants = [variant for variant in present if all(map(self.store.has_blob, blobs_of(variant)))]
+            for item in result.variants:
+                gears = []
+                for gear, artifact in zip(item.variant.gears, item.artifacts, strict=True):
+                    blobs = {name: self.store.put_blob(data) for name, data in artifact.blobs.items()}
+                    conditions = list(dict.fromkeys([*gear.conditions, *artifact.conditions]))
+                    gears.append(replace(gear, header=artifact.header, blobs=blobs, conditions=conditions))
+                variants.append(replace(item.variant, gears=gears))
+            sizes = {digest: self.store.blob_size(digest) for variant in variants for digest in blobs_of(variant)}
+            payload: dict[str, Any] = {
+                "method": self._history.name,
+                "impossible": sorted({*self.impossible, *result.impossible}),
+                **entry_to_plain(variants),
+            }
+            producer: dict[str, Any] = {
+                "torch": str(torch.__version__),
+                "variants": len(variants),
+                "gears": [gear.text for variant in variants for gear in variant.gears],
+                "compile_seconds": round(sum(gear.seconds for variant in variants for gear in variant.gears), 3),
+            }
+            self.store.publish(self.key, payload, sizes, producer)
+        self._history.note("publish", seconds=time.perf_counter() - begin, bytes=sum(sizes.values()))
+        logger.info("%s: stored %s", self._history.name, self.layout.manifest(self.key))
+        self.store.keep_limits(self.key)
+
+    def use_temporary_store(self) -> None:
+        """Work without the cache folder: artifacts live as long as this process."""
+        if self._temporary is None:
+            self._temporary = Path(tempfile.mkdtemp(prefix="gearcache-"))
+            weakref.finalize(self, shutil.rmtree, self._temporary, ignore_errors=True)
+            self.store = self._open_store(Layout(self._temporary))
+
+    def _open_store(self, layout: Layout) -> DiskStore:
+        settings = self._settings
+        signer = Signer(settings.hmac_key_file) if settings.hmac_key_file is not None else None
+        limits = Limits(settings.max_size, settings.max_age)
+        return DiskStore(layout, lock_timeout=settings.lock_timeout, signer=signer, limits=limits)
+
+
+def blobs_of(variant: StoredVariant) -> list[str]:
+    """Return the digests of the blobs of a variant."""
+    return [digest for gear in variant.gears for digest in gear.blobs.values()]
+
+
+def _reason_of(miss: Miss) -> Reason:
+    """Return what the store says about a miss; a difference to the nearest entry is a reason of its own kind."""
+    text, difference = f"{miss.reason.value}: {miss.detail}", miss.difference
+    if difference is None:
+        return Reason(miss.reason.value, text)
+    subject = f"{difference.component}.{difference.path}" if difference.path else difference.component
+    return Reason("key", text, subject, str(difference.stored), str(difference.wanted))

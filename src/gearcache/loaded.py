@@ -1,0 +1,103 @@
+"""The variants of one binding that are loaded, and which of their graphs serves a call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from gearcache.activate import ActiveVariant, fits_call, misfit
+from gearcache.errors import InputError
+from gearcache.guards.access import Scope
+from gearcache.guards.dispatch import BoundGear
+from gearcache.guards.graph_call import GraphCall
+from gearcache.guards.inputs import find_problem
+from gearcache.guards.memory import find_overlap
+from gearcache.guards.reason import Reason
+from gearcache.guards.variant import StoredVariant
+from gearcache.problems import Problems, broken_condition
+
+
+class LoadedVariants:
+    """Finds the frame of a call the slow way, and readies the graphs for calls of its kind."""
+
+    def __init__(self, name: str, *, validate: bool) -> None:
+        self.variants: list[ActiveVariant] = []
+        #: A frame per loaded gear, as of the last `accept`.
+        self.gears: list[BoundGear] = []
+        self._name = name
+        self._validate = validate
+
+    def gear_texts(self) -> list[str]:
+        """Return the loaded gears."""
+        return [graph.gear.text for active in self.variants for graph in active.graphs]
+
+    def find(self, scope: Scope, problems: Problems) -> Callable[..., Any] | None:
+        """Return the frame that serves a call; or None, having noted why each graph does not."""
+        for active in self.variants:
+            tensors = _tensors_of(active.variant, scope)
+            if tensors is None:
+                continue
+            for graph in active.graphs:
+                problem = find_problem(active.variant.inputs, graph.gear, tensors) or broken_condition(graph, tensors)
+                if problem is None:
+                    return self.accept(active, graph, tensors, scope)
+                problems.add(problem, graph.gear.text)
+        return None
+
+    def accept(
+        self, active: ActiveVariant, graph: GraphCall, tensors: tuple[torch.Tensor, ...], scope: Scope
+    ) -> Callable[..., Any]:
+        """Return the frame of a graph, readied for tensors like these; `InputError` where a written one overlaps."""
+        self._check_overlap(active.variant, graph, tensors)
+        if self._validate and not graph.admits(tensors):
+            for sibling in active.graphs:
+                sibling.accept(tensors)
+            self._accept_others(active, scope)
+        self.gears = [bound for each in self.variants for bound in each.bound_gears()]
+        return next(bound.frame for bound in self.gears if bound.gear is graph.gear)
+
+    def gears_for(self, scope: Scope) -> set[str]:
+        """Return the loaded gears of the variants that take such a call at some sizes."""
+        return {graph.gear.text for active in self.variants if _takes(active.variant, scope) for graph in active.graphs}
+
+    def misfits(self, scope: Scope) -> list[Reason]:
+        """Return the argument that each loaded variant was traced with otherwise."""
+        return [reason for active in self.variants if (reason := misfit(active.variant, scope)) is not None]
+
+    def _accept_others(self, present: ActiveVariant, scope: Scope) -> None:
+        """Ready the other variants that take such arguments: their first call then needs no second look."""
+        for active in self.variants:
+            if active is present or any(graph.is_ready for graph in active.graphs):
+                continue
+            tensors = _tensors_of(active.variant, scope)
+            if tensors is not None and all(isinstance(tensor, torch.Tensor) for tensor in tensors):
+                for graph in active.graphs:
+                    graph.accept(tensors)
+
+    def _check_overlap(self, variant: StoredVariant, graph: GraphCall, tensors: tuple[torch.Tensor, ...]) -> None:
+        overlap = find_overlap(tensors, graph.gear.written)
+        if overlap is not None:
+            written, other = (variant.inputs[index].access.text for index in overlap)
+            raise InputError(
+                self._name, written, f"written, and shares memory with `{other}`", "tensors that do not overlap"
+            )
+
+
+def _tensors_of(variant: StoredVariant, scope: Scope) -> tuple[torch.Tensor, ...] | None:
+    """Return what a call gives for the inputs of a variant; None when it does not fit the call."""
+    if fits_call(variant, scope) is not None:
+        return None
+    try:
+        return tuple(stored.access.resolve(scope) for stored in variant.inputs)
+    except (LookupError, AttributeError, TypeError):
+        return None
+
+
+def _takes(variant: StoredVariant, scope: Scope) -> bool:
+    tensors = _tensors_of(variant, scope)
+    if tensors is None:
+        return False
+    problem = find_problem(variant.inputs, variant.gears[0], tensors)
+    return problem is None or problem.kind in ("shape", "stride")
