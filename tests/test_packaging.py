@@ -26,6 +26,7 @@ def expected_files() -> dict[str, bytes]:
     files |= {path.relative_to("src").as_posix(): ROOT / path for path in layer_files("root")}
     files["gearcache/py.typed"] = PACKAGE / "py.typed"
     files["gearcache/ge_cache/exports.map"] = ROOT / "ge_cache" / "exports.map"
+    files["gearcache/include/gearcache_package.h"] = PACKAGE / "include" / "gearcache_package.h"
     return {name: path.read_bytes() for name, path in files.items()}
 
 
