@@ -178,7 +178,7 @@ def test_explain_says_what_the_calls_of_a_function_miss(deploy: Path, cache_dir:
     done = run_process("explain", "deploy:build", cwd=deploy)
     assert done.returncode == 1
     assert "missing: x.size(0)=1; x.size(0)=2; x.size(0)=4" in done.stdout
-    assert "`gears.axes.0.2` is `[1, 2, 4]`, stored is `[1, 2]`" in done.stdout
+    assert "`gears.axes.0.2.2` is `4`, stored is missing in the nearest entry" in done.stdout
 
 
 # -- the cron script ----------------------------------------------------------------------------------------
