@@ -114,7 +114,7 @@ class TorchairBackend:
             return config_component(self.options.config)
         if self.options.mode == _GE_MODE:
             return config_component(self._ge_config())
-        return config_component(_set_options(_npugraph_ex().CompilerConfig(), self.options.options))
+        return config_component(_set_options(_npugraph_ex().CompilerConfig(), self._acl_options()))
 
     def check_compiler(self) -> None:
         """Import the compiler now; `BackendUnavailable` names what is missing."""
@@ -162,8 +162,7 @@ class TorchairBackend:
             # They are bound once: GE may take their addresses as fixed (`frozen_parameter`), aclgraph as captured.
             weight._torchair_is_parameter = True
         if self._is_npugraph_ex:
-            options = dict(self.options.options)
-            compiled = _npugraph_ex().compile_fx(functional.module, functional.examples, options)
+            compiled = _npugraph_ex().compile_fx(functional.module, functional.examples, self._acl_options())
         else:
             compiled = torchair_module().get_compiler(self._ge_config())(functional.module, functional.examples)
         counted = str(compiled.runner.graph.name)
@@ -175,6 +174,10 @@ class TorchairBackend:
         # Graphs are counted per process (`graph_1`): no text may depend on that, and no two share a name.
         return re.sub(rf"\b{re.escape(counted)}\b", name, text)
 
+    def _acl_options(self) -> dict[str, Any]:
+        """Options of npugraph_ex. Outputs are cloned unless the user says otherwise: the next call overwrites them."""
+        return {"clone_output": True, **self.options.options}
+
     def _ge_config(self) -> Any:
         """A torchair config of our own: each dim lists its size at every gear, so gears are merged by position."""
         if self.options.config is not None:
@@ -183,6 +186,8 @@ class TorchairBackend:
             config = _set_options(torchair_module().CompilerConfig(), self.options.options)
             config.mode = self.options.mode
         config.inference_config.dynamic_gears_merge_policy = "zip"
+        if self.options.effective_mode != _GE_MODE:
+            config.debug.aclgraph.enable_output_clone = True
         return config
 
     def load(self, artifact: StoredArtifact, attributes: Mapping[str, torch.Tensor], device: torch.device) -> Runner:

@@ -33,7 +33,8 @@ def serve(root: Path, is_emulated: bool, *, again: bool = False) -> int:
     from tests.scenarios import run_scenario, scenario_names
 
     failed = 0
-    for name in scenario_names(MODULE):
+    chosen = [text for text in sys.argv[3:] if not text.startswith("--")]
+    for name in chosen or scenario_names(MODULE):
         start = time.perf_counter()
         tolerance = 2e-6 if is_emulated else TOLERANCE
         report = run_scenario(MODULE, name, root, relaunched=again, backend="auto", tolerance=tolerance)

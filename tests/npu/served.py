@@ -179,8 +179,12 @@ def npu_graphs_are_captured_once_per_gear_and_process(run: Run) -> None:
     _decode(run, cached, model, (2, 4, 2), torch.float32)
     mlp = Mlp().to(NPU)
     score = _cache(run, mlp.score, gears={"x": {0: [2, 4]}}, mode="npugraph_ex")
+    kept = []
     for call, rows in enumerate((2, 4, 2)):
         x = torch.randn(rows, 8).to(NPU)
         with torch.no_grad():
-            run.check(f"score {call}", score(x).cpu(), mlp.score(x).cpu())
+            kept.append((score(x), mlp.score(x)))
+            run.check(f"score {call}", kept[-1][0].cpu(), kept[-1][1].cpu())
             mlp.up.weight.add_(0.5)
+    for call, (found, expected) in enumerate(kept):
+        run.check(f"score {call}, kept over later calls", found.cpu(), expected.cpu())
