@@ -2,12 +2,14 @@
 #   make PYTHON=python3.12 test     another interpreter (after `make clean`)
 #   make test ARGS="-k lock -x"     arguments for pytest, or for the demo and the benchmarks
 #   make test FAST=1                without the tests that compile for long
+#   make test PROCESSES=0           one test after the other in one process
 
 PYTHON ?= python3
 VENV ?= .venv
 NPU_VENV ?= .venv-npu
 ARGS ?=
 FAST ?=
+PROCESSES ?= 2
 BIN := $(VENV)/bin
 
 # No model hub is ever asked; tests load no device backend that they did not import.
@@ -42,7 +44,7 @@ demo: $(VENV)/.demo
 
 ## make test       run the tests
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest $(if $(FAST),-m 'not slow') $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist worksteal $(if $(FAST),-m 'not slow') $(ARGS)
 
 # The wheel of torch_npu without its dependencies, above the packages of .venv: its Python half runs on a CPU.
 $(NPU_VENV)/.ready: $(VENV)/.dev scripts/npu_venv.sh

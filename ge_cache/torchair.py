@@ -42,6 +42,7 @@ from gearcache.ge_cache.ge_text import (
 )
 from gearcache.ge_cache.npu_options import config_component
 from gearcache.guards.expressions import checked_expression
+from gearcache.guards.generated import execute
 
 _CODE = "kernel.py"
 _GE_MODE = "max-autotune"
@@ -200,9 +201,8 @@ class TorchairBackend:
             return self._shared[shared]
         torch_npu_module()
         namespace: dict[str, Any] = {"__name__": "gearcache.generated.torchair"}
-        # Text that torchair wrote, out of a blob whose owner, mode and digest were verified: the artifact itself.
         try:
-            exec(compile(code, "<gearcache torchair kernel>", "exec"), namespace)  # noqa: S102
+            execute(code, namespace, "torchair kernel")
         except AssertionError as error:
             raise missing_group(code, error) from error
         examples = artifact.examples()

@@ -12,6 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 
+def execute(source: bytes, namespace: dict[str, Any], label: str) -> None:
+    """Run the text of an artifact, out of a blob whose owner, mode and digest were verified."""
+    exec(compile(source, f"<gearcache {label}>", "exec"), namespace)  # noqa: S102 - see the module's docstring
+
+
 def define(source: str, name: str, namespace: dict[str, Any], label: str) -> Callable[..., Any]:
     """Return the function `name` that `source` defines; `label` stands in tracebacks."""
     exec(_compiled(source, f"<gearcache {label}>"), namespace)  # noqa: S102 - see the module's docstring

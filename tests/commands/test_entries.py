@@ -89,7 +89,8 @@ def test_a_narrow_terminal_gets_paragraphs(columns: int, is_table: bool, cache_d
     program = f"stty cols {columns}; {sys.executable} -m gearcache list 2>/dev/null"
     done = subprocess.run(
         ["script", "-qec", program, "/dev/null"],
-        env={**os.environ, "NO_COLOR": "1", "TERM": "xterm"},
+        # Without what a caller, such as pytest-xdist, says of its own terminal.
+        env={**os.environ, "NO_COLOR": "1", "TERM": "xterm"} | {"COLUMNS": "", "LINES": ""},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
