@@ -1,7 +1,7 @@
 """The one place where Python source that gearcache wrote becomes a function.
 
 Such source is made from verified plain data: names are checked to be identifiers, numbers are numbers, and every other
-object enters through the namespace. Nothing that was stored is run as text, but for torchair's artifacts, which are text.
+object enters through the namespace. Nothing that was stored runs as text, but for torchair's artifacts, which are text.
 """
 
 from __future__ import annotations
