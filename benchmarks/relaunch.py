@@ -37,6 +37,12 @@ def rows(session: Session, model: str) -> list[Ratio]:
             total,
             Budget(ratio_at_least=100.0) if small else NO_BUDGET,
         ),
+        Ratio(
+            f"{label}: beside load_compiled_function, Inductor's folder elsewhere",
+            _peer(session, "aot moved", aot_moved, model),
+            total,
+            Budget(ratio_at_least=100.0) if small else NO_BUDGET,
+        ),
         Ratio(f"{label}: beside torch.compile, cold", _peer(session, "cold", cold_compiled, model), total),
         Ratio(f"{label}: beside eager (no compiler at all)", _peer(session, "eager", eager, model), total),
         Ratio(f"{label}: load alone, no answer", None, load, Budget(ours_at_most=0.030)),
@@ -102,6 +108,14 @@ def aot_loaded(session: Session, model: str) -> Outcome:
     order = {**_order(model), "files": str(session.folder / f"aot-{model}-")}
     session.run(f"{model}, save compiled functions", "benchmarks.contestants:aot_saved", order, home=home)
     return session.run(f"{model}, load compiled functions", "benchmarks.contestants:aot_loaded", order, home=home)
+
+
+def aot_moved(session: Session, model: str) -> Outcome:
+    """Return the same where only the saved files have come along, as into a new container: it runs g++ again."""
+    aot_loaded(session, model)
+    order = {**_order(model), "files": str(session.folder / f"aot-{model}-")}
+    name = f"{model}, load compiled functions elsewhere"
+    return session.run(name, "benchmarks.contestants:aot_loaded", order, home=f"aot {model} elsewhere")
 
 
 def _order(model: str, batches: tuple[int, ...] = BATCHES) -> dict[str, Any]:
