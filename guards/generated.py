@@ -1,8 +1,8 @@
 """The one place where Python source that gearcache wrote becomes a function.
 
 Such source is made from verified plain data: names are checked to be identifiers, numbers are numbers, and every other
-object enters through the namespace. Nothing that was stored is ever run as text, but for the kernels that torchair generates
-(`ge_cache/torchair.py`).
+object enters through the namespace. Nothing that was stored is ever run as text, but for the kernels that torchair
+generates (`ge_cache/torchair.py`).
 """
 
 from __future__ import annotations
