@@ -1,5 +1,5 @@
 // Runs a package of `gearcache.export` on inputs that Python saved with `torch.save([tensor, ...])`, and saves the
-// outputs the same way. No Python is involved here.
+// outputs, then the inputs as the call left them, the same way. No Python is involved here.
 //
 //   g++ -std=c++20 run_package.cpp -I<gearcache>/include -I<torch>/include -I<torch>/include/torch/csrc/api/include \
 //       -L<torch>/lib -Wl,-rpath,<torch>/lib -ltorch -ltorch_cpu -lc10 -o run_package
@@ -28,6 +28,9 @@ int main(int count, char** arguments) {
       if (value.isTensor()) {
         outputs.push_back(value.toTensor().contiguous());
       }
+    }
+    for (const auto& input : inputs) {  // a method may write its inputs (a KV cache), and return them
+      outputs.push_back(input.contiguous());
     }
     auto saved = torch::jit::pickle_save(outputs);
     std::ofstream(arguments[3], std::ios::binary).write(saved.data(), saved.size());
