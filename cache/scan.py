@@ -134,7 +134,10 @@ def paused_collection() -> Iterator[None]:
 
 def _has_scopes(folder: str, rows: list[Row]) -> bool:
     """Whether the folder of a key holds as many folders as there are rows with a rank scope; links tell, mostly."""
-    inside = os.lstat(folder).st_nlink - 2
+    try:
+        inside = os.lstat(folder).st_nlink - 2
+    except FileNotFoundError:  # removed since it was listed: looked at closely, it holds nothing
+        return False
     return inside == sum(1 for row in rows if row.entry.scope)
 
 
