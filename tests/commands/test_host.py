@@ -130,6 +130,8 @@ def test_ctrl_c_during_a_prewarm_leaves_a_cache_that_goes_on(deploy: Path, cache
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # A shell starts background jobs, a whole run of the tests maybe, with the signal ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     with process:
         assert process.stderr is not None
