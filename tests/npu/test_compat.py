@@ -88,6 +88,24 @@ def test_a_call_equals_eager(name: str) -> None:
 
 
 @pytest.mark.usefixtures("installed")
+def test_a_closure_is_read_as_the_method_reads_it() -> None:
+    factor, offset = npu(4), 3.0
+
+    class Closing(Model):
+        def closed(self, x: Tensor) -> Tensor:
+            return x * factor + offset
+
+    model, x = Closing().to("npu"), npu(2, 4)
+    cached = torchair.inference.cache_compile(model.closed, config=torchair.CompilerConfig())
+    with torch.no_grad():
+        assert same(cached(x), model.closed(x))
+        factor.mul_(2)
+        assert same(cached(x), model.closed(x)), "a tensor of the closure that was written in place was not seen"
+        factor = npu(4)
+        assert same(cached(x), model.closed(x)), "a tensor that replaced one of the closure was not seen"
+
+
+@pytest.mark.usefixtures("installed")
 def test_a_dataclass_comes_back_as_one() -> None:
     cached = torchair.inference.cache_compile(Model().to("npu").answer)
     found = cached(x := npu(2, 4))
