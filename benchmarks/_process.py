@@ -112,6 +112,8 @@ def run_fresh(target: str, order: dict[str, Any], home: Path, timeout: float) ->
             "HF_HUB_OFFLINE": "1",
             "TOKENIZERS_PARALLELISM": "false",
         }
+        # Users import compiled modules: without this each process would compile our sources anew.
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
         command = [sys.executable, "-c", "from benchmarks._process import child; child()", str(order_file)]
         with errors.open("wb") as stream:
             process = subprocess.Popen(command, env=environment, stdout=stream, stderr=stream)
