@@ -16,7 +16,7 @@ from gearcache.errors import CorruptEntry, PublishError
 TEMPORARY_PREFIX = ".writing-"
 """Start of the name of an unfinished file; one that stays behind belonged to a killed process."""
 
-_PIECE = 1 << 20
+_PIECE = 1 << 17  # stays in the processor's cache, and touches few fresh pages
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP)
 
