@@ -37,21 +37,12 @@ def write_pieces_atomic(path: Path, pieces: Iterable[bytes]) -> None:
 @contextmanager
 def open_atomic(path: Path) -> Iterator[BinaryIO]:
     """A file for writing that appears at `path` when the `with` ends without an error; `PublishError`."""
-    temporary = path.parent / _temporary_name()
-    try:
+    with _replacing(path) as temporary:
         descriptor = os.open(temporary, _NEW_FILE, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
             os.fsync(descriptor)
-        temporary.replace(path)
-        _sync_folder(path.parent)
-    except BaseException as error:
-        with suppress(OSError):
-            temporary.unlink()
-        if isinstance(error, OSError):
-            raise PublishError(path, error.strerror or type(error).__name__) from error
-        raise
 
 
 def copy_atomic(source: Path, path: Path, digest: str) -> None:
@@ -108,9 +99,16 @@ def descriptor_digest(descriptor: int) -> str:
 
 
 def _commit(path: Path, pieces: Iterable[bytes]) -> None:
+    with _replacing(path) as temporary:
+        _write_all(temporary, pieces)
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """A name to write a file under, which then takes the place of `path`; after an error it is gone."""
     temporary = path.parent / _temporary_name()
     try:
-        _write_all(temporary, pieces)
+        yield temporary
         temporary.replace(path)
         _sync_folder(path.parent)
     except BaseException as error:

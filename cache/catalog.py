@@ -10,6 +10,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from gearcache.cache.collect import Collected, collect, needed_blobs
+from gearcache.cache.collection import paused_collection
 from gearcache.cache.entry import Entry, total_size
 from gearcache.cache.evict import Limits, entries_to_evict
 from gearcache.cache.formats import OtherFormatFolder, other_formats, remove_format
@@ -19,7 +20,7 @@ from gearcache.cache.quarantine import Quarantined, drop_quarantine, quarantined
 from gearcache.cache.reading import read_manifest
 from gearcache.cache.remove import PATIENCE_SECONDS, deleting, remove_entry, unlink_all
 from gearcache.cache.row import Identity
-from gearcache.cache.scan import paused_collection, scan
+from gearcache.cache.scan import scan
 from gearcache.cache.trust import check_folders
 from gearcache.cache.use import User, users_of
 from gearcache.errors import CacheError

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gearcache.cache.collection import paused_collection
 from gearcache.cache.journal import read_journal
 from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout
 from gearcache.cache.reading import read_manifest
@@ -38,6 +37,7 @@ def scan(layout: Layout, *, exact: bool = False) -> Scan:
     # Imported here: the command line does more than list, and this brings SQLite.
     from gearcache.cache.index import open_index
 
+    # Rows of 100,000 entries are a million objects, none of them garbage.
     with paused_collection(), open_index(layout) as index:
         known = index.rows if index is not None else _journal_rows(layout)
         found = Scan()
@@ -118,18 +118,6 @@ def _read(layout: Layout, paths: Iterable[Path], found: Scan) -> set[Identity]:
             found.rows.append(row)
             identities.add(row.entry.identity)
     return identities
-
-
-@contextmanager
-def paused_collection() -> Iterator[None]:
-    """Rows of 100,000 entries are a million objects, none of them garbage: the collector would look at all, often."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _has_scopes(folder: str, rows: list[Row]) -> bool:

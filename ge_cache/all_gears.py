@@ -15,7 +15,7 @@ from gearcache.ge_cache import _compat
 from gearcache.ge_cache.capture import Capture
 from gearcache.ge_cache.examples import numbers
 from gearcache.ge_cache.gear_plan import PlannedGear
-from gearcache.ge_cache.specialise import GearGraph, record
+from gearcache.ge_cache.specialise import GearGraph, input_spec, record
 from gearcache.ge_cache.symbols import Symbols
 from gearcache.ge_cache.tensor_spec import TensorSpec
 from gearcache.guards.expressions import expression_function
@@ -58,15 +58,7 @@ def all_gears_graph(
     graph = record(capture.method, lifted, symbolic.mode, fakes, attributes, decompositions, str)
     values = [[gear.assignment[symbol] for symbol in changing] for gear in gears]
     check_assumptions(capture.method, symbolic.assumptions(), list(names.values()), values)
-    graph.inputs = [
-        TensorSpec(
-            tuple(symbols.value(size, {}) for size in item.sizes),
-            tuple(symbols.value(stride, {}) for stride in item.strides),
-            item.dtype,
-            item.device,
-        )
-        for item in capture.inputs
-    ]
+    graph.inputs = [input_spec(item, lambda size: symbols.value(size, {})) for item in capture.inputs]
     graph.attributes = {
         name: TensorSpec(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, tensor.device)
         for name, tensor in capture.attribute_tensors.items()

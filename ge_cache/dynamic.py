@@ -14,7 +14,7 @@ from torch import fx
 from gearcache.errors import CaptureError
 from gearcache.ge_cache import _compat
 from gearcache.ge_cache.capture import Capture
-from gearcache.ge_cache.specialise import GearGraph, record
+from gearcache.ge_cache.specialise import GearGraph, input_spec, record
 from gearcache.ge_cache.symbols import Symbols
 from gearcache.ge_cache.tensor_spec import TensorSpec
 from gearcache.guards.expressions import checked_expression
@@ -35,15 +35,7 @@ def dynamic_gear(
     """
     graph, printer = record_dynamic(capture, lifted, symbols, decompositions)
     owners = printer.owners()
-    graph.inputs = [
-        TensorSpec(
-            tuple(symbols.value(size, {}) for size in item.sizes),
-            tuple(symbols.value(stride, {}) for stride in item.strides),
-            item.dtype,
-            item.device,
-        )
-        for item in capture.inputs
-    ]
+    graph.inputs = [input_spec(item, lambda size: symbols.value(size, {})) for item in capture.inputs]
     sizes = [[symbols.simplify(size) for size in item.sizes] for item in capture.inputs]
     strides = [[symbols.simplify(stride) for stride in item.strides] for item in capture.inputs]
     measures, contiguous, ties = printer.layout(sizes, strides, owners)

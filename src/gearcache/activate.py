@@ -62,16 +62,20 @@ class ActiveVariant:
         return references
 
 
-def fits_call(variant: StoredVariant, scope: Scope) -> str | None:
-    """Return the first argument check that a call fails, or None."""
-    failure = first_failure(variant.call_checks, Walker(scope))
-    return str(failure) if failure is not None else None
-
-
 def misfit(variant: StoredVariant, scope: Scope) -> Reason | None:
     """Return the first argument check that a call fails as the reason of a miss, or None."""
     failure = first_failure(variant.call_checks, Walker(scope))
     return failure.reason("arguments") if failure is not None else None
+
+
+def tensors_of(variant: StoredVariant, scope: Scope) -> tuple[Any, ...] | None:
+    """Return what a call gives for the inputs of a variant; None when it does not fit the call."""
+    if misfit(variant, scope) is not None:
+        return None
+    try:
+        return tuple(stored.access.resolve(scope) for stored in variant.inputs)
+    except (LookupError, AttributeError, TypeError):
+        return None
 
 
 class EvidenceCheck:

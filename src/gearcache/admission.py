@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from gearcache.activate import fits_call
+from gearcache.activate import misfit
 from gearcache.call_sizes import call_sizes, differing_dims
 from gearcache.errors import GradientRequired, InputError, RecompileRefused, UnknownGear
 from gearcache.guards.access import Scope
@@ -128,7 +128,7 @@ class DelayedCalls:
             for dim in differing_dims(tensor, sizes.get(path, ()))
         ]
         for variant in stored:
-            if fits_call(variant, scope) is None:
+            if misfit(variant, scope) is None:
                 for index, item in enumerate(variant.inputs):
                     tensor = item.access.resolve(scope)
                     for gear in variant.gears:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from gearcache.activate import ActiveVariant, EvidenceCheck, activate, misfit
 from gearcache.admission import Admission, DelayedCalls, refuse_gradients
 from gearcache.cache import CacheKey, DiskStore, Layout
+from gearcache.cache.collection import resumed_collection
 from gearcache.call_sizes import call_sizes
-from gearcache.collection import resumed_collection
 from gearcache.entry import Entry
 from gearcache.errors import CacheError, CompileError, CorruptEntry, InputError, TooManyVariants
 from gearcache.ge_cache.backend import Backend
@@ -293,9 +293,8 @@ class Binding:
     def _read_again(self) -> list[StoredVariant]:
         """Take in what is stored now beside what is loaded, and return what is stored."""
         present = self.entry.read_again()
-        known = {repr(active.variant.to_plain()) for active in self.loaded.variants}
-        self._stored = [active.variant for active in self.loaded.variants]
-        self._stored += [variant for variant in present if repr(variant.to_plain()) not in known]
+        loaded = [active.variant for active in self.loaded.variants]
+        self._stored = [*loaded, *_unknown(present, loaded)]
         return present
 
     # -- builds ------------------------------------------------------------------------------------------
@@ -327,8 +326,7 @@ class Binding:
     def _look_again(self, scope: Scope) -> list[StoredVariant] | None:
         """Return the variants to keep; None when one that fits this call has appeared and is loaded now."""
         present = self.entry.read_again()
-        known = {repr(variant.to_plain()) for variant in self._stored or []}
-        fresh = [variant for variant in present if repr(variant.to_plain()) not in known]
+        fresh = _unknown(present, self._stored or [])
         if fresh:
             self._stored = [*(self._stored or []), *fresh]
             if self._load_stored(scope) and self.loaded.find(scope, Problems()) is not None:
@@ -395,3 +393,9 @@ class Binding:
             for error in result.errors:
                 if error.gear == wanted:
                     raise error
+
+
+def _unknown(variants: list[StoredVariant], known: list[StoredVariant]) -> list[StoredVariant]:
+    """Return the variants that are not among the known ones."""
+    texts = {repr(variant.to_plain()) for variant in known}
+    return [variant for variant in variants if repr(variant.to_plain()) not in texts]

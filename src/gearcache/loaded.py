@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from gearcache.activate import ActiveVariant, fits_call, misfit
+from gearcache.activate import ActiveVariant, misfit, tensors_of
 from gearcache.errors import InputError
 from gearcache.guards.access import Scope
 from gearcache.guards.dispatch import BoundGear
@@ -36,7 +36,7 @@ class LoadedVariants:
     def find(self, scope: Scope, problems: Problems) -> Callable[..., Any] | None:
         """Return the frame that serves a call; or None, having noted why each graph does not."""
         for active in self.variants:
-            tensors = _tensors_of(active.variant, scope)
+            tensors = tensors_of(active.variant, scope)
             if tensors is None:
                 continue
             for graph in active.graphs:
@@ -71,7 +71,7 @@ class LoadedVariants:
         for active in self.variants:
             if active is present or any(graph.is_ready for graph in active.graphs):
                 continue
-            tensors = _tensors_of(active.variant, scope)
+            tensors = tensors_of(active.variant, scope)
             if tensors is not None and all(isinstance(tensor, torch.Tensor) for tensor in tensors):
                 for graph in active.graphs:
                     graph.accept(tensors)
@@ -85,18 +85,8 @@ class LoadedVariants:
             )
 
 
-def _tensors_of(variant: StoredVariant, scope: Scope) -> tuple[torch.Tensor, ...] | None:
-    """Return what a call gives for the inputs of a variant; None when it does not fit the call."""
-    if fits_call(variant, scope) is not None:
-        return None
-    try:
-        return tuple(stored.access.resolve(scope) for stored in variant.inputs)
-    except (LookupError, AttributeError, TypeError):
-        return None
-
-
 def _takes(variant: StoredVariant, scope: Scope) -> bool:
-    tensors = _tensors_of(variant, scope)
+    tensors = tensors_of(variant, scope)
     if tensors is None:
         return False
     problem = find_problem(variant.inputs, variant.gears[0], tensors)

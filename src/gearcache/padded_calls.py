@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from gearcache.activate import ActiveVariant, fits_call
+from gearcache.activate import ActiveVariant, tensors_of
 from gearcache.guards.access import Scope
 from gearcache.guards.graph_call import GraphCall
 from gearcache.guards.inputs import Problem, find_problem
@@ -37,13 +37,8 @@ class PaddedCalls:
         made = {id(graph) for _, graph in self._made}
         found: list[tuple[PaddedGear, ActiveVariant, GraphCall, tuple[torch.Tensor, ...]]] = []
         for active in variants:
-            if fits_call(active.variant, scope) is not None:
-                continue
-            try:
-                tensors = tuple(stored.access.resolve(scope) for stored in active.variant.inputs)
-            except (LookupError, AttributeError, TypeError):
-                continue
-            if not all(isinstance(tensor, torch.Tensor) for tensor in tensors):
+            tensors = tensors_of(active.variant, scope)
+            if tensors is None or not all(isinstance(tensor, torch.Tensor) for tensor in tensors):
                 continue
             for graph in active.graphs:
                 if id(graph) in made:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gearcache.activate import EvidenceCheck, fits_call
+from gearcache.activate import EvidenceCheck, misfit
 from gearcache.binding import Binding
 from gearcache.cache import Manifest
 from gearcache.guards.access import Scope
@@ -38,9 +38,9 @@ def survey(binding: Binding, arguments: Mapping[str, Any]) -> Survey:
     serves = False
     blobs: set[str] = set()
     for variant in binding.entry.decode(manifest):
-        misfit = fits_call(variant, scope) or evidence.stale_reason(variant)
-        if misfit is not None:
-            reasons.append(str(misfit))
+        unfit = misfit(variant, scope) or evidence.stale_reason(variant)
+        if unfit is not None:
+            reasons.append(str(unfit))
             continue
         for gear in variant.gears:
             lost = [digest for digest in gear.blobs.values() if not binding.entry.has_blob(digest)]

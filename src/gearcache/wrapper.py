@@ -15,9 +15,9 @@ import torch
 
 from gearcache import session
 from gearcache.binding import Binding
+from gearcache.cache.collection import paused_collection
 from gearcache.cache.fingerprint import method_key, resolve_ranks, state_component
 from gearcache.cache.layout import Layout, resolve_root
-from gearcache.collection import paused_collection
 from gearcache.ge_cache import _compat_shapes
 from gearcache.ge_cache.select import select_backend
 from gearcache.gear_use import GearUse
