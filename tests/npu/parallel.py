@@ -1,0 +1,118 @@
+"""A decode step in tensor parallel, and what one rank of a job does with it.
+
+`python -m tests.npu.parallel RANK WORLD ROOT TASK MODE GROUPS` where GROUPS is a JSON list: the ranks of each group that the job
+makes, in order; the last one that holds the rank is its group for tensor parallel.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed._functional_collectives as collectives
+from torch import Tensor, nn
+
+from tests.npu.decoders import LLAMA, Attention, RmsNorm
+
+
+class ParallelMlp(nn.Module):
+    """Column-parallel, then row-parallel: a sum over all ranks at the end, as in Llama."""
+
+    def __init__(self, hidden: int, intermediate: int, group: Any) -> None:
+        super().__init__()
+        self.group = group
+        self.up = nn.Linear(hidden, intermediate, bias=False)
+        self.down = nn.Linear(intermediate, hidden, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.down(nn.functional.silu(self.up(x)))
+        dist.all_reduce(x, group=self.group)
+        return x
+
+
+class ParallelDecoder(nn.Module):
+    """One layer of attention, a parallel MLP, and a head whose vocabulary is split over the ranks."""
+
+    def __init__(self, group: Any) -> None:
+        super().__init__()
+        self.group = group
+        self.embed = nn.Embedding(LLAMA.vocabulary, LLAMA.hidden)
+        self.norm, self.after = RmsNorm(LLAMA.hidden), RmsNorm(LLAMA.hidden)
+        self.attention = Attention(LLAMA)
+        self.mlp = ParallelMlp(LLAMA.hidden, LLAMA.intermediate, group)
+        self.head = nn.Linear(LLAMA.hidden, LLAMA.vocabulary, bias=False)
+
+    def decode(self, ids: Tensor, position: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.embed(ids)
+        cos = position[:, None, None, None].float().cos().expand(-1, 1, 1, LLAMA.head)
+        sin = position[:, None, None, None].float().sin().expand(-1, 1, 1, LLAMA.head)
+        x = x + self.attention(self.norm(x), keys, values, position, cos, sin)
+        x = x + self.mlp(self.after(x))
+        logits = collectives.all_gather_tensor(self.head(x), 0, self.group)
+        share = collectives.reduce_scatter_tensor(x.squeeze(1).sum(-1), "sum", 0, self.group)
+        return logits, share
+
+    def plain(self, x: Tensor) -> Tensor:
+        """Only a sum over the ranks."""
+        x = x * 2
+        dist.all_reduce(x, group=self.group)
+        return x
+
+
+def main() -> None:
+    from tests.npu.device import install
+    from tests.npu.hccl import install_hccl
+
+    install()
+    install_hccl()
+    rank, world, root, task, mode = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4], sys.argv[5]
+    if world > 1:
+        dist.init_process_group("hccl", init_method=f"file://{root}/meet-{task}", rank=rank, world_size=world)
+    try:
+        groups = [dist.new_group(ranks) if world > 1 else None for ranks in json.loads(sys.argv[6])]
+        mine = [group for group, ranks in zip(groups, json.loads(sys.argv[6]), strict=True) if rank in ranks]
+        report = serve(root, mode, mine[-1] if mine else dist.group.WORLD, task)
+        print(json.dumps(report))
+    finally:
+        if world > 1:
+            dist.destroy_process_group()
+
+
+def serve(root: Path, mode: str, group: Any, task: str) -> dict[str, Any]:
+    """Decode with a cached method and without; one report."""
+    import gearcache
+    from tests.npu import native
+
+    torch.manual_seed(0)
+    model = ParallelDecoder(group).to("npu").eval()
+    config = gearcache.CompilerConfig(strict=True, mode=mode)
+    shape = (4, LLAMA.kv_heads, LLAMA.length, LLAMA.head)
+    ours, theirs = ([torch.zeros(shape).to("npu") for _ in range(2)] for _ in range(2))
+    ge_cache = mode == "max-autotune" and "own" in task
+    cached = gearcache.cache_compile(model.decode, config=config, cache_dir=root / "cache", dynamic=False, ge_cache=ge_cache)
+    wrong: list[str] = []
+    if "fail" in task:
+        try:
+            cached(torch.zeros(4, 1, dtype=torch.long).to("npu"), torch.zeros(4, dtype=torch.long).to("npu"), *ours)
+        except Exception as error:
+            return {"error": f"{type(error).__name__}: {error}", "traces": cached.stats.traces}
+    for step in range(3):
+        torch.manual_seed(step)  # all ranks of a tensor parallel group see the same tokens
+        ids = torch.randint(0, LLAMA.vocabulary, (4, 1)).to("npu")
+        position = torch.full((4,), step).to("npu")
+        with torch.no_grad():
+            expected = model.decode(ids, position, *theirs)
+        found = cached(ids, position, *ours)
+        for name, mine, other in zip(("logits", "share", "keys", "values"), (*found, *ours), (*expected, *theirs), strict=True):
+            if not torch.allclose(mine.cpu(), other.cpu(), atol=1e-5):
+                wrong.append(f"{name} at step {step}")
+    counts = {name: native.COUNTS[name] for name in ("compile", "cached")}
+    return {"wrong": wrong, "traces": cached.stats.traces, "path": cached.entry_path, **counts}
+
+
+if __name__ == "__main__":
+    main()
