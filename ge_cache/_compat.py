@@ -393,6 +393,19 @@ class SymbolicInputs:
         return list(dict.fromkeys(print_expression(item) for item in found))
 
 
+def process_group_ranks(name: str) -> list[int] | None:
+    """Return the ranks of the process group of a name, or None where there is no such group."""
+    if not torch.distributed.is_available() or not torch.distributed.is_initialized():
+        return None
+    from torch.distributed.distributed_c10d import _resolve_process_group  # type: ignore[attr-defined]
+
+    try:
+        group = _resolve_process_group(name)  # type: ignore[arg-type]
+    except (RuntimeError, ValueError):
+        return None
+    return list(torch.distributed.get_process_group_ranks(group))
+
+
 def tracing(mode: Any) -> contextlib.AbstractContextManager[Any]:
     """Return a context in which compilers find the fake mode of the graph that they are given."""
     from torch._guards import TracingContext, tracing

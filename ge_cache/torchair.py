@@ -98,6 +98,7 @@ class TorchairBackend:
         outputs = len(job.graph["outputs"])
         header = {"ge": is_ge, "outputs": outputs, "copied_back": functional.copied_back}
         header |= {"method": job.method, "owners": functional.owners, "written": functional.written}
+        header["groups"] = functional.groups
         header["sizes"] = [list(spec.sizes) for spec in job.inputs]
         header["geared"] = [index for index, lists in enumerate(gears) if lists]
         return Artifact(

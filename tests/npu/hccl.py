@@ -1,7 +1,6 @@
 """A stand-in for HCCL: process groups of the emulated NPU, in front of gloo.
 
-A group made with backend `hccl` has a name for GE (`get_hccl_comm_name`), by which the emulator finds it again. Such
-names are made fresh in each process, so an artifact that kept one would not find its group.
+A group made with backend `hccl` has a name for GE (`get_hccl_comm_name`), by which the emulator finds it again.
 """
 
 from __future__ import annotations
@@ -16,6 +15,8 @@ from torch._C._distributed_c10d import AllgatherOptions, FakeWork, ProcessGroup,
 
 from tests.npu.native import host
 
+#: Set in the environment where communicators get other names in each process.
+NAMES_OF_PROCESS = "EMULATED_HCCL_NAMES_OF_PROCESS"
 #: Communicators of this process by the name that GE uses.
 _BY_NAME: dict[str, Any] = {}
 
@@ -41,7 +42,9 @@ def _comm_name(backend: Any, rank: int, init_comm: bool = True) -> str:
     for name, known in _BY_NAME.items():
         if known is backend:
             return name
-    name = f"emulated_{os.getpid()}_{len(_BY_NAME)}"
+    # As on a host whose CANN gives a group the same name in each process; else the name is of this process alone.
+    scope = os.getpid() if NAMES_OF_PROCESS in os.environ else "job"
+    name = f"emulated_{scope}_{len(_BY_NAME)}"
     _BY_NAME[name] = backend
     return name
 
@@ -57,7 +60,9 @@ def _done() -> ScriptObject:
     return Work.boxed(FakeWork())
 
 
-def _all_reduce(tensors: Any, group: Any, reduce_op: Any, sparse: Any = None, async_op: bool = True, timeout: int = -1) -> Any:
+def _all_reduce(
+    tensors: Any, group: Any, reduce_op: Any, sparse: Any = None, async_op: bool = True, timeout: int = -1
+) -> Any:
     options = dist.AllreduceOptions()
     options.reduceOp = dist.ReduceOp(dist.ReduceOp.RedOpType(reduce_op.op()))
     _backend(group).allreduce([host(tensor) for tensor in tensors], options).wait()
@@ -69,7 +74,9 @@ def _all_gather(output: Any, input_: Any, group: Any, async_op: bool = True, tim
     return output, _done()
 
 
-def _reduce_scatter(output: Any, input_: Any, group: Any, reduce_op: Any, async_op: bool = True, timeout: int = -1) -> Any:
+def _reduce_scatter(
+    output: Any, input_: Any, group: Any, reduce_op: Any, async_op: bool = True, timeout: int = -1
+) -> Any:
     options = dist.ReduceScatterOptions()
     options.reduceOp = dist.ReduceOp(dist.ReduceOp.RedOpType(reduce_op.op()))
     _backend(group)._reduce_scatter_base(host(output), host(input_), options).wait()

@@ -1,7 +1,9 @@
 """A decode step in tensor parallel, and what one rank of a job does with it.
 
-`python -m tests.npu.parallel RANK WORLD ROOT TASK MODE GROUPS` where GROUPS is a JSON list: the ranks of each group that the job
-makes, in order; the last one that holds the rank is its group for tensor parallel.
+`python -m tests.npu.parallel RANK WORLD ROOT TASK MODE GROUPS`, where GROUPS is a JSON list: the ranks of each group
+that the job makes, in order; the last one that holds the rank is its group for tensor parallel. Words of TASK: `own`
+keeps GE's files, `named` gives the model the name `"1"` instead of a group, `fails` reports the error of the first
+call, `static` turns static kernels on.
 """
 
 from __future__ import annotations
@@ -56,11 +58,16 @@ class ParallelDecoder(nn.Module):
         share = collectives.reduce_scatter_tensor(x.squeeze(1).sum(-1), "sum", 0, self.group)
         return logits, share
 
-    def plain(self, x: Tensor) -> Tensor:
-        """Only a sum over the ranks."""
-        x = x * 2
-        dist.all_reduce(x, group=self.group)
-        return x
+
+class Named(nn.Module):
+    """Knows its group by name only, as a config file would give it."""
+
+    def __init__(self, group: str) -> None:
+        super().__init__()
+        self.group = group
+
+    def decode(self, x: Tensor) -> tuple[Tensor]:
+        return (collectives.all_reduce(x * 2, "sum", self.group) + 1,)
 
 
 def main() -> None:
@@ -70,16 +77,15 @@ def main() -> None:
     install()
     install_hccl()
     rank, world, root, task, mode = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4], sys.argv[5]
-    if world > 1:
-        dist.init_process_group("hccl", init_method=f"file://{root}/meet-{task}", rank=rank, world_size=world)
+    meeting = f"file://{root}/meet-{task}-{mode}"
+    dist.init_process_group("hccl", init_method=meeting, rank=rank, world_size=world)
     try:
-        groups = [dist.new_group(ranks) if world > 1 else None for ranks in json.loads(sys.argv[6])]
+        groups = [dist.new_group(ranks) for ranks in json.loads(sys.argv[6])]
         mine = [group for group, ranks in zip(groups, json.loads(sys.argv[6]), strict=True) if rank in ranks]
         report = serve(root, mode, mine[-1] if mine else dist.group.WORLD, task)
         print(json.dumps(report))
     finally:
-        if world > 1:
-            dist.destroy_process_group()
+        dist.destroy_process_group()
 
 
 def serve(root: Path, mode: str, group: Any, task: str) -> dict[str, Any]:
@@ -88,28 +94,31 @@ def serve(root: Path, mode: str, group: Any, task: str) -> dict[str, Any]:
     from tests.npu import native
 
     torch.manual_seed(0)
-    model = ParallelDecoder(group).to("npu").eval()
-    config = gearcache.CompilerConfig(strict=True, mode=mode)
+    options = {"static_kernel_compile": True} if "static" in task else {}
+    config = gearcache.CompilerConfig(strict=True, mode=mode, options=options)
+    model: Any = Named("1") if "named" in task else ParallelDecoder(group)
+    model = model.to("npu").eval()
+    cached = gearcache.cache_compile(
+        model.decode, config=config, cache_dir=root / "cache", dynamic=False, ge_cache="own" in task
+    )
     shape = (4, LLAMA.kv_heads, LLAMA.length, LLAMA.head)
-    ours, theirs = ([torch.zeros(shape).to("npu") for _ in range(2)] for _ in range(2))
-    ge_cache = mode == "max-autotune" and "own" in task
-    cached = gearcache.cache_compile(model.decode, config=config, cache_dir=root / "cache", dynamic=False, ge_cache=ge_cache)
+    ours, theirs = ([] if "named" in task else [torch.zeros(shape).to("npu") for _ in range(2)] for _ in range(2))
     wrong: list[str] = []
-    if "fail" in task:
-        try:
-            cached(torch.zeros(4, 1, dtype=torch.long).to("npu"), torch.zeros(4, dtype=torch.long).to("npu"), *ours)
-        except Exception as error:
-            return {"error": f"{type(error).__name__}: {error}", "traces": cached.stats.traces}
     for step in range(3):
         torch.manual_seed(step)  # all ranks of a tensor parallel group see the same tokens
-        ids = torch.randint(0, LLAMA.vocabulary, (4, 1)).to("npu")
-        position = torch.full((4,), step).to("npu")
+        ids, position = torch.randint(0, LLAMA.vocabulary, (4, 1)).to("npu"), torch.full((4,), step).to("npu")
+        passed = (ids.float(),) if "named" in task else (ids, position)
+        try:
+            found = cached(*passed, *ours)
+        except Exception as error:
+            if "fails" in task:
+                return {"error": f"{type(error).__name__}: {error}", "traces": cached.stats.traces}
+            raise
         with torch.no_grad():
-            expected = model.decode(ids, position, *theirs)
-        found = cached(ids, position, *ours)
-        for name, mine, other in zip(("logits", "share", "keys", "values"), (*found, *ours), (*expected, *theirs), strict=True):
+            expected = model.decode(*passed, *theirs)
+        for number, (mine, other) in enumerate(zip((*found, *ours), (*expected, *theirs), strict=True)):
             if not torch.allclose(mine.cpu(), other.cpu(), atol=1e-5):
-                wrong.append(f"{name} at step {step}")
+                wrong.append(f"{number} at step {step}")
     counts = {name: native.COUNTS[name] for name in ("compile", "cached")}
     return {"wrong": wrong, "traces": cached.stats.traces, "path": cached.entry_path, **counts}
 
