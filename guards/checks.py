@@ -58,7 +58,10 @@ def _process_group(value: Any) -> Any:
     distributed = torch.distributed
     if not distributed.is_available() or not isinstance(value, distributed.ProcessGroup):
         raise TypeError(f"a {type(value).__qualname__} is no process group")
-    return [value.group_name, list(distributed.get_process_group_ranks(value))]
+    try:
+        return [value.group_name, list(distributed.get_process_group_ranks(value))]
+    except RuntimeError as error:
+        raise LookupError(str(error)) from error
 
 
 #: kind -> function(value) giving the plain data that must equal `expected`
