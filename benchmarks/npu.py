@@ -87,7 +87,7 @@ def _contestant(name: str, root: str) -> None:
         )
     else:
         import gearcache
-        import gearcache.ge_cache.torchair  # noqa: F401 - the clock starts after all imports, as for torchair
+        import gearcache.ge_cache.torchair
 
         config = gearcache.CompilerConfig(backend="torchair", torchair=torchair.CompilerConfig(), strict=True)
         compiled = gearcache.cache_compile(model.decode, config=config, dynamic=False, cache_dir=root)
