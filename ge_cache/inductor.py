@@ -37,6 +37,7 @@ class InductorBackend:
     parallel = True
     allows_random = False
     allows_dynamic = True
+    keeps_files = False
     takes_all_gears = False
 
     def fingerprint(self) -> dict[str, Any]:

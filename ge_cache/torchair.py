@@ -83,6 +83,7 @@ class TorchairBackend:
     parallel = False
     allows_random = False
     allows_dynamic = True
+    keeps_files = True
 
     def __init__(self, options: NpuOptions | None = None) -> None:
         self.options = options or NpuOptions()

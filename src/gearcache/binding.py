@@ -65,7 +65,7 @@ class Binding:
         self.name = name
         self.spec = spec
         self.history = History(name, key.name, counters, strict=settings.strict)
-        self.entry = Entry(key, layout, settings, self.history)
+        self.entry = Entry(key, layout, settings, self.history, keeps_files=backend.keeps_files)
         self.loaded = LoadedVariants(name, validate=settings.validate == "inputs")
         self._function = function
         self._method: types.FunctionType = function.__func__  # type: ignore[assignment]
