@@ -89,6 +89,7 @@ class _Look:
         self._known = known
         self._exact = exact
         self._found = found
+        self._entries_folder = str(layout.entries_folder)
         self._changed: set[Identity] = set()
         #: How many of the known entries are there still.
         self._present = 0
@@ -107,12 +108,12 @@ class _Look:
     def _look_at_label(self, label: str) -> None:
         plain = self._known.plain.get(label, {})
         scoped = self._known.scoped
-        folder = f"{self._layout.entries_folder}/{label}"
+        folder = f"{self._entries_folder}/{label}"
         unchanged = self._found.entries
         before = len(unchanged)
         others = []
         lstat, exact = os.lstat, self._exact
-        # Texts instead of paths, and no more than is needed: these lines run for each of maybe 100,000 entries.
+        # Texts instead of paths, which take ten times as long: these lines run for each of maybe 100,000 entries.
         for digest in self._layout.digest_names(label):
             entry = plain.get(digest)
             if entry is None or exact or entry.has_folders or (scoped and (label, digest) in scoped):
@@ -136,32 +137,25 @@ class _Look:
         entry = self._known.plain.get(label, {}).get(digest)
         entries = [*([entry] if entry is not None else ()), *self._known.scoped.get((label, digest), {}).values()]
         unread = []
+        place = f"{self._entries_folder}/{label}/{digest}"
         for entry in entries:
-            folder = self._layout.entry(label, digest, entry.scope)
-            use = use_state(folder / USE_NAME)
+            folder = f"{place}/{entry.scope}" if entry.scope else place
+            use = use_state(f"{folder}/{USE_NAME}")
             is_used = use != (entry.use_inode, entry.used_ns, entry.hits)
-            if (self._exact or is_used) and not entry.is_state_of(manifest_state(folder / MANIFEST_NAME)):
-                unread.append(folder / MANIFEST_NAME)
+            if (self._exact or is_used) and not entry.is_state_of(manifest_state(f"{folder}/{MANIFEST_NAME}")):
+                unread.append(self._layout.entry(label, digest, entry.scope) / MANIFEST_NAME)
                 continue
             self._present += 1
             now = entry.with_use(use) if is_used else entry
             if entry.has_folders:
-                now = now.with_folders(str(folder))
+                now = now.with_folders(folder)
             self._found.entries.append(now)
             if now is not entry:
                 self._changed.add(entry.identity)
-        if not entries or (self._exact and not self._has_scopes_of(label, digest, entries)):
+        if not entries or (self._exact and not _has_scopes_of(place, entries)):
             seen = {self._layout.entry(*entry.identity) / MANIFEST_NAME for entry in entries}
             unread += [path for path in self._layout.manifests_of(label, digest) if path not in seen]
         self._read(unread)
-
-    def _has_scopes_of(self, label: str, digest: str, entries: list[Entry]) -> bool:
-        """Whether the folder of a key holds as many folders as there are entries with a rank scope; links tell."""
-        try:
-            inside = os.lstat(self._layout.entry(label, digest, "")).st_nlink - 2
-        except FileNotFoundError:  # removed since it was listed: looked at closely, it holds nothing
-            return False
-        return inside == sum(1 for entry in entries if entry.scope)
 
     def _read(self, paths: Iterable[Path]) -> None:
         for path in paths:
@@ -174,3 +168,12 @@ class _Look:
             else:
                 self._found.entries.append(entry)
                 self._changed.add(entry.identity)
+
+
+def _has_scopes_of(folder: str, entries: list[Entry]) -> bool:
+    """Whether the folder of a key holds as many folders as there are entries with a rank scope; links tell, mostly."""
+    try:
+        inside = os.lstat(folder).st_nlink - 2
+    except FileNotFoundError:  # removed since it was listed: looked at closely, it holds nothing
+        return False
+    return inside == sum(1 for entry in entries if entry.scope)
