@@ -20,7 +20,7 @@ import msgpack
 import torch
 
 from gearcache.errors import BackendUnavailable
-from gearcache.ge_cache import _compat
+from gearcache.ge_cache import _compat, _compat_inductor, _compat_symbols
 from gearcache.ge_cache.aten import decode_tensor, encode_tensor, to_module
 from gearcache.ge_cache.backend import Artifact, CompileJob, Runner, Stage, StoredArtifact
 from gearcache.ge_cache.examples import symbolic_examples
@@ -76,7 +76,9 @@ class InductorBackend:
 
         stage("lower")
         with torch.no_grad():
-            library = Path(_compat.inductor_compile(module, inputs, compile_options(job), inner, linker_flags()))
+            library = Path(
+                _compat_inductor.inductor_compile(module, inputs, compile_options(job), inner, linker_flags())
+            )
         _strip(library)
         data = library.read_bytes()
         runner = _compat.aoti_runner(str(library))
@@ -131,7 +133,7 @@ def prepare(threads: int) -> None:
     module = torch.fx.symbolic_trace(_Increment())
     job = CompileJob("", "", None, [], {}, {}, threads)
     with torch.no_grad():
-        _compat.inductor_compile(module, [torch.zeros(64)], compile_options(job), _pass_on, linker_flags())
+        _compat_inductor.inductor_compile(module, [torch.zeros(64)], compile_options(job), _pass_on, linker_flags())
 
 
 class _Increment(torch.nn.Module):
@@ -164,7 +166,7 @@ def linker_flags() -> list[str]:
     return [shlex.quote(f"Wl,--version-script={script}"), "Wl,--gc-sections"]
 
 
-def _inputs(job: CompileJob) -> tuple[list[torch.Tensor], _compat.SymbolicInputs | None]:
+def _inputs(job: CompileJob) -> tuple[list[torch.Tensor], _compat_symbols.SymbolicInputs | None]:
     """Return example inputs: real tensors for a static gear, symbolic ones for dynamic dims."""
     symbols = job.graph.get("symbols")
     if not symbols:
