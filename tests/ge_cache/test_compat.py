@@ -110,9 +110,10 @@ def test_the_settings_for_aot_inductor_exist() -> None:
     import torch._inductor.config as config
 
     from gearcache.ge_cache.backend import CompileJob
-    from gearcache.ge_cache.inductor import compile_options
+    from gearcache.ge_cache.inductor_options import compile_options
 
-    known = config.get_config_copy()
+    known = _compat_inductor.known_settings()
+    assert known == set(config.get_config_copy())
     for name in compile_options(CompileJob("", "", None, [], {}, {}, 1)):
         assert name in known
 
@@ -151,6 +152,28 @@ def test_linker_flags_reach_the_builder_of_inductor_and_are_taken_back() -> None
         options = cpp_builder.CppTorchOptions()
     assert "Wl,--gc-sections" in options.get_ldflags()
     assert cpp_builder._get_optimization_cflags is original
+
+
+def test_weights_of_one_element_are_no_constants_to_inductor() -> None:
+    from torch._inductor.fx_passes.joint_graph import UniformValueConstantFolder
+
+    def folded(weights: list[torch.Tensor]) -> int:
+        graph = torch.fx.Graph()
+        nodes = [graph.get_attr(name) for name in ("weight", "constant")]
+        results = [graph.call_function(torch.ops.aten.exp.default, (node,)) for node in nodes]
+        for node in (*nodes, *results):
+            node.meta["val"] = torch.empty(1)
+        graph.output(tuple(results))
+        module = torch.fx.GraphModule({"weight": weight, "constant": torch.ones(1)}, graph)
+        with _compat_inductor.unread(weights):
+            folder = UniformValueConstantFolder(module)
+            folder.run()
+        return len(folder.node_replacements)
+
+    original = UniformValueConstantFolder._deduce_value
+    weight = torch.empty(1)
+    assert (folded([]), folded([weight])) == (2, 1)
+    assert UniformValueConstantFolder._deduce_value is original
 
 
 def test_fake_tensors_are_told_from_others() -> None:
