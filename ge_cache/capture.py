@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from gearcache.errors import CaptureError
-from gearcache.ge_cache import _compat, _compat_shapes
+from gearcache.ge_cache import _compat, _compat_dynamo, _compat_shapes
 from gearcache.ge_cache.guards import GuardTranslator
 from gearcache.ge_cache.numbers import Numbers, check_unguarded, take_numbers, written_ints
 from gearcache.ge_cache.observed import Observer, observed_checks
@@ -82,9 +82,13 @@ def capture_method(
     hook = _GraphHook(method, numbers)
     observer = Observer(method)
     try:
-        with torch.no_grad(), _compat.capture_settings(dynamic=dynamic, numbers=numbers), _compat.observed(observer):
-            frame, captured = _compat.compile_frame(function, arguments, keywords, hook)
-    except _compat.dynamo_errors() as error:
+        with (
+            torch.no_grad(),
+            _compat_dynamo.capture_settings(dynamic=dynamic, numbers=numbers),
+            _compat_dynamo.observed(observer),
+        ):
+            frame, captured = _compat_dynamo.compile_frame(function, arguments, keywords, hook)
+    except _compat_dynamo.dynamo_errors() as error:
         raise CaptureError(method, _cause(error)) from error
     if hook.module is None:
         raise CaptureError(method, "it runs no tensor operation that could be compiled")
@@ -160,11 +164,11 @@ class _GraphHook:
 
     def __call__(self, module: torch.fx.GraphModule, example_inputs: list[Any]) -> torch.fx.GraphModule:
         self.module = module
-        self.shape_env = _compat.tracing_context().fake_mode.shape_env
+        self.shape_env = _compat_dynamo.tracing_context().fake_mode.shape_env
         self.written = _written_sources()
         _compat_shapes.check_marked_dims()
         self.graph_name = str(module.meta["backend_id"])
-        if not _compat.forget_unused_streams(module):
+        if not _compat_dynamo.forget_unused_streams(module):
             raise CaptureError(self._method, "it works with streams or events, which a static graph cannot honour")
         self.numbers = take_numbers(module.graph, self._wanted)
         placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
@@ -275,7 +279,7 @@ def _written_sources() -> list[tuple[Any, str | None]]:
 
     Asked while Dynamo compiles the graph: it forgets its side effects right after.
     """
-    effects = _compat.side_effects()
+    effects = _compat_dynamo.side_effects()
     found: list[tuple[Any, str | None]] = []
     for variable, attributes in effects.store_attr_mutations.items():
         source = getattr(variable, "source", None)

@@ -64,7 +64,7 @@ def select_backend(settings: BackendSettings, module: torch.nn.Module, tensors: 
         )
     from gearcache.ge_cache.inductor import InductorBackend
 
-    return InductorBackend()
+    return InductorBackend(settings.options)
 
 
 def _torchair(settings: BackendSettings) -> Backend:

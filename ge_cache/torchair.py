@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from gearcache.errors import BackendUnavailable, GearSpecError, InputError
-from gearcache.ge_cache import _compat
+from gearcache.ge_cache import _compat_fake
 from gearcache.ge_cache.all_gears import check_assumptions
 from gearcache.ge_cache.backend import Artifact, CompileJob, Runner, Stage, StoredArtifact
 from gearcache.ge_cache.compiled_graphs import graph_folder
@@ -138,7 +138,7 @@ class TorchairBackend:
         for tensor, lists in zip(functional.examples[first:], gears, strict=False):
             if lists:
                 tensor.dim_gears = lists
-        with _compat.tracing(functional.mode):
+        with _compat_fake.tracing(functional.mode):
             text = self._convert(functional, first + len(job.inputs), graph_name(job))
         conditions = functional.symbolic.assumptions() if functional.symbolic is not None else []
         if gears:

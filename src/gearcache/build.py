@@ -14,7 +14,7 @@ import torch
 from gearcache.call_sizes import call_sizes, enlarged_call, like_dims, like_tensor, range_dims
 from gearcache.errors import CaptureError, CompileError, GearSpecError, UncacheableGuard
 from gearcache.events import Event
-from gearcache.ge_cache import _compat, _compat_shapes
+from gearcache.ge_cache import _compat_dynamo, _compat_shapes
 from gearcache.ge_cache.all_gears import all_gears_graph
 from gearcache.ge_cache.aten import encode_graph
 from gearcache.ge_cache.backend import Artifact, Backend, CompileJob
@@ -311,7 +311,7 @@ class _Tracer:
         if request.spec.ranges:
             capture = self._ranged_capture(request.arguments)
         else:
-            with _compat.marked_dynamic(request.changing):
+            with _compat_dynamo.marked_dynamic(request.changing):
                 capture = self._capture(request.arguments, dynamic=request.dynamic)
         if request.backend.name != "eager" and any(size < 2 for size in capture.unbacked.values()):
             # Compilers take every symbol for at least 2: a smaller size gets a graph of its own.
@@ -322,7 +322,7 @@ class _Tracer:
     def _ranged_capture(self, arguments: Mapping[str, Any]) -> Capture:
         """Trace with the dims of a declared range dynamic (sizes 0 and 1 stay static) and all others static."""
         spec = self._request.spec
-        with _compat.marked_dynamic(range_dims(spec, arguments)):
+        with _compat_dynamo.marked_dynamic(range_dims(spec, arguments)):
             capture = self._capture(arguments, dynamic=False)
         for axis in spec.ranges:
             matching_inputs(capture, axis)
@@ -350,7 +350,7 @@ class _Tracer:
         """
         spec = self._request.spec
         try:
-            with _compat.marked_dynamic(like_dims(spec, arguments, self._request.function.__self__)):
+            with _compat_dynamo.marked_dynamic(like_dims(spec, arguments, self._request.function.__self__)):
                 capture = self._capture(arguments, dynamic=False)
             planned = plan_gears(capture, Symbols(capture.shape_env, capture.unbacked), spec)
             if any(gear.broken is None for gear in planned) or all(gear.assignment for gear in planned):

@@ -380,7 +380,12 @@ def cache_compile(
     for name, rank in (("global_rank", global_rank), ("tp_rank", tp_rank), ("pp_rank", pp_rank)):
         if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int) or rank < 0):
             raise ValueError(f"cache_compile: {name} is {rank!r}; it must be an int of at least 0")
-    parse_gears(gears, resolve_settings(config, has_gears=True).policy)
+    settings = resolve_settings(config, has_gears=True)
+    parse_gears(gears, settings.policy)
+    if settings.options and settings.backend in ("auto", "inductor"):
+        from gearcache.ge_cache.inductor_options import check_options
+
+        check_options(settings.options)
     parameters = {
         "config": config,
         "dynamic": dynamic,
