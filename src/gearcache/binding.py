@@ -275,7 +275,8 @@ class Binding:
                 self._backend,
                 self.entry.store,
                 validate=self._settings.validate == "inputs",
-                folder=self.entry.folder if self._ge_cache else None,
+                folder=self.entry.folder,
+                keeps_compiled=self._ge_cache,
             )
         except CorruptEntry as error:  # quarantined by the store: a miss like any other
             logger.warning("%s: %s", self.name, error)
