@@ -14,8 +14,9 @@ from typing import Any
 import torch
 
 from gearcache.errors import CaptureError
-from gearcache.ge_cache import _compat, _compat_dynamo, _compat_shapes
+from gearcache.ge_cache import _compat, _compat_dynamo, _compat_lookups, _compat_shapes
 from gearcache.ge_cache.guards import GuardTranslator
+from gearcache.ge_cache.looked_up import Lookups
 from gearcache.ge_cache.numbers import Numbers, check_unguarded, take_numbers, written_ints
 from gearcache.ge_cache.observed import Observer, observed_checks
 from gearcache.ge_cache.sources import FrameNames, UnknownSource, access_of
@@ -80,12 +81,13 @@ def capture_method(
     if _compat.torch_function_modes() > 0:
         raise CaptureError(method, "it was called under a torch function mode, which a static graph cannot honour")
     hook = _GraphHook(method, numbers)
-    observer = Observer(method)
+    observer, lookups = Observer(method), Lookups()
     try:
         with (
             torch.no_grad(),
             _compat_dynamo.capture_settings(dynamic=dynamic, numbers=numbers),
             _compat_dynamo.observed(observer),
+            _compat_lookups.watched_lookups(lookups),
         ):
             frame, captured = _compat_dynamo.compile_frame(function, arguments, keywords, hook)
     except _compat_dynamo.dynamo_errors() as error:
@@ -98,7 +100,8 @@ def capture_method(
         frame.globals,
         dict(zip(free_variables, frame.closure, strict=True)),
     )
-    names = FrameNames(captured.import_sources, free_variables, captured.f_globals)
+    looked_up = lookups.only(captured.output_graph.guards, hook.written)
+    names = FrameNames(captured.import_sources, free_variables, captured.f_globals, looked_up)
     translator = GuardTranslator(method, scope, names)
     inputs = [
         _describe(translator.access(source), node, scope) for source, node in zip(hook.sources, hook.nodes, strict=True)

@@ -105,6 +105,9 @@ class GuardTranslator:
         for guard in sorted(guards, key=lambda guard: (guard.name, guard.create_fn_name())):
             for check in self._checks(guard):
                 checks.setdefault(repr(check.to_plain()), check)
+        for source, looked_up in self._names.looked_up.items():
+            for check in looked_up.checks(self.access(source)):
+                checks.setdefault(repr(check.to_plain()), check)
         translated = list(checks.values())
         failure = first_failure(translated, self._walker)
         if failure is not None:
@@ -120,10 +123,14 @@ class GuardTranslator:
             raise UncacheableGuard(self._method, kind, source.name, _REFUSED[kind])
         if kind not in known_kinds():
             raise UncacheableGuard(self._method, kind, source.name, "a guard kind that gearcache does not know")
+        if type(source).__name__ == "ConstDictKeySource" and source.base in self._names.looked_up:
+            return []  # which keys matter is known, and not by their position
         access = self.access(source)
         try:
             value = self._walker.resolve(access)
             typed = [observe("type", access, value)] if kind in _TYPED else []
+            if kind == "SEQUENCE_LENGTH" and source in self._names.looked_up:
+                return typed
             return [*typed, self._observe(kind, guard, access, value)]
         except NotConstant as error:
             raise UncacheableGuard(self._method, kind, source.name, f"a value of type {error}") from None

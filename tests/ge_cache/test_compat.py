@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 import torch
 
-from gearcache.ge_cache import _compat, _compat_dynamo, _compat_fake, _compat_inductor, _compat_shapes, _compat_symbols
+from gearcache.ge_cache import (
+    _compat,
+    _compat_dynamo,
+    _compat_fake,
+    _compat_inductor,
+    _compat_lookups,
+    _compat_shapes,
+    _compat_symbols,
+)
+from gearcache.ge_cache.looked_up import Lookups
 from gearcache.guards._native import is_operator
 
 
@@ -250,6 +259,20 @@ def test_dynamo_tells_an_observer_what_it_inlines_and_folds() -> None:
     assert nn_module.invoke_and_store_as_constant is functions.invoke_and_store_as_constant
     names = list(inspect.signature(functions.invoke_and_store_as_constant).parameters)
     assert names == ["tx", "fn", "name", "args", "kwargs"]
+
+
+def test_dynamo_s_dictionary_variables_are_watched_and_left_as_they_were() -> None:
+    from torch._dynamo.variables.dicts import ConstDictVariable
+    from torch._dynamo.variables.user_defined import UserDefinedDictVariable
+
+    before = dict(vars(ConstDictVariable)), dict(vars(UserDefinedDictVariable))
+    named = {*_compat_lookups._HARMLESS, *_compat_lookups._PLAIN}
+    assert named <= {*dir(ConstDictVariable), *dir(UserDefinedDictVariable)}
+    lookups = Lookups()
+    with _compat_lookups.watched_lookups(lookups):
+        assert vars(ConstDictVariable) != before[0]
+        assert vars(UserDefinedDictVariable) != before[1]
+    assert (dict(vars(ConstDictVariable)), dict(vars(UserDefinedDictVariable))) == before
 
 
 def test_a_change_of_stance_is_told_and_read() -> None:
