@@ -19,6 +19,7 @@ from gearcache.ge_cache.guards import GuardTranslator
 from gearcache.ge_cache.numbers import Numbers, check_unguarded, take_numbers, written_ints
 from gearcache.ge_cache.observed import Observer, observed_checks
 from gearcache.ge_cache.sources import FrameNames, UnknownSource, access_of
+from gearcache.ge_cache.symbols import Symbols
 from gearcache.guards.access import Access, Scope
 from gearcache.guards.checks import Check
 from gearcache.guards.constants import NotConstant
@@ -62,6 +63,10 @@ class Capture:
     number_accesses: list[Access] = field(default_factory=list)
     #: Dynamo's names of ints that the trace fixed although the frame writes them.
     written_ints: list[str] = field(default_factory=list)
+
+    def symbols(self) -> Symbols:
+        """Return the symbols of the sizes."""
+        return Symbols(self.shape_env, self.unbacked)
 
 
 def capture_method(

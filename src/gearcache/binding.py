@@ -34,7 +34,7 @@ from gearcache.shapes_met import ShapesMet
 from gearcache.stats import Counters
 
 if TYPE_CHECKING:
-    from gearcache.build import BuildResult
+    from gearcache.building.request import BuildResult
     from gearcache.padded_calls import PaddedCalls
 
 logger = logging.getLogger("gearcache")
@@ -352,7 +352,8 @@ class Binding:
     ) -> BuildResult:
         """Compile the gears of a spec; at Ctrl-C, what was finished is stored beside `present`."""
         # A relaunch does without tracer and compilers, and without importing what drives them.
-        from gearcache.build import BuildInterrupted, BuildRequest, build
+        from gearcache.building.build import build
+        from gearcache.building.request import BuildInterrupted, BuildRequest
         from gearcache.guards.padding import Fills
 
         is_changing = self._dynamic is None

@@ -24,7 +24,7 @@ from gearcache.history import History
 from gearcache.options import Settings
 
 if TYPE_CHECKING:
-    from gearcache.build import BuildResult
+    from gearcache.building.request import BuildResult
 
 logger = logging.getLogger("gearcache")
 
