@@ -95,6 +95,9 @@ def capture_method(
         ):
             frame, captured = _compat_dynamo.compile_frame(function, arguments, keywords, hook)
     except _compat_dynamo.dynamo_errors() as error:
+        own = getattr(error, "inner_exception", None)
+        if isinstance(own, CaptureError):  # of the hook: it says all
+            raise own from error
         raise CaptureError(method, _cause(error)) from error
     if hook.module is None:
         raise CaptureError(method, "it runs no tensor operation that could be compiled")

@@ -43,7 +43,7 @@ class GraphHook:
         last = placeholders[-1] if placeholders else None
         for node in placeholders:
             if not isinstance(node.meta["example_value"], torch.Tensor):
-                _replace_size(module.graph, node, tensors, last)
+                _replace_size(self._method, module.graph, node, tensors, last)
         self.nodes = [node for node in module.graph.nodes if node.op == "placeholder"]
         self.sources = [node.meta["grapharg"].source for node in self.nodes]
         module.recompile()
@@ -58,13 +58,17 @@ _SIZE_OPERATORS = {
 
 
 def _replace_size(
-    graph: torch.fx.Graph, node: torch.fx.Node, tensors: dict[str, torch.fx.Node], last: torch.fx.Node | None
+    method: str,
+    graph: torch.fx.Graph,
+    node: torch.fx.Node,
+    tensors: dict[str, torch.fx.Node],
+    last: torch.fx.Node | None,
 ) -> None:
     source = node.meta["grapharg"].source
     base = getattr(source, "base", None)
     owner = tensors.get(base.name) if base is not None else None
     if owner is None or type(source).__name__ != "TensorPropertySource":
-        raise CaptureError("", f"the graph takes `{source.name}`, which is not a tensor") from None
+        raise CaptureError(method, f"the graph takes `{source.name}`, which is not a tensor") from None
     assert last is not None
     operator = _SIZE_OPERATORS[source.prop.name]
     arguments = (owner,) if source.idx is None else (owner, source.idx)
