@@ -49,7 +49,8 @@ class StoredArtifact:
     """An artifact that was read back: digests are verified before `read` or `path` returns.
 
     `examples` gives live inputs of the call at hand (of any gear's sizes). `folder` names a folder of the entry where
-    a backend may keep files of its own (`ge_cache=True`); None when it may not.
+    a backend may keep files of its own; None when it may not. `keeps_compiled` is the user's `ge_cache`: whether the
+    output of GE may lie there.
     """
 
     header: dict[str, Any]
@@ -57,6 +58,7 @@ class StoredArtifact:
     path: Callable[[str], Path]
     examples: Callable[[], list[torch.Tensor]] = list
     folder: Callable[[str], Path] | None = None
+    keeps_compiled: bool = False
 
 
 class Backend(Protocol):
@@ -71,6 +73,8 @@ class Backend(Protocol):
     allows_dynamic: bool
     #: Whether one graph serves all gears, and the compiler's own runtime switches between them.
     takes_all_gears: bool
+    #: Whether it keeps files of its own in the folder of an entry; only then do sizes and limits look for them.
+    keeps_files: bool
 
     def fingerprint(self) -> dict[str, Any]:
         """Return what else identifies compiled code, as key components."""

@@ -1,80 +1,98 @@
-"""GE's own compiled graphs beside an entry: one folder per graph key, whole or not at all.
+"""What GE or CANN's `op_compiler` wrote, beside an entry: one folder per graph, whole or not at all.
 
 GE takes an existing key without comparing graphs, and says nothing of a file that was cut short. So a key is a digest
-of the graph and all that its compile depends on, only one process at a time lets GE write under a key, and a folder
+of the graph and all that its compile depends on, only one process at a time lets a compiler write there, and a folder
 counts only when `sums.msgpack`, written last, names every file in it with its sha256. What a dead process left is
-dropped before GE can see it.
+dropped before a compiler can see it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 import filelock
 import msgpack
 
+logger = logging.getLogger("gearcache")
 SUMS = "sums.msgpack"
+#: Seconds to wait for another process that compiles the same.
+LOCK_TIMEOUT = 1800.0
 
 
 @contextlib.contextmanager
-def graph_folder(root: Path, key: str, timeout: float) -> Iterator[Path | None]:
-    """Yield the folder that GE may use for `key` while it compiles or loads; it exists.
+def graph_folder(root: Path, key: str, timeout: float = LOCK_TIMEOUT) -> Iterator[Path | None]:
+    """Yield the folder that the compiler may use for `key` while it compiles or loads; it exists.
 
-    None when another process holds the key for longer than `timeout` seconds: compile without a folder then. When
-    the body ends without an exception, what lies in the folder is sealed.
+    None when another process holds the key for longer than `timeout` seconds, or nothing can be written there: compile
+    without a folder then. When the body ends without an exception, what lies in the folder is sealed.
     """
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder = root / key
     if is_sealed(folder):
         yield folder
         return
-    lock = filelock.FileLock(root / f"{key}.lock", timeout=timeout, fallback_to_soft=False)
-    try:
-        lock.acquire()
-    except filelock.Timeout:
-        yield None
-        return
-    try:
-        if not is_sealed(folder):
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(mode=0o700)
-            yield folder
+    with contextlib.ExitStack() as stack:
+        try:
+            root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = filelock.FileLock(root / f"{key}.lock", timeout=timeout, fallback_to_soft=False)
+            stack.enter_context(lock)
+            found: Path | None = folder
+            was_sealed = is_sealed(folder)  # meanwhile, by who held the lock
+            if not was_sealed:
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir(mode=0o700)
+        except OSError as error:  # filelock's Timeout is one, too
+            logger.info("%s: nothing is kept (%s)", folder, error or type(error).__name__)
+            stack.close()
+            found = None
+        yield found
+        if found is not None and not was_sealed:
             _seal(folder)
-            return
-    finally:
-        lock.release()
-    yield folder
 
 
 def is_sealed(folder: Path) -> bool:
     """Whether a folder holds exactly the files that were sealed, byte for byte, and no one else may write there."""
     try:
         state = folder.lstat()
-        if state.st_uid != os.geteuid() or state.st_mode & 0o022 or not folder.is_dir() or folder.is_symlink():
+        if state.st_uid not in (os.geteuid(), 0) or state.st_mode & 0o022 or not stat.S_ISDIR(state.st_mode):
             return False
         sums = msgpack.unpackb((folder / SUMS).read_bytes(), raw=False)
-        present = {path.name for path in folder.iterdir()} - {SUMS}
+        present = set(_files(folder)) - {SUMS}
         return bool(sums) and present == set(sums) and all(_digest(folder / name) == sums[name] for name in sums)
     except (OSError, ValueError, AttributeError, TypeError, msgpack.UnpackException):
         return False
 
 
+def _files(folder: Path) -> list[str]:
+    """Return the names of all files below a folder; `ValueError` for what is neither file nor folder."""
+    names = []
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            raise ValueError(f"{path} is no plain file")
+        if path.is_file():
+            names.append(path.relative_to(folder).as_posix())
+    return names
+
+
 def _seal(folder: Path) -> None:
-    names = sorted(path.name for path in folder.iterdir())
-    if not names:
-        return  # this GE wrote nothing: nothing to find later
-    sums = {name: _digest(folder / name) for name in names}
-    fresh = folder / f".{SUMS}"
-    with fresh.open("wb") as file:
-        file.write(msgpack.packb(sums))
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(folder / SUMS)
+    try:
+        sums = {name: _digest(folder / name) for name in _files(folder)}
+        if not sums:
+            return  # nothing was written: nothing to find later
+        fresh = folder / f".{SUMS}"
+        with fresh.open("wb") as file:
+            file.write(msgpack.packb(sums))
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(folder / SUMS)
+    except (OSError, ValueError) as error:
+        logger.warning("%s: not kept (%s)", folder, error)
 
 
 def _digest(path: Path) -> str:

@@ -28,13 +28,15 @@ class FunctionalGraph:
     """A functional graph; placeholders are the sizes `owners`, then the job's inputs, then its attributes.
 
     Each owner is the input and the dim that a symbolic size is read from. The outputs are those of the job, then the
-    new values of `copied_back`, inputs that the caller has to write.
+    new values of `copied_back`, inputs that the caller has to write. `written` are the placeholders that the graph
+    itself writes.
     """
 
     module: fx.GraphModule
     examples: list[Any]
     owners: list[list[int]]
     copied_back: list[int]
+    written: list[int]
     mode: Any
     symbolic: _compat_symbols.SymbolicInputs | None = None
 
@@ -68,7 +70,7 @@ def functional_graph(job: CompileJob, decompositions: Mapping[Any, Callable[...,
     _tuple_output(module)
     module.graph.eliminate_dead_code()
     module.recompile()
-    return FunctionalGraph(module, examples, owners, copied_back, mode, symbolic)
+    return FunctionalGraph(module, examples, owners, copied_back, _written(module), mode, symbolic)
 
 
 def _examples(job: CompileJob) -> tuple[list[torch.Tensor], Any, _compat_symbols.SymbolicInputs | None]:
@@ -119,6 +121,15 @@ def _return_strided_writes(module: fx.GraphModule, examples: list[torch.Tensor])
                 module.graph.erase_node(node)
     output.args = (values,)
     return copied
+
+
+def _written(module: fx.GraphModule) -> list[int]:
+    placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+    return [
+        index
+        for index, placeholder in enumerate(placeholders)
+        if any(user.target is aten.copy_.default and user.args[0] is placeholder for user in placeholder.users)
+    ]
 
 
 def _take_sizes(

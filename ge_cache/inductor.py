@@ -34,6 +34,7 @@ class InductorBackend:
     parallel = True
     allows_random = False
     allows_dynamic = True
+    keeps_files = False
     takes_all_gears = False
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:

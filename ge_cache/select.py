@@ -68,7 +68,8 @@ def select_backend(settings: BackendSettings, module: torch.nn.Module, tensors: 
 
 
 def _torchair(settings: BackendSettings) -> Backend:
-    from gearcache.ge_cache.torchair import NpuOptions, TorchairBackend
+    from gearcache.ge_cache.npu_config import NpuOptions
+    from gearcache.ge_cache.torchair import TorchairBackend
 
     options = NpuOptions(
         mode=settings.mode or "max-autotune",

@@ -25,7 +25,7 @@ COMPAT = (
     Path("guards/_native.py"),
 )
 FINGERPRINT = Path("cache/fingerprint.py")
-TORCHAIR = Path("ge_cache/torchair.py")
+ASCEND = Path("ge_cache/ascend.py")
 
 #: What a layer may import of gearcache. The root package, `wrapper.py` above all, may import everything.
 ALLOWED = {
@@ -85,9 +85,10 @@ def test_the_cache_layer_knows_no_torch(path: Path) -> None:
     assert not [name for _, name in imported(parse(path)) if within(name, "torch")]
 
 
-@each([path for path in ALL_FILES if path != TORCHAIR])
-def test_only_the_torchair_backend_imports_torch_npu(path: Path) -> None:
-    names = [n for _, n in imported(parse(path)) if within(n, "torch_npu") or within(n, "torchair")]
+@each([path for path in ALL_FILES if path != ASCEND])
+def test_only_one_module_imports_the_packages_of_ascend(path: Path) -> None:
+    packages = ("torch_npu", "torchair", "npugraph_ex")
+    names = [n for _, n in imported(parse(path)) if any(within(n, package) for package in packages)]
     assert not names
 
 
@@ -172,7 +173,7 @@ def test_the_guards_layer_loads_neither_a_compiler_nor_the_cache() -> None:
 
 
 def test_the_backends_load_no_compiler_before_they_compile() -> None:
-    modules = [module_name(path) for path in layer_files("ge_cache") if path != TORCHAIR]
+    modules = [module_name(path) for path in layer_files("ge_cache") if path != ASCEND]
     suspects = (
         "torch._dynamo",
         "torch._inductor",

@@ -123,8 +123,10 @@ def activate(
     *,
     validate: bool,
     folder: Callable[[str], Path] | None = None,
+    keeps_compiled: bool = False,
 ) -> ActiveVariant:
-    """Load every gear; the live weights are bound without a copy. `folder` is where a backend may keep own files.
+    """Load every gear; the live weights are bound without a copy. `folder` is where a backend may keep own files, with
+    `keeps_compiled` also what the compiler below it makes.
 
     `CacheError` when a blob is missing, corrupt or not to be trusted.
     """
@@ -138,7 +140,7 @@ def activate(
 
     for gear in variant.gears:
         try:
-            run = backend.load(_artifact(gear, store, examples, folder), attributes, device)
+            run = backend.load(_artifact(gear, store, examples, folder, keeps_compiled), attributes, device)
         except CacheError:
             raise
         except Exception as error:
@@ -159,6 +161,7 @@ def _artifact(
     store: BlobReader,
     examples: Callable[[], list[torch.Tensor]],
     folder: Callable[[str], Path] | None,
+    keeps_compiled: bool,
 ) -> StoredArtifact:
     blobs = gear.blobs
     return StoredArtifact(
@@ -167,4 +170,5 @@ def _artifact(
         lambda name: store.blob_path(blobs[name]),
         examples,
         folder,
+        keeps_compiled,
     )

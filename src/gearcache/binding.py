@@ -34,7 +34,8 @@ class Binding:
         self.name = method.name
         self.spec = method.spec
         self.history = History(method.name, method.key.name, counters, strict=settings.strict)
-        self.entry = Entry(method.key, method.layout, settings, self.history)
+        keeps_files = method.backend.keeps_files
+        self.entry = Entry(method.key, method.layout, settings, self.history, keeps_files=keeps_files)
         self.loaded = LoadedVariants(method.name, validate=settings.validate == "inputs")
         self._method = method
         self._counters = counters

@@ -31,11 +31,14 @@ logger = logging.getLogger("gearcache")
 class Entry:
     """The variants that are stored under one key. Reading counts misses; writing needs `exclusive`."""
 
-    def __init__(self, key: CacheKey, layout: Layout, settings: Settings, history: History) -> None:
+    def __init__(
+        self, key: CacheKey, layout: Layout, settings: Settings, history: History, *, keeps_files: bool = False
+    ) -> None:
         self.key = key
         self.layout = layout
         self._settings = settings
         self._history = history
+        self._keeps_files = keeps_files
         self._temporary: Path | None = None
         #: Sizes in bytes of the blobs that the manifest names, by digest.
         self._blob_sizes: Mapping[str, int] = {}
@@ -129,6 +132,7 @@ class Entry:
                 "variants": len(variants),
                 "gears": [gear.text for variant in variants for gear in variant.gears],
                 "compile_seconds": round(sum(gear.seconds for variant in variants for gear in variant.gears), 3),
+                "folders": self._keeps_files,
             }
             self.store.publish(self.key, payload, sizes, producer)
         self._history.note("publish", seconds=time.perf_counter() - begin, bytes=sum(sizes.values()))

@@ -97,7 +97,8 @@ class StoredVariants:
                 self._method.backend,
                 self._entry.store,
                 validate=self._method.settings.validate == "inputs",
-                folder=self._entry.folder if self._method.ge_cache else None,
+                folder=self._entry.folder,
+                keeps_compiled=self._method.ge_cache,
             )
         except CorruptEntry as error:  # quarantined by the store: a miss like any other
             logger.warning("%s: %s", self._history.name, error)

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from gearcache.errors import CompileError, GearSpecError
-from gearcache.ge_cache.torchair import torchair_module
+from gearcache.ge_cache.ascend import torchair_module
 from gearcache.guards.arguments import find_tensors
 
 logger = logging.getLogger("gearcache")

@@ -17,6 +17,9 @@ else:
     from tests.npu.device import install
 
     install()
+    from gearcache.ge_cache.ascend import torchair_module
+
+    torchair_module()  # from here on it is known with which precision GE is started
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

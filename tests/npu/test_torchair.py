@@ -21,8 +21,9 @@ import gearcache
 from gearcache.errors import BackendUnavailable, CacheError, CompileError, GearSpecError, InputError
 from gearcache.ge_cache.compiled_graphs import graph_folder, is_sealed
 from gearcache.ge_cache.ge_text import graph_key, missing_group
+from gearcache.ge_cache.npu_config import NpuOptions
 from gearcache.ge_cache.npu_options import NOT_IN_KEY, REFUSED, config_component, config_leaves
-from gearcache.ge_cache.torchair import NpuOptions, TorchairBackend
+from gearcache.ge_cache.torchair import TorchairBackend
 from tests.npu import device, native
 from tests.relaunch import ROOT
 

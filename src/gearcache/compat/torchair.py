@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from gearcache.ge_cache.torchair import torchair_module
+from gearcache.ge_cache.ascend import torchair_module
 from gearcache.guards.gears import set_dim_gears as set_dim_gears
 from gearcache.options import CompilerConfig as _Config
 from gearcache.options import InferenceConfig

@@ -1,0 +1,137 @@
+"""Ascend's packages: torch_npu, torchair and npugraph_ex, imported here and nowhere else, and only when they are used.
+
+Also what they know of the process: storage formats, precision, and with which precision GE was started.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from gearcache.errors import BackendUnavailable, CacheError
+
+#: Storage formats that say nothing of the layout (ND, NCHW, NHWC, NCDHW, ...); all others are private.
+_BASE_FORMATS = (-1, 0, 1, 2, 27, 30)
+_HOW = "see `gearcache doctor`; install `gearcache[npu]`, or use backend='inductor' or 'eager' on CPU"
+#: `ge.exec.allow_hf32` (conv, then matmul) of the GE of this process; empty while nobody knows.
+_ge_started_with: list[str] = []
+
+
+def missing() -> str | None:
+    """Return what keeps this backend from running here, as one sentence, or None; `gearcache doctor` prints it."""
+    try:
+        torchair_module()
+    except BackendUnavailable as error:
+        return error.missing
+    return None
+
+
+def torch_npu_module() -> Any:
+    """Import and return torch_npu; `BackendUnavailable` names what is missing."""
+    module = sys.modules.get("torch_npu")
+    if module is not None and hasattr(module, "npu"):
+        return module
+    try:
+        import torch_npu
+    except ModuleNotFoundError as error:
+        if error.name != "torch_npu":
+            raise BackendUnavailable("torchair", f"torch_npu needs the package `{error.name}`, {_HOW}") from error
+        raise BackendUnavailable("torchair", f"the package torch_npu is not installed, {_HOW}") from None
+    except (ImportError, OSError, RuntimeError) as error:
+        raise BackendUnavailable(
+            "torchair",
+            f"torch_npu is installed but cannot be imported ({_reason(error)}); its libraries come with CANN: install "
+            f"the CANN toolkit of this torch_npu and run its set_env.sh, {_HOW}",
+        ) from error
+    return torch_npu
+
+
+def torchair_module() -> Any:
+    """Import and return torchair; `BackendUnavailable` names what is missing."""
+    torch_npu_module()
+    try:
+        import torchair
+
+        torchair.get_compiler  # noqa: B018 - torch_npu puts a lazy module in place, which fails at the first use
+    except (ImportError, OSError, AttributeError, RuntimeError) as error:
+        raise BackendUnavailable("torchair", f"torchair cannot be imported ({_reason(error)}), {_HOW}") from error
+    _watch_ge()
+    return torchair
+
+
+def npugraph_ex_module() -> Any:
+    """Import and return npugraph_ex; `BackendUnavailable` names what is missing."""
+    torch_npu_module()
+    try:
+        import npugraph_ex
+    except ImportError as error:
+        raise BackendUnavailable("torchair", f"npugraph_ex cannot be imported ({error}), {_HOW}") from error
+    return npugraph_ex
+
+
+def _reason(error: BaseException) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__
+
+
+def decompositions(package: Any) -> dict[Any, Callable[..., Any]]:
+    """Return the table of torchair or npugraph_ex; also fix meta functions as it does before its first compile."""
+    utilities = importlib.import_module(f"{package.__name__}._utils")
+    found: dict[Any, Callable[..., Any]] = utilities.get_npu_default_decompositions()
+    utilities.add_npu_patch(found, package.CompilerConfig())
+    return found
+
+
+def kernels_left_out(package: Any) -> list[str]:
+    """Return the names of operators that a user excluded from static kernels, in this process."""
+    return sorted(
+        importlib.import_module(f"{package.__name__}._acl_concrete_graph.static_kernel")._static_kernel_blacklist
+    )
+
+
+def is_private_format(tensor: torch.Tensor) -> bool:
+    """Whether an NPU tensor lies in memory in another order than its sizes and strides say (FRACTAL_NZ, ...)."""
+    return tensor.device.type == "npu" and torch_npu_module().get_npu_format(tensor) not in _BASE_FORMATS
+
+
+def hf32() -> list[bool]:
+    """Whether matmul and conv may round their inputs to 19 bits, as set now."""
+    npu = torch_npu_module().npu
+    return [bool(npu.matmul.allow_hf32), bool(npu.conv.allow_hf32)]
+
+
+def _watch_ge() -> None:
+    """Note what GE is started with, unless it runs already: then nobody knows."""
+    backend: Any = importlib.import_module("torchair.core._backend")
+    options = backend._get_global_op_compile_config
+    if backend._GLOBAL_COMPILE_OPTION is not None or hasattr(options, "__wrapped__"):
+        return
+
+    @functools.wraps(options)
+    def noted() -> dict[str, str]:
+        found: dict[str, str] = options()
+        if not _ge_started_with:
+            _ge_started_with.append(found["ge.exec.allow_hf32"])
+        return found
+
+    backend._get_global_op_compile_config = noted
+
+
+def check_precision_of_ge() -> bool:
+    """Raise `CacheError` when GE was started with another hf32 than is set now: its graphs would compute with that.
+
+    GE takes hf32 once, when it is started. False when that was before anyone watched, and so is not known.
+    """
+    matmul, conv = hf32()
+    if _ge_started_with and _ge_started_with[0] != f"{conv:d}{matmul:d}":
+        of_conv, of_matmul = (digit == "1" for digit in _ge_started_with[0])
+        raise CacheError(
+            f"GE was started in this process with allow_hf32 {of_matmul} for matmul and {of_conv} for conv, and it is "
+            f"{matmul} and {conv} now; GE takes it once per process: set it before the first graph"
+        )
+    return bool(_ge_started_with)

@@ -1,0 +1,119 @@
+"""Running the text that torchair generated: GE loads or compiles its graph, an aclgraph gets its static kernels."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from gearcache.errors import GearSpecError
+from gearcache.ge_cache.ascend import (
+    check_precision_of_ge,
+    is_private_format,
+    kernels_left_out,
+    torch_npu_module,
+    torchair_module,
+)
+from gearcache.ge_cache.backend import StoredArtifact
+from gearcache.ge_cache.compiled_graphs import graph_folder
+from gearcache.ge_cache.ge_text import CompileOnly, compile_only, graph_key, missing_group
+from gearcache.ge_cache.static_kernels import FirstCall, has_static_kernels, kernels_key
+from gearcache.guards.generated import execute
+
+CODE = "kernel.py"
+logger = logging.getLogger("gearcache")
+
+
+def load_kernel(
+    code: bytes,
+    artifact: StoredArtifact,
+    weights: Sequence[torch.Tensor],
+    fingerprint: Callable[[], dict[str, Any]],
+    package: Callable[[], Any],
+) -> Callable[..., Any]:
+    """Run the text `code` and return its kernel; `package` is what generated it.
+
+    `CacheError` when a process group of the graph does not exist here, `GearSpecError` for tensors that GE cannot take.
+    """
+    torch_npu_module()
+    namespace: dict[str, Any] = {"__name__": "gearcache.generated.torchair"}
+    is_ge = artifact.header["ge"]
+    if is_ge:
+        torchair_module()
+    try:
+        execute(code, namespace, "torchair kernel")
+    except AssertionError as error:
+        raise missing_group(code, error) from error
+    examples = artifact.examples()
+    _check_gears(artifact.header, examples)
+    if is_ge:
+        is_known = check_precision_of_ge()
+        sizes = [examples[index].size(dim) for index, dim in artifact.header["owners"]]
+        _compile_ge(namespace, artifact, code, [*sizes, *examples, *weights], fingerprint() if is_known else None)
+    elif has_static_kernels(namespace) and artifact.folder is not None:
+        get_format = torch_npu_module().get_npu_format
+
+        def key(arguments: Sequence[Any]) -> str:
+            tensors = [
+                [list(item.shape), item.device.type == "npu" and get_format(item)]
+                for item in arguments
+                if isinstance(item, torch.Tensor)
+            ]
+            return kernels_key(code, fingerprint(), tensors, kernels_left_out(package()))
+
+        FirstCall(namespace, artifact.folder("static_kernels"), key, artifact.header["written"])
+    kernel: Callable[..., Any] = namespace["kernel"]
+    return kernel
+
+
+def _check_gears(header: Mapping[str, Any], examples: Sequence[torch.Tensor]) -> None:
+    """Raise `GearSpecError` for a tensor whose sizes change with the gear and that GE cannot take so."""
+    method = header["method"]
+    for index, (tensor, sizes) in enumerate(zip(examples, header["sizes"], strict=True)):
+        if (index in header["geared"] or list(tensor.shape) != sizes) and is_private_format(tensor):
+            kind = torch_npu_module().get_npu_format(tensor)
+            raise GearSpecError(
+                f"`{method}`: tensor {index} changes with the gear and has the private storage format {kind}; cast "
+                "it to a base format with torch_npu.npu_format_cast"
+            )
+        if index in header["geared"] and tensor.device.type == "cpu":
+            raise GearSpecError(
+                f"`{method}`: tensor {index} changes with the gear and is on the CPU, which GE's own gear "
+                "execution does not take; move it to the NPU, or use gear_execution='static'"
+            )
+
+
+def _compile_ge(
+    namespace: dict[str, Any],
+    artifact: StoredArtifact,
+    code: bytes,
+    arguments: list[Any],
+    fingerprint: Mapping[str, Any] | None,
+) -> None:
+    """Let GE load and compile the graph, without running it; without a fingerprint nothing of GE's is kept."""
+    options = namespace["local_compile_options"]
+    # Sizes were checked against the gear; torchair's own check of the first call knows the traced sizes only.
+    namespace["assert_size_stride"] = lambda *ignored: None
+    graph = namespace["ge_graph"]
+    namespace["ge_graph"] = CompileOnly(graph)
+    try:
+        if artifact.folder is None or not artifact.keeps_compiled:
+            compile_only(namespace["kernel"], arguments)
+            return
+        if fingerprint is None:
+            logger.warning(
+                "GE was started before gearcache saw it, and takes allow_hf32 once: its compiled graphs are not kept; "
+                "call a cached method (or gearcache.compat.torchair.install()) before other compiled models"
+            )
+            compile_only(namespace["kernel"], arguments)
+            return
+        key = graph_key(code, fingerprint)
+        with graph_folder(artifact.folder("ge"), key) as folder:
+            if folder is not None:
+                options["ge.graph_compiler_cache_dir"] = str(folder)
+                options["ge.graph_key"] = key
+            compile_only(namespace["kernel"], arguments)
+    finally:
+        namespace["ge_graph"] = graph
