@@ -12,7 +12,7 @@ import torch
 from gearcache.cached_method import CachedFunction as CachedFunction
 from gearcache.cached_method import CachedMethod as CachedMethod
 from gearcache.guards.gears import parse_gears
-from gearcache.options import resolve_settings
+from gearcache.options import Settings, resolve_settings
 
 Gears = Mapping[str, Any]
 
@@ -100,10 +100,7 @@ def cache_compile(
             raise ValueError(f"cache_compile: {name} is {rank!r}; it must be an int of at least 0")
     settings = resolve_settings(config, has_gears=True)
     parse_gears(gears, settings.policy)
-    if settings.options and settings.backend in ("auto", "inductor"):
-        from gearcache.ge_cache.inductor_options import check_options
-
-        check_options(settings.options)
+    _check_settings(settings)
     parameters = {
         "config": config,
         "dynamic": dynamic,
@@ -118,6 +115,18 @@ def cache_compile(
     if func is None:
         return lambda function: _wrap(function, parameters)
     return _wrap(func, parameters)
+
+
+def _check_settings(settings: Settings) -> None:
+    """Refuse what no cached graph could follow. Imports nothing where the options are the usual ones."""
+    if settings.options and settings.backend in ("auto", "inductor"):
+        from gearcache.ge_cache.inductor_options import check_options
+
+        check_options(settings.options)
+    if settings.mode is not None and settings.backend == "inductor":
+        from gearcache.ge_cache.inductor_options import check_mode
+
+        check_mode(settings.mode)
 
 
 def _wrap(func: Any, parameters: dict[str, Any]) -> CachedMethod | CachedFunction:
