@@ -34,7 +34,7 @@ _HARMLESS = {
     "var_getattr",
 }
 #: What makes a variable.
-_PLAIN = {"__init__", "__post_init__", "_get_dict_cls_from_user_cls"}
+_PLAIN = {"__init__", "_get_dict_cls_from_user_cls"}
 #: Functions of Dynamo that read the value of a variable for its class.
 _CLASS_READERS = {"_call_getattr", "call_isinstance"}
 _LOOKUP_CALLS = {"get", "__getitem__", "__contains__"}

@@ -99,6 +99,13 @@ class GuardTranslator:
         except (UnknownSource, NotConstant) as error:
             raise UncacheableGuard(self._method, type(source).__name__, source.name, str(error)) from None
 
+    def value(self, access: Access) -> Any:
+        """Return what an access path leads to in the traced call; None where it leads nowhere."""
+        try:
+            return self._walker.resolve(access)
+        except (LookupError, AttributeError, TypeError):
+            return None
+
     def translate(self, guards: Any) -> list[Check]:
         """Return the distinct checks, in a defined order; `UncacheableGuard` for what has no translation."""
         checks: dict[str, Check] = {}

@@ -47,6 +47,12 @@ def check_options(options: Mapping[str, Any]) -> None:
             )
 
 
+def check_mode(mode: str | None) -> None:
+    """Raise `ValueError` for a mode: Inductor's stand for settings, of which those that tune are refused."""
+    if mode not in (None, "default"):
+        raise ValueError(f"option `mode` is {mode!r}; with backend `inductor` it is None or 'default'")
+
+
 def check_names(options: Collection[str], known: Collection[str]) -> None:
     """Raise `ValueError` for a setting that the installed Inductor does not know."""
     for name in options:

@@ -235,6 +235,16 @@ def test_settings_that_bake_weights_into_code_are_refused(backend: str, name: st
     gearcache.cache_compile(Net().run, config=same)
 
 
+def test_a_mode_of_inductor_is_refused_and_not_ignored(cache_dir: Path) -> None:
+    words = "option `mode` is 'max-autotune'; with backend `inductor` it is None or 'default'"
+    with pytest.raises(ValueError, match=words):
+        gearcache.cache_compile(Net().run, config=CompilerConfig(backend="inductor", mode="max-autotune"))
+    cached = gearcache.cache_compile(Net().run, config=CompilerConfig(mode="max-autotune"))  # fine on an NPU
+    with pytest.raises(ValueError, match=words):
+        cached(torch.zeros(2))
+    gearcache.cache_compile(Net().run, config=CompilerConfig(backend="inductor", mode="default"))
+
+
 def test_the_environment_cannot_bake_weights_into_code_either() -> None:
     job = CompileJob("", "", None, [], {}, {"freezing": True, "epilogue_fusion": False}, 1)
     settings = compile_options(job)

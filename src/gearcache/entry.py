@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Limits, Manifest, Miss, Signer
-from gearcache.cache.tally import count_misses
 from gearcache.errors import CacheError
 from gearcache.guards.reason import Reason
 from gearcache.guards.variant import StoredVariant, entry_from_plain, entry_to_plain
@@ -24,7 +23,7 @@ from gearcache.history import History
 from gearcache.options import Settings
 
 if TYPE_CHECKING:
-    from gearcache.build import BuildResult
+    from gearcache.building.request import BuildResult
 
 logger = logging.getLogger("gearcache")
 
@@ -102,6 +101,8 @@ class Entry:
     @contextmanager
     def exclusive(self) -> Iterator[None]:
         """Be the only writer of the entry on this host; raises `CacheError` where that cannot be."""
+        from gearcache.cache.tally import count_misses
+
         with self.store.exclusive(self.key):
             count_misses(self.layout, self._history.uncounted)
             self._history.uncounted.clear()
