@@ -29,8 +29,9 @@ def inductor_compile(
     def wrapped(graph: Any, example_inputs: Any, **keywords: Any) -> Any:
         return inner(compile_fx_inner, graph, example_inputs, **keywords)
 
+    patches = {**unassigned_settings(), **options}
     with linked_with(linker_flags), unread(weights):
-        return compile_fx_aot(module, inputs, inner_compile=wrapped, config_patches=options)  # type: ignore[arg-type]
+        return compile_fx_aot(module, inputs, inner_compile=wrapped, config_patches=patches)  # type: ignore[arg-type]
 
 
 @contextlib.contextmanager
@@ -73,6 +74,22 @@ def unread(weights: Sequence[torch.Tensor]) -> Iterator[None]:
         yield
     finally:
         folder._deduce_value = original
+
+
+def unassigned_settings() -> dict[str, Any]:
+    """Return the settings that the process has assigned to, with what they were before: defaults and environment."""
+    from torch._inductor import config
+    from torch.utils._config_module import _UNSET_SENTINEL as UNSET
+
+    settings: Any = config
+    found = {}
+    for name, entry in settings._config.items():
+        assigned = entry.user_override.get()
+        started = entry.default if entry.env_value_default is UNSET else entry.env_value_default
+        # A list or dict counts as assigned once it was read.
+        if assigned is not UNSET and assigned != started:
+            found[name] = started
+    return found
 
 
 def known_settings() -> set[str]:

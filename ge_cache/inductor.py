@@ -7,8 +7,10 @@ blob store with `torch._C._aoti`, which needs no `torch._inductor`.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,10 +23,32 @@ from gearcache.ge_cache import _compat
 from gearcache.ge_cache.aten import decode_tensor
 from gearcache.ge_cache.backend import Artifact, CompileJob, Runner, Stage, StoredArtifact
 
+logger = logging.getLogger("gearcache")
+
 LIBRARY = "graph.so"
 CONSTANTS = "constants.msgpack"
 #: Raise it when other code is made of the same graph and options: what older versions stored is then no hit.
 RECIPE = 2
+#: Variables of Inductor that say where and when it works, and not what it makes (torch 2.13 `_inductor/config.py`).
+_HARMLESS_VARIABLES = {
+    "BUNDLED_AUTOTUNE_REMOTE_CACHE",
+    "AUTOTUNE_REMOTE_CACHE",
+    "CACHE_DIR",
+    "COMPILE_THREADS",
+    "COMPILE_WORKER_WAIT_TIMEOUT",
+    "CPP_CACHE_PRECOMPILE_HEADERS",
+    "FILE_LOCK_TIMEOUT",
+    "FX_GRAPH_CACHE",
+    "FX_GRAPH_CACHE_DEFAULT",
+    "FX_GRAPH_REMOTE_CACHE",
+    "QUIESCE_ASYNC_COMPILE_POOL",
+    "REDIS_HOST",
+    "REDIS_PORT",
+    "REDIS_URL",
+    "WORKER_LOGPATH",
+    "WORKER_START",
+    "WORKER_SUPPRESS_LOGGING",
+}
 
 
 class InductorBackend:
@@ -46,12 +70,17 @@ class InductorBackend:
             check_options(self._options)
 
     def fingerprint(self) -> dict[str, Any]:
-        """The recipe, instruction sets (the code is built with `-march=native`) and the thread count baked into it."""
+        """What the code is made of beside the graph and the options.
+
+        Recipe, instruction sets (it is built with `-march=native`), the thread count baked into it, and Inductor's
+        variables. What a program assigns to `torch._inductor.config` is no part of it, and no compile follows it.
+        """
         return {
             "recipe": RECIPE,
             "capability": _compat.cpu_capability(),
             "instructions": _cpu_flags(),
             "threads": torch.get_num_threads(),
+            "environment": inductor_variables(os.environ),
         }
 
     def check_compiler(self) -> None:
@@ -66,6 +95,15 @@ class InductorBackend:
                 f"no C++ compiler was found ({', '.join(wanted)}); install one, set `CXX`, use backend='eager', "
                 "or bring a cache that a host with a compiler has made",
             )
+        if "torch._inductor.config" in sys.modules:
+            from gearcache.ge_cache._compat_inductor import unassigned_settings
+
+            for name in sorted(unassigned_settings().keys() - self._options.keys()):
+                logger.warning(
+                    "the program has assigned to `torch._inductor.config.%s`, which cached graphs do not follow: "
+                    "pass it as `options` to `cache_compile`, so that it is part of the key",
+                    name,
+                )
         if self._options:
             from gearcache.ge_cache._compat_inductor import known_settings
             from gearcache.ge_cache.inductor_options import check_names
@@ -93,6 +131,16 @@ class InductorBackend:
         if values:
             runner.update_constant_buffer(values, False, True, True)
         return _Bound(runner.run, values)
+
+
+def inductor_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of the environment that Inductor, and so a worker, may read as settings of the code."""
+    prefix = "TORCHINDUCTOR_"
+    return {
+        name: value
+        for name, value in sorted(environ.items())
+        if name.startswith(prefix) and name.removeprefix(prefix) not in _HARMLESS_VARIABLES
+    }
 
 
 class _Bound:

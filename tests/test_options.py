@@ -15,7 +15,7 @@ import gearcache
 from gearcache import errors
 from gearcache.errors import GearSpecError
 from gearcache.ge_cache.backend import CompileJob
-from gearcache.ge_cache.inductor import RECIPE, InductorBackend
+from gearcache.ge_cache.inductor import RECIPE, InductorBackend, inductor_variables
 from gearcache.ge_cache.inductor_options import compile_options
 from gearcache.options import CompilerConfig, InferenceConfig, resolve_settings
 
@@ -243,6 +243,27 @@ def test_a_mode_of_inductor_is_refused_and_not_ignored(cache_dir: Path) -> None:
     with pytest.raises(ValueError, match=words):
         cached(torch.zeros(2))
     gearcache.cache_compile(Net().run, config=CompilerConfig(backend="inductor", mode="default"))
+
+
+def test_inductor_s_variables_are_in_the_key_but_for_where_it_works() -> None:
+    start = InductorBackend().fingerprint()
+    for name in ("CACHE_DIR", "COMPILE_THREADS", "FX_GRAPH_CACHE"):
+        assert inductor_variables({f"TORCHINDUCTOR_{name}": "/x"}) == {}
+    for name in ("EMULATE_PRECISION_CASTS", "CPP_ENABLE_UNSAFE_MATH_OPT_FLAG", "A_NAME_OF_TOMORROW"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(f"TORCHINDUCTOR_{name}", "1")
+            assert InductorBackend().fingerprint() != start
+    assert InductorBackend().fingerprint() == start
+
+
+def test_an_assigned_setting_of_inductor_is_told_and_not_followed(caplog: pytest.LogCaptureFixture) -> None:
+    import torch._inductor.config as settings
+
+    with settings.patch({"emulate_precision_casts": True, "cpp.simdlen": 0}):
+        InductorBackend({"cpp.simdlen": 1}).check_compiler()
+    (record,) = caplog.records
+    assert "`torch._inductor.config.emulate_precision_casts`" in record.message
+    assert "`options`" in record.message
 
 
 def test_the_environment_cannot_bake_weights_into_code_either() -> None:

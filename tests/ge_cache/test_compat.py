@@ -163,6 +163,20 @@ def test_linker_flags_reach_the_builder_of_inductor_and_are_taken_back() -> None
     assert cpp_builder._get_optimization_cflags is original
 
 
+def test_settings_that_a_program_assigned_are_known_with_what_they_were_before() -> None:
+    import torch._inductor.config as settings
+
+    settings.get_config_copy()  # reads lists and dicts, which does not count
+    assert _compat_inductor.unassigned_settings() == {}
+    with settings.patch({"emulate_precision_casts": True, "cpp.threads": 7, "post_grad_custom_post_pass": print}):
+        assert _compat_inductor.unassigned_settings() == {
+            "emulate_precision_casts": False,
+            "cpp.threads": -1,
+            "post_grad_custom_post_pass": None,
+        }
+    assert _compat_inductor.unassigned_settings() == {}
+
+
 def test_weights_of_one_element_are_no_constants_to_inductor() -> None:
     from torch._inductor.fx_passes.joint_graph import UniformValueConstantFolder
 
