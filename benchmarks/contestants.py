@@ -66,13 +66,13 @@ def ours(order: dict[str, Any]) -> dict[str, Any]:
     decoder, calls = _model(order)
     begin = time.perf_counter()
     import gearcache.activate
-    import gearcache.binding
     import gearcache.ge_cache.inductor
+    import gearcache.stored
     import gearcache.wrapper
 
     imported = time.perf_counter() - begin
     evidence = _watch(gearcache.activate.EvidenceCheck, "stale_reason")
-    activated = _watch(gearcache.binding, "activate")
+    activated = _watch(gearcache.stored, "activate")
     begin, worked = time.perf_counter(), time.process_time()
     method = models.cached(
         decoder,

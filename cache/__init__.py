@@ -29,4 +29,3 @@ from gearcache.cache.result import Miss as Miss
 from gearcache.cache.result import MissReason as MissReason
 from gearcache.cache.signature import Signer as Signer
 from gearcache.cache.store import DiskStore as DiskStore
-from gearcache.cache.store import Store as Store

@@ -17,13 +17,12 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from gearcache.cache.atomic import open_atomic, write_atomic, write_pieces_atomic
-from gearcache.cache.entry import Entry
+from gearcache.cache.entry import Entry, Identity
 from gearcache.cache.key import FORMAT_VERSION
 from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout, is_digest
 from gearcache.cache.lock import key_lock
 from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, decode_manifest
 from gearcache.cache.reading import read_manifest
-from gearcache.cache.row import Identity
 from gearcache.cache.signature import Signer
 from gearcache.cache.store import DiskStore, prepare_folder
 from gearcache.cache.trust import open_trusted, read_trusted

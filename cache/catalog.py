@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gearcache.cache.collect import Collected, collect, needed_blobs
 from gearcache.cache.collection import paused_collection
-from gearcache.cache.entry import Entry, total_size
+from gearcache.cache.entry import Entry, Identity, total_size
 from gearcache.cache.evict import Limits, entries_to_evict
 from gearcache.cache.formats import OtherFormatFolder, other_formats, remove_format
 from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout
@@ -19,7 +19,6 @@ from gearcache.cache.manifest import Manifest
 from gearcache.cache.quarantine import Quarantined, drop_quarantine, quarantined
 from gearcache.cache.reading import read_manifest
 from gearcache.cache.remove import PATIENCE_SECONDS, deleting, remove_entry, unlink_all
-from gearcache.cache.row import Identity
 from gearcache.cache.scan import scan
 from gearcache.cache.trust import check_folders
 from gearcache.cache.use import User, users_of
@@ -57,13 +56,17 @@ class Catalog:
         self.patience = patience
         self.clock = clock
         self.faults: list[CacheError] = []
+        self._entries = str(layout.entries_folder)
 
     def entries(self) -> list[Entry]:
         """All readable entries, the last used first."""
         with paused_collection():
             found = scan(self.layout)
             self.faults = found.faults
-            return sorted((row.entry for row in found.rows), key=attrgetter("last_use", "created"), reverse=True)
+            # Twice by a number, as sorts are stable: four times as fast as once by a pair of them.
+            found.entries.sort(key=attrgetter("created"), reverse=True)
+            found.entries.sort(key=attrgetter("last_use"), reverse=True)
+            return found.entries
 
     def find(self, text: str) -> list[Entry]:
         """Entries by label, `<label>-<start of digest>`, start of digest (4 digits at least), or path; maybe none."""
@@ -73,6 +76,10 @@ class Catalog:
     def path(self, entry: Entry) -> Path:
         """The manifest of an entry."""
         return self.layout.entry(*entry.identity) / MANIFEST_NAME
+
+    def path_text(self, entry: Entry) -> str:
+        """The same as text, without the checks: for an entry that this catalog lists."""
+        return "/".join(filter(None, (self._entries, *entry.identity, MANIFEST_NAME)))
 
     def read(self, entry: Entry) -> Manifest:
         """The manifest of an entry, verified; `CacheError`, also when it is gone meanwhile."""
@@ -109,9 +116,9 @@ class Catalog:
         """
         limits = Limits(max_size, max_age)
         outcome = Removal()
-        rows = scan(self.layout, exact=True)
-        outcome.faults += rows.faults
-        present = [row.entry for row in rows.rows]
+        found = scan(self.layout, exact=True)
+        outcome.faults += found.faults
+        present = found.entries
         kept = set(keep)
         while chosen := entries_to_evict(present, limits, self.clock(), kept):
             busy, faults = len(outcome.in_use), len(outcome.faults)
@@ -130,7 +137,7 @@ class Catalog:
 
     def total_size(self, entries: Iterable[Entry]) -> int:
         """Bytes on disk; a blob that several entries share counts once."""
-        return total_size(list(entries))
+        return total_size(entries)
 
     def quarantined(self) -> list[Quarantined]:
         """What lies in the quarantine."""
@@ -175,7 +182,7 @@ class Catalog:
             else:
                 (removed if unused else busy).append(entry)
         outcome.removed += removed
-        outcome.freed += sum(entry.manifest_size for entry in removed)
+        outcome.freed += sum(entry.own_size for entry in removed)
         if removed:
             self._drop_blobs(removed, dry_run, outcome)
         return busy
@@ -183,7 +190,7 @@ class Catalog:
     def _drop_blobs(self, removed: list[Entry], dry_run: bool, outcome: Removal) -> None:
         found = scan(self.layout, exact=True)
         gone = {entry.identity for entry in outcome.removed}
-        found.rows = [row for row in found.rows if row.entry.identity not in gone]
+        found.entries = [entry for entry in found.entries if entry.identity not in gone]
         needed = needed_blobs(found)
         sizes = {digest: size for entry in removed for digest, size in entry.blob_sizes().items()}
 

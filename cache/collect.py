@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gearcache.cache.atomic import TEMPORARY_PREFIX
+from gearcache.cache.entry import Identity
 from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout, is_digest, is_rank_scope
 from gearcache.cache.remove import deleting, remove_entry, unlink_all
-from gearcache.cache.row import Identity
 from gearcache.cache.scan import Scan, scan
 from gearcache.errors import CacheError, CorruptEntry
 
@@ -64,7 +64,7 @@ def needed_blobs(found: Scan) -> set[str]:
         # Damaged for good: it is a miss for everyone, and goes to the quarantine at its next lookup.
         if type(fault) is not CorruptEntry:
             raise fault
-    packed = {row.entry.blobs for row in found.rows}
+    packed = {entry.blobs for entry in found.entries}
     return {blobs[at : at + 32].hex() for blobs in packed for at in range(0, len(blobs), 40)}
 
 

@@ -1,36 +1,54 @@
-"""What lists, limits and totals need to know of an entry, without its payload."""
+"""What lists, limits and totals need to know of an entry, without its payload; and the states of its files."""
 
 from __future__ import annotations
 
+import os
 import struct
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 from gearcache.cache.key import Plain
+from gearcache.cache.layout import BACKEND_FOLDERS, USE_NAME
 from gearcache.cache.manifest import Manifest
 
+FileState: TypeAlias = "tuple[int, int, int]"
+"""Inode, time in ns, size; zeros for an absent file."""
+
+Identity: TypeAlias = "tuple[str, str, str]"
+"""Label, key digest and rank scope of an entry."""
+
+ABSENT: FileState = (0, 0, 0)
 _BLOB = struct.Struct(">32sQ")
 
 
 class Entry(NamedTuple):
     """One entry. Times are seconds since 1970, sizes bytes; `blobs` is for `Entry.blob_sizes`.
 
-    `gears`, `variants`, `compile_seconds` and `torch` are what the manifest's producer says, as far as it does.
+    `gears`, `variants`, `compile_seconds` and `torch` are what the manifest's producer says, as far as it does. The
+    last fields tell whether the manifest and the use file are still those that were seen. All of it is flat: 100,000
+    of them are listed in a second.
     """
 
     label: str
     digest: str
     scope: str
-    size: int
     manifest_size: int
+    blobs_size: int
     gears: Sequence[str]
     variants: int
     compile_seconds: float
     torch: str
     created: float
     blobs: bytes
-    last_use: float = 0.0
-    hits: int = 0
+    has_folders: bool
+    folders_size: int
+    last_use: float
+    hits: int
+    manifest_inode: int
+    manifest_changed_ns: int
+    use_inode: int
+    used_ns: int
 
     @property
     def name(self) -> str:
@@ -38,39 +56,113 @@ class Entry(NamedTuple):
         return f"{self.label}-{self.digest}"
 
     @property
-    def identity(self) -> tuple[str, str, str]:
+    def identity(self) -> Identity:
         """Label, key digest and rank scope."""
         return self.label, self.digest, self.scope
+
+    @property
+    def own_size(self) -> int:
+        """What no other entry shares: the manifest, and the files that a backend keeps beside it."""
+        return self.manifest_size + self.folders_size
+
+    @property
+    def size(self) -> int:
+        """All that a load may need: manifest, blobs, and the files that a backend keeps beside the manifest."""
+        return self.own_size + self.blobs_size
 
     def blob_sizes(self) -> dict[str, int]:
         """The sizes of the blobs by their sha256."""
         return {digest.hex(): size for digest, size in _BLOB.iter_unpack(self.blobs)}
 
+    def is_state_of(self, manifest: FileState) -> bool:
+        """Whether the entry was read from a manifest in this state."""
+        return manifest == (self.manifest_inode, self.manifest_changed_ns, self.manifest_size)
 
-def entry_of(manifest: Manifest, identity: tuple[str, str, str], manifest_size: int) -> Entry:
-    """The entry of a manifest; its use is not known yet."""
+    def with_use(self, use: FileState) -> Entry:
+        """The entry with its last use and its loads, as its use file tells."""
+        inode, time_ns, size = use
+        last_use = max(self.created, time_ns / 1e9)
+        return self._replace(last_use=last_use, hits=size, use_inode=inode, used_ns=time_ns)
+
+    def with_folders(self, folder: str) -> Entry:
+        """The entry with the size of what a backend keeps in the folder of the entry by now."""
+        size = folders_size(folder)
+        return self if size == self.folders_size else self._replace(folders_size=size)
+
+
+def entry_of(manifest: Manifest, identity: Identity, manifest_size: int) -> Entry:
+    """The entry of a manifest; of its files nothing is known yet."""
     producer = manifest.producer
     gears = producer.get("gears")
     return Entry(
         *identity,
-        size=manifest_size + sum(manifest.blobs.values()),
         manifest_size=manifest_size,
+        blobs_size=sum(manifest.blobs.values()),
         gears=tuple(map(str, gears)) if isinstance(gears, (list, tuple)) else (),
         variants=int(_number(producer.get("variants"))),
         compile_seconds=_number(producer.get("compile_seconds")),
         torch=str(producer.get("torch", "")),
         created=manifest.created,
         blobs=b"".join(_BLOB.pack(bytes.fromhex(digest), size) for digest, size in manifest.blobs.items()),
+        has_folders=producer.get("folders") is True,
+        folders_size=0,
         last_use=manifest.created,
+        hits=0,
+        manifest_inode=0,
+        manifest_changed_ns=0,
+        use_inode=0,
+        used_ns=0,
     )
 
 
-def total_size(entries: Sequence[Entry]) -> int:
+def stored_entry(manifest: Manifest, identity: Identity, path: Path) -> Entry:
+    """The entry of a manifest that was just read from or written to `path`; `OSError` when it is gone."""
+    inode, changed_ns, size = state = manifest_state(path)
+    if state == ABSENT:
+        raise FileNotFoundError(2, os.strerror(2), str(path))
+    entry = entry_of(manifest, identity, size)._replace(manifest_inode=inode, manifest_changed_ns=changed_ns)
+    entry = entry.with_use(use_state(path.with_name(USE_NAME)))
+    return entry.with_folders(str(path.parent)) if entry.has_folders else entry
+
+
+def total_size(entries: Iterable[Entry]) -> int:
     """Bytes on disk; a blob that several entries share counts once."""
     blobs: dict[bytes, int] = {}
+    own = 0
     for entry in entries:
+        own += entry.own_size
         blobs.update(_BLOB.iter_unpack(entry.blobs))
-    return sum(entry.manifest_size for entry in entries) + sum(blobs.values())
+    return own + sum(blobs.values())
+
+
+def folders_size(folder: str) -> int:
+    """Bytes of the files that a backend keeps in the folder of an entry; what comes and goes meanwhile may count."""
+    size = 0
+    for name in BACKEND_FOLDERS:
+        for inner, _, files in os.walk(f"{folder}/{name}"):
+            for file in files:
+                found = _lstat(f"{inner}/{file}")
+                size += found.st_size if found is not None else 0
+    return size
+
+
+def manifest_state(path: str | Path) -> FileState:
+    """Of a manifest, with the time of its last change of any kind; `OSError` other than for an absent one."""
+    found = _lstat(path)
+    return (found.st_ino, found.st_ctime_ns, found.st_size) if found is not None else ABSENT
+
+
+def use_state(path: str | Path) -> FileState:
+    """Of a use file, with the time of the last load; `OSError` other than for an absent one."""
+    found = _lstat(path)
+    return (found.st_ino, found.st_mtime_ns, found.st_size) if found is not None else ABSENT
+
+
+def _lstat(path: str | Path) -> os.stat_result | None:
+    try:
+        return os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
 
 
 def _number(value: Plain) -> float:

@@ -1,4 +1,4 @@
-"""Which entries must go: pure functions over rows."""
+"""Which entries must go: pure functions over entries."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def entries_to_evict(
     """The entries to drop, least recently used first, until the rest is within the limits.
 
     Identities in `keep` stay, also when the limits are missed then. A blob counts once, and goes with the last
-    entry that needs it: dropping an entry frees its manifest and the blobs that only it still holds.
+    entry that needs it: dropping an entry frees its own files and the blobs that only it still holds.
     """
     oldest = sorted(entries, key=lambda entry: (entry.last_use, entry.created, entry.identity))
     evicted: list[Entry] = []
@@ -50,13 +50,13 @@ def entries_to_evict(
     blobs = [entry.blob_sizes() for entry in stays]
     holders = Counter(digest for sizes in blobs for digest in sizes)
     unique = {digest: size for sizes in blobs for digest, size in sizes.items()}
-    total = sum(entry.manifest_size for entry in stays) + sum(unique.values())
+    total = sum(entry.own_size for entry in stays) + sum(unique.values())
     for entry, sizes in zip(stays, blobs, strict=True):
         if total <= limits.max_size:
             break
         if entry.identity in keep:
             continue
-        total -= entry.manifest_size
+        total -= entry.own_size
         for digest in sizes:
             holders[digest] -= 1
             if not holders[digest]:

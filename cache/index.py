@@ -1,4 +1,4 @@
-"""The index: rows of all entries, kept by diskcache, so that a list need not read every manifest.
+"""The index: all entries in short, kept by diskcache, so that a list need not read every manifest.
 
 It is derived from the manifests and may be lost at any time. Only commands open it, never a serving process.
 """
@@ -17,9 +17,9 @@ from typing import Any
 import diskcache
 import msgpack
 
+from gearcache.cache.entry import Entry, Identity
 from gearcache.cache.journal import cut_journal, read_journal, unpack
 from gearcache.cache.layout import Layout
-from gearcache.cache.row import Identity, Row
 from gearcache.cache.trust import check_folders, open_trusted
 from gearcache.errors import CacheError
 
@@ -57,27 +57,27 @@ class RowDisk(diskcache.Disk):  # type: ignore[misc]
 
 
 class Index:
-    """Rows by their identity, in shards by the first digits of the key digest: one read gives hundreds of rows.
+    """Entries in shards by the first digits of the key digest: one read gives hundreds of them.
 
-    All are read at once, and those of the journal over them; raises for an index that is damaged.
+    All are read at once, and behind them those of the journal, which are newer; raises for an index that is damaged.
     """
 
     def __init__(self, cache: diskcache.Cache, folder: Path) -> None:
         self._cache = cache
         self._folder = folder
-        self.rows = {row.entry.identity: row for shard in list(cache) for row in self._read(shard)}
+        self.entries = [entry for shard in list(cache) for entry in self._read(shard)]
         fresh, self._journal_size = read_journal(folder)
-        self.rows.update({row.entry.identity: row for row in fresh})
-        self._unsaved = {shard_of(row.entry.identity) for row in fresh}
+        self.entries += fresh
+        self._unsaved = {shard_of(entry.identity) for entry in fresh}
 
-    def save(self, rows: Iterable[Row], changed: Iterable[Identity]) -> None:
-        """Write the shards of the identities that `changed`, from all rows that there are; never raises."""
+    def save(self, entries: Iterable[Entry], changed: Iterable[Identity]) -> None:
+        """Write the shards of the identities that `changed`, from all entries that there are; never raises."""
         # A full disk, another program's lock, whatever: the next command will do it.
         with suppress(Exception):
             wanted: dict[str, list[Any]] = {shard: [] for shard in {*self._unsaved, *map(shard_of, changed)}}
-            for row in rows if wanted else ():
-                if (plain := wanted.get(shard_of(row.entry.identity))) is not None:
-                    plain.append(row.to_plain())
+            for entry in entries if wanted else ():
+                if (plain := wanted.get(entry.digest[:_SHARD])) is not None:
+                    plain.append(entry)
             for shard, plain in wanted.items():
                 body: bytes = msgpack.packb(plain)
                 if plain:
@@ -87,12 +87,12 @@ class Index:
             if self._journal_size:
                 cut_journal(self._folder, self._journal_size)
 
-    def _read(self, shard: str) -> Iterator[Row]:
+    def _read(self, shard: str) -> Iterator[Entry]:
         data = self._cache.get(shard, default=b"")
         digest, body = data[:_SUM_SIZE], data[_SUM_SIZE:]
         if sha256(body).digest() != digest:
             raise ValueError(f"the shard {shard} of the index is damaged")
-        return map(Row.from_plain, unpack(body))
+        return map(Entry._make, unpack(body))
 
 
 def shard_of(identity: Identity) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgpack
 
-from gearcache.cache.row import Row
+from gearcache.cache.entry import Entry
 from gearcache.cache.trust import open_trusted
 from gearcache.errors import CacheError
 
@@ -24,9 +24,9 @@ MAX_JOURNAL_SIZE = 64 << 20
 _SUM_SIZE = 8
 
 
-def append_row(folder: Path, row: Row) -> None:
-    """Append a row to the journal in the folder of the index; raises `OSError` when that cannot be done now."""
-    body: bytes = msgpack.packb(row.to_plain())
+def append_entry(folder: Path, entry: Entry) -> None:
+    """Append an entry to the journal in the folder of the index; raises `OSError` when that cannot be done now."""
+    body: bytes = msgpack.packb(entry)
     record = len(body).to_bytes(4, "big") + sha256(body).digest()[:_SUM_SIZE] + body
     folder.mkdir(mode=0o700, exist_ok=True)
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -39,12 +39,12 @@ def append_row(folder: Path, row: Row) -> None:
         os.close(descriptor)
 
 
-def read_journal(folder: Path) -> tuple[list[Row], int]:
-    """The rows of the journal, oldest first, and its size, for `cut_journal`; nothing of one that cannot be read."""
+def read_journal(folder: Path) -> tuple[list[Entry], int]:
+    """The entries of the journal, oldest first, and its size, for `cut_journal`; nothing of one that cannot be read."""
     try:
         with open_trusted(folder / JOURNAL_NAME) as descriptor, open(descriptor, "rb", closefd=False) as file:
             data = file.read(2 * MAX_JOURNAL_SIZE)
-        return list(_rows(data)), len(data)
+        return list(_entries(data)), len(data)
     except (OSError, CacheError, ValueError, TypeError):
         return [], 0
 
@@ -60,7 +60,7 @@ def cut_journal(folder: Path, size: int) -> None:
         os.close(descriptor)
 
 
-def _rows(data: bytes) -> Iterator[Row]:
+def _entries(data: bytes) -> Iterator[Entry]:
     at = 0
     while at < len(data):
         size = int.from_bytes(data[at : at + 4], "big")
@@ -68,10 +68,10 @@ def _rows(data: bytes) -> Iterator[Row]:
         body = data[start : start + size]
         if len(body) != size or sha256(body).digest()[:_SUM_SIZE] != data[at + 4 : start]:
             return  # torn: where the next one begins is not known
-        yield Row.from_plain(unpack(body))
+        yield Entry._make(unpack(body))
         at = start + size
 
 
 def unpack(body: bytes) -> Any:
-    """Rows as msgpack gives them back: tuples, and nothing that runs code."""
+    """Entries as msgpack gives them back: tuples, and nothing that runs code."""
     return msgpack.unpackb(body, use_list=False, strict_map_key=True)

@@ -147,11 +147,21 @@ class Layout:
 
     def names(self, label: str | None = None) -> Iterator[tuple[str, str]]:
         """Label and key digest of all entries, read lazily; a folder may turn out to hold no manifest."""
-        labels = [label] if label is not None else [found for found in _names(self.entries_folder) if is_label(found)]
-        for stored_label in labels:
-            for digest in _names(self.entries_folder / stored_label):
-                if is_digest(digest):
-                    yield stored_label, digest
+        for stored_label in self.labels() if label is None else [label]:
+            for digest in self.digests(stored_label):
+                yield stored_label, digest
+
+    def labels(self) -> list[str]:
+        """The labels of all entries."""
+        return list(filter(is_label, _names(self.entries_folder)))
+
+    def digests(self, label: str) -> Iterator[str]:
+        """The key digests of a label's entries, read lazily."""
+        return filter(is_digest, self.digest_names(label))
+
+    def digest_names(self, label: str) -> Iterator[str]:
+        """The names of all that lies in a label's folder: key digests, and what somebody else may have put there."""
+        return _names(self.entries_folder / label)
 
     def manifests_of(self, label: str, digest: str) -> Iterator[Path]:
         """The manifests of one key: one, or one for each rank scope."""

@@ -1,4 +1,4 @@
-"""The store of entries and blobs: one protocol, and its implementation on disk."""
+"""The store of entries and blobs in a folder; `cache/protocol.py` says what any store does."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Protocol
 
 from gearcache.cache.atomic import (
     check_digest,
@@ -38,59 +37,6 @@ from gearcache.errors import CacheError, CorruptEntry, PublishError, UnsafePath,
 DEFAULT_LOCK_TIMEOUT = 1800.0
 MAX_STORE_LOCK_SECONDS = 60.0
 """Writers and deleters hold the lock of the store for moments; a longer wait means that one of them hangs."""
-
-
-class Store(Protocol):
-    """What the wrapper needs of a store; `tests/conformance.py` holds its laws.
-
-    Safe to use from several threads and processes at once: readers take no lock, and only `publish` needs
-    the caller to hold `exclusive`.
-    """
-
-    def lookup(self, key: CacheKey, *, explain: bool = True) -> Hit | Miss:
-        """Find the entry of a key; `explain=False` does not look for the nearest one."""
-
-    def has_blob(self, digest: str) -> bool:
-        """Whether a blob is present, unverified."""
-
-    def blob_size(self, digest: str) -> int:
-        """The size of a blob in bytes, unverified."""
-
-    def read_blob(self, digest: str) -> bytes:
-        """The verified bytes of a blob."""
-
-    def blob_path(self, digest: str) -> Path:
-        """A verified file with the bytes of a blob, to be loaded by a backend."""
-
-    def put_blob(self, data: bytes) -> str:
-        """Store bytes under their sha256, and return it."""
-
-    def put_blob_file(self, path: Path) -> str:
-        """Store a copy of a file under its sha256, and return it."""
-
-    def publish(
-        self,
-        key: CacheKey,
-        payload: Mapping[str, Plain],
-        blobs: Mapping[str, int],
-        producer: Mapping[str, Plain],
-    ) -> Manifest:
-        """Make the entry exist, or replace it; its blobs must be stored already."""
-
-    def exclusive(self, key: CacheKey) -> AbstractContextManager[None]:
-        """Be the only writer of a key on this host."""
-
-    def writing(self) -> AbstractContextManager[None]:
-        """Between `put_blob` and `publish`: nobody may take the blobs for unreferenced meanwhile."""
-
-    def use(self, key: CacheKey) -> bool:
-        """Keep the entry from being evicted as long as this store lives; whether there is one to keep."""
-
-    def count_load(self, key: CacheKey) -> None:
-        """Note that an entry in use was loaded, for lists and for eviction."""
-
-    def keep_limits(self, key: CacheKey) -> None:
-        """After a publish: drop other entries, if there are more than the store may hold."""
 
 
 class DiskStore:

@@ -15,12 +15,12 @@ _PATIENCE_SECONDS = 1.0
 def note_entry(layout: Layout, manifest: Manifest, identity: tuple[str, str, str]) -> None:
     """Tell the index of an entry that was just written, by its journal."""
     # Imported here: a relaunch publishes nothing.
-    from gearcache.cache.journal import append_row
+    from gearcache.cache.entry import stored_entry
+    from gearcache.cache.journal import append_entry
     from gearcache.cache.layout import MANIFEST_NAME
-    from gearcache.cache.row import row_of
 
     with suppress(OSError, CacheError):
-        append_row(layout.index_folder, row_of(manifest, identity, layout.entry(*identity) / MANIFEST_NAME))
+        append_entry(layout.index_folder, stored_entry(manifest, identity, layout.entry(*identity) / MANIFEST_NAME))
 
 
 def keep_limits(layout: Layout, limits: Limits, identity: tuple[str, str, str]) -> None:

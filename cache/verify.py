@@ -9,9 +9,9 @@ from pathlib import Path
 
 from gearcache.cache.atomic import check_digest
 from gearcache.cache.catalog import Catalog
+from gearcache.cache.entry import Entry
 from gearcache.cache.layout import Layout, is_digest
 from gearcache.cache.quarantine import quarantine
-from gearcache.cache.row import Row
 from gearcache.cache.scan import read_entry
 from gearcache.cache.signature import Signer
 from gearcache.cache.trust import check_folders
@@ -104,16 +104,16 @@ class _Verifier:
         self._found.size += path.stat().st_size
 
     def _read_entry(self, path: Path) -> None:
-        row = read_entry(self._layout, path, self._signer)
-        missing = self._missing_blob(row)
+        entry = read_entry(self._layout, path, self._signer)
+        missing = self._missing_blob(entry)
         if missing is not None:
             # Unless the entry was removed meanwhile: its blobs go after it.
             path.stat()
             raise _MissingBlobError(path, missing)
-        self._found.size += row.entry.manifest_size
+        self._found.size += entry.own_size
 
-    def _missing_blob(self, row: Row) -> str | None:
-        for digest, size in row.entry.blob_sizes().items():
+    def _missing_blob(self, entry: Entry) -> str | None:
+        for digest, size in entry.blob_sizes().items():
             try:
                 found = self._layout.blob(digest).lstat().st_size
             except OSError:

@@ -1,4 +1,4 @@
-"""Private names of torch about shape marks and the stance, as `ge_cache/_compat.py` holds the others.
+"""Private names of torch about shape marks and the stance, on the warm path and in a capture.
 
 Nothing here imports Dynamo; `check_marked_dims` is called where it is at work.
 """
@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
-
-from gearcache.ge_cache import _compat
 
 _STANCE_MODULES = ("torch._dynamo.eval_frame", "torch._dynamo.decorators")
 
@@ -126,7 +124,9 @@ def unmarked(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
 
 def check_marked_dims() -> None:
     """Raise `ConstraintViolationError` when the capture under way gave up a dim that `mark_dynamic` wants dynamic."""
-    shape_env: Any = _compat.tracing_context().fake_mode.shape_env
+    from gearcache.ge_cache._compat_dynamo import tracing_context
+
+    shape_env: Any = tracing_context().fake_mode.shape_env
     fakes = shape_env.tracked_fakes or []
     contexts = [item.symbolic_context for item in fakes]
     constraints = [size for context in contexts for size in getattr(context, "constraint_sizes", None) or ()]

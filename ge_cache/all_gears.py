@@ -11,7 +11,7 @@ from typing import Any
 from torch import fx
 
 from gearcache.errors import CaptureError
-from gearcache.ge_cache import _compat
+from gearcache.ge_cache import _compat_symbols
 from gearcache.ge_cache.capture import Capture
 from gearcache.ge_cache.examples import numbers
 from gearcache.ge_cache.gear_plan import PlannedGear
@@ -34,15 +34,15 @@ def all_gears_graph(
     symbols = Symbols(capture.shape_env)
     changing = [symbol for symbol in gears[0].assignment if len({gear.assignment.get(symbol) for gear in gears}) > 1]
     names = {symbol: f"s{number}" for number, symbol in enumerate(changing)}
-    renamed = {symbol: _compat.size_symbol(name) for symbol, name in names.items()}
-    symbolic = _compat.SymbolicInputs({name: symbols.hint(symbol) for symbol, name in names.items()})
+    renamed = {symbol: _compat_symbols.size_symbol(name) for symbol, name in names.items()}
+    symbolic = _compat_symbols.SymbolicInputs({name: symbols.hint(symbol) for symbol, name in names.items()})
 
     def plain(size: Any) -> Any:
         simple = symbols.simplify(size)
         if isinstance(simple, int):
             return simple
         fixed = {symbol: gears[0].assignment.get(symbol, symbols.hint(symbol)) for symbol in simple.free_symbols}
-        printed = _compat.print_expression(simple.subs(fixed | renamed, simultaneous=True))
+        printed = _compat_symbols.print_expression(simple.subs(fixed | renamed, simultaneous=True))
         return int(printed) if printed.isdigit() else {"expression": printed}
 
     sizes = [[plain(size) for size in item.sizes] for item in capture.inputs]

@@ -73,6 +73,8 @@ class Backend(Protocol):
     allows_dynamic: bool
     #: Whether one graph serves all gears, and the compiler's own runtime switches between them.
     takes_all_gears: bool
+    #: Whether it keeps files of its own in the folder of an entry; only then do sizes and limits look for them.
+    keeps_files: bool
 
     def fingerprint(self) -> dict[str, Any]:
         """Return what else identifies compiled code, as key components."""

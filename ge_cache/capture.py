@@ -14,11 +14,14 @@ from typing import Any
 import torch
 
 from gearcache.errors import CaptureError
-from gearcache.ge_cache import _compat, _compat_shapes
+from gearcache.ge_cache import _compat, _compat_dynamo, _compat_lookups
+from gearcache.ge_cache.graph_hook import GraphHook
 from gearcache.ge_cache.guards import GuardTranslator
-from gearcache.ge_cache.numbers import Numbers, check_unguarded, take_numbers, written_ints
+from gearcache.ge_cache.looked_up import Lookups
+from gearcache.ge_cache.numbers import Numbers, check_unguarded, written_ints
 from gearcache.ge_cache.observed import Observer, observed_checks
 from gearcache.ge_cache.sources import FrameNames, UnknownSource, access_of
+from gearcache.ge_cache.symbols import Symbols
 from gearcache.guards.access import Access, Scope
 from gearcache.guards.checks import Check
 from gearcache.guards.constants import NotConstant
@@ -63,6 +66,10 @@ class Capture:
     #: Dynamo's names of ints that the trace fixed although the frame writes them.
     written_ints: list[str] = field(default_factory=list)
 
+    def symbols(self) -> Symbols:
+        """Return the symbols of the sizes."""
+        return Symbols(self.shape_env, self.unbacked)
+
 
 def capture_method(
     function: Any,
@@ -79,12 +86,20 @@ def capture_method(
     """
     if _compat.torch_function_modes() > 0:
         raise CaptureError(method, "it was called under a torch function mode, which a static graph cannot honour")
-    hook = _GraphHook(method, numbers)
-    observer = Observer(method)
+    hook = GraphHook(method, numbers)
+    observer, lookups = Observer(method), Lookups()
     try:
-        with torch.no_grad(), _compat.capture_settings(dynamic=dynamic, numbers=numbers), _compat.observed(observer):
-            frame, captured = _compat.compile_frame(function, arguments, keywords, hook)
-    except _compat.dynamo_errors() as error:
+        with (
+            torch.no_grad(),
+            _compat_dynamo.capture_settings(dynamic=dynamic, numbers=numbers),
+            _compat_dynamo.observed(observer),
+            _compat_lookups.watched_lookups(lookups),
+        ):
+            frame, captured = _compat_dynamo.compile_frame(function, arguments, keywords, hook)
+    except _compat_dynamo.dynamo_errors() as error:
+        own = getattr(error, "inner_exception", None)
+        if isinstance(own, CaptureError):  # of the hook: it says all
+            raise own from error
         raise CaptureError(method, _cause(error)) from error
     if hook.module is None:
         raise CaptureError(method, "it runs no tensor operation that could be compiled")
@@ -94,7 +109,8 @@ def capture_method(
         frame.globals,
         dict(zip(free_variables, frame.closure, strict=True)),
     )
-    names = FrameNames(captured.import_sources, free_variables, captured.f_globals)
+    looked_up = lookups.only(captured.output_graph.guards, hook.written)
+    names = FrameNames(captured.import_sources, free_variables, captured.f_globals, looked_up)
     translator = GuardTranslator(method, scope, names)
     inputs = [
         _describe(translator.access(source), node, scope) for source, node in zip(hook.sources, hook.nodes, strict=True)
@@ -144,71 +160,6 @@ def _cause(error: BaseException) -> str:
     return "; ".join([f"Dynamo could not form one graph: {first}", *detail[:2], *where[-1:]])
 
 
-class _GraphHook:
-    """Dynamo's backend for the capture: keeps the graph and makes it take tensors only."""
-
-    def __init__(self, method: str, wanted: tuple[str, ...]) -> None:
-        self._method = method
-        self._wanted = wanted
-        self.numbers = Numbers()
-        self.module: torch.fx.GraphModule | None = None
-        self.shape_env: Any = None
-        self.graph_name = ""
-        self.sources: list[Any] = []
-        self.nodes: list[torch.fx.Node] = []
-        self.written: list[tuple[Any, str | None]] = []
-
-    def __call__(self, module: torch.fx.GraphModule, example_inputs: list[Any]) -> torch.fx.GraphModule:
-        self.module = module
-        self.shape_env = _compat.tracing_context().fake_mode.shape_env
-        self.written = _written_sources()
-        _compat_shapes.check_marked_dims()
-        self.graph_name = str(module.meta["backend_id"])
-        if not _compat.forget_unused_streams(module):
-            raise CaptureError(self._method, "it works with streams or events, which a static graph cannot honour")
-        self.numbers = take_numbers(module.graph, self._wanted)
-        placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
-        tensors = {
-            node.meta["grapharg"].source.name: node
-            for node in placeholders
-            if isinstance(node.meta["example_value"], torch.Tensor)
-        }
-        last = placeholders[-1] if placeholders else None
-        for node in placeholders:
-            if not isinstance(node.meta["example_value"], torch.Tensor):
-                _replace_size(module.graph, node, tensors, last)
-        self.nodes = [node for node in module.graph.nodes if node.op == "placeholder"]
-        self.sources = [node.meta["grapharg"].source for node in self.nodes]
-        module.recompile()
-        return module
-
-
-_SIZE_OPERATORS = {
-    "SIZE": torch.ops.aten.sym_size.int,
-    "STRIDE": torch.ops.aten.sym_stride.int,
-    "STORAGE_OFFSET": torch.ops.aten.sym_storage_offset.default,
-}
-
-
-def _replace_size(
-    graph: torch.fx.Graph, node: torch.fx.Node, tensors: dict[str, torch.fx.Node], last: torch.fx.Node | None
-) -> None:
-    source = node.meta["grapharg"].source
-    base = getattr(source, "base", None)
-    owner = tensors.get(base.name) if base is not None else None
-    if owner is None or type(source).__name__ != "TensorPropertySource":
-        raise CaptureError("", f"the graph takes `{source.name}`, which is not a tensor") from None
-    assert last is not None
-    operator = _SIZE_OPERATORS[source.prop.name]
-    arguments = (owner,) if source.idx is None else (owner, source.idx)
-    if node.users:
-        with graph.inserting_after(last):
-            size = graph.call_function(operator, arguments)
-        size.meta["example_value"] = node.meta["example_value"]
-        node.replace_all_uses_with(size)
-    graph.erase_node(node)
-
-
 def _describe(access: Access, node: torch.fx.Node, scope: Scope) -> CapturedInput:
     fake = node.meta["example_value"]
     example = access.resolve(scope)
@@ -246,7 +197,7 @@ def _attributes(
     for source in sources.values():
         if "ParamBufferSource" in type(source).__name__ or "_parameters" in source.name or "_buffers" in source.name:
             access = translator.access(source)
-            with_value = _resolve(translator, access)
+            with_value = translator.value(access)
             if isinstance(with_value, torch.Tensor):
                 by_identity.setdefault(id(with_value), access)
     attributes: dict[str, Access] = {}
@@ -261,31 +212,6 @@ def _attributes(
         if id(value) in by_identity:
             attributes[node.target] = by_identity[id(value)]
     return attributes, tensors
-
-
-def _resolve(translator: GuardTranslator, access: Access) -> Any:
-    try:
-        return translator._walker.resolve(access)
-    except (LookupError, AttributeError, TypeError):
-        return None
-
-
-def _written_sources() -> list[tuple[Any, str | None]]:
-    """Return what the frame will write: (source of an object, attribute), or (source of a container, None).
-
-    Asked while Dynamo compiles the graph: it forgets its side effects right after.
-    """
-    effects = _compat.side_effects()
-    found: list[tuple[Any, str | None]] = []
-    for variable, attributes in effects.store_attr_mutations.items():
-        source = getattr(variable, "source", None)
-        if source is not None:
-            found.extend((source, name) for name in attributes)
-    for variable in effects.id_to_variable.values():
-        source = getattr(variable, "source", None)
-        if source is not None and variable not in effects.store_attr_mutations and effects.is_modified(variable):
-            found.append((source, None))
-    return found
 
 
 def _mutated(written: list[tuple[Any, str | None]], names: FrameNames) -> list[Access]:

@@ -12,7 +12,7 @@ import torch
 from torch import fx
 
 from gearcache.errors import CaptureError
-from gearcache.ge_cache import _compat
+from gearcache.ge_cache import _compat_symbols
 from gearcache.ge_cache.capture import Capture
 from gearcache.ge_cache.specialise import GearGraph, input_spec, record
 from gearcache.ge_cache.symbols import Symbols
@@ -95,7 +95,7 @@ class SizePrinter:
 
     def text(self, expression: Any) -> str:
         """Return Python source; `CaptureError` when the expression is not simple arithmetic."""
-        text = _compat.print_expression(expression)
+        text = _compat_symbols.print_expression(expression)
         try:
             return checked_expression(text)
         except ValueError as error:

@@ -22,6 +22,7 @@ class EagerBackend:
     parallel = False
     allows_random = True
     allows_dynamic = True
+    keeps_files = False
     takes_all_gears = False
 
     def fingerprint(self) -> dict[str, Any]:

@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from gearcache.ge_cache import _compat
+from gearcache.ge_cache import _compat_symbols
 from gearcache.ge_cache.tensor_spec import TensorSpec
 from gearcache.guards.expressions import expression_function
 
 
-def numbers(row: Sequence[Any], symbolic: _compat.SymbolicInputs) -> list[Any]:
+def numbers(row: Sequence[Any], symbolic: _compat_symbols.SymbolicInputs) -> list[Any]:
     """Return sizes as ints and symbolic ints; `{"expression": text}` stands for the latter."""
     names = tuple(symbolic.sizes)
     return [
@@ -25,9 +25,9 @@ def numbers(row: Sequence[Any], symbolic: _compat.SymbolicInputs) -> list[Any]:
 
 def symbolic_examples(
     symbols: Mapping[str, Any], specs: Sequence[TensorSpec]
-) -> tuple[list[torch.Tensor], _compat.SymbolicInputs]:
+) -> tuple[list[torch.Tensor], _compat_symbols.SymbolicInputs]:
     """Return one fake tensor per spec with the sizes and strides of `symbols`, and what assumptions they collect."""
-    symbolic = _compat.SymbolicInputs(dict(symbols["hints"]))
+    symbolic = _compat_symbols.SymbolicInputs(dict(symbols["hints"]))
     fakes = [
         symbolic.tensor(numbers(sizes, symbolic), numbers(strides, symbolic), spec.dtype, spec.device)
         for spec, sizes, strides in zip(specs, symbols["sizes"], symbols["strides"], strict=True)

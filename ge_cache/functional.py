@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from gearcache.ge_cache import _compat
+from gearcache.ge_cache import _compat_fake, _compat_symbols
 from gearcache.ge_cache.aten import decode_tensor, to_module
 from gearcache.ge_cache.backend import CompileJob
 from gearcache.ge_cache.examples import symbolic_examples
@@ -40,7 +40,7 @@ class FunctionalGraph:
     written: list[int]
     groups: dict[str, list[int]]
     mode: Any
-    symbolic: _compat.SymbolicInputs | None = None
+    symbolic: _compat_symbols.SymbolicInputs | None = None
 
 
 def functional_graph(job: CompileJob, decompositions: Mapping[Any, Callable[..., Any]]) -> FunctionalGraph:
@@ -55,7 +55,7 @@ def functional_graph(job: CompileJob, decompositions: Mapping[Any, Callable[...,
     with mode, torch.no_grad(), _plain_attention(examples):
         if symbolic is not None:
             # `functionalize` decomposes composite operators in C++, at concrete sizes; Python keeps them symbolic.
-            with _compat.python_dispatcher():
+            with _compat_fake.python_dispatcher():
                 recorded = make_fx(recorded, decomposition_table=table, _allow_non_fake_inputs=True)(*examples)
         functional = functionalize(recorded, remove="mutations")
         module = make_fx(functional, decomposition_table=table, _allow_non_fake_inputs=True)(*examples)
@@ -77,13 +77,13 @@ def functional_graph(job: CompileJob, decompositions: Mapping[Any, Callable[...,
     )
 
 
-def _examples(job: CompileJob) -> tuple[list[torch.Tensor], Any, _compat.SymbolicInputs | None]:
+def _examples(job: CompileJob) -> tuple[list[torch.Tensor], Any, _compat_symbols.SymbolicInputs | None]:
     symbols = job.graph.get("symbols")
-    symbolic: _compat.SymbolicInputs | None = None
+    symbolic: _compat_symbols.SymbolicInputs | None = None
     fakes: list[torch.Tensor] = []
     if symbols:
         fakes, symbolic = symbolic_examples(symbols, job.inputs)
-    mode = symbolic.mode if symbolic is not None else _compat.fake_mode()
+    mode = symbolic.mode if symbolic is not None else _compat_fake.fake_mode()
     specs = list(job.attributes.values()) if symbolic is not None else [*job.inputs, *job.attributes.values()]
     with mode:
         fakes += [torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device) for spec in specs]
@@ -137,7 +137,7 @@ def _written(module: fx.GraphModule) -> list[int]:
 
 
 def _take_sizes(
-    module: fx.GraphModule, job: CompileJob, symbolic: _compat.SymbolicInputs
+    module: fx.GraphModule, job: CompileJob, symbolic: _compat_symbols.SymbolicInputs
 ) -> tuple[list[list[int]], list[Any]]:
     """Make each symbolic size an input of the graph, the form that torchair knows from AOT autograd."""
     placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]

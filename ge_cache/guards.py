@@ -102,11 +102,21 @@ class GuardTranslator:
         except (UnknownSource, NotConstant) as error:
             raise UncacheableGuard(self._method, type(source).__name__, source.name, str(error)) from None
 
+    def value(self, access: Access) -> Any:
+        """Return what an access path leads to in the traced call; None where it leads nowhere."""
+        try:
+            return self._walker.resolve(access)
+        except (LookupError, AttributeError, TypeError):
+            return None
+
     def translate(self, guards: Any) -> list[Check]:
         """Return the distinct checks, in a defined order; `UncacheableGuard` for what has no translation."""
         checks: dict[str, Check] = {}
         for guard in sorted(guards, key=lambda guard: (guard.name, guard.create_fn_name())):
             for check in self._checks(guard):
+                checks.setdefault(repr(check.to_plain()), check)
+        for source, looked_up in self._names.looked_up.items():
+            for check in looked_up.checks(self.access(source)):
                 checks.setdefault(repr(check.to_plain()), check)
         translated = list(checks.values())
         failure = first_failure(translated, self._walker)
@@ -123,10 +133,14 @@ class GuardTranslator:
             raise UncacheableGuard(self._method, kind, source.name, _REFUSED[kind])
         if kind not in known_kinds():
             raise UncacheableGuard(self._method, kind, source.name, "a guard kind that gearcache does not know")
+        if type(source).__name__ == "ConstDictKeySource" and source.base in self._names.looked_up:
+            return []  # which keys matter is known, and not by their position
         access = self.access(source)
         try:
             value = self._walker.resolve(access)
             typed = [observe("type", access, value)] if kind in _TYPED else []
+            if kind == "SEQUENCE_LENGTH" and source in self._names.looked_up:
+                return typed
             return [*typed, self._observe(kind, guard, access, value)]
         except NotConstant as error:
             raise UncacheableGuard(self._method, kind, source.name, f"a value of type {error}") from None

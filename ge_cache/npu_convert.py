@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-from gearcache.ge_cache import _compat
+from gearcache.ge_cache import _compat_fake
 from gearcache.ge_cache.all_gears import check_assumptions, gear_values
 from gearcache.ge_cache.ascend import decompositions
 from gearcache.ge_cache.backend import Artifact, CompileJob, Stage
@@ -25,7 +25,7 @@ def convert(job: CompileJob, options: NpuOptions, stage: Stage) -> Artifact:
     for tensor, lists in zip(functional.examples[first:], gears, strict=False):
         if lists:
             tensor.dim_gears = lists
-    with _compat.tracing(functional.mode):
+    with _compat_fake.tracing(functional.mode):
         text = _text(functional, options, first + len(job.inputs), graph_name(job))
     conditions = functional.symbolic.assumptions() if functional.symbolic is not None else []
     if gears:

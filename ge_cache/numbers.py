@@ -16,7 +16,7 @@ import torch
 from torch import fx
 
 from gearcache.errors import CaptureError
-from gearcache.ge_cache import _compat
+from gearcache.ge_cache import _compat_symbols
 from gearcache.ge_cache.symbols import Symbols
 from gearcache.guards.access import Access
 from gearcache.guards.checks import Check
@@ -101,5 +101,5 @@ def number_results(
             size: sympy.sympify(symbols.simplify(size) if assignment is None else symbols.value(size, assignment))
             for size in sizes
         }
-        text = checked_expression(_compat.print_expression(expression.xreplace(names | values)))
+        text = checked_expression(_compat_symbols.print_expression(expression.xreplace(names | values)))
         results[index] = ["constant", {"expression": text}]

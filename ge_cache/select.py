@@ -56,6 +56,10 @@ def select_backend(settings: BackendSettings, module: torch.nn.Module, tensors: 
         raise ValueError(
             f"option `gear_execution` is {settings.gear_execution!r}; only backend `torchair` has it, not `inductor`"
         )
+    if settings.mode is not None:
+        from gearcache.ge_cache.inductor_options import check_mode
+
+        check_mode(settings.mode)
     unsupported = sorted(devices - {"cpu", "meta"})
     if unsupported:
         raise BackendUnavailable(
@@ -64,7 +68,7 @@ def select_backend(settings: BackendSettings, module: torch.nn.Module, tensors: 
         )
     from gearcache.ge_cache.inductor import InductorBackend
 
-    return InductorBackend()
+    return InductorBackend(settings.options)
 
 
 def _torchair(settings: BackendSettings) -> Backend:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import types
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from gearcache.ge_cache.looked_up import LookedUp
 from gearcache.guards.access import Access
 from gearcache.guards.constants import to_plain
 
@@ -18,11 +19,15 @@ class UnknownSource(Exception):
 
 @dataclass(frozen=True)
 class FrameNames:
-    """What names mean in a captured frame: Dynamo's module aliases, the method's free variables, all globals."""
+    """What names mean in a captured frame: Dynamo's module aliases, the method's free variables, all globals.
+
+    `looked_up`: by source, dictionaries of which only single keys matter (see `ge_cache.looked_up`).
+    """
 
     imports: Mapping[str, str]
     free_variables: tuple[str, ...]
     namespace: Mapping[str, Any]
+    looked_up: Mapping[Any, LookedUp] = field(default_factory=dict)
 
 
 #: Sources that only mark a kind of module or guard and add no step of their own.
@@ -88,7 +93,7 @@ def access_of(source: Any, names: FrameNames) -> Access:
     if kind == "DataclassFieldsSource":
         return path.then("fields")
     if kind in _ITEMS:
-        return _item(path, kind, source)
+        return _item(path, kind, source, names)
     raise UnknownSource(kind)
 
 
@@ -111,9 +116,12 @@ def _global(name: str, names: FrameNames) -> Access:
     return Access(("global", name))
 
 
-def _item(path: Access, kind: str, source: Any) -> Access:
+def _item(path: Access, kind: str, source: Any, names: FrameNames) -> Access:
     index = source.index
     if type(index).__name__ == "ConstDictKeySource":
+        looked_up = names.looked_up.get(source.base)
+        if looked_up is not None and type(looked_up.keys[index.index]) in (str, int):
+            return path.then("dict_item", looked_up.keys[index.index])
         return path.then("nth_value", index.index)
     if getattr(source, "index_is_slice", False):
         raise UnknownSource(f"{kind} with a slice")

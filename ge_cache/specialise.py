@@ -16,7 +16,7 @@ import torch
 from torch import fx
 
 from gearcache.errors import CaptureError
-from gearcache.ge_cache import _compat
+from gearcache.ge_cache import _compat, _compat_dynamo, _compat_fake
 from gearcache.ge_cache.capture import Capture, CapturedInput
 from gearcache.ge_cache.results import Result, ResultPlan
 from gearcache.ge_cache.tensor_spec import TensorSpec
@@ -51,7 +51,7 @@ def lift_attributes(capture: Capture) -> fx.GraphModule:
     for node in capture.module.graph.nodes:
         if node.op == "get_attr" and node.target in lifted:
             mapping[node] = lifted[str(node.target)]
-        elif node.op != "placeholder" and not _compat.is_grad_switch(node):
+        elif node.op != "placeholder" and not _compat_dynamo.is_grad_switch(node):
             mapping[node] = graph.node_copy(node, lambda source: mapping[source])
     return fx.GraphModule(capture.module, graph)
 
@@ -73,7 +73,7 @@ def trace_gear(
     decompositions: Mapping[Any, Any] | None,
 ) -> GearGraph:
     """Record the ATen operations of one static gear."""
-    mode = _compat.fake_mode()
+    mode = _compat_fake.fake_mode()
     with mode:
         fakes = [torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device) for spec in inputs]
     attributes = {

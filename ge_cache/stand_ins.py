@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 import torch
 
-from gearcache.ge_cache import _compat
+from gearcache.ge_cache import _compat, _compat_fake
 
 #: Storages of at least this many bytes get pages of their own, which exist only once they are touched.
 _MAPPED = 1 << 20
@@ -30,18 +30,18 @@ def stand_ins(device: torch.device) -> Iterator[int]:
     Tensors on `meta` move to `device`, fake ones to the device that they pretend to be on. Fake modes and a default
     device of `meta` are off meanwhile. Not for use while other threads work with such tensors.
     """
-    with _compat.without_meta_modes():
+    with _compat_fake.without_meta_modes():
         exchanged: list[tuple[torch.Tensor, torch.Tensor]] = []
         try:
             storages: dict[tuple[int, str], torch.UntypedStorage] = {}
             for tensor in _without_memory():
                 stand_in = _stand_in(tensor, device, storages)
-                _compat.swap_tensors(tensor, stand_in)
+                _compat_fake.swap_tensors(tensor, stand_in)
                 exchanged.append((tensor, stand_in))
             yield len(exchanged)
         finally:
             for tensor, stand_in in reversed(exchanged):
-                _compat.swap_tensors(tensor, stand_in)
+                _compat_fake.swap_tensors(tensor, stand_in)
 
 
 def _without_memory() -> list[torch.Tensor]:
@@ -51,7 +51,7 @@ def _without_memory() -> list[torch.Tensor]:
         if kind in _PLAIN:
             if value.is_meta and value.layout == torch.strided:
                 found.append(value)
-        elif issubclass(kind, torch.Tensor) and _compat.is_fake(value) and _has_numbers_only(value):
+        elif issubclass(kind, torch.Tensor) and _compat_fake.is_fake(value) and _has_numbers_only(value):
             found.append(value)
     return found
 

@@ -35,6 +35,7 @@ class TorchairBackend:
 
     name = "torchair"
     parallel = False
+    keeps_files = True
     allows_random = False
     allows_dynamic = True
 

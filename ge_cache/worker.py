@@ -41,20 +41,21 @@ def main() -> None:
     os.dup2(2, 1)
     import torch
 
-    from gearcache.ge_cache import inductor
     from gearcache.ge_cache.backend import job_of_plain
+    from gearcache.ge_cache.inductor import InductorBackend
+    from gearcache.ge_cache.inductor_library import prepare
 
     while (message := receive(sys.stdin.buffer)) is not None:
         if message["kind"] == "prepare":
             # Takes what every first compile pays (imports, instruction set probes, precompiled headers).
             try:
-                inductor.prepare(message["threads"])
+                prepare(message["threads"])
             except Exception as error:
                 sys.stderr.write(f"gearcache worker: warm-up failed: {error}\n")
             continue
         job = job_of_plain(message["job"])
         torch.set_num_threads(max(1, job.threads))
-        backend = inductor.InductorBackend()
+        backend = InductorBackend()
         try:
             with tempfile.TemporaryDirectory(prefix="gearcache-") as workdir:
                 artifact = backend.compile(

@@ -10,7 +10,8 @@ from threading import Thread
 import pytest
 
 from gearcache.cache.key import CacheKey
-from gearcache.cache.store import Hit, Miss, MissReason, Store
+from gearcache.cache.protocol import Store
+from gearcache.cache.store import Hit, Miss, MissReason
 from gearcache.errors import CorruptEntry, LockTimeout, PublishError
 
 StoreLaw = Callable[[Store, Path], None]

@@ -21,7 +21,8 @@ import torch
 
 import gearcache
 
-COMPILERS = ("torch._dynamo", "torch._inductor", "sympy")
+#: What a hit must not import: compilers, and what drives them.
+COMPILERS = ("torch._dynamo", "torch._inductor", "sympy", "gearcache.building", "gearcache.ge_cache.capture")
 
 
 def strict_config(backend: str = "eager", **options: Any) -> gearcache.CompilerConfig:

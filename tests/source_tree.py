@@ -15,7 +15,7 @@ LAYERS = ("cache", "guards", "ge_cache")
 def layer_files(layer: str) -> list[Path]:
     """All modules of one layer, or of the root package for `root`, relative to the repository."""
     if layer == "root":  # the layers are links inside it
-        found = [path for folder in (".", "commands", "compat") for path in (PACKAGE / folder).glob("*.py")]
+        found = [path for folder in (".", "building", "commands", "compat") for path in (PACKAGE / folder).glob("*.py")]
     else:
         found = [*(ROOT / layer).glob("**/*.py")]
     return sorted(path.relative_to(ROOT) for path in found)

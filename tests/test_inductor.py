@@ -33,6 +33,10 @@ def test_one_dynamic_graph_serves_many_sizes(outcome: Outcome) -> None:
     outcome.assert_right("dynamic", traces=1)
 
 
+def test_weights_of_one_element_are_read_from_the_live_module(outcome: Outcome) -> None:
+    outcome.assert_right("scalars", traces=1)
+
+
 def test_shape_controls_hold_for_compiled_graphs(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEARCACHE_JOBS", "1")
     net = Net()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,9 @@ from torch import nn
 import gearcache
 from gearcache import errors
 from gearcache.errors import GearSpecError
+from gearcache.ge_cache.backend import CompileJob
+from gearcache.ge_cache.inductor import RECIPE, InductorBackend, inductor_variables
+from gearcache.ge_cache.inductor_options import compile_options
 from gearcache.options import CompilerConfig, InferenceConfig, resolve_settings
 
 
@@ -207,3 +211,95 @@ def test_every_error_class_is_pickled_above() -> None:
     classes = {value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, Exception)}
     (marks,) = test_every_error_keeps_text_and_data_through_pickling.pytestmark  # type: ignore[attr-defined]
     assert {type(error) for error in marks.args[1]} == classes - {errors.GearcacheError, errors.CacheError}
+
+
+@pytest.mark.parametrize("backend", ["inductor", "auto"])
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("freezing", True, "values of weights while compiling"),
+        ("always_keep_tensor_constants", False, "values of weights while compiling"),
+        ("max_autotune", True, "packs the values of weights"),
+        ("aot_inductor.use_runtime_constant_folding", True, "a later update would not be seen"),
+        ("aot_inductor.package_constants_in_so", True, "weights stay outside"),
+        ("aot_inductor.package", True, "one shared object"),
+    ],
+)
+def test_settings_that_bake_weights_into_code_are_refused(backend: str, name: str, value: bool, reason: str) -> None:
+    config = CompilerConfig(backend=backend, options={name: value})
+    with pytest.raises(ValueError, match=f"sets `{name}` to {value}; with backend `inductor` it is .*{reason}"):
+        gearcache.cache_compile(Net().run, config=config)
+    with pytest.raises(ValueError, match=f"sets `{name}`"):
+        InductorBackend(config.options)
+    same = CompilerConfig(backend=backend, options={name: not value})
+    gearcache.cache_compile(Net().run, config=same)
+
+
+def test_a_mode_of_inductor_is_refused_and_not_ignored(cache_dir: Path) -> None:
+    words = "option `mode` is 'max-autotune'; with backend `inductor` it is None or 'default'"
+    with pytest.raises(ValueError, match=words):
+        gearcache.cache_compile(Net().run, config=CompilerConfig(backend="inductor", mode="max-autotune"))
+    cached = gearcache.cache_compile(Net().run, config=CompilerConfig(mode="max-autotune"))  # fine on an NPU
+    with pytest.raises(ValueError, match=words):
+        cached(torch.zeros(2))
+    gearcache.cache_compile(Net().run, config=CompilerConfig(backend="inductor", mode="default"))
+
+
+def test_inductor_s_variables_are_in_the_key_but_for_where_it_works() -> None:
+    start = InductorBackend().fingerprint()
+    for name in ("CACHE_DIR", "COMPILE_THREADS", "FX_GRAPH_CACHE"):
+        assert inductor_variables({f"TORCHINDUCTOR_{name}": "/x"}) == {}
+    for name in ("EMULATE_PRECISION_CASTS", "CPP_ENABLE_UNSAFE_MATH_OPT_FLAG", "A_NAME_OF_TOMORROW"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(f"TORCHINDUCTOR_{name}", "1")
+            assert InductorBackend().fingerprint() != start
+    assert InductorBackend().fingerprint() == start
+
+
+def test_an_assigned_setting_of_inductor_is_told_and_not_followed(caplog: pytest.LogCaptureFixture) -> None:
+    import torch._inductor.config as settings
+
+    with settings.patch({"emulate_precision_casts": True, "cpp.simdlen": 0}):
+        InductorBackend({"cpp.simdlen": 1}).check_compiler()
+    (record,) = caplog.records
+    assert "`torch._inductor.config.emulate_precision_casts`" in record.message
+    assert "`options`" in record.message
+
+
+def test_the_environment_cannot_bake_weights_into_code_either() -> None:
+    job = CompileJob("", "", None, [], {}, {"freezing": True, "epilogue_fusion": False}, 1)
+    settings = compile_options(job)
+    assert (settings["freezing"], settings["epilogue_fusion"]) == (False, False)
+    assert settings["always_keep_tensor_constants"] is True
+
+
+def test_a_setting_that_inductor_does_not_have_is_refused_before_a_compile(cache_dir: Path) -> None:
+    config = CompilerConfig(backend="inductor", options={"epilog_fusion": True})
+    cached = gearcache.cache_compile(Net().run, config=config)
+    with pytest.raises(
+        ValueError, match=r"`epilog_fusion`, which `torch._inductor.config` does not have.*epilogue_fusion"
+    ):
+        cached(torch.zeros(2))
+    assert cached.stats.traces == 0
+
+
+def test_what_inductor_makes_of_the_same_graph_has_a_number() -> None:
+    """Raise `RECIPE` with any of these: entries that an older recipe made must not be hit."""
+    ours = compile_options(CompileJob("", "", None, [], {}, {}, 1))
+    assert InductorBackend().fingerprint()["recipe"] == RECIPE == 2
+    assert ours == {
+        "aot_inductor.compile_wrapper_opt_level": "O0",
+        "compile_threads": 1,
+        "cpp.threads": 1,
+        "freezing": False,
+        "freezing_discard_parameters": False,
+        "always_keep_tensor_constants": True,
+        "max_autotune": False,
+        "max_autotune_gemm": False,
+        "aot_inductor.use_runtime_constant_folding": False,
+        "aot_inductor.package_constants_in_so": False,
+        "aot_inductor.package_constants_on_disk_format": None,
+        "aot_inductor.package": False,
+        "aot_inductor.package_cpp_only": None,
+        "fx_wrapper": False,
+    }

@@ -194,7 +194,7 @@ def test_the_folder_and_the_number_of_jobs_of_the_prewarm_win(
     cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = []
-    from gearcache import build as building
+    from gearcache.building import build as building
 
     build_gears = building.build
 

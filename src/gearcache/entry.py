@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Limits, Manifest, Miss, Signer
-from gearcache.cache.tally import count_misses
 from gearcache.errors import CacheError
 from gearcache.guards.reason import Reason
 from gearcache.guards.variant import StoredVariant, entry_from_plain, entry_to_plain
@@ -24,7 +23,7 @@ from gearcache.history import History
 from gearcache.options import Settings
 
 if TYPE_CHECKING:
-    from gearcache.build import BuildResult
+    from gearcache.building.request import BuildResult
 
 logger = logging.getLogger("gearcache")
 
@@ -32,11 +31,14 @@ logger = logging.getLogger("gearcache")
 class Entry:
     """The variants that are stored under one key. Reading counts misses; writing needs `exclusive`."""
 
-    def __init__(self, key: CacheKey, layout: Layout, settings: Settings, history: History) -> None:
+    def __init__(
+        self, key: CacheKey, layout: Layout, settings: Settings, history: History, *, keeps_files: bool = False
+    ) -> None:
         self.key = key
         self.layout = layout
         self._settings = settings
         self._history = history
+        self._keeps_files = keeps_files
         self._temporary: Path | None = None
         #: Sizes in bytes of the blobs that the manifest names, by digest.
         self._blob_sizes: Mapping[str, int] = {}
@@ -99,6 +101,8 @@ class Entry:
     @contextmanager
     def exclusive(self) -> Iterator[None]:
         """Be the only writer of the entry on this host; raises `CacheError` where that cannot be."""
+        from gearcache.cache.tally import count_misses
+
         with self.store.exclusive(self.key):
             count_misses(self.layout, self._history.uncounted)
             self._history.uncounted.clear()
@@ -128,6 +132,7 @@ class Entry:
                 "variants": len(variants),
                 "gears": [gear.text for variant in variants for gear in variant.gears],
                 "compile_seconds": round(sum(gear.seconds for variant in variants for gear in variant.gears), 3),
+                "folders": self._keeps_files,
             }
             self.store.publish(self.key, payload, sizes, producer)
         self._history.note("publish", seconds=time.perf_counter() - begin, bytes=sum(sizes.values()))

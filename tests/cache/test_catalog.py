@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gearcache.cache import remove as remove_module
+from gearcache.cache import scan as scan_module
 from gearcache.cache.catalog import Catalog
 from gearcache.cache.evict import Limits
 from gearcache.cache.key import FORMAT_VERSION, CacheKey
@@ -140,6 +141,34 @@ def test_pruning_drops_the_least_recently_used_until_the_rest_fits(layout: Layou
     kept = catalog.entries()[-1]
     assert [entry.name for entry in catalog.prune(max_size=0, keep=[kept.identity]).removed] == [KEYS[3].name]
     assert names(catalog) == [kept.name]
+
+
+@pytest.mark.parametrize("few", [0, 10_000])
+def test_files_that_a_backend_keeps_count_and_go_with_their_entry(
+    layout: Layout, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan_module, "MANY_ENTRIES", few)
+    with (store := DiskStore(layout, clock=lambda: 100.0)).writing():
+        store.publish(KEYS[0], {}, {}, {"folders": True})
+    del store  # it uses what it published
+    os.utime(layout.use(KEYS[0]), (100, 100))
+    catalog = Catalog(layout)
+
+    def size() -> int:
+        return next(entry.size for entry in catalog.entries() if entry.digest == KEYS[0].digest)
+
+    before, total = size(), catalog.total_size(catalog.entries())
+    graph = layout.manifest(KEYS[0]).parent / "ge" / "graph_key" / "rank0"
+    graph.mkdir(parents=True)
+    (graph / "graph.om").write_bytes(bytes(5000))  # as GE does: after the publish, past the index
+    assert size() == before + 5000
+    (graph / "graph.idx").write_bytes(bytes(70))
+    assert size() == before + 5070
+    assert catalog.total_size(catalog.entries()) == total + 5070
+    outcome = catalog.prune(max_size=total)
+    assert [entry.digest for entry in outcome.removed] == [KEYS[0].digest]
+    assert outcome.freed == before + 5070
+    assert not graph.parent.exists()
 
 
 def test_a_used_entry_stays_and_others_go_in_its_place(layout: Layout) -> None:

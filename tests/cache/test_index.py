@@ -13,7 +13,7 @@ import pytest
 from gearcache.cache import scan as scan_module
 from gearcache.cache.catalog import Catalog
 from gearcache.cache.index import RowDisk, open_index
-from gearcache.cache.journal import JOURNAL_NAME, append_row, read_journal
+from gearcache.cache.journal import JOURNAL_NAME, append_entry, read_journal
 from gearcache.cache.key import CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.scan import read_entry, scan
@@ -59,7 +59,7 @@ def test_what_was_published_is_listed_without_reading_a_manifest(store: DiskStor
 def test_the_index_holds_what_the_manifests_say(store: DiskStore) -> None:
     listed = sorted(Catalog(store.layout).entries())
     paths = [store.layout.manifest(key) for key in KEYS]
-    assert listed == sorted(read_entry(store.layout, path).entry for path in paths)
+    assert listed == sorted(read_entry(store.layout, path) for path in paths)
 
 
 @pytest.mark.parametrize("few", [0, 10_000])
@@ -159,7 +159,7 @@ def test_a_damaged_index_is_made_anew(store: DiskStore, damage: str, tmp_path: P
     if damage != "folder":
         with open_index(store.layout) as index:
             assert index is not None
-            assert len(index.rows) == 3
+            assert len({entry.identity for entry in index.entries}) == 3
 
 
 class Bomb:
@@ -255,7 +255,7 @@ def test_an_index_that_cannot_be_written_breaks_nothing(store: DiskStore, obstac
 def test_the_journal_takes_the_rows_of_many_writers_and_ends_at_a_torn_one(store: DiskStore, tmp_path: Path) -> None:
     folder = tmp_path / "index"
     row = read_entry(store.layout, store.layout.manifest(KEYS[0]))
-    threads = [threading.Thread(target=append_row, args=(folder, row)) for _ in range(20)]
+    threads = [threading.Thread(target=append_entry, args=(folder, row)) for _ in range(20)]
     for thread in threads:
         thread.start()
     for thread in threads:

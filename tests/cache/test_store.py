@@ -15,7 +15,8 @@ from gearcache.cache import trust
 from gearcache.cache.key import FORMAT_VERSION, CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.manifest import MAGIC
-from gearcache.cache.store import DiskStore, Hit, Miss, MissReason, Store
+from gearcache.cache.protocol import Store
+from gearcache.cache.store import DiskStore, Hit, Miss, MissReason
 from gearcache.errors import CacheError, CorruptEntry, PublishError, UnsafePath
 from tests.conformance import STORE_LAWS, StoreLaw, check_store
 

@@ -55,6 +55,13 @@ class Net(nn.Module):
     def assuming_of(self, x: Tensor) -> Tensor:
         return x * assumed_of(2.0)
 
+    def on_a_stream(self, x: Tensor) -> Tensor:
+        with torch.Stream(device="cpu"):
+            return x + 1
+
+    def scaled_by(self, x: Tensor, scale: int) -> Tensor:
+        return x * scale
+
 
 def _capture(net: Net, name: str = "run", *arguments: Any, dynamic: bool = True) -> Capture:
     return capture_method(getattr(net, name), arguments, {}, method=f"Net.{name}", dynamic=dynamic)
@@ -127,6 +134,19 @@ def test_every_capture_checks_what_lies_around_the_call_of_a_module() -> None:
     lengths = _expected(_run(), "length")
     assert lengths["torch.nn.modules.module._global_forward_hooks"] == 0
     assert "torch.nn.modules.module.Module.__call__" in _expected(_run(), "function")
+
+
+def test_what_the_graph_itself_forbids_is_said_once_and_names_the_method() -> None:
+    with pytest.raises(CaptureError) as caught:
+        _capture(Net(), "on_a_stream", torch.ones(3))
+    assert str(caught.value) == (
+        "`Net.on_a_stream` cannot be cached: it works with streams or events, which a static graph cannot honour"
+    )
+    with (
+        torch.compiler.config.patch(dynamic_sources="L['scale']"),
+        pytest.raises(CaptureError, match=r"^`Net\.scaled_by` cannot be cached: the graph takes `L\['scale'\]`"),
+    ):
+        _capture(Net(), "scaled_by", torch.ones(3), 3)
 
 
 def test_dynamo_is_left_as_it_was() -> None:

@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 import torch
 
-from gearcache.ge_cache import _compat, _compat_shapes
+from gearcache.ge_cache import (
+    _compat,
+    _compat_dynamo,
+    _compat_fake,
+    _compat_inductor,
+    _compat_lookups,
+    _compat_shapes,
+    _compat_symbols,
+)
+from gearcache.ge_cache.looked_up import Lookups
 from gearcache.guards._native import is_operator
 
 
@@ -23,7 +32,7 @@ def test_the_runner_of_a_shared_object_takes_a_path_and_a_count() -> None:
 def test_views_have_the_storage_key_of_their_base_also_when_fake() -> None:
     x, y = torch.ones(4), torch.ones(4)
     assert _compat.storage_key(x) == _compat.storage_key(x[1:]) != _compat.storage_key(y)
-    with _compat.fake_mode():
+    with _compat_fake.fake_mode():
         fake = torch.ones(4)
     assert _compat.storage_key(fake) == _compat.storage_key(fake.view(2, 2))
 
@@ -54,7 +63,7 @@ def test_capture_settings_are_known_to_dynamo_and_undone() -> None:
     settings = ("install_free_tensors", "specialize_int", "specialize_float", "assume_static_by_default")
     functions = [getattr(builder, name) for name in names]
     values = [getattr(config, name) for name in settings]
-    with _compat.capture_settings(dynamic=True):
+    with _compat_dynamo.capture_settings(dynamic=True):
         assert (config.install_free_tensors, config.assume_static_by_default) == (True, False)
         assert all(getattr(builder, name) is not old for name, old in zip(names, functions, strict=True))
     assert [getattr(builder, name) for name in names] == functions
@@ -68,12 +77,12 @@ def test_a_frame_is_compiled_to_bytecode_guards_and_sources() -> None:
         return x + 1
 
     def keep(module: torch.fx.GraphModule, inputs: list[Any]) -> torch.fx.GraphModule:
-        assert _compat.tracing_context().fake_mode.shape_env is not None
+        assert _compat_dynamo.tracing_context().fake_mode.shape_env is not None
         graphs.append(module)
         return module
 
-    with torch.no_grad(), _compat.capture_settings(dynamic=True):
-        frame, captured = _compat.compile_frame(method, (torch.ones(3),), {}, keep)[:2]
+    with torch.no_grad(), _compat_dynamo.capture_settings(dynamic=True):
+        frame, captured = _compat_dynamo.compile_frame(method, (torch.ones(3),), {}, keep)[:2]
     assert frame.code is method.__code__
     assert len(graphs) == 1
     for name in ("bytecode", "import_sources", "output_graph", "f_globals", "traced_code"):
@@ -85,16 +94,16 @@ def test_dynamo_refuses_with_the_errors_that_are_caught() -> None:
         torch._dynamo.graph_break()
         return x
 
-    with torch.no_grad(), _compat.capture_settings(dynamic=True), pytest.raises(_compat.dynamo_errors()):
-        _compat.compile_frame(broken, (torch.ones(3),), {}, lambda module, inputs: module)
+    with torch.no_grad(), _compat_dynamo.capture_settings(dynamic=True), pytest.raises(_compat_dynamo.dynamo_errors()):
+        _compat_dynamo.compile_frame(broken, (torch.ones(3),), {}, lambda module, inputs: module)
 
 
 def test_guard_kinds_are_listed() -> None:
-    assert {"TENSOR_MATCH", "SHAPE_ENV", "CONSTANT_MATCH"} <= set(_compat.guard_kinds())
+    assert {"TENSOR_MATCH", "SHAPE_ENV", "CONSTANT_MATCH"} <= set(_compat_dynamo.guard_kinds())
 
 
 def test_a_fake_mode_makes_tensors_without_data() -> None:
-    with _compat.fake_mode() as mode:
+    with _compat_fake.fake_mode() as mode:
         made = torch.empty(2, 3)
     assert made.fake_mode is mode
     assert mode.from_tensor(torch.ones(2), static_shapes=True).shape == (2,)
@@ -110,9 +119,10 @@ def test_the_settings_for_aot_inductor_exist() -> None:
     import torch._inductor.config as config
 
     from gearcache.ge_cache.backend import CompileJob
-    from gearcache.ge_cache.inductor import compile_options
+    from gearcache.ge_cache.inductor_options import compile_options
 
-    known = config.get_config_copy()
+    known = _compat_inductor.known_settings()
+    assert known == set(config.get_config_copy())
     for name in compile_options(CompileJob("", "", None, [], {}, {}, 1)):
         assert name in known
 
@@ -121,12 +131,12 @@ def test_switching_autograd_is_recognised_as_a_node() -> None:
     graph = torch.fx.Graph()
     switch = graph.call_function(torch._C._set_grad_enabled, (False,))
     other = graph.call_function(torch.relu, (graph.placeholder("x"),))
-    assert _compat.is_grad_switch(switch)
-    assert not _compat.is_grad_switch(other)
+    assert _compat_dynamo.is_grad_switch(switch)
+    assert not _compat_dynamo.is_grad_switch(other)
 
 
 def test_symbolic_inputs_tell_what_a_compiler_assumed() -> None:
-    symbolic = _compat.SymbolicInputs({"s0": 6, "s1": 6})
+    symbolic = _compat_symbols.SymbolicInputs({"s0": 6, "s1": 6})
     first = symbolic.tensor([symbolic.sizes["s0"], 4], [4, 1], torch.float32, torch.device("cpu"))
     second = symbolic.tensor([symbolic.sizes["s1"], 4], [4, 1], torch.float32, torch.device("cpu"))
     before = symbolic.assumptions()
@@ -140,36 +150,72 @@ def test_expressions_are_printed_as_python() -> None:
     import sympy
 
     s0 = sympy.Symbol("s0", integer=True, positive=True)
-    assert _compat.print_expression(2 * s0) == "2*s0"
+    assert _compat_symbols.print_expression(2 * s0) == "2*s0"
 
 
 def test_linker_flags_reach_the_builder_of_inductor_and_are_taken_back() -> None:
     from torch._inductor import cpp_builder
 
     original = cpp_builder._get_optimization_cflags
-    with _compat.linked_with(["Wl,--gc-sections"]):
+    with _compat_inductor.linked_with(["Wl,--gc-sections"]):
         options = cpp_builder.CppTorchOptions()
     assert "Wl,--gc-sections" in options.get_ldflags()
     assert cpp_builder._get_optimization_cflags is original
 
 
+def test_settings_that_a_program_assigned_are_known_with_what_they_were_before() -> None:
+    import torch._inductor.config as settings
+
+    settings.get_config_copy()  # reads lists and dicts, which does not count
+    assert _compat_inductor.unassigned_settings() == {}
+    with settings.patch({"emulate_precision_casts": True, "cpp.threads": 7, "post_grad_custom_post_pass": print}):
+        assert _compat_inductor.unassigned_settings() == {
+            "emulate_precision_casts": False,
+            "cpp.threads": -1,
+            "post_grad_custom_post_pass": None,
+        }
+    assert _compat_inductor.unassigned_settings() == {}
+
+
+def test_weights_of_one_element_are_no_constants_to_inductor() -> None:
+    from torch._inductor.fx_passes.joint_graph import UniformValueConstantFolder
+
+    def folded(weights: list[torch.Tensor]) -> int:
+        graph = torch.fx.Graph()
+        nodes = [graph.get_attr(name) for name in ("weight", "constant")]
+        results = [graph.call_function(torch.ops.aten.exp.default, (node,)) for node in nodes]
+        for node in (*nodes, *results):
+            node.meta["val"] = torch.empty(1)
+        graph.output(tuple(results))
+        module = torch.fx.GraphModule({"weight": weight, "constant": torch.ones(1)}, graph)
+        with _compat_inductor.unread(weights):
+            folder = UniformValueConstantFolder(module)
+            folder.run()
+        return len(folder.node_replacements)
+
+    original = UniformValueConstantFolder._deduce_value
+    weight = torch.empty(1)
+    assert (folded([]), folded([weight])) == (2, 1)
+    assert UniformValueConstantFolder._deduce_value is original
+
+
 def test_fake_tensors_are_told_from_others() -> None:
-    with _compat.fake_mode():
+    with _compat_fake.fake_mode():
         fake = torch.ones(1)
-    assert _compat.is_fake(fake)
-    assert not _compat.is_fake(torch.ones(1, device="meta"))
+    assert _compat_fake.is_fake(fake)
+    assert not _compat_fake.is_fake(torch.ones(1, device="meta"))
 
 
 def test_tensors_exchange_what_they_are_and_keep_their_identity() -> None:
     left, right = torch.ones(2), torch.nn.Parameter(torch.zeros(3))
     left.mark = 1
-    _compat.swap_tensors(left, right)
+    _compat_fake.swap_tensors(left, right)
     assert (type(left), left.shape, left.requires_grad, left.mark) == (torch.nn.Parameter, (3,), True, 1)
     assert (type(right), right.tolist()) == (torch.Tensor, [1, 1])
 
 
 def test_modes_that_make_tensors_without_data_can_be_turned_off() -> None:
-    with torch.device("meta"), _compat.fake_mode(), _compat.without_meta_modes():
+    with torch.device("meta"), _compat_fake.fake_mode(), _compat_fake.without_meta_modes():
         made = torch.ones(1)
     assert type(made) is torch.Tensor
     assert made.device.type == "cpu"
@@ -182,35 +228,35 @@ def test_the_current_stream_is_only_kept_where_a_graph_uses_it() -> None:
     graph = torch.fx.Graph()
     graph.output((graph.call_function(torch.ops.aten.neg.default, (graph.placeholder("x"),)),))
     noted.index_to_bytecode_constructor[0] = lambda codegen: None
-    assert _compat.forget_unused_streams(torch.fx.GraphModule({}, graph))
+    assert _compat_dynamo.forget_unused_streams(torch.fx.GraphModule({}, graph))
     assert not noted.has_user_objects()
     using = torch.fx.Graph()
     using.output((using.call_function(noted.get_external_object_by_index, (0,)),))
-    assert not _compat.forget_unused_streams(torch.fx.GraphModule({}, using))
+    assert not _compat_dynamo.forget_unused_streams(torch.fx.GraphModule({}, using))
 
 
 def test_a_compiler_finds_the_fake_mode_that_traces() -> None:
     from torch._guards import detect_fake_mode
 
-    mode = _compat.fake_mode()
-    with _compat.tracing(mode):
+    mode = _compat_fake.fake_mode()
+    with _compat_fake.tracing(mode):
         assert detect_fake_mode() is mode
 
 
 def test_python_decomposes_composite_operators_where_sizes_are_symbolic() -> None:
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    symbolic = _compat.SymbolicInputs({"s0": 3})
+    symbolic = _compat_symbols.SymbolicInputs({"s0": 3})
     x = symbolic.tensor([symbolic.sizes["s0"], 1, 4], [4, 4, 1], torch.float32, torch.device("cpu"))
     with symbolic.mode:
         weight, bias = torch.empty(2, 4), torch.empty(2)
-    with symbolic.mode, torch.no_grad(), _compat.python_dispatcher():
+    with symbolic.mode, torch.no_grad(), _compat_fake.python_dispatcher():
         make_fx(torch.ops.aten.linear.default, _allow_non_fake_inputs=True)(x, weight, bias)
     assert not [text for text in symbolic.assumptions() if "==" in text]
 
 
 def test_a_size_symbol_is_a_positive_integer() -> None:
-    symbol = _compat.size_symbol("s0")
+    symbol = _compat_symbols.size_symbol("s0")
     assert symbol.is_integer
     assert symbol.is_positive
 
@@ -227,6 +273,20 @@ def test_dynamo_tells_an_observer_what_it_inlines_and_folds() -> None:
     assert nn_module.invoke_and_store_as_constant is functions.invoke_and_store_as_constant
     names = list(inspect.signature(functions.invoke_and_store_as_constant).parameters)
     assert names == ["tx", "fn", "name", "args", "kwargs"]
+
+
+def test_dynamo_s_dictionary_variables_are_watched_and_left_as_they_were() -> None:
+    from torch._dynamo.variables.dicts import ConstDictVariable
+    from torch._dynamo.variables.user_defined import UserDefinedDictVariable
+
+    before = dict(vars(ConstDictVariable)), dict(vars(UserDefinedDictVariable))
+    named = {*_compat_lookups._HARMLESS, *_compat_lookups._PLAIN}
+    assert named <= {*dir(ConstDictVariable), *dir(UserDefinedDictVariable)}
+    lookups = Lookups()
+    with _compat_lookups.watched_lookups(lookups):
+        assert vars(ConstDictVariable) != before[0]
+        assert vars(UserDefinedDictVariable) != before[1]
+    assert (dict(vars(ConstDictVariable)), dict(vars(UserDefinedDictVariable))) == before
 
 
 def test_a_change_of_stance_is_told_and_read() -> None:

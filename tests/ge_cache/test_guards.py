@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gearcache.ge_cache import _compat, guards
+from gearcache.ge_cache import _compat_dynamo, guards
 
 
 def test_every_guard_kind_has_a_translation_or_a_reason() -> None:
-    assert guards.known_kinds() == set(_compat.guard_kinds())
+    assert guards.known_kinds() == set(_compat_dynamo.guard_kinds())
 
 
 def test_no_guard_kind_is_decided_twice() -> None:

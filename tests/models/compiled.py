@@ -1,4 +1,4 @@
-"""Two methods that are compiled for real: three graphs in all."""
+"""Three methods that are compiled for real: four graphs in all."""
 
 from __future__ import annotations
 
@@ -46,3 +46,33 @@ def dynamic(run: Run) -> None:
     cached = run.cache(net.pool)
     for size in (3, 5, 9):
         run.compare(f"{size}", cached, net.pool, torch.randn(size, 8))
+
+
+class Scaled(nn.Module):
+    """Weights of one element, computed with before they meet the input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor([0.7]))
+        self.shift = nn.Parameter(torch.tensor(0.3))
+        self.matrix = nn.Parameter(torch.tensor([[1.5]]))
+        self.register_buffer("one", torch.tensor(2, dtype=torch.int64))
+        self.few = nn.Parameter(torch.randn(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight = self.scale.exp() * self.matrix.expand(1, 4)
+        return x * weight + self.shift.cos() * self.one + torch.relu(self.few) + torch.tensor(0.25)
+
+
+def scalars(run: Run) -> None:
+    ours = Scaled()
+    theirs = copy.deepcopy(ours)
+    cached = run.cache(ours.forward, dynamic=False)
+    x = torch.randn(3, 4)
+    run.compare("as made", cached, theirs.forward, x)
+    with torch.no_grad():
+        for net in (ours, theirs):
+            for weight in net.parameters():
+                weight.mul_(2)
+            net.one.add_(1)
+    run.compare("after an update", cached, theirs.forward, x)

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -22,9 +22,8 @@ from gearcache.cache.quantities import parse_age, parse_size
 from gearcache.cache.signature import KEY_FILE_VARIABLE, Signer
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-#: A pipe has no width to cut lines to.
-_PIPE_WIDTH = 1000
 _DIGEST_SHOWN = 12
+_INDENTED_ITEMS = 100
 
 
 class Exit(IntEnum):
@@ -152,45 +151,12 @@ def warn(text: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON document."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
-
-
-def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = ()) -> None:
-    """Print columns; on a terminal that is too narrow for them, each row as a paragraph. In a pipe a row is a line."""
-    from rich.cells import cell_len
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console(markup=False, highlight=False)
-    if not console.is_terminal:
-        console.width = _PIPE_WIDTH
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in titles:
-        table.add_column(title, justify="right" if title in right else "left", no_wrap=True)
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    columns = zip(titles, *rows, strict=True)
-    if sum(max(map(cell_len, column)) + 2 for column in columns) - 2 <= console.width:
-        console.print(table)
-        return
-    for row in rows:
-        console.print(Text(row[0], style="bold"))
-        pairs = [f"{title} {cell}" for title, cell in zip(titles[1:], row[1:], strict=True)]
-        for line in _filled(pairs, console.width - 2):
-            console.print(Text(f"  {line}"))
-
-
-def _filled(pieces: Sequence[str], width: int) -> list[str]:
-    """Join pieces by commas to lines of at most `width`, breaking none."""
-    lines: list[str] = []
-    for piece in pieces:
-        if lines and len(lines[-1]) + len(piece) + 3 <= width:
-            lines[-1] += f", {piece}"
-        else:
-            lines.append(piece)
-    return lines
+    """Print one JSON document, indented; of a long list, one item a line: `indent` takes seconds for 100,000."""
+    if isinstance(value, list) and len(value) > _INDENTED_ITEMS:
+        text = "[\n" + ",\n".join(json.dumps(item, ensure_ascii=False) for item in value) + "\n]"
+    else:
+        text = json.dumps(value, indent=2, ensure_ascii=False)
+    click.echo(text)
 
 
 def count(number: int, one: str, many: str | None = None) -> str:
@@ -236,7 +202,7 @@ def entry_plain(entry: Entry, catalog: Catalog) -> dict[str, Any]:
         "method": entry.label,
         "key": entry.digest,
         "ranks": entry.scope,
-        "path": str(catalog.path(entry)),
+        "path": catalog.path_text(entry),
         "gears": list(entry.gears),
         "variants": entry.variants,
         "size": entry.size,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
+from operator import attrgetter
 from pathlib import Path
 
 import click
 
 from gearcache.cache.catalog import Catalog
+from gearcache.cache.collection import paused_collection
 from gearcache.cache.entry import Entry
 from gearcache.commands.common import (
     ago_text,
@@ -19,15 +21,16 @@ from gearcache.commands.common import (
     note,
     note_faults,
     print_json,
-    print_table,
     size_text,
 )
+from gearcache.commands.table import print_table
 
+#: What is sorted by, and whether the largest comes first; a catalog gives the last used first.
 _ORDERS = {
-    "use": lambda entry: (-entry.last_use, entry.identity),
-    "size": lambda entry: (-entry.size, entry.identity),
-    "hits": lambda entry: (-entry.hits, entry.identity),
-    "name": lambda entry: entry.identity,
+    "use": None,
+    "size": (attrgetter("size"), True),
+    "hits": (attrgetter("hits"), True),
+    "name": (attrgetter("identity"), False),
 }
 
 
@@ -41,9 +44,15 @@ def command(method: str | None, sort: str, cache_dir: Path | None, as_json: bool
 
     METHOD limits the list to methods of this name; it may hold `*`, as in `Model.*`.
     """
-    catalog = Catalog(layout_at(cache_dir))
+    # Up to 100,000 rows, of which none becomes garbage before the end.
+    with paused_collection():
+        _list(Catalog(layout_at(cache_dir)), method, sort, as_json)
+
+
+def _list(catalog: Catalog, method: str | None, sort: str, as_json: bool) -> None:
     entries = [entry for entry in catalog.entries() if method is None or fnmatchcase(entry.label, method)]
-    entries.sort(key=_ORDERS[sort])
+    if (order := _ORDERS[sort]) is not None:
+        entries.sort(key=order[0], reverse=order[1])
     if as_json:
         print_json([entry_plain(entry, catalog) for entry in entries])
     elif entries:

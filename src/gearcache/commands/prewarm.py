@@ -19,12 +19,12 @@ from gearcache.commands.common import (
     json_option,
     note,
     print_json,
-    print_table,
     seconds_text,
     size_text,
     stop,
     warn,
 )
+from gearcache.commands.table import print_table
 from gearcache.commands.target import find_target
 
 if TYPE_CHECKING:

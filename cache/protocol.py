@@ -1,0 +1,65 @@
+"""What a store of entries and blobs does, wherever it keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol
+
+from gearcache.cache.key import CacheKey, Plain
+from gearcache.cache.manifest import Manifest
+from gearcache.cache.result import Hit, Miss
+
+
+class Store(Protocol):
+    """What the wrapper needs of a store; `tests/conformance.py` holds its laws.
+
+    Safe to use from several threads and processes at once: readers take no lock, and only `publish` needs
+    the caller to hold `exclusive`.
+    """
+
+    def lookup(self, key: CacheKey, *, explain: bool = True) -> Hit | Miss:
+        """Find the entry of a key; `explain=False` does not look for the nearest one."""
+
+    def has_blob(self, digest: str) -> bool:
+        """Whether a blob is present, unverified."""
+
+    def blob_size(self, digest: str) -> int:
+        """The size of a blob in bytes, unverified."""
+
+    def read_blob(self, digest: str) -> bytes:
+        """The verified bytes of a blob."""
+
+    def blob_path(self, digest: str) -> Path:
+        """A verified file with the bytes of a blob, to be loaded by a backend."""
+
+    def put_blob(self, data: bytes) -> str:
+        """Store bytes under their sha256, and return it."""
+
+    def put_blob_file(self, path: Path) -> str:
+        """Store a copy of a file under its sha256, and return it."""
+
+    def publish(
+        self,
+        key: CacheKey,
+        payload: Mapping[str, Plain],
+        blobs: Mapping[str, int],
+        producer: Mapping[str, Plain],
+    ) -> Manifest:
+        """Make the entry exist, or replace it; its blobs must be stored already."""
+
+    def exclusive(self, key: CacheKey) -> AbstractContextManager[None]:
+        """Be the only writer of a key on this host."""
+
+    def writing(self) -> AbstractContextManager[None]:
+        """Between `put_blob` and `publish`: nobody may take the blobs for unreferenced meanwhile."""
+
+    def use(self, key: CacheKey) -> bool:
+        """Keep the entry from being evicted as long as this store lives; whether there is one to keep."""
+
+    def count_load(self, key: CacheKey) -> None:
+        """Note that an entry in use was loaded, for lists and for eviction."""
+
+    def keep_limits(self, key: CacheKey) -> None:
+        """After a publish: drop other entries, if there are more than the store may hold."""

@@ -1,0 +1,196 @@
+"""Private names of torch with which Dynamo captures one method, one test per name; imports nothing of Dynamo before."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+
+@contextlib.contextmanager
+def capture_settings(*, dynamic: bool, duck_shape: bool = False, numbers: tuple[str, ...] = ()) -> Iterator[None]:
+    """Set Dynamo up for one full-graph capture of an inference method.
+
+    Parameters and buffers become attributes of the graph; every other tensor, also one that hangs off the
+    module, a global or a closure, stays an input, so that a replaced tensor is seen.
+    """
+    import torch._dynamo.config as dynamo_config
+    import torch.fx.experimental._config as fx_config
+    from torch._dynamo.utils import dynamo_timed, get_metrics_context
+    from torch._dynamo.variables import builder as builder_module
+    from torch._dynamo.variables.torch_function import torch_function_mode_stack_state_mgr
+
+    builder: Any = builder_module
+    original = builder.is_from_unspecialized_nn_module_source
+    hidden = {name: getattr(builder, name) for name in ("is_from_global_source", "is_from_nonlocal_source")}
+
+    def is_parameter_or_buffer(source: Any) -> bool:
+        return bool(original(source)) and type(getattr(source, "base", None)).__name__ == (
+            "UnspecializedParamBufferSource"
+        )
+
+    settings: dict[str, Any] = {
+        "install_free_tensors": True,
+        "record_runtime_overhead": False,
+        "specialize_int": True,
+        "specialize_float": True,
+        "assume_static_by_default": not dynamic,
+        "automatic_dynamic_shapes": False,
+        "force_nn_module_property_static_shapes": False,
+        "capture_scalar_outputs": False,
+    }
+    known = {name: value for name, value in settings.items() if hasattr(dynamo_config, name)}
+    with contextlib.ExitStack() as stack:
+        if numbers:
+            compiler_config: Any = torch.compiler.config
+            present = [compiler_config.dynamic_sources] if compiler_config.dynamic_sources else []
+            stack.enter_context(compiler_config.patch(dynamic_sources=",".join([*present, *numbers])))
+        stack.enter_context(dynamo_config.patch(known))
+        stack.enter_context(fx_config.patch(use_duck_shape=duck_shape))  # type: ignore[attr-defined]
+        stack.enter_context(get_metrics_context())
+        stack.enter_context(dynamo_timed("gearcache.capture"))
+        stack.enter_context(torch_function_mode_stack_state_mgr)
+        try:
+            builder.is_from_unspecialized_nn_module_source = is_parameter_or_buffer
+            for name in hidden:
+                setattr(builder, name, lambda source: False)
+            yield
+        finally:
+            builder.is_from_unspecialized_nn_module_source = original
+            for name, function in hidden.items():
+                setattr(builder, name, function)
+
+
+@contextlib.contextmanager
+def observed(observer: Any) -> Iterator[None]:
+    """Tell an observer (`ge_cache.observed.Observer`) what Dynamo inlines and what it folds into constants."""
+    from torch._dynamo.symbolic_convert import InliningInstructionTranslator
+    from torch._dynamo.variables import functions, nn_module
+    from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
+
+    translator: Any = InliningInstructionTranslator
+    variable: Any = TorchInGraphFunctionVariable
+    build, call = translator.build_inline_tracer, variable.call_function
+    assume: Any = functions.invoke_and_store_as_constant
+
+    def build_inline_tracer(parent: Any, func: Any, args: Any, kwargs: Any, **rest: Any) -> Any:
+        observer.inlined(getattr(func, "fn", None), func.source, args)
+        return build(parent, func, args, kwargs, **rest)
+
+    def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+        result = call(self, tx, args, kwargs)
+        if self.can_constant_fold_through() and result.is_python_constant():
+            observer.constant(self.value, self.source, bool(args or kwargs))
+        return result
+
+    def invoke_and_store(tx: Any, fn: Any, name: str, args: Any, kwargs: Any) -> Any:
+        observer.assumed_constant(fn, bool(args or kwargs))
+        return assume(tx, fn, name, args, kwargs)
+
+    places: tuple[Any, ...] = (functions, nn_module)
+    try:
+        translator.build_inline_tracer = staticmethod(build_inline_tracer)
+        variable.call_function = call_function
+        for place in places:
+            place.invoke_and_store_as_constant = invoke_and_store
+        yield
+    finally:
+        translator.build_inline_tracer = staticmethod(build)
+        variable.call_function = call
+        for place in places:
+            place.invoke_and_store_as_constant = assume
+
+
+@contextlib.contextmanager
+def marked_dynamic(dims: list[tuple[torch.Tensor, int]]) -> Iterator[None]:
+    """Mark tensor dims as dynamic where the trace allows it (`maybe_mark_dynamic`), and take the marks back.
+
+    A mark that stayed would change what `torch.compile` makes of the same tensor.
+    """
+    from torch._dynamo import maybe_mark_dynamic
+
+    before = {id(tensor): (tensor, dict(vars(tensor))) for tensor, _ in dims}
+    try:
+        for tensor, dim in dims:
+            maybe_mark_dynamic(tensor, dim)
+        yield
+    finally:
+        for tensor, attributes in before.values():
+            vars(tensor).clear()
+            vars(tensor).update(attributes)
+
+
+def compile_frame(
+    function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], compiler: Callable[..., Any]
+) -> tuple[Any, Any]:
+    """Run Dynamo over one call; returns (frame info, graph capture output)."""
+    from torch._dynamo import convert_frame
+    from torch._guards import CompileContext, compile_context
+
+    frame = convert_frame._get_frame(function, arguments, keywords)
+    with compile_context(CompileContext(convert_frame.get_compile_id({}))):
+        output = convert_frame.compile_frame(
+            frame.code,
+            frame.globals,
+            frame.locals,
+            frame.builtins,
+            frame.closure,
+            compiler_fn=compiler,
+            one_graph=True,
+            restart_reasons=set(),
+        )
+    return frame, output.graph_capture_output(frame.argdefs, frame.kwdefaults)
+
+
+def side_effects() -> Any:
+    """Return the side effects that Dynamo has recorded in the capture under way."""
+    from torch._dynamo.symbolic_convert import InstructionTranslator
+
+    return InstructionTranslator.current_tx().output.side_effects
+
+
+def forget_unused_streams(module: torch.fx.GraphModule) -> bool:
+    """Keep the current stream, which Dynamo notes wherever there is an accelerator, out of the frame.
+
+    False when the graph itself works with streams: then the frame needs it.
+    """
+    try:
+        from torch._dynamo import graph_bytecode_inputs as noted
+    except ImportError:
+        return True
+    for node in module.graph.nodes:
+        space = getattr(getattr(node.target, "_schema", None), "name", "").partition("::")[0]
+        if space == "streams" or node.target is noted.get_external_object_by_index:
+            return False
+    if len(noted.index_to_bytecode_constructor) == 1:
+        noted.index_to_bytecode_constructor.clear()
+    return not noted.index_to_bytecode_constructor
+
+
+def tracing_context() -> Any:
+    """Return Dynamo's context of the capture under way (fake mode and shape environment)."""
+    from torch._guards import TracingContext
+
+    return TracingContext.get()
+
+
+def dynamo_errors() -> tuple[type[BaseException], ...]:
+    """Return the exception classes with which Dynamo refuses a method."""
+    from torch._dynamo.exc import TorchDynamoException
+    from torch.fx.experimental.symbolic_shapes import ConstraintViolationError, GuardOnDataDependentSymNode
+
+    return (TorchDynamoException, ConstraintViolationError, GuardOnDataDependentSymNode)
+
+
+def guard_kinds() -> list[str]:
+    """Return the names of all guard kinds that the installed torch knows."""
+    from torch._dynamo.guards import GuardBuilder
+
+    return sorted(name for name in vars(GuardBuilder) if name.isupper())
+
+
+def is_grad_switch(node: torch.fx.Node) -> bool:
+    """Whether a captured node only turns autograd on or off, which means nothing in a graph that runs without."""
+    return node.target in (torch._C._set_grad_enabled, torch.set_grad_enabled) and not node.users

@@ -1,0 +1,95 @@
+"""Private names of torch about tensors without data, and about the modes that make them. One test per name."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+
+def fake_mode(shape_env: Any = None) -> Any:
+    """Return a mode in which tensors have shapes but no data."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    return FakeTensorMode(allow_non_fake_inputs=True, shape_env=shape_env)
+
+
+def is_fake(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is a fake one; imports nothing, as there is none before its module was imported."""
+    module = sys.modules.get("torch._subclasses.fake_tensor")
+    return module is not None and isinstance(tensor, module.FakeTensor)
+
+
+@contextlib.contextmanager
+def without_meta_modes() -> Iterator[None]:
+    """Turn off dispatch modes (fake tensors among them) and every default device of `meta`."""
+    from torch import overrides
+    from torch.utils._device import DeviceContext
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    functions: Any = overrides
+    stack = functions._get_current_function_mode_stack()
+    kept = [mode for mode in stack if not (isinstance(mode, DeviceContext) and mode.device.type == "meta")]
+    changed = len(kept) != len(stack)
+
+    def exchange(old: list[Any], new: list[Any]) -> None:
+        for _ in old:
+            functions._pop_mode()
+        for mode in new:
+            functions._push_mode(mode)
+
+    holder = torch._GLOBAL_DEVICE_CONTEXT
+    context = getattr(holder, "device_context", None)
+    is_global = context is not None and context.device.type == "meta"
+    with _disable_current_modes():
+        if changed:
+            exchange(stack, kept)
+        if is_global:
+            holder.device_context = None
+        try:
+            yield
+        finally:
+            if is_global:
+                holder.device_context = context
+            if changed:
+                exchange(kept, stack)
+
+
+def swap_tensors(left: torch.Tensor, right: torch.Tensor) -> None:
+    """Exchange what two tensor objects are, as `torch.utils.swap_tensors` does, also where weak references exist.
+
+    Marks that a user left on the first one (`set_dim_gears`) stay on it.
+    """
+    own = (
+        "fake_mode",
+        "fake_device",
+        "_fake_device",
+        "constant",
+        "real_tensor",
+        "pytype",
+        "dispatch_keys",
+        "_is_param",
+    )
+    torch._C._swap_tensor_impl(left, right)
+    if type(left) is not type(right):
+        left.__class__, right.__class__ = type(right), type(left)
+        fake, plain = (left, right) if "fake_mode" in vars(left) else (right, left)
+        for name in [name for name in vars(fake) if name in own or "memo" in name]:
+            vars(plain)[name] = vars(fake).pop(name)
+
+
+def tracing(mode: Any) -> contextlib.AbstractContextManager[Any]:
+    """Return a context in which compilers find the fake mode of the graph that they are given."""
+    from torch._guards import TracingContext, tracing
+
+    return tracing(TracingContext(mode))
+
+
+def python_dispatcher() -> contextlib.AbstractContextManager[Any]:
+    """Return a context in which composite operators are decomposed by Python, which keeps sizes symbolic."""
+    from torch._dispatch.python import enable_python_dispatcher
+
+    return enable_python_dispatcher()

@@ -1,0 +1,99 @@
+"""Private names of torch with which AOTInductor compiles. One test per name; nothing of Inductor is imported before."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from gearcache.ge_cache._compat import storage_key
+
+
+def inductor_compile(
+    module: torch.fx.GraphModule,
+    inputs: list[torch.Tensor],
+    options: dict[str, Any],
+    inner: Callable[..., Any],
+    linker_flags: Sequence[str] = (),
+    weights: Sequence[torch.Tensor] = (),
+) -> Any:
+    """Compile with AOTInductor; `inner(compile_inner, module, inputs, **options)` wraps the last stage.
+
+    `weights` are the attributes of the module whose values must not get into the code.
+    """
+    from torch._inductor.compile_fx import compile_fx_aot, compile_fx_inner
+
+    def wrapped(graph: Any, example_inputs: Any, **keywords: Any) -> Any:
+        return inner(compile_fx_inner, graph, example_inputs, **keywords)
+
+    patches = {**unassigned_settings(), **options}
+    with linked_with(linker_flags), unread(weights):
+        return compile_fx_aot(module, inputs, inner_compile=wrapped, config_patches=patches)  # type: ignore[arg-type]
+
+
+@contextlib.contextmanager
+def linked_with(flags: Sequence[str]) -> Iterator[None]:
+    """Add flags, without their leading dash, to each link of Inductor's C++ builder, which has no setting for it."""
+    from torch._inductor import cpp_builder as builder_module
+
+    builder: Any = builder_module
+    original = builder._get_optimization_cflags
+
+    def extended(*arguments: Any, **keywords: Any) -> tuple[list[str], list[str]]:
+        compiler_flags, linker_flags = original(*arguments, **keywords)
+        return compiler_flags, [*linker_flags, *flags]
+
+    builder._get_optimization_cflags = extended
+    try:
+        yield
+    finally:
+        builder._get_optimization_cflags = original
+
+
+@contextlib.contextmanager
+def unread(weights: Sequence[torch.Tensor]) -> Iterator[None]:
+    """Keep Inductor from folding weights of one element, whose value it would read off the attribute."""
+    from torch._inductor.fx_passes.joint_graph import UniformValueConstantFolder
+
+    folder: Any = UniformValueConstantFolder
+    original = folder._deduce_value
+    storages = {storage_key(tensor) for tensor in weights}
+
+    def deduce_value(self: Any, node: torch.fx.Node) -> Any:
+        if node.op == "get_attr":
+            value = functools.reduce(getattr, str(node.target).split("."), self.module)
+            if isinstance(value, torch.Tensor) and storage_key(value) in storages:
+                return self.unknown_value
+        return original(self, node)
+
+    folder._deduce_value = deduce_value
+    try:
+        yield
+    finally:
+        folder._deduce_value = original
+
+
+def unassigned_settings() -> dict[str, Any]:
+    """Return the settings that the process has assigned to, with what they were before: defaults and environment."""
+    from torch._inductor import config
+    from torch.utils._config_module import _UNSET_SENTINEL as UNSET
+
+    settings: Any = config
+    found = {}
+    for name, entry in settings._config.items():
+        assigned = entry.user_override.get()
+        started = entry.default if entry.env_value_default is UNSET else entry.env_value_default
+        # A list or dict counts as assigned once it was read.
+        if assigned is not UNSET and assigned != started:
+            found[name] = started
+    return found
+
+
+def known_settings() -> set[str]:
+    """Return the names of all settings of Inductor."""
+    import torch._inductor.config as settings
+
+    return set(settings.get_config_copy())

@@ -1,0 +1,98 @@
+"""Dynamo's backend for a capture: keeps the graph, its inputs, and what the frame will write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from gearcache.errors import CaptureError
+from gearcache.ge_cache import _compat_dynamo, _compat_shapes
+from gearcache.ge_cache.numbers import Numbers, take_numbers
+
+
+class GraphHook:
+    """Dynamo's backend for the capture: keeps the graph and makes it take tensors only."""
+
+    def __init__(self, method: str, wanted: tuple[str, ...]) -> None:
+        self._method = method
+        self._wanted = wanted
+        self.numbers = Numbers()
+        self.module: torch.fx.GraphModule | None = None
+        self.shape_env: Any = None
+        self.graph_name = ""
+        self.sources: list[Any] = []
+        self.nodes: list[torch.fx.Node] = []
+        self.written: list[tuple[Any, str | None]] = []
+
+    def __call__(self, module: torch.fx.GraphModule, example_inputs: list[Any]) -> torch.fx.GraphModule:
+        self.module = module
+        self.shape_env = _compat_dynamo.tracing_context().fake_mode.shape_env
+        self.written = _written_sources()
+        _compat_shapes.check_marked_dims()
+        self.graph_name = str(module.meta["backend_id"])
+        if not _compat_dynamo.forget_unused_streams(module):
+            raise CaptureError(self._method, "it works with streams or events, which a static graph cannot honour")
+        self.numbers = take_numbers(module.graph, self._wanted)
+        placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+        tensors = {
+            node.meta["grapharg"].source.name: node
+            for node in placeholders
+            if isinstance(node.meta["example_value"], torch.Tensor)
+        }
+        last = placeholders[-1] if placeholders else None
+        for node in placeholders:
+            if not isinstance(node.meta["example_value"], torch.Tensor):
+                _replace_size(self._method, module.graph, node, tensors, last)
+        self.nodes = [node for node in module.graph.nodes if node.op == "placeholder"]
+        self.sources = [node.meta["grapharg"].source for node in self.nodes]
+        module.recompile()
+        return module
+
+
+_SIZE_OPERATORS = {
+    "SIZE": torch.ops.aten.sym_size.int,
+    "STRIDE": torch.ops.aten.sym_stride.int,
+    "STORAGE_OFFSET": torch.ops.aten.sym_storage_offset.default,
+}
+
+
+def _replace_size(
+    method: str,
+    graph: torch.fx.Graph,
+    node: torch.fx.Node,
+    tensors: dict[str, torch.fx.Node],
+    last: torch.fx.Node | None,
+) -> None:
+    source = node.meta["grapharg"].source
+    base = getattr(source, "base", None)
+    owner = tensors.get(base.name) if base is not None else None
+    if owner is None or type(source).__name__ != "TensorPropertySource":
+        raise CaptureError(method, f"the graph takes `{source.name}`, which is not a tensor") from None
+    assert last is not None
+    operator = _SIZE_OPERATORS[source.prop.name]
+    arguments = (owner,) if source.idx is None else (owner, source.idx)
+    if node.users:
+        with graph.inserting_after(last):
+            size = graph.call_function(operator, arguments)
+        size.meta["example_value"] = node.meta["example_value"]
+        node.replace_all_uses_with(size)
+    graph.erase_node(node)
+
+
+def _written_sources() -> list[tuple[Any, str | None]]:
+    """Return what the frame will write: (source of an object, attribute), or (source of a container, None).
+
+    Asked while Dynamo compiles the graph: it forgets its side effects right after.
+    """
+    effects = _compat_dynamo.side_effects()
+    found: list[tuple[Any, str | None]] = []
+    for variable, attributes in effects.store_attr_mutations.items():
+        source = getattr(variable, "source", None)
+        if source is not None:
+            found.extend((source, name) for name in attributes)
+    for variable in effects.id_to_variable.values():
+        source = getattr(variable, "source", None)
+        if source is not None and variable not in effects.store_attr_mutations and effects.is_modified(variable):
+            found.append((source, None))
+    return found

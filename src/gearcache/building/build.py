@@ -1,0 +1,88 @@
+"""Builds what one call needs: traces it, compiles its gears meanwhile, and puts the finished ones together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from gearcache.building.gear_jobs import GearJobs
+from gearcache.building.request import BuildInterrupted, BuildRequest, BuildResult, BuiltVariant
+from gearcache.building.tracer import Tracer
+from gearcache.building.units import Units
+from gearcache.building.variants import built_variant
+from gearcache.errors import CompileError
+from gearcache.events import Event
+from gearcache.ge_cache.backend import Artifact
+from gearcache.ge_cache.workers import CompilePool, Outcome
+from gearcache.progress import BuildProgress
+from gearcache.readable_graph import PACKED_GRAPH, STORED_GRAPH
+from gearcache.stats import Counters
+
+
+@dataclass
+class _Compiled:
+    """What the compilers gave so far: artifacts and seconds by number of the job, and errors."""
+
+    artifacts: dict[int, Artifact] = field(default_factory=dict)
+    seconds: dict[int, float] = field(default_factory=dict)
+    errors: list[CompileError] = field(default_factory=list)
+
+
+def build(request: BuildRequest, counters: Counters) -> BuildResult:
+    """Trace and compile; a gear that fails is reported and the others are kept.
+
+    `CaptureError` or `GearSpecError` when the method or the spec cannot be compiled at all, `BuildInterrupted` with
+    what was finished at Ctrl-C.
+    """
+    request.backend.check_compiler()
+    expected = max(1, len(request.spec.gears))
+    units = Units(request, Tracer(request, counters))
+    jobs, compiled, interrupted = GearJobs(request, units), _Compiled(), False
+    with (
+        CompilePool(request.backend, min(request.jobs, expected), torch.get_num_threads()) as pool,
+        BuildProgress(request.name, expected) as progress,
+    ):
+        try:
+            _take(pool.compile(iter(jobs), progress.update), compiled, jobs, request.name, counters)
+        except KeyboardInterrupt:
+            interrupted, compiled.errors = True, []  # the interrupt reached the compilers as well
+    errors = [*compiled.errors, *units.errors]
+    for error in errors:
+        counters.note(Event("compile_failed", request.name, gear=error.gear, detail=error.cause))
+    result = BuildResult(_variants(request, jobs, compiled), errors, units.impossible)
+    if interrupted:
+        raise BuildInterrupted(result)
+    return result
+
+
+def _take(outcomes: Iterable[Outcome], compiled: _Compiled, jobs: GearJobs, name: str, counters: Counters) -> None:
+    """Collect what the compilers give, as it comes."""
+    for outcome in outcomes:
+        if outcome.artifact is not None:
+            blobs = outcome.artifact.blobs
+            if STORED_GRAPH not in blobs:
+                blobs[PACKED_GRAPH] = jobs.packed[outcome.index]
+            compiled.artifacts[outcome.index] = outcome.artifact
+            compiled.seconds[outcome.index] = round(outcome.seconds, 3)
+            size = sum(len(data) for data in blobs.values())
+            gear = jobs.text(outcome.index)
+            counters.note(Event("compile", name, gear=gear, seconds=outcome.seconds, bytes=size))
+        elif outcome.error is not None:
+            compiled.errors.append(outcome.error)
+
+
+def _variants(request: BuildRequest, jobs: GearJobs, compiled: _Compiled) -> list[BuiltVariant]:
+    """Return a variant per unit, of those gears that were compiled."""
+    members: dict[int, list[int]] = {}
+    for number, gear in enumerate(jobs.gears):
+        if gear.job in compiled.artifacts:
+            members.setdefault(id(gear.unit), []).append(number)
+    built = []
+    for numbers in members.values():
+        gears = [jobs.gears[number] for number in numbers]
+        stored = [replace(gear.stored, seconds=compiled.seconds[gear.job]) for gear in gears]
+        artifacts = [compiled.artifacts[gear.job] for gear in gears]
+        built.append(built_variant(request.function, gears[0].unit, gears[0].graph, stored, artifacts))
+    return built

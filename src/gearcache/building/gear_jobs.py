@@ -1,0 +1,140 @@
+"""The graphs of the gears and their compile jobs, recorded while earlier jobs compile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import torch
+
+from gearcache.building.request import BuildRequest
+from gearcache.building.units import TraceUnit
+from gearcache.errors import CaptureError
+from gearcache.ge_cache.all_gears import all_gears_graph
+from gearcache.ge_cache.aten import encode_graph
+from gearcache.ge_cache.backend import CompileJob
+from gearcache.ge_cache.capture import Capture
+from gearcache.ge_cache.dynamic import dynamic_gear
+from gearcache.ge_cache.gear_plan import PlannedGear
+from gearcache.ge_cache.numbers import number_results
+from gearcache.ge_cache.specialise import GearGraph, input_spec, order_inputs, trace_gear
+from gearcache.guards.variant import StoredGear
+from gearcache.readable_graph import pack_graph
+
+
+@dataclass(frozen=True)
+class RecordedGear:
+    """A gear whose graph is recorded: the unit it belongs to, and the number of the job that compiles it."""
+
+    unit: TraceUnit
+    graph: GearGraph
+    stored: StoredGear
+    job: int
+
+
+class GearJobs:
+    """The compile jobs of one build, made one after the other; remembers which gears each of them serves."""
+
+    def __init__(self, request: BuildRequest, units: Iterable[TraceUnit]) -> None:
+        self._request = request
+        self._units = units
+        self.gears: list[RecordedGear] = []
+        #: Per job, its graph for readers.
+        self.packed: list[bytes] = []
+
+    def __iter__(self) -> Iterator[CompileJob]:
+        """Yield a job per gear, or per unit where the backend takes all gears at once."""
+        request = self._request
+        for unit in self._units:
+            unit.check_storable()
+            one_graph = request.backend.takes_all_gears and len(unit.gears) > 1
+            for text, gear in unit.gears:
+                graph, stored = _record(request, unit, text, gear)
+                self.gears.append(RecordedGear(unit, graph, stored, len(self.packed)))
+                if not one_graph:
+                    yield self._packed(_job(request, unit.capture, text, graph))
+            if one_graph:
+                yield self._packed(_all_gears_job(request, unit))
+
+    def text(self, job: int) -> str:
+        """Return the gear of a job, the first one where it serves several."""
+        return next(gear.stored.text for gear in self.gears if gear.job == job)
+
+    def _packed(self, job: CompileJob) -> CompileJob:
+        self.packed.append(pack_graph(job.graph))
+        return job
+
+
+def _record(
+    request: BuildRequest, unit: TraceUnit, text: str, gear: PlannedGear | None
+) -> tuple[GearGraph, StoredGear]:
+    """Return the graph of one gear, and what is stored of it but for its artifact."""
+    capture = unit.capture
+    symbols = capture.symbols()
+    is_dynamic = gear is None and any(symbols.symbols_of(size) for item in capture.inputs for size in item.sizes)
+    assignment = gear.assignment if gear is not None else {}
+    if is_dynamic:
+        graph, stored = dynamic_gear(capture, unit.lifted, symbols, request.decompositions, request.spec)
+        stored = replace(stored, text=text or stored.text)
+    else:
+        inputs = [input_spec(item, lambda size: symbols.value(size, assignment)) for item in capture.inputs]
+        graph = trace_gear(capture, unit.lifted, inputs, request.decompositions)
+        stored = None
+    if graph.random_operators and not request.backend.allows_random:
+        raise CaptureError(
+            capture.method,
+            f"it draws random numbers ({', '.join(graph.random_operators)}), which backend "
+            f"`{request.backend.name}` would not draw as eager does; use backend='eager' or take them as an argument",
+        )
+    number_results(capture.numbers, graph.results, symbols, None if is_dynamic else assignment)
+    order_inputs(graph)
+    if stored is not None:
+        for spec in graph.inputs[len(stored.sizes) :]:  # buffers that the graph writes
+            for rows, numbers in ((stored.sizes, spec.sizes), (stored.strides, spec.strides)):
+                rows.append(list(numbers))
+        _add_written_buffers(graph)
+    else:
+        stored = StoredGear(
+            text=text or _shapes_text(capture, graph),
+            sizes=[list(spec.sizes) for spec in graph.inputs],
+            strides=[list(spec.strides) for spec in graph.inputs],
+            results=graph.results,
+            header={},
+            blobs={},
+            written=graph.written_inputs,
+            assumed=gear.assumed if gear is not None else [],
+        )
+    return graph, stored
+
+
+def _all_gears_job(request: BuildRequest, unit: TraceUnit) -> CompileJob:
+    """Return the one job whose graph serves all gears of a unit."""
+    gears = [gear for _, gear in unit.gears if gear is not None]
+    graph = all_gears_graph(unit.capture, unit.lifted, gears, request.decompositions)
+    order_inputs(graph)
+    _add_written_buffers(graph)
+    return _job(request, unit.capture, "; ".join(text for text, _ in unit.gears), graph)
+
+
+def _add_written_buffers(graph: GearGraph) -> None:
+    """Give the buffers that the graph writes, which are inputs now, their rows of sizes and strides."""
+    for spec in graph.inputs[len(graph.symbols["sizes"]) :]:
+        graph.symbols["sizes"].append(list(spec.sizes))
+        graph.symbols["strides"].append(list(spec.strides))
+
+
+def _shapes_text(capture: Capture, graph: GearGraph) -> str:
+    named = [f"{item.access.text}{tuple(spec.sizes)}" for item, spec in zip(capture.inputs, graph.inputs, strict=False)]
+    return ", ".join(named[:4]) + (", …" if len(named) > 4 else "") or "static"
+
+
+def _job(request: BuildRequest, capture: Capture, text: str, graph: GearGraph) -> CompileJob:
+    return CompileJob(
+        method=capture.method,
+        gear=text or "static",
+        graph=encode_graph(capture.method, graph.module) | {"symbols": graph.symbols},
+        inputs=graph.inputs,
+        attributes=graph.attributes,
+        options=dict(request.options),
+        threads=torch.get_num_threads(),
+    )

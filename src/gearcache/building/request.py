@@ -1,0 +1,61 @@
+"""What to build: one call of a method under one set of options; and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from gearcache.errors import CompileError
+from gearcache.ge_cache.backend import Artifact, Backend
+from gearcache.guards.gears import GearSpec
+from gearcache.guards.padding import Fills
+from gearcache.guards.variant import StoredVariant
+
+
+@dataclass(frozen=True)
+class BuildRequest:
+    """What to build: one call of a bound method under one set of options."""
+
+    name: str
+    function: Any
+    arguments: Mapping[str, Any]
+    spec: GearSpec
+    dynamic: bool
+    #: Dims to make dynamic where the trace allows it, although `dynamic` is False.
+    changing: list[tuple[torch.Tensor, int]]
+    backend: Backend
+    options: Mapping[str, Any]
+    decompositions: Mapping[Any, Any] | None
+    jobs: int
+    #: With `on_miss="pad"`: what to fill with.
+    fills: Fills | None = None
+    #: Ints that earlier builds found to be no mere counters (Dynamo's names); added to.
+    fixed_ints: set[str] = field(default_factory=set)
+
+
+@dataclass
+class BuiltVariant:
+    """A variant whose gears are compiled; `artifacts` are in the order of its gears."""
+
+    variant: StoredVariant
+    artifacts: list[Artifact]
+
+
+@dataclass
+class BuildResult:
+    """The variants that were compiled, the gears that failed, and those of the spec that cannot exist."""
+
+    variants: list[BuiltVariant] = field(default_factory=list)
+    errors: list[CompileError] = field(default_factory=list)
+    impossible: list[str] = field(default_factory=list)
+
+
+class BuildInterrupted(KeyboardInterrupt):
+    """Ctrl-C during a build; carries what was finished before."""
+
+    def __init__(self, result: BuildResult) -> None:
+        super().__init__()
+        self.result = result

@@ -1,0 +1,158 @@
+"""Makes the captures of one call: at its own sizes, at a gear's, with few or all dims symbolic."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from gearcache.building.request import BuildRequest
+from gearcache.call_sizes import call_sizes, enlarged_call, like_dims, like_tensor, range_dims
+from gearcache.errors import CaptureError, GearSpecError
+from gearcache.events import Event
+from gearcache.ge_cache import _compat_dynamo, _compat_shapes
+from gearcache.ge_cache.capture import Capture, capture_method
+from gearcache.ge_cache.gear_plan import PlannedGear, matching_inputs, plan_gears
+from gearcache.guards.arguments import find_tensors, replace_tensors
+from gearcache.guards.gears import GearSpec
+from gearcache.stats import Counters
+
+logger = logging.getLogger("gearcache")
+Arguments = Mapping[str, Any]
+
+
+class Tracer:
+    """Runs Dynamo over a call; every run is an event `trace`."""
+
+    def __init__(self, request: BuildRequest, counters: Counters) -> None:
+        self._request = request
+        self._counters = counters
+        self._signature = inspect.signature(request.function)
+        #: Dynamo's names of ints that are kept symbolic.
+        self._numbers: tuple[str, ...] = ()
+
+    def free(self) -> Capture:
+        """Trace with all dims dynamic, or only those of a declared range, or none."""
+        request = self._request
+        if request.spec.ranges:
+            capture = self.ranged(request.arguments)
+        else:
+            with _compat_dynamo.marked_dynamic(request.changing):
+                capture = self.capture(request.arguments, dynamic=request.dynamic)
+        if request.backend.name != "eager" and any(size < 2 for size in capture.unbacked.values()):
+            # Compilers take every symbol for at least 2: a smaller size gets a graph of its own.
+            with _compat_shapes.unmarked(find_tensors(request.arguments).values()):
+                capture = self.capture(request.arguments, dynamic=False)
+        return capture
+
+    def geared(self) -> tuple[Capture, list[PlannedGear]]:
+        """Trace at the call's own sizes, or, when those hold a 0 or 1, at another gear's."""
+        spec, arguments = self._request.spec, self._request.arguments
+        if any(size < 2 for size in call_sizes(spec, arguments)):
+            enlarged = enlarged_call(spec, arguments)
+            if enlarged is not None:
+                try:
+                    capture, planned = self.planned(enlarged)
+                except (CaptureError, GearSpecError) as error:
+                    logger.debug("%s: no trace at another gear's sizes: %s", self._request.name, error)
+                else:
+                    if _fits(capture, planned, arguments, spec, may_pad=self._request.fills is not None):
+                        return capture, planned
+        return self.planned(arguments)
+
+    def planned(self, arguments: Arguments) -> tuple[Capture, list[PlannedGear]]:
+        """Trace with only those dims symbolic that have a geared dim's size, which is three times as quick.
+
+        Where that freezes a geared dim (another dim is a multiple of it), trace again with all dims symbolic.
+        """
+        spec = self._request.spec
+        try:
+            with _compat_dynamo.marked_dynamic(like_dims(spec, arguments, self._request.function.__self__)):
+                capture = self.capture(arguments, dynamic=False)
+            planned = plan_gears(capture, capture.symbols(), spec)
+            if any(gear.broken is None for gear in planned) or all(gear.assignment for gear in planned):
+                return capture, planned
+        except CaptureError as error:
+            logger.debug("%s: no trace with few symbolic dims: %s", self._request.name, error)
+        capture = self.capture(arguments, dynamic=True)
+        return capture, plan_gears(capture, capture.symbols(), spec)
+
+    def ranged(self, arguments: Arguments) -> Capture:
+        """Trace with the dims of a declared range dynamic (sizes 0 and 1 stay static) and all others static."""
+        spec = self._request.spec
+        with _compat_dynamo.marked_dynamic(range_dims(spec, arguments)):
+            capture = self.capture(arguments, dynamic=False)
+        for axis in spec.ranges:
+            matching_inputs(capture, axis)
+        return capture
+
+    def capture(self, arguments: Arguments, *, dynamic: bool) -> Capture:
+        """Trace; again where the frame writes ints, which stay symbolic if the trace can do without their values."""
+        capture = self._trace_once(arguments, dynamic, self._numbers)
+        fresh = tuple(name for name in capture.written_ints if name not in self._request.fixed_ints)
+        if fresh:
+            try:
+                numbers = tuple(dict.fromkeys((*self._numbers, *fresh)))
+                capture, self._numbers = self._trace_once(arguments, dynamic, numbers), numbers
+            except CaptureError as error:
+                logger.info("%s: each value of %s has a graph of its own: %s", self._request.name, fresh, error.cause)
+                self._request.fixed_ints.update(fresh)
+        return capture
+
+    def resized(self, capture: Capture, assignment: Mapping[Any, int]) -> Arguments:
+        """Return the call's arguments with tensors of the sizes that a trace gives them."""
+        symbols = capture.symbols()
+        wanted = {
+            id(item.example): like_tensor(item.example, [symbols.value(size, assignment) for size in item.sizes])
+            for item in capture.inputs
+            if item.access.root[0] == "argument"
+        }
+        given = find_tensors(self._request.arguments)
+        originals = {
+            id(given[item.access.text]): wanted[id(item.example)]
+            for item in capture.inputs
+            if item.access.text in given and id(item.example) in wanted
+        }
+        resized: Arguments = replace_tensors(dict(self._request.arguments), wanted | originals)
+        return resized
+
+    def _trace_once(self, arguments: Arguments, dynamic: bool, numbers: tuple[str, ...]) -> Capture:
+        begin = time.monotonic()
+        positional, keywords = _call_of(self._signature, arguments)
+        name, function = self._request.name, self._request.function
+        try:
+            return capture_method(function, positional, keywords, method=name, dynamic=dynamic, numbers=numbers)
+        finally:
+            self._counters.note(Event("trace", name, seconds=time.monotonic() - begin))
+
+
+def _call_of(signature: inspect.Signature, arguments: Arguments) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    bound = inspect.BoundArguments(signature, dict(arguments))
+    return bound.args, bound.kwargs
+
+
+def _fits(capture: Capture, planned: list[PlannedGear], arguments: Arguments, spec: GearSpec, *, may_pad: bool) -> bool:
+    """Whether a trace at other sizes describes the sizes of the call at hand (at a gear, or padded to one)."""
+    symbols = capture.symbols()
+    sizes = call_sizes(spec, arguments)
+    gear = next((gear for gear in planned if gear.sizes == sizes), None)
+    tensors = find_tensors(arguments)
+    assignment: dict[Any, int] = dict(gear.assignment) if gear is not None else {}
+    if gear is None:
+        if not may_pad:
+            return False
+        for item in capture.inputs:
+            for dim, size in enumerate(item.sizes):
+                simple = symbols.simplify(size)
+                tensor = tensors.get(item.access.text)
+                if tensor is not None and not isinstance(simple, int) and simple.is_Symbol:
+                    assignment.setdefault(simple, tensor.size(dim))
+    for item in capture.inputs:
+        tensor = tensors.get(item.access.text)
+        if tensor is not None:
+            expected = [symbols.value(size, assignment) for size in item.sizes]
+            if expected != list(tensor.shape):
+                return False
+    return True

@@ -1,0 +1,154 @@
+"""Which captures the gears of one call need: one, and one more for each gear that breaks it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from gearcache.building.request import BuildRequest
+from gearcache.building.tracer import Tracer
+from gearcache.call_sizes import call_sizes
+from gearcache.errors import CaptureError, CompileError, GearSpecError, UncacheableGuard
+from gearcache.ge_cache.capture import Capture
+from gearcache.ge_cache.frame_references import frame_references
+from gearcache.ge_cache.gear_plan import PlannedGear, gear_options
+from gearcache.ge_cache.specialise import lift_attributes
+from gearcache.guards.frame import UnstorableConstant, encode_code
+from gearcache.guards.gears import gear_text
+from gearcache.guards.sources import UnknownSource, record_sources
+
+logger = logging.getLogger("gearcache")
+
+
+@dataclass
+class TraceUnit:
+    """One capture and the gears to compile from it."""
+
+    capture: Capture
+    #: Text and plan of each gear; a plan of None is a gear at the sizes of the capture.
+    gears: list[tuple[str, PlannedGear | None]]
+    #: The captured graph with what it holds as attributes as inputs.
+    lifted: torch.fx.GraphModule = field(init=False)
+    frame: dict[str, Any] = field(default_factory=dict)
+    references: dict[str, list[str]] = field(default_factory=dict)
+    padding: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        self.lifted = lift_attributes(self.capture)
+
+    def check_storable(self) -> None:
+        """Encode the frame and look the sources up, so that what cannot be stored fails before any compile."""
+        capture = self.capture
+        try:
+            self.frame = encode_code(capture.frame_code)
+            record_sources(capture.traced_code)
+        except UnstorableConstant as error:
+            raise CaptureError(capture.method, f"its frame holds a constant of type {error}") from None
+        except UnknownSource as error:
+            raise UncacheableGuard(capture.method, "source", str(error), "its code can be found in no file") from None
+        self.references = frame_references(
+            capture.method, capture.frame_code, capture.graph_name, capture.imports, capture.frame_globals
+        )
+
+
+class Units:
+    """The captures of one build, made one after the other; what could not be made is in `errors` and `impossible`."""
+
+    def __init__(self, request: BuildRequest, tracer: Tracer) -> None:
+        self._request = request
+        self._tracer = tracer
+        #: Gears that failed in their trace.
+        self.errors: list[CompileError] = []
+        #: Gears of the spec that cannot exist: the trace ties their sizes otherwise.
+        self.impossible: list[str] = []
+
+    def __iter__(self) -> Iterator[TraceUnit]:
+        """Yield captures with their gears, the call's own first."""
+        spec = self._request.spec
+        if not spec.axes:
+            yield TraceUnit(self._tracer.free(), [("", None)])
+            return
+        capture, planned = self._tracer.geared()
+        possible = {gear.sizes for gear in planned}
+        self.impossible = [gear_text(spec, gear) for gear in spec.gears if gear not in possible]
+        input_shape, dynamic_dims = gear_options(capture, capture.symbols(), planned)
+        logger.info("%s: ge.inputShape=%s ge.dynamicDims=%s", capture.method, input_shape, dynamic_dims)
+        if self._request.fills is not None:
+            yield from self._padded_units(capture, planned)
+            return
+        covered = [gear for gear in planned if gear.broken is None and not spec.dynamic_axes]
+        if covered:
+            yield TraceUnit(capture, [(gear.text(spec), gear) for gear in covered])
+        yield from self._own_units(capture, [gear for gear in planned if gear not in covered])
+
+    def _own_units(self, capture: Capture, gears: list[PlannedGear]) -> Iterator[TraceUnit]:
+        """Yield a static capture for each gear that a capture does not cover."""
+        for gear in gears:
+            text, why = gear.text(self._request.spec), gear.broken or "it has dynamic dims"
+            logger.info("%s: gear %s needs a trace of its own (%s)", capture.method, text, why)
+            unit = self._own_capture(capture, gear)
+            if unit is not None:
+                yield unit
+
+    def _padded_units(self, capture: Capture, planned: list[PlannedGear]) -> Iterator[TraceUnit]:
+        """Yield captures with symbolic dims and a plan for padding, as many as cover the gears of at least 2."""
+        spec = self._request.spec
+        if spec.dynamic_axes:
+            raise GearSpecError(f"`{capture.method}`: on_miss='pad' needs gears for all dims; the spec has ranges")
+        rest, first = planned, capture
+        while rest:
+            covered = [gear for gear in planned if gear.broken is None and gear.sizes in [item.sizes for item in rest]]
+            if covered:
+                unit = TraceUnit(capture, [(gear.text(spec), gear) for gear in covered])
+                unit.padding = self._padding_plan(unit, covered)
+                yield unit
+            elif capture is first:
+                raise GearSpecError(f"`{capture.method}`: on_miss='pad' finds no gear that the trace leaves symbolic")
+            done = [gear.sizes for gear in covered]
+            rest = [gear for gear in rest if gear.sizes not in done]
+            symbolic = [gear for gear in rest if gear.assignment and min(gear.sizes) >= 2]
+            if not covered or not symbolic:
+                yield from self._own_units(capture, rest)
+                return
+            wanted = symbolic[0]
+            logger.info("%s: gear %s needs a trace of its own (%s)", capture.method, wanted.text(spec), wanted.broken)
+            capture, planned = self._tracer.planned(self._tracer.resized(capture, wanted.assignment))
+
+    def _padding_plan(self, unit: TraceUnit, covered: list[PlannedGear]) -> dict[str, Any]:
+        """Prove that calls between gears may be padded; `GearSpecError` where that is not shown."""
+        from gearcache.ge_cache.padding import padded_symbols, padding_plan, patterns_of_one, same_program
+
+        request, capture, symbols = self._request, unit.capture, unit.capture.symbols()
+        assert request.fills is not None
+        wanted = padded_symbols(capture, symbols, [gear.assignment for gear in covered], request.fills)
+        plan = padding_plan(capture, unit.lifted, symbols, request.decompositions, wanted)
+        for pattern in patterns_of_one(wanted):
+            try:
+                own = self._tracer.capture(self._tracer.resized(capture, pattern), dynamic=False)
+            except CaptureError as error:
+                logger.info("%s: a size of 1 cannot be padded: %s", capture.method, error)
+                continue
+            if same_program(capture, own, symbols, pattern):
+                plan["ones"].append(sorted(str(symbol) for symbol in pattern))
+        return plan
+
+    def _own_capture(self, capture: Capture, gear: PlannedGear) -> TraceUnit | None:
+        """Trace one gear with static sizes, from arguments of its sizes."""
+        spec, text = self._request.spec, gear.text(self._request.spec)
+        if call_sizes(spec, self._request.arguments) == gear.sizes:
+            arguments = self._request.arguments
+        else:
+            if not gear.assignment:
+                logger.info("%s: gear %s will be compiled at its first call", capture.method, text)
+                return None
+            arguments = self._tracer.resized(capture, gear.assignment)
+        try:
+            own = self._tracer.ranged(arguments)
+        except CaptureError as error:
+            self.errors.append(CompileError(capture.method, text, error.cause))
+            return None
+        return TraceUnit(own, [(text, None)])

@@ -1,0 +1,72 @@
+"""The stored form of one capture: its frame, its inputs, its gears, and what has to hold for it to be used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gearcache.building.request import BuiltVariant
+from gearcache.building.units import TraceUnit
+from gearcache.ge_cache.backend import Artifact
+from gearcache.ge_cache.capture import Capture
+from gearcache.ge_cache.specialise import GearGraph
+from gearcache.guards.access import Access
+from gearcache.guards.arguments import parameter_names
+from gearcache.guards.checks import Check
+from gearcache.guards.evidence import evidence_tree
+from gearcache.guards.sources import record_sources
+from gearcache.guards.variant import StoredGear, StoredInput, StoredVariant
+
+
+def built_variant(
+    function: Any, unit: TraceUnit, graph: GearGraph, gears: list[StoredGear], artifacts: list[Artifact]
+) -> BuiltVariant:
+    """Return the stored form of a capture of a bound method; `graph` is that of any of its gears."""
+    capture = unit.capture
+    moved = graph.written_attributes
+    inputs = [StoredInput(item.access, item.dtype, item.device.type) for item in capture.inputs]
+    for name in moved:
+        tensor = capture.attribute_tensors[name]
+        inputs.append(StoredInput(capture.attributes[name], tensor.dtype, tensor.device.type, in_frame=False))
+    call_checks, evidence = split_checks(capture, next(iter(parameter_names(function))))
+    variant = StoredVariant(
+        frame=unit.frame,
+        references=unit.references,
+        graph_name=capture.graph_name,
+        inputs=inputs,
+        attributes={name: access for name, access in capture.attributes.items() if name not in moved},
+        call_checks=call_checks,
+        evidence=evidence_tree(evidence),
+        # Hashed after the compile: see `guards.sources` on edits meanwhile.
+        sources=record_sources(capture.traced_code),
+        gears=gears,
+        padding=unit.padding,
+        numbers=[
+            [name, access.to_plain()]
+            for name, access in zip(capture.numbers.names().values(), capture.number_accesses, strict=True)
+        ],
+    )
+    return BuiltVariant(variant, artifacts)
+
+
+def split_checks(capture: Capture, instance: str) -> tuple[list[Check], list[Check]]:
+    """Return the checks of every call, and those that are evidence.
+
+    Per call: what arguments are, and whatever the frame itself writes. Below `type(argument)` everything belongs
+    to a class, which the call's type check fixes: evidence.
+    """
+    tensors = {item.access for item in capture.inputs}
+
+    def per_call(access: Access) -> bool:
+        if any(access.starts_with(path) for path in capture.mutated):
+            return True
+        is_argument = access.root[0] == "argument" and access.root[1] != instance
+        return is_argument and all(kind != "type" for kind, _ in access.steps)
+
+    calls: list[Check] = []
+    evidence: list[Check] = []
+    for check in capture.checks:
+        if check.kind == "type" and check.access in tensors:
+            continue  # `TensorGuards` compares the exact type
+        other = [Access.from_plain(check.expected)] if check.kind == "same" else []
+        (calls if any(per_call(access) for access in [check.access, *other]) else evidence).append(check)
+    return calls, evidence

@@ -1,0 +1,166 @@
+"""Compiles what is missing under the key's lock, beside what other processes store meanwhile."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from gearcache.admission import DelayedCalls
+from gearcache.cache.collection import resumed_collection
+from gearcache.call_sizes import call_sizes
+from gearcache.entry import Entry
+from gearcache.errors import CacheError, CompileError, TooManyVariants
+from gearcache.guards.access import Scope
+from gearcache.guards.arguments import parameter_names
+from gearcache.guards.evidence import changed_function
+from gearcache.guards.gears import GearSpec, gear_text
+from gearcache.guards.sources import changed_source
+from gearcache.guards.variant import StoredVariant
+from gearcache.history import History
+from gearcache.loaded import LoadedVariants
+from gearcache.problems import Problems
+from gearcache.resolved import ResolvedMethod
+from gearcache.stats import Counters
+from gearcache.stored import StoredVariants
+
+if TYPE_CHECKING:
+    from gearcache.building.request import BuildResult
+
+logger = logging.getLogger("gearcache")
+
+
+class Builds:
+    """The builds of one binding: each is stored, and then loaded as a relaunch loads it."""
+
+    def __init__(
+        self,
+        method: ResolvedMethod,
+        entry: Entry,
+        stored: StoredVariants,
+        loaded: LoadedVariants,
+        history: History,
+        counters: Counters,
+        delayed: DelayedCalls,
+    ) -> None:
+        self._method = method
+        self._entry = entry
+        self._stored = stored
+        self._loaded = loaded
+        self._history = history
+        self._counters = counters
+        self._delayed = delayed
+        self._fixed_ints: set[str] = set()
+
+    def build(self, arguments: Mapping[str, Any], scope: Scope, spec: GearSpec) -> None:
+        """Compile under the key's lock, unless another process did it meanwhile; publish; load what was stored."""
+        result: BuildResult | None = None
+        try:
+            with self._entry.exclusive():
+                present = self._look_again(scope)
+                if present is None:
+                    return
+                present = self._make_room(present, scope)
+                result = self._compile(arguments, scope, spec, present)
+                self._entry.publish(result, present)
+        except CacheError as error:
+            self._history.fault(error)
+            if result is None:
+                result = self._compile(arguments, scope, spec, [])
+            self._entry.use_temporary_store()
+            self._entry.publish(result, [])
+        self._raise_own_error(arguments, spec, result)
+        # Through the same path as a relaunch: what was stored is what runs.
+        self._stored.read_again()
+        if self._loaded.find(scope, Problems()) is None and not self._stored.load(scope, counted=False):
+            reason = self._history.lines[-1] if self._history.lines else "its own evidence does not hold"
+            raise CompileError(self._method.name, "of this call", f"what was compiled cannot be used: {reason}")
+
+    def complete(self, arguments: Mapping[str, Any], scope: Scope) -> None:
+        """Compile the gears of the spec that are missing for a call that a loaded graph serves."""
+        if self.missing_gears(scope):
+            with self._entry.exclusive():
+                present = self._stored.read_again()
+                self._stored.load(scope, counted=False)
+                missing = self.missing_gears(scope)
+                if missing:
+                    present = self._make_room(present, scope)
+                    spec = self._method.spec.only(missing)
+                    self._entry.publish(self._compile(arguments, scope, spec, present), present)
+            self._stored.read_again()
+            self._stored.load(scope, counted=False)
+
+    def missing_gears(self, scope: Scope) -> list[tuple[int, ...]]:
+        """Return the gears of the spec that no loaded variant has for such a call, and that can exist."""
+        known = {*self._entry.impossible, *self._loaded.gears_for(scope)}
+        return [gear for gear in self._method.spec.gears if gear_text(self._method.spec, gear) not in known]
+
+    def _look_again(self, scope: Scope) -> list[StoredVariant] | None:
+        """Return the variants to keep; None when one that fits this call has appeared and is loaded now."""
+        present, is_fresh = self._stored.take_fresh()
+        if is_fresh and self._stored.load(scope) and self._loaded.find(scope, Problems()) is not None:
+            return None
+        return present
+
+    def _make_room(self, present: list[StoredVariant], scope: Scope) -> list[StoredVariant]:
+        """Return the variants to keep beside a new one; those of edited source go first when there are too many."""
+        excess = len(present) + 1 - self._method.settings.max_variants
+        if excess <= 0:
+            return present
+        edited = [
+            variant
+            for variant in present
+            if changed_source(variant.sources) is not None or changed_function(variant.evidence, scope) is not None
+        ][:excess]
+        if len(edited) < excess:
+            raise TooManyVariants(self._method.name, self._method.settings.max_variants, self._history.last_miss)
+        return [variant for variant in present if variant not in edited]
+
+    def _compile(
+        self, arguments: Mapping[str, Any], scope: Scope, spec: GearSpec, present: list[StoredVariant]
+    ) -> BuildResult:
+        """Compile the gears of a spec; at Ctrl-C, what was finished is stored beside `present`."""
+        # A relaunch does without tracer and compilers, and without importing what drives them.
+        from gearcache.building.build import build
+        from gearcache.building.request import BuildInterrupted, BuildRequest
+        from gearcache.guards.padding import Fills
+
+        is_changing = self._method.dynamic is None
+        instance = parameter_names(self._method.function)[0]
+        request = BuildRequest(
+            name=self._method.name,
+            function=self._method.function,
+            arguments={name: value for name, value in arguments.items() if name != instance},
+            spec=spec,
+            dynamic=bool(self._method.dynamic) and bool(spec.ranges) == bool(self._method.spec.ranges),
+            changing=self._delayed.changing_dims(arguments, scope, self._stored.known) if is_changing else [],
+            backend=self._method.backend,
+            options=self._method.settings.options,
+            decompositions=self._method.decompositions,
+            jobs=self._method.settings.jobs,
+            fixed_ints=self._fixed_ints,
+            fills=Fills(self._method.settings.pad_values) if self._method.settings.on_miss == "pad" else None,
+        )
+        try:
+            with resumed_collection():
+                result = build(request, self._counters)
+        except BuildInterrupted as stop:
+            if stop.result.variants:
+                self._entry.publish(stop.result, present)
+            raise
+        for error in result.errors:
+            logger.error("%s", error)
+            self._history.lines.append(f"failed: {error}")
+        if not result.variants:
+            none = CompileError(self._method.name, "of this call", "no gear was compiled")
+            raise result.errors[0] if result.errors else none
+        return result
+
+    def _raise_own_error(self, arguments: Mapping[str, Any], spec: GearSpec, result: BuildResult) -> None:
+        """Raise the error of the call's own gear, if that failed; the others are stored by then."""
+        sizes = call_sizes(spec, arguments)
+        if spec.axes and len(sizes) == len(spec.axes):
+            wanted = gear_text(spec, sizes)
+            for error in result.errors:
+                if error.gear == wanted:
+                    raise error

@@ -1,0 +1,235 @@
+"""A bound method that runs through compiled graphs kept on disk, and the decorator that makes one per instance."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import threading
+import types
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from gearcache import session
+from gearcache.binding import Binding
+from gearcache.cache.collection import paused_collection
+from gearcache.cache.fingerprint import state_component
+from gearcache.gear_use import GearUse
+from gearcache.guards._native import is_grad_decorator
+from gearcache.resolved import resolve
+from gearcache.stance import FORCE_EAGER, follow, present_stance
+from gearcache.stats import Counters, Stats
+
+if TYPE_CHECKING:
+    from gearcache.suggest import SuggestedGears
+
+
+class CachedMethod:
+    """A bound method that runs through compiled graphs kept on disk. Safe to call from several threads.
+
+    Nothing is resolved before the first call: ranks may be unknown until then, and `set_dim_gears` marks tensors.
+    Each instance is of a class of its own, whose `__call__` is the dispatch function written for it.
+    """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> CachedMethod:
+        own = type("CachedMethod", (cls,), {"__module__": cls.__module__})
+        made: CachedMethod = super().__new__(own)
+        return made
+
+    def __init__(self, function: types.MethodType, parameters: dict[str, Any]) -> None:
+        self._function = _without_grad_decorators(function)
+        self._parameters = parameters
+        self._lock = threading.RLock()
+        self._counters = Counters()
+        self._use = GearUse(self.name)
+        self._dispatch: Callable[..., Any] = CachedMethod.__call__
+        self.refresh()
+        follow(self)
+        if (opened := session.current()) is not None:
+            opened.created(self)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the method. This body serves the first call only."""
+        return self._missed(self._function.__self__, *args, **kwargs)
+
+    @property
+    def __name__(self) -> str:
+        return self._function.__name__
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The method itself."""
+        return self._function
+
+    def locked(self) -> threading.RLock:
+        """Return the lock that keeps other threads out while this method is being prepared."""
+        return self._lock
+
+    @property
+    def stats(self) -> Stats:
+        """Counters of this binding, see `gearcache.stats.Stats`."""
+        return Stats(self._counters, self._use.calls, self._shape_calls)
+
+    @property
+    def entry_path(self) -> str | None:
+        """Path of the entry's manifest; None before the first call."""
+        return str(self._binding.entry.layout.manifest(self._binding.entry.key)) if self._binding is not None else None
+
+    def explain(self) -> str:
+        """Return what happened at the lookups so far: entry, hits, misses with their reasons, loaded gears."""
+        if self._binding is None:
+            return f"{self.name}: not called yet"
+        lines = [f"{self.name}: entry {self.entry_path}", *self._binding.history.lines]
+        gears = self._binding.loaded.gear_texts()
+        lines.append(f"loaded gears: {', '.join(gears) if gears else 'none'}")
+        return "\n".join(lines)
+
+    def warm(self, *args: Any, **kwargs: Any) -> None:
+        """Compile and load every gear for a call like this one, without running it."""
+        if (opened := session.current()) is not None:
+            opened.warm(self, args, kwargs)
+        else:
+            with self._lock, paused_collection():
+                self._prepare(args, kwargs)
+
+    def suggest_gears(self, k: int) -> SuggestedGears:
+        """Return the at most `k` gears that minimise padded work for the shapes met so far (`.stats.shapes`).
+
+        `.gears` of the result is what `cache_compile` takes. Raises `GearSpecError` when nothing was met yet.
+        """
+        from gearcache.suggest import suggest
+
+        dims = next((dims for binding in self._bindings.values() if (dims := binding.shape_dims())), [])
+        return suggest(dims, self._shape_calls(), k)
+
+    def refresh(self) -> None:
+        """Check the evidence and bind the weights again at the next call, after the module was changed."""
+        with self._lock:
+            self._binding: Binding | None = None
+            self._bindings: dict[str, Binding] = {}
+            self._serve_by(CachedMethod.__call__)
+
+    def follow_stance(self) -> None:
+        """Serve calls as `torch.compiler.set_stance` says from now on; called when the stance changes."""
+        self._serve_by(self._dispatch)
+
+    def _serve_by(self, dispatch: Callable[..., Any]) -> None:
+        """Make a function the object's `__call__`, unless the stance is that nothing compiled may run."""
+        self._dispatch = dispatch
+        while True:  # again where another thread changed the stance meanwhile
+            is_eager = present_stance() == FORCE_EAGER
+            type(self).__call__ = CachedMethod._run_eagerly if is_eager else self._dispatch  # type: ignore[method-assign]
+            if is_eager == (present_stance() == FORCE_EAGER):
+                return
+
+    def _run_eagerly(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the method itself, without autograd as every cached call."""
+        self._counters.eager_calls += 1
+        with torch.no_grad():
+            return self._function(*args, **kwargs)
+
+    @property
+    def name(self) -> str:
+        """`Class.method`, as messages name it."""
+        return f"{type(self._function.__self__).__name__}.{self._function.__name__}"
+
+    def _shape_calls(self) -> dict[tuple[int, ...], int]:
+        counts: dict[tuple[int, ...], int] = {}
+        for binding in self._bindings.values():
+            for shape, calls in binding.shape_calls().items():
+                counts[shape] = counts.get(shape, 0) + calls
+        return counts
+
+    def _missed(self, instance: Any, *args: Any, **kwargs: Any) -> Any:
+        """Serve a call that the dispatch does not know: find, load or compile, then run."""
+        if (opened := session.current()) is not None:
+            return opened.call(self, args, kwargs)
+        with self._lock, paused_collection():
+            frame = self._prepare(args, kwargs, present_stance())
+        if frame is None:
+            with torch.no_grad():
+                return self._function(*args, **kwargs)
+        return frame(instance, *args, **kwargs)
+
+    def _prepare(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str = "default"
+    ) -> Callable[..., Any] | None:
+        arguments = self.arguments_of(args, kwargs)
+        binding = self.binding_for(arguments)
+        frame = binding.prepare(arguments, stance)
+        binding.note_state()
+        self._binding = binding
+        self._serve_by(binding.dispatch(self._missed))
+        return frame
+
+    def arguments_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Bind the arguments of a call to the method's parameters, its instance first, defaults applied."""
+        signature = inspect.signature(self._function.__func__, follow_wrapped=False)
+        bound = signature.bind(self._function.__self__, *args, **kwargs)
+        bound.apply_defaults()
+        return dict(bound.arguments)
+
+    def binding_for(self, arguments: Mapping[str, Any]) -> Binding:
+        """Return the binding of the present global state; makes key and store when it is a new one."""
+        state = state_component()
+        identity = repr(sorted(state.items()))
+        if identity not in self._bindings:
+            resolved = resolve(self.name, self._function, self._parameters, arguments, state)
+            self._bindings[identity] = Binding(resolved, self._counters, self._use)
+        return self._bindings[identity]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CachedMethod:
+        """A copy of the module gets a binding of its own, resolved at its own first call."""
+        module = copy.deepcopy(self._function.__self__, memo)
+        return CachedMethod(types.MethodType(self._function.__func__, module), self._parameters)
+
+    def __reduce__(self) -> Any:
+        return _rebuild, (self._function.__self__, self._function.__func__.__name__, self._parameters)
+
+
+def _without_grad_decorators(function: types.MethodType) -> types.MethodType:
+    """Return the method inside `torch.no_grad()` and `torch.inference_mode()`: a cached method runs so anyway."""
+    inner = function.__func__
+    while getattr(inner, "__wrapped__", None) is not None and is_grad_decorator(inner):
+        inner = inner.__wrapped__  # type: ignore[attr-defined]
+    return types.MethodType(inner, function.__self__)
+
+
+def _rebuild(module: torch.nn.Module, name: str, parameters: dict[str, Any]) -> CachedMethod:
+    function = inspect.getattr_static(type(module), name)
+    if isinstance(function, CachedFunction):
+        function = function.function
+    return CachedMethod(types.MethodType(function, module), parameters)
+
+
+class CachedFunction:
+    """A decorated method of a class: gives each instance a `CachedMethod` of its own."""
+
+    def __init__(self, function: types.FunctionType, parameters: dict[str, Any]) -> None:
+        self.function = function
+        self._parameters = parameters
+        self._attribute = function.__name__
+        self.__doc__ = function.__doc__
+        self.__wrapped__ = function
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        if not issubclass(owner, torch.nn.Module):
+            raise TypeError(f"cache_compile decorates methods of torch.nn.Module, and {owner.__qualname__} is none")
+        self._attribute = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        # The instance's own dictionary answers the next access without this descriptor, unless a subclass
+        # overrides the method: then its entry is not ours to take.
+        is_own = inspect.getattr_static(type(instance), self._attribute, None) is self
+        name = self._attribute if is_own else f"__gearcache_{id(self)}"
+        found = instance.__dict__.get(name)
+        if not isinstance(found, CachedMethod):
+            found = CachedMethod(types.MethodType(self.function, instance), self._parameters)
+            instance.__dict__[name] = found
+        return found
+
+    def __call__(self, instance: Any, *args: Any, **kwargs: Any) -> Any:
+        return self.__get__(instance, type(instance))(*args, **kwargs)

@@ -1,0 +1,120 @@
+"""The stored variants of one entry: which of them fit a call, loaded."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from gearcache.activate import EvidenceCheck, activate, misfit
+from gearcache.entry import Entry
+from gearcache.errors import CacheError, CorruptEntry
+from gearcache.gear_use import GearUse
+from gearcache.guards.access import Scope
+from gearcache.guards.reason import Reason
+from gearcache.guards.variant import StoredVariant
+from gearcache.history import History
+from gearcache.loaded import LoadedVariants
+from gearcache.resolved import ResolvedMethod
+
+logger = logging.getLogger("gearcache")
+#: The reasons of a miss, the most telling one first.
+_TELLING = ("corrupt", "unloadable", "unreadable", "source", "evidence", "arguments")
+
+
+class StoredVariants:
+    """Takes variants from an entry into `loaded`, where their evidence holds; what keeps one out is a reason."""
+
+    def __init__(
+        self, method: ResolvedMethod, entry: Entry, loaded: LoadedVariants, history: History, use: GearUse
+    ) -> None:
+        self._method = method
+        self._entry = entry
+        self._loaded = loaded
+        self._history = history
+        self._use = use
+        self._known: list[StoredVariant] | None = None
+
+    @property
+    def known(self) -> list[StoredVariant]:
+        """The variants that were stored when the entry was last read; none before."""
+        return self._known or []
+
+    def load(self, scope: Scope, *, counted: bool = True) -> bool:
+        """Load the stored variants that fit this call; returns whether there is one.
+
+        `counted=False`: what this process has just stored is no hit.
+        """
+        begin = time.perf_counter()
+        if self._known is None:
+            self._known = self._entry.read()
+        loaded = {id(active.variant) for active in self._loaded.variants}
+        reasons: list[Reason] = []
+        variants: list[StoredVariant] = []
+        evidence = EvidenceCheck(scope)
+        for variant in self._known:
+            if id(variant) in loaded:
+                continue
+            reason = misfit(variant, scope) or evidence.stale_reason(variant) or self._activate(variant, scope)
+            if reason is None:
+                variants.append(variant)
+            else:
+                reasons.append(reason)
+        if variants:
+            gears = tuple(gear.text for variant in variants for gear in variant.gears)
+            seconds = time.perf_counter() - begin
+            self._history.note("load", gears=gears, seconds=seconds, bytes=self._entry.size_of(variants))
+            if counted:
+                self._history.note("hit", gears=gears)
+                self._history.lines.append(f"hit: {self._entry.layout.manifest(self._entry.key)}")
+        elif reasons:
+            # Of several variants the most telling one: that others take other arguments is no news.
+            kinds = {reason.kind for reason in reasons}
+            self._history.miss(*dict.fromkeys(reasons), kind=next(kind for kind in _TELLING if kind in kinds))
+        return bool(variants)
+
+    def read_again(self) -> list[StoredVariant]:
+        """Take in what is stored now beside what is loaded, and return what is stored."""
+        present = self._entry.read_again()
+        loaded = [active.variant for active in self._loaded.variants]
+        self._known = [*loaded, *_unknown(present, loaded)]
+        return present
+
+    def take_fresh(self) -> tuple[list[StoredVariant], bool]:
+        """Return what is stored now, and whether that has variants that were not known; they are known then."""
+        present = self._entry.read_again()
+        fresh = _unknown(present, self.known)
+        if fresh:
+            self._known = [*self.known, *fresh]
+        return present, bool(fresh)
+
+    def _activate(self, variant: StoredVariant, scope: Scope) -> Reason | None:
+        """Load one variant, or return why that cannot be."""
+        try:
+            active = activate(
+                variant,
+                scope,
+                self._method.plain(),
+                self._method.backend,
+                self._entry.store,
+                validate=self._method.settings.validate == "inputs",
+                folder=self._entry.folder,
+                keeps_compiled=self._method.ge_cache,
+            )
+        except CorruptEntry as error:  # quarantined by the store: a miss like any other
+            logger.warning("%s: %s", self._history.name, error)
+            return Reason("corrupt", str(error), file=str(error.path))
+        except CacheError as error:
+            self._history.fault(error)
+            return Reason("unloadable", str(error))
+        for graph in active.graphs:
+            if self._method.settings.count_shapes and graph.gear.is_dynamic:
+                graph.count_shapes()
+            self._use.add(graph.gear.text, graph.counter)
+        self._loaded.variants.append(active)
+        return None
+
+
+def _unknown(variants: list[StoredVariant], known: list[StoredVariant]) -> list[StoredVariant]:
+    """Return the variants that are not among the known ones."""
+    texts = {repr(variant.to_plain()) for variant in known}
+    return [variant for variant in variants if repr(variant.to_plain()) not in texts]

@@ -1,0 +1,191 @@
+"""A registry of a user's own class: what a trace looks up in it is evidence, and whatever else it asks, all of it."""
+
+from __future__ import annotations
+
+import types
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from gearcache.errors import CaptureError, UncacheableGuard
+from gearcache.ge_cache.capture import Capture, capture_method
+from gearcache.guards.access import Scope, Walker
+from gearcache.guards.checks import first_failure
+
+
+class Registry(dict[str, int]):
+    """As libraries have them: a method of its own, and the lookup of `dict`."""
+
+    def find(self, name: str) -> int:
+        return super().get(name) or 0
+
+
+class Spoilt(dict[str, int]):
+    def __getitem__(self, name: str) -> int:
+        return len(self)
+
+    def __contains__(self, name: object) -> bool:
+        return len(self) > 2
+
+
+REGISTRY: dict[str, int] = Registry()
+
+LOOKUPS: dict[str, Callable[[Any], Any]] = {
+    "get": lambda r: r.get("a"),
+    "get, default": lambda r: r.get("z", 4),
+    "get, absent": lambda r: 1 if r.get("z") is None else 2,
+    "method": lambda r: r.find("a"),
+    "method, absent": lambda r: r.find("z"),
+    "item": lambda r: r["a"],
+    "in": lambda r: 3 if "a" in r else 2,
+    "not in": lambda r: 3 if "z" not in r else 2,
+    "dict.get": lambda r: dict.get(r, "a", 1),
+    "two": lambda r: r["a"] + r["b"],
+    "attribute": lambda r: r.get("a") if isinstance(r, dict) else 7,
+}
+OTHERS: dict[str, Callable[[Any], Any]] = {
+    "len": len,
+    "truth": lambda r: 3 if r else 2,
+    "not": lambda r: 3 if not r else 2,
+    "bool": lambda r: 3 + bool(r),
+    "and": lambda r: (r and 3) or 2,
+    "iterate": lambda r: sum(r[name] for name in r),
+    "next": lambda r: r[next(iter(r))],
+    "reversed": lambda r: r[next(reversed(r))],
+    "keys": lambda r: len(r.keys()),
+    "values": lambda r: sum(r.values()),
+    "items": lambda r: sum(len(name) * value for name, value in r.items()),
+    "list": lambda r: len(list(r)),
+    "first of list": lambda r: r[list(r)[0]],  # noqa: RUF015
+    "tuple": lambda r: len(tuple(r)),
+    "set": lambda r: len(set(r)),
+    "dict": lambda r: len(dict(r)),
+    "copy": lambda r: len(r.copy()),
+    "unpack": lambda r: len({**r}),
+    "call": lambda r: len((lambda **k: k)(**r)),
+    "arguments": lambda r: len((lambda *k: k)(*r)),
+    "merge": lambda r: len(r | {"q": 1}),
+    "merge into": lambda r: len({"q": 1} | r),
+    "equal": lambda r: 3 if r == {"a": 2, "b": 3} else 2,
+    "equal to": lambda r: 3 if {"a": 2, "b": 3} == r else 2,  # noqa: SIM300
+    "unequal": lambda r: 3 if r != {"a": 2, "b": 3} else 2,
+    "sorted": lambda r: len(sorted(r)),
+    "min": lambda r: len(min(r)),
+    "max": lambda r: r[max(r)],
+    "any": lambda r: 3 + any(r),
+    "all": lambda r: 3 + all(r.values()),
+    "zip": lambda r: sum(value for _, value in zip("abc", r.values(), strict=False)),
+    "enumerate": lambda r: sum(number for number, _ in enumerate(r)),
+    "proxy": lambda r: len(types.MappingProxyType(r)),
+    "proxy, values": lambda r: sum(types.MappingProxyType(r).values()),
+    "proxy, truth": lambda r: 3 if types.MappingProxyType(r) else 2,
+    "length method": lambda r: r.__len__(),
+    "text": lambda r: len(str(r)),
+    "representation": lambda r: len(repr(r)),
+    "dict.keys": lambda r: len(dict.keys(r)),
+    "fromkeys": lambda r: len(dict.fromkeys(r)),
+    "ordered": lambda r: len(OrderedDict(r)),
+    "default": lambda r: len(defaultdict(int, r)),
+    "map": lambda r: sum(map(len, r)),
+    "key in keys": lambda r: 3 if "a" in r.keys() else 2,  # noqa: SIM118
+    "match": lambda r: _matched(r),
+}
+CHANGES: dict[str, Callable[[], dict[str, int]]] = {
+    "more at the end": lambda: {"a": 2, "b": 3, "more": 9},
+    "more in front": lambda: {"more": 9, "a": 2, "b": 3},
+    "other order": lambda: {"b": 3, "a": 2},
+    "another value": lambda: {"a": 5, "b": 3},
+    "false value": lambda: {"a": 0, "b": 3},
+    "key gone": lambda: {"b": 3},
+    "key come": lambda: {"a": 2, "b": 3, "z": 8},
+    "empty": dict,
+}
+UNRELATED = ("more at the end", "more in front", "other order")
+
+
+def _matched(registry: Any) -> int:
+    match registry:
+        case {"a": value, **rest}:
+            return int(value) + len(rest)
+        case _:
+            return 0
+
+
+class Method:
+    def __init__(self, use: Callable[[Any], Any]) -> None:
+        self.use = use
+
+    def run(self, x: Tensor) -> Tensor:
+        return x * self.use(REGISTRY)
+
+
+def fill(content: dict[str, int]) -> None:
+    """Change the registry in place, as those who register do."""
+    REGISTRY.clear()
+    REGISTRY.update(content)
+
+
+def outcome(method: Method) -> Any:
+    try:
+        return method.run(torch.ones(1)).item()
+    except Exception as error:
+        return type(error)
+
+
+def captured(method: Method) -> Capture:
+    fill({"a": 2, "b": 3})
+    return capture_method(method.run, (torch.ones(1),), {}, method="run", dynamic=False)
+
+
+def fails(capture: Capture, method: Method) -> bool:
+    scope = Scope({"self": method, "x": torch.ones(1)}, globals())
+    return first_failure(capture.checks, Walker(scope)) is not None
+
+
+@pytest.mark.parametrize("name", [*LOOKUPS, *OTHERS])
+def test_a_change_that_changes_the_result_is_never_missed(name: str) -> None:
+    method = Method((LOOKUPS | OTHERS)[name])
+    try:
+        capture = captured(method)
+    except (CaptureError, UncacheableGuard):
+        assert name in OTHERS  # refused: never a wrong result
+        return
+    before = outcome(method)
+    assert not fails(capture, method)
+    for change, content in CHANGES.items():
+        fill(content())
+        assert outcome(method) == before or fails(capture, method), change
+        fill({"a": 2, "b": 3})
+
+
+@pytest.mark.parametrize("name", LOOKUPS)
+def test_entries_that_a_lookup_does_not_touch_change_nothing(name: str) -> None:
+    method = Method(LOOKUPS[name])
+    capture = captured(method)
+    for change in UNRELATED:
+        fill(CHANGES[change]())
+        assert not fails(capture, method), change
+
+
+@pytest.mark.parametrize("name", ["len", "truth", "iterate", "values", "items"])
+def test_one_more_entry_is_a_change_to_whoever_looks_at_all(name: str) -> None:
+    method = Method(OTHERS[name])
+    capture = captured(method)
+    fill(CHANGES["more in front"]())
+    assert fails(capture, method)
+
+
+def test_a_class_with_a_lookup_of_its_own_is_compared_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "REGISTRY", Spoilt())
+    for name in ("item", "in"):
+        method = Method(LOOKUPS[name])
+        try:
+            capture = captured(method)
+        except (CaptureError, UncacheableGuard):
+            continue
+        fill(CHANGES["more at the end"]())
+        assert fails(capture, method)
