@@ -32,3 +32,16 @@ OpOverload = torch._ops.OpOverload
 def torch_function_modes() -> int:
     """Return how many torch function modes are active."""
     return int(torch._C._len_torch_function_stack())
+
+
+def process_group_ranks(name: str) -> list[int] | None:
+    """Return the ranks of the process group of a name, or None where there is no such group."""
+    if not torch.distributed.is_available() or not torch.distributed.is_initialized():
+        return None
+    from torch.distributed.distributed_c10d import _resolve_process_group  # type: ignore[attr-defined]
+
+    try:
+        group = _resolve_process_group(name)  # type: ignore[arg-type]
+    except (RuntimeError, ValueError):
+        return None
+    return list(torch.distributed.get_process_group_ranks(group))

@@ -99,6 +99,13 @@ def is_private_format(tensor: torch.Tensor) -> bool:
     return tensor.device.type == "npu" and torch_npu_module().get_npu_format(tensor) not in _BASE_FORMATS
 
 
+def precision_options() -> Callable[[], tuple[Any, ...]]:
+    """Return what reads the settings of arithmetic (hf32, cube math type) fast enough for every call."""
+    torch_npu = torch_npu_module()
+    option = torch_npu._C._npu_getOption
+    return lambda: (option("ALLOW_MATMUL_HF32"), option("ALLOW_CONV_HF32"), option("CUBE_MATH_TYPE"))
+
+
 def hf32() -> list[bool]:
     """Whether matmul and conv may round their inputs to 19 bits, as set now."""
     npu = torch_npu_module().npu

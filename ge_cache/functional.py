@@ -19,6 +19,7 @@ from gearcache.ge_cache import _compat_fake, _compat_symbols
 from gearcache.ge_cache.aten import decode_tensor, to_module
 from gearcache.ge_cache.backend import CompileJob
 from gearcache.ge_cache.examples import symbolic_examples
+from gearcache.ge_cache.process_groups import named_groups
 
 aten = torch.ops.aten
 
@@ -29,7 +30,7 @@ class FunctionalGraph:
 
     Each owner is the input and the dim that a symbolic size is read from. The outputs are those of the job, then the
     new values of `copied_back`, inputs that the caller has to write. `written` are the placeholders that the graph
-    itself writes.
+    itself writes, `groups` the process groups that it communicates in.
     """
 
     module: fx.GraphModule
@@ -37,6 +38,7 @@ class FunctionalGraph:
     owners: list[list[int]]
     copied_back: list[int]
     written: list[int]
+    groups: dict[str, list[int]]
     mode: Any
     symbolic: _compat_symbols.SymbolicInputs | None = None
 
@@ -70,7 +72,9 @@ def functional_graph(job: CompileJob, decompositions: Mapping[Any, Callable[...,
     _tuple_output(module)
     module.graph.eliminate_dead_code()
     module.recompile()
-    return FunctionalGraph(module, examples, owners, copied_back, _written(module), mode, symbolic)
+    return FunctionalGraph(
+        module, examples, owners, copied_back, _written(module), named_groups(module.graph), mode, symbolic
+    )
 
 
 def _examples(job: CompileJob) -> tuple[list[torch.Tensor], Any, _compat_symbols.SymbolicInputs | None]:

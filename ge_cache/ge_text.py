@@ -1,4 +1,4 @@
-"""The Python text that torchair generates for a GE graph: names in it, its gears, and calling it without a run."""
+"""The Python text that torchair generates for a GE graph: names in it, and calling it without a run."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gearcache.errors import CacheError
-from gearcache.ge_cache.all_gears import gear_values
-from gearcache.ge_cache.backend import CompileJob
 
 
 def graph_key(code: bytes, fingerprint: Mapping[str, Any]) -> str:
@@ -54,35 +52,3 @@ def compile_only(kernel: Callable[..., Any], arguments: list[Any]) -> None:
     except _Compiled:
         return
     raise RuntimeError("torchair's kernel ended without a run of the GE graph")
-
-
-def gear_lists(job: CompileJob) -> list[dict[int, list[int]]]:
-    """Return for each input the dims that change and their size at every gear; empty without gears in one graph."""
-    symbols = job.graph.get("symbols") or {}
-    if "gears" not in symbols:
-        return []
-    rows = [gear_values(symbols, row) for row in symbols["sizes"]]
-    return [{dim: values for dim, values in enumerate(row) if values is not None} for row in rows]
-
-
-def ordered_gears(text: str, gears: list[dict[int, list[int]]]) -> str:
-    """Put the entries of `ge.dynamicDims`, which torchair leaves in hash order, into the order of the gears."""
-    found = re.search(r'^local_compile_options\["ge\.dynamicDims"\] = "(.*)"$', text, re.MULTILINE)
-    shapes = re.search(r'^local_compile_options\["ge\.inputShape"\] = "(.*)"$', text, re.MULTILINE)
-    if found is None or shapes is None:
-        raise RuntimeError("torchair made no ge.dynamicDims for a graph with gears")
-    columns = []
-    for item in shapes[1].split(";"):
-        name, _, _ = item.partition(":")
-        position = int(name.removeprefix("arg").partition("_")[0])
-        columns += [values for _, values in sorted(gears[position].items())] if position < len(gears) else []
-    wanted = list(dict.fromkeys(",".join(map(str, entry)) for entry in zip(*columns, strict=True)))
-    if sorted(wanted) != sorted(found[1].split(";")):
-        raise RuntimeError(f"torchair formed the gears {found[1]}, wanted were {';'.join(wanted)}")
-    return f"{text[: found.start(1)]}{';'.join(wanted)}{text[found.end(1) :]}"
-
-
-def graph_name(job: CompileJob) -> str:
-    """A name that is the same in every process; it is part of the generated text."""
-    digest = hashlib.sha256(f"{job.method} {job.gear}".encode()).hexdigest()
-    return f"gearcache_{digest[:16]}"

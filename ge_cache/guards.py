@@ -11,6 +11,8 @@ import inspect
 import types
 from typing import Any
 
+import torch
+
 from gearcache.errors import UncacheableGuard
 from gearcache.ge_cache.sources import FrameNames, UnknownSource, access_of
 from gearcache.guards.access import Access, Scope, Walker
@@ -70,9 +72,10 @@ _REFUSED = {
     "TENSOR_SUBCLASS_METADATA_MATCH": "tensor subclasses are not supported",
     "DTENSOR_SPEC_MATCH": "distributed tensors are not supported",
     "DISPATCH_KEY_SET_MATCH": "dispatch keys are not portable",
-    "FAKE_SCRIPT_TYPE_MATCH": "script objects are not supported",
-    "OPAQUE_OBJ_GUARD_FN_MATCH": "opaque objects are not supported",
+    "FAKE_SCRIPT_TYPE_MATCH": "of script objects, process groups are supported",
+    "OPAQUE_OBJ_GUARD_FN_MATCH": "of opaque objects, process groups are supported",
 }
+_OPAQUE = {"FAKE_SCRIPT_TYPE_MATCH", "OPAQUE_OBJ_GUARD_FN_MATCH"}
 #: Guard kinds that imply the exact type as well.
 _TYPED = {"SEQUENCE_LENGTH", "DICT_KEYS_MATCH", "MAPPING_KEYS_CHECK"}
 _SPECIAL = {"ID_MATCH", "DUPLICATE_INPUT"}
@@ -126,7 +129,7 @@ class GuardTranslator:
         if kind in _COVERED:
             return []
         source = guard.originating_source
-        if kind in _REFUSED:
+        if kind in _REFUSED and not (kind in _OPAQUE and self._is_group(source)):
             raise UncacheableGuard(self._method, kind, source.name, _REFUSED[kind])
         if kind not in known_kinds():
             raise UncacheableGuard(self._method, kind, source.name, "a guard kind that gearcache does not know")
@@ -144,6 +147,13 @@ class GuardTranslator:
         except (LookupError, AttributeError, TypeError, ImportError) as error:
             raise UncacheableGuard(self._method, kind, source.name, f"{type(error).__name__}: {error}") from None
 
+    def _is_group(self, source: Any) -> bool:
+        try:
+            value = self._walker.resolve(self.access(source))
+        except (UncacheableGuard, LookupError, AttributeError, TypeError, ImportError):
+            return False
+        return torch.distributed.is_available() and isinstance(value, torch.distributed.ProcessGroup)
+
     def _observe(self, kind: str, guard: Any, access: Access, value: Any) -> Check:
         if kind in _WITH_ARGUMENT:
             argument = _guard_argument(guard)
@@ -154,6 +164,8 @@ class GuardTranslator:
             if wanted == "has_attr" and not hasattr(value, argument):
                 wanted = "no_attr"
             return observe(wanted, access, value, name)
+        if kind in _OPAQUE:
+            return observe("process_group", access, value)
         if kind == "DUPLICATE_INPUT":
             return Check("same", access, self.access(_guard_argument(guard)).to_plain())
         if kind == "ID_MATCH":

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from gearcache.errors import InputError
-from gearcache.ge_cache.ascend import hf32, torch_npu_module
+from gearcache.ge_cache.ascend import precision_options, torch_npu_module
 from gearcache.ge_cache.backend import Runner
 
 
@@ -17,13 +17,13 @@ def kernel_call(
 ) -> Runner:
     """Return the call of one kernel.
 
-    Storage formats, the deterministic level and hf32 must be as they were at load: the graph was compiled for them.
+    Storage formats, the deterministic level and the precision (hf32, cube math type) must be as they were at load: the
+    graph was compiled for them.
     """
     torch_npu = torch_npu_module()
     get_format, get_level = torch_npu.get_npu_format, torch_npu.npu._get_deterministic_level
-    matmul, conv = torch_npu.npu.matmul, torch_npu.npu.conv
-    level, no_grad = get_level(), torch.no_grad
-    of_matmul, of_conv = matmul.allow_hf32, conv.allow_hf32
+    get_precision = precision_options()
+    level, precision, no_grad = get_level(), get_precision(), torch.no_grad
     on_npu = [index for index, tensor in enumerate(examples) if tensor.device.type == "npu"]
     formats = [get_format(examples[index]) for index in on_npu]
     copied_back, outputs, method, owners = (header[name] for name in ("copied_back", "outputs", "method", "owners"))
@@ -32,10 +32,9 @@ def kernel_call(
         if (
             [get_format(inputs[index]) for index in on_npu] != formats
             or get_level() != level
-            or matmul.allow_hf32 != of_matmul
-            or conv.allow_hf32 != of_conv
+            or get_precision() != precision
         ):
-            raise _changed(method, inputs, dict(zip(on_npu, formats, strict=True)), level, [of_matmul, of_conv])
+            raise _changed(method, inputs, dict(zip(on_npu, formats, strict=True)), level, precision)
         if owners:
             sizes = [inputs[index].size(dim) for index, dim in owners]
             return list(kernel(*sizes, *inputs, *weights))
@@ -58,7 +57,7 @@ def kernel_call(
 
 
 def _changed(
-    method: str, inputs: list[torch.Tensor], formats: dict[int, int], level: int, precision: list[bool]
+    method: str, inputs: list[torch.Tensor], formats: dict[int, int], level: int, precision: tuple[Any, ...]
 ) -> InputError:
     torch_npu = torch_npu_module()
     for index, wanted in formats.items():
@@ -72,4 +71,7 @@ def _changed(
     found = torch_npu.npu._get_deterministic_level()
     if found != level:
         return InputError(method, "deterministic level", str(found), f"{level}, {way_out}")
-    return InputError(method, "allow_hf32 of matmul and conv", str(hf32()), f"{precision}, {way_out}")
+    found = precision_options()()
+    return InputError(
+        method, "allow_hf32 of matmul and conv, and cube_math_type", str(found), f"{precision}, {way_out}"
+    )

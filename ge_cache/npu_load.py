@@ -19,6 +19,7 @@ from gearcache.ge_cache.ascend import (
 from gearcache.ge_cache.backend import StoredArtifact
 from gearcache.ge_cache.compiled_graphs import graph_folder
 from gearcache.ge_cache.ge_text import CompileOnly, compile_only, graph_key, missing_group
+from gearcache.ge_cache.process_groups import check_groups, communicators, names_survive
 from gearcache.ge_cache.static_kernels import FirstCall, has_static_kernels, kernels_key
 from gearcache.guards.generated import execute
 
@@ -46,6 +47,7 @@ def load_kernel(
         execute(code, namespace, "torchair kernel")
     except AssertionError as error:
         raise missing_group(code, error) from error
+    check_groups(artifact.header["method"], artifact.header["groups"])
     examples = artifact.examples()
     _check_gears(artifact.header, examples)
     if is_ge:
@@ -102,6 +104,10 @@ def _compile_ge(
         if artifact.folder is None or not artifact.keeps_compiled:
             compile_only(namespace["kernel"], arguments)
             return
+        groups = communicators(graph._proto)
+        if groups and not names_survive(torch_npu_module()):
+            compile_only(namespace["kernel"], arguments)
+            return
         if fingerprint is None:
             logger.warning(
                 "GE was started before gearcache saw it, and takes allow_hf32 once: its compiled graphs are not kept; "
@@ -109,7 +115,7 @@ def _compile_ge(
             )
             compile_only(namespace["kernel"], arguments)
             return
-        key = graph_key(code, fingerprint)
+        key = graph_key(code, {**fingerprint, "communicators": groups})
         with graph_folder(artifact.folder("ge"), key) as folder:
             if folder is not None:
                 options["ge.graph_compiler_cache_dir"] = str(folder)

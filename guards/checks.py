@@ -16,6 +16,7 @@ entry is loaded) and as a part of the dispatch (compiled to Python source, run o
 | `function` | the function has this name and this code |
 | `same` | the value is the very object at another path |
 | `empty` | the container is empty or None (module hooks) |
+| `process_group` | the group of `torch.distributed` has this name and these ranks |
 | `bases` | the class has these base classes, itself first, by name |
 """
 
@@ -25,6 +26,8 @@ import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+import torch
 
 from gearcache.guards.access import Access, Walker
 from gearcache.guards.code import function_plain
@@ -50,6 +53,17 @@ def _contains(value: Any, key: Any) -> bool:
     return any(_constant(item) == key for item in value)
 
 
+def _process_group(value: Any) -> Any:
+    """Return name and ranks of a group: graphs name it, and ranks say who takes part."""
+    distributed = torch.distributed
+    if not distributed.is_available() or not isinstance(value, distributed.ProcessGroup):
+        raise TypeError(f"a {type(value).__qualname__} is no process group")
+    try:
+        return [value.group_name, list(distributed.get_process_group_ranks(value))]
+    except RuntimeError as error:
+        raise LookupError(str(error)) from error
+
+
 #: kind -> function(value) giving the plain data that must equal `expected`
 _OBSERVE: dict[str, Callable[[Any], Any]] = {
     "type": lambda value: name_of(type(value)),
@@ -60,6 +74,7 @@ _OBSERVE: dict[str, Callable[[Any], Any]] = {
     "name": name_of,
     "function": function_plain,
     "empty": lambda value: not value,
+    "process_group": _process_group,
     "bases": lambda value: [name_of(base) for base in value.__mro__],
 }
 

@@ -338,3 +338,13 @@ def test_operators_are_known() -> None:
     assert is_operator(torch.ops.aten.add.Tensor)
     assert is_operator(torch.ops.aten.add)
     assert not is_operator(torch.add)
+
+
+def test_a_process_group_is_found_by_its_name(tmp_path: Any) -> None:
+    assert _compat.process_group_ranks("0") is None
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
+    try:
+        assert _compat.process_group_ranks(torch.distributed.group.WORLD.group_name) == [0]
+        assert _compat.process_group_ranks("no such group") is None
+    finally:
+        torch.distributed.destroy_process_group()

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgpack
 import pytest
+import torch
 
 from gearcache.guards.access import Access, Scope, Walker
 from gearcache.guards.checks import KINDS, Check, first_failure, holds, observe
@@ -48,6 +49,16 @@ def named_double(x: float) -> float:
 
 named_double.__name__, named_double.__qualname__ = "double", "double"
 
+
+def group(name: str, ranks: list[int]) -> Any:
+    """A process group that nobody communicates in."""
+    distributed = torch.distributed.distributed_c10d
+    kind = type("Group", (torch.distributed.ProcessGroup,), {"group_name": name})
+    made = kind(0, len(ranks))
+    distributed._world.pg_group_ranks[made] = {rank: number for number, rank in enumerate(ranks)}
+    return made
+
+
 #: kind -> (value, argument, values that differ)
 CASES: dict[str, tuple[Any, Any, list[Any]]] = {
     "type": ([1], None, [(1,), OrderedDict()]),
@@ -62,6 +73,7 @@ CASES: dict[str, tuple[Any, Any, list[Any]]] = {
     "name": (len, None, [max, int, types]),
     "function": (double, None, [triple, named_double, len, 5]),
     "empty": ({}, None, [{1: 2}]),
+    "process_group": (group("1", [0, 1]), None, [group("1", [0, 2]), group("2", [0, 1]), "1", None]),
     "bases": (Sub, None, [Base, Overriding, 5]),
 }
 

@@ -60,6 +60,12 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   bool queryStream(const c10::Stream&) const override {
     return true;
   }
+  // Everything runs at once: an event has always happened.
+  void record(void**, const c10::Stream&, const c10::DeviceIndex, const c10::EventFlag) const override {}
+  void block(void*, const c10::Stream&) const override {}
+  bool queryEvent(void*) const override {
+    return true;
+  }
 };
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard);
 

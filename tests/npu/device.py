@@ -25,6 +25,8 @@ CANN_VERSION = "8.5.0-emulated"
 #: Private storage format of tensors that a test marked so, by data pointer; anything else is ND.
 FORMATS: dict[int, int] = {}
 _ND = 2
+#: What `_npu_setOption` has set.
+OPTIONS: dict[str, bytes] = {}
 
 
 def install() -> None:
@@ -100,8 +102,8 @@ def _npu_module() -> types.ModuleType:
         "set_rng_state": lambda state, device="npu": torch.set_rng_state(state),
         "_get_deterministic_level": lambda: module._deterministic_level,
         "set_deterministic_level": set_deterministic_level,
-        "matmul": types.SimpleNamespace(allow_hf32=False),
-        "conv": types.SimpleNamespace(allow_hf32=True),
+        "matmul": _Arithmetic("ALLOW_MATMUL_HF32", default=False),
+        "conv": _Arithmetic("ALLOW_CONV_HF32", default=True),
         "synchronize": lambda device=None: None,
         **graphs.members(),
     }
@@ -124,6 +126,7 @@ def _torch_npu_modules(npu: types.ModuleType) -> dict[str, types.ModuleType]:
     root.get_storage_size = lambda tensor: tensor.untyped_storage().nbytes() // tensor.element_size()
     root.version = types.SimpleNamespace(cann=CANN_VERSION)
     root._C = graphs.native_calls()
+    root._C._npu_getOption = OPTIONS.get
     utilities: Any = types.ModuleType("torch_npu.npu.utils")
     utilities.get_cann_version = lambda module="CANN": CANN_VERSION
     utilities._is_gte_cann_version = lambda version, module="CANN": _version(version) <= _version(CANN_VERSION)
@@ -142,6 +145,31 @@ def _torch_npu_modules(npu: types.ModuleType) -> dict[str, types.ModuleType]:
     root.utils, root.dynamo, root.distributed = general, dynamo, distributed
     modules = (root, npu, utilities, general, errors, dynamo, guard, distributed)
     return {module.__name__: module for module in modules}
+
+
+class _Arithmetic:
+    """`torch.npu.matmul` or `torch.npu.conv`: settings that live in native options, as in torch_npu."""
+
+    def __init__(self, option: str, *, default: bool) -> None:
+        self._option, self._default = option, default
+
+    @property
+    def allow_hf32(self) -> bool:
+        value = OPTIONS.get(self._option, b"")
+        return value == b"enable" if value else self._default
+
+    @allow_hf32.setter
+    def allow_hf32(self, value: bool) -> None:
+        OPTIONS[self._option] = b"enable" if value else b"disable"
+
+    @property
+    def cube_math_type(self) -> int | None:
+        value = OPTIONS.get("CUBE_MATH_TYPE")
+        return int(value) if value else None
+
+    @cube_math_type.setter
+    def cube_math_type(self, value: int | None) -> None:
+        OPTIONS["CUBE_MATH_TYPE"] = b"" if value is None else str(value).encode()
 
 
 class _AnyCode:

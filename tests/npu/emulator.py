@@ -72,14 +72,15 @@ class Operator:
     def ints(self, name: str) -> list[Any]:
         return list(self.proto.attr[name].list.i) if name in self.proto.attr else []
 
-    def group(self) -> Any:
-        """The process group that `group` names; the world when it stands for all ranks."""
-        from torch.distributed.distributed_c10d import _resolve_process_group
+    def communicator(self) -> Any:
+        """What HCCL gave the name in `group` to."""
+        from tests.npu.hccl import communicator
 
+        name = self.text("group")
         try:
-            return _resolve_process_group(self.text("group"))
-        except Exception:
-            return None
+            return communicator(name)
+        except KeyError:
+            raise GeError(f"HCCL knows no communicator {name!r}") from None
 
 
 class Program:

@@ -18,6 +18,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_flatten, tree_map_only
 
+from tests.npu import static_kernels
+
 #: `capture` and `replay`, in this process.
 COUNTS: Counter[str] = Counter()
 
@@ -154,6 +156,7 @@ def members() -> dict[str, Any]:
         "reset_stream_limit": lambda *arguments: None,
         "graph_pool_handle": lambda: (0, 1),
         "is_current_stream_capturing": lambda: False,
+        "_aclnn_reselect_static_kernel": static_kernels.reselect,
         "memory_snapshot": lambda *arguments: [],
     }
 
@@ -175,7 +178,7 @@ def native_calls() -> types.SimpleNamespace:
         "_npu_setCheckpointPoolState": lambda *arguments: None,
         "_construct_storage_from_data_pointer": storage,
         "_construct_NPU_Tensor_From_Storage_And_Metadata": tensor,
-        "_aclop_start_dump": lambda path: None,
-        "_aclop_stop_dump": lambda: None,
+        "_aclop_start_dump": static_kernels.start_dump,
+        "_aclop_stop_dump": static_kernels.stop_dump,
     }
     return types.SimpleNamespace(**calls)

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tests.npu import static_kernels
 from tests.npu.emulator import GeError, Program
 
 #: What GE did in this process: `initialize`, `load`, `compile`, `cached` (taken from the compile cache), `run`.
@@ -167,8 +168,8 @@ def make_module() -> types.ModuleType:
         "AclmdlSetDump": lambda path: None,
         "SetDebugLogPath": lambda path: None,
         "GetSocName": lambda: "Emulated910",
-        "AclopStartDumpArgs": lambda *arguments: None,
-        "AclopStopDumpArgs": lambda *arguments: None,
+        "AclopStartDumpArgs": lambda kind, folder: static_kernels.start_dump(folder),
+        "AclopStopDumpArgs": lambda kind: static_kernels.stop_dump(),
     }
     for name, value in contents.items():
         setattr(module, name, value)

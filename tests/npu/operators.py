@@ -426,8 +426,25 @@ def _scatter(op: Any, target: Tensor, indices: Tensor, updates: Tensor) -> Tenso
 
 @operator("HcomAllReduce")
 def _all_reduce(op: Any, x: Tensor) -> Tensor:
-    """Summed over the processes of `torch.distributed`, whose group the name stands for."""
-    assert op.text("reduction") == "sum", "the emulator knows no reduction"
+    """Summed over the ranks of the communicator that the graph names."""
+    assert op.text("reduction") == "sum", "the emulator knows no other reduction"
     total = x.clone()
-    torch.distributed.all_reduce(total, group=op.group())
+    op.communicator().allreduce(total).wait()
     return total
+
+
+@operator("HcomAllGather")
+def _all_gather(op: Any, x: Tensor) -> Tensor:
+    """The tensors of all ranks, one below the other."""
+    gathered = x.new_empty((x.shape[0] * op.int("rank_size"), *x.shape[1:]))
+    op.communicator()._allgather_base(gathered, x.contiguous()).wait()
+    return gathered
+
+
+@operator("HcomReduceScatter")
+def _reduce_scatter(op: Any, x: Tensor) -> Tensor:
+    """Summed over the ranks; each keeps its share of the first dim."""
+    assert op.text("reduction") == "sum", "the emulator knows no other reduction"
+    share = x.new_empty((x.shape[0] // op.int("rank_size"), *x.shape[1:]))
+    op.communicator()._reduce_scatter_base(share, x.contiguous()).wait()
+    return share

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 import gearcache
 from gearcache.errors import BackendUnavailable, CacheError, CompileError, GearSpecError, InputError
+from gearcache.ge_cache import ascend
 from gearcache.ge_cache.compiled_graphs import graph_folder, is_sealed
 from gearcache.ge_cache.ge_text import graph_key, missing_group
 from gearcache.ge_cache.npu_config import NpuOptions
@@ -137,7 +138,7 @@ def test_a_custom_pass_counts_by_its_code_and_what_it_calls(monkeypatch: pytest.
     assert config_component(config) != before
 
 
-@pytest.mark.parametrize("change", ["level", "hf32", "variable", "cann"])
+@pytest.mark.parametrize("change", ["level", "hf32", "conv", "cube", "variable", "cann"])
 def test_what_ge_compiles_for_is_in_the_key(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
     backend = TorchairBackend()
     before = backend.fingerprint()
@@ -147,6 +148,10 @@ def test_what_ge_compiles_for_is_in_the_key(change: str, monkeypatch: pytest.Mon
         monkeypatch.setattr(npu, "_deterministic_level", 1)
     elif change == "hf32":
         monkeypatch.setattr(npu.matmul, "allow_hf32", True)
+    elif change == "conv":
+        monkeypatch.setattr(npu.conv, "allow_hf32", False)
+    elif change == "cube":
+        monkeypatch.setattr(npu.matmul, "cube_math_type", 2)
     elif change == "variable":
         monkeypatch.setenv("AUTOFUSE_FLAGS", "--enable_autofuse=true")
     else:
@@ -315,6 +320,40 @@ def test_another_storage_format_or_deterministic_level_is_seen(tmp_path: Path, m
         with pytest.raises(InputError, match="deterministic level"):
             cached(x, y)
     assert torch.equal(cached(x, y).cpu(), expected.cpu())
+
+
+@pytest.mark.parametrize("mode", ["max-autotune", "npugraph_ex"])
+@pytest.mark.parametrize("setting", ["matmul.allow_hf32", "conv.allow_hf32", "matmul.cube_math_type"])
+def test_arithmetic_that_was_set_otherwise_after_the_load_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, setting: str
+) -> None:
+    cached = cache(Sum().both, tmp_path, mode=mode)
+    x, y = tensors()
+    expected = cached(x, y)
+    of, name = setting.split(".")
+    arithmetic = getattr(sys.modules["torch_npu"].npu, of)
+    with monkeypatch.context() as patch:
+        patch.setattr(arithmetic, name, 2 if name == "cube_math_type" else not arithmetic.allow_hf32)
+        with pytest.raises(InputError, match="allow_hf32 of matmul and conv, and cube_math_type"):
+            cached(x, y)
+        if mode == "npugraph_ex":
+            cached.refresh()
+            assert torch.equal(cached(x, y).cpu(), expected.cpu())
+            assert cached.stats.traces == 2, "an aclgraph is captured for the settings of its time"
+        elif name == "allow_hf32":
+            cached.refresh()
+            with pytest.raises(CacheError, match=r"GE was started in this process with allow_hf32 .* once per process"):
+                cached(x, y)
+
+
+def test_ge_keeps_nothing_where_nobody_knows_its_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where `torch.compile` through torchair ran before gearcache was used."""
+    backend = torchair.core._backend
+    monkeypatch.setattr(backend, "_get_global_op_compile_config", backend._get_global_op_compile_config.__wrapped__)
+    monkeypatch.setattr(ascend, "_ge_started_with", [])
+    x, y = tensors()
+    assert torch.allclose(cache(Sum().both, tmp_path, ge_cache=True)(x, y).cpu(), Sum().both(x, y).cpu())
+    assert not list(tmp_path.rglob("*.om"))
 
 
 def test_an_operator_that_torchair_cannot_convert_is_named(tmp_path: Path) -> None:

@@ -1,0 +1,118 @@
+"""Graphs that communicate: tensor parallel on two ranks (gloo under a stand-in for HCCL), cold and relaunched."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.npu import hccl, static_kernels
+from tests.relaunch import ROOT
+
+MODES = pytest.mark.parametrize("mode", ["max-autotune", "npugraph_ex"])
+TOGETHER = [[0, 1]]
+
+
+def job(
+    root: Path, task: str, mode: str, groups: list[list[int]], *, world: int = 2, **environ: str
+) -> list[dict[str, Any]]:
+    """Run all ranks of one job; return their reports."""
+    (root / f"meet-{task}-{mode}").unlink(missing_ok=True)
+    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", **environ}
+    running = [
+        subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "tests.npu.parallel",
+                *map(str, (rank, world, root, task, mode)),
+                json.dumps(groups),
+            ],
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(world)
+    ]
+    reports = []
+    for process in running:
+        output, errors = process.communicate(timeout=240)
+        assert process.returncode == 0, errors[-3000:]
+        reports.append(json.loads(output.splitlines()[-1]))
+    return reports
+
+
+@MODES
+def test_a_parallel_decode_step_equals_eager_cold_and_relaunched(tmp_path: Path, mode: str) -> None:
+    cold, warm = job(tmp_path, "cold", mode, TOGETHER), job(tmp_path, "warm", mode, TOGETHER)
+    assert [report["wrong"] for report in cold + warm] == [[]] * 4
+    assert [report["traces"] for report in cold + warm] == [1, 1, 0, 0]
+    assert [report["path"] for report in warm] == [report["path"] for report in cold]
+    assert ["world2global_rank0" in cold[0]["path"], "world2global_rank1" in cold[1]["path"]] == [True, True]
+
+
+@MODES
+def test_a_job_that_makes_its_groups_in_another_order_traces_again(tmp_path: Path, mode: str) -> None:
+    job(tmp_path, "cold", mode, TOGETHER)
+    shifted = job(tmp_path, "shifted", mode, [[0], [0, 1]])
+    assert [report["wrong"] for report in shifted] == [[], []]
+    assert [report["traces"] for report in shifted] == [1, 1]
+    assert [report["traces"] for report in job(tmp_path, "warm", mode, TOGETHER)] == [0, 0], "both variants are kept"
+
+
+@MODES
+def test_a_job_of_another_size_is_a_miss(tmp_path: Path, mode: str) -> None:
+    (alone,) = job(tmp_path, "alone", mode, [[0]], world=1)
+    pair = job(tmp_path, "pair", mode, TOGETHER)
+    assert [report["wrong"] for report in (alone, *pair)] == [[]] * 3
+    assert [report["traces"] for report in (alone, *pair)] == [1, 1, 1]
+    assert alone["path"] not in [report["path"] for report in pair]
+
+
+@MODES
+def test_a_group_that_is_missing_or_another_is_an_error_from_the_generated_code(tmp_path: Path, mode: str) -> None:
+    cold = job(tmp_path, "named-cold", mode, TOGETHER)
+    assert [(report["wrong"], report["traces"]) for report in cold] == [([], 1)] * 2
+    missing = job(tmp_path, "named-fails", mode, [])
+    other = job(tmp_path, "named-fails-other", mode, [[0], [0, 1]])
+    for report in missing + other:
+        assert report["traces"] == 0
+        assert report["error"].startswith("CacheError: ")
+        assert "torch.distributed" in report["error"]
+    assert "does not exist here" in missing[0]["error"]
+    assert ("(name: (ranks, tag))" if mode == "max-autotune" else "'1' of the ranks [0, 1]") in missing[0]["error"]
+    if mode == "npugraph_ex":
+        assert "is of the ranks [0] here" in other[0]["error"]
+    again = job(tmp_path, "named-warm", mode, TOGETHER)
+    assert [(report["wrong"], report["traces"]) for report in again] == [([], 0)] * 2, "a failure deletes nothing"
+
+
+def test_ge_keeps_a_graph_that_communicates_only_under_the_same_communicators(tmp_path: Path) -> None:
+    mode = "max-autotune"
+    assert [report["compile"] for report in job(tmp_path, "own-cold", mode, TOGETHER)] == [1, 1]
+    warm = job(tmp_path, "own-warm", mode, TOGETHER)
+    assert [(report["wrong"], report["compile"], report["cached"]) for report in warm] == [([], 0, 1)] * 2
+    renamed = job(tmp_path, "own-renamed", mode, TOGETHER, **{hccl.NAMES_OF_PROCESS: "1"})
+    assert [(report["wrong"], report["compile"], report["cached"]) for report in renamed] == [([], 1, 0)] * 2
+
+
+def test_the_first_rank_of_a_host_keeps_the_static_kernels_of_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in static_kernels.install_compiler(tmp_path / "cann").items():
+        monkeypatch.setenv(name, value)
+    cold = job(tmp_path, "static-cold", "npugraph_ex", TOGETHER, LOCAL_WORLD_SIZE="2")
+    did = [line.split()[0] for line in static_kernels.log()]
+    assert [report["wrong"] for report in cold] == [[], []]
+    assert sorted(did) == sorted(["note", "note", "compile", "install", "reselect", "reselect"])
+    assert len(list(tmp_path.rglob("cache/**/*.run"))) == 1
+    warm = job(tmp_path, "static-warm", "npugraph_ex", TOGETHER, LOCAL_WORLD_SIZE="2")
+    assert [(report["wrong"], report["traces"]) for report in warm] == [([], 0)] * 2
+    assert [line.split()[0] for line in static_kernels.log()][len(did) :] == ["install", "reselect", "reselect"]
