@@ -50,13 +50,21 @@ def named_double(x: float) -> float:
 named_double.__name__, named_double.__qualname__ = "double", "double"
 
 
+#: Process groups that nobody communicates in, and their ranks.
+GROUPS: dict[Any, list[int]] = {}
+
+
 def group(name: str, ranks: list[int]) -> Any:
-    """A process group that nobody communicates in."""
-    distributed = torch.distributed.distributed_c10d
-    kind = type("Group", (torch.distributed.ProcessGroup,), {"group_name": name})
-    made = kind(0, len(ranks))
-    distributed._world.pg_group_ranks[made] = {rank: number for number, rank in enumerate(ranks)}
+    made = type("Group", (torch.distributed.ProcessGroup,), {"group_name": name})(0, len(ranks))
+    GROUPS[made] = ranks
     return made
+
+
+@pytest.fixture(autouse=True)
+def groups_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = torch.distributed.distributed_c10d._world.pg_group_ranks  # emptied whenever a process leaves its job
+    for made, ranks in GROUPS.items():
+        monkeypatch.setitem(known, made, {rank: number for number, rank in enumerate(ranks)})
 
 
 #: kind -> (value, argument, values that differ)
