@@ -20,6 +20,7 @@ from gearcache.ge_cache.guards import GuardTranslator
 from gearcache.ge_cache.looked_up import Lookups
 from gearcache.ge_cache.numbers import Numbers, check_unguarded, written_ints
 from gearcache.ge_cache.observed import Observer, observed_checks
+from gearcache.ge_cache.result_classes import result_class_checks
 from gearcache.ge_cache.sources import FrameNames, UnknownSource, access_of
 from gearcache.ge_cache.symbols import Symbols
 from gearcache.guards.access import Access, Scope
@@ -132,7 +133,7 @@ def capture_method(
         frame_code=captured.bytecode,
         graph_name=hook.graph_name,
         imports=dict(captured.import_sources),
-        checks=_distinct([*observed.checks, *checks]),
+        checks=_distinct([*observed.checks, *checks, *result_class_checks(captured.bytecode)]),
         mutated=mutated,
         frame_globals=dict(captured.f_globals),
         numbers=hook.numbers,

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from gearcache.errors import UncacheableGuard
-from gearcache.ge_cache.sources import FrameNames, UnknownSource, access_of
+from gearcache.ge_cache.sources import FrameNames, UnknownSource, access_of, is_of_namedtuple
 from gearcache.guards.access import Access, Scope, Walker
 from gearcache.guards.checks import Check, first_failure, observe
 from gearcache.guards.constants import NotConstant, to_plain
@@ -135,6 +135,8 @@ class GuardTranslator:
             raise UncacheableGuard(self._method, kind, source.name, "a guard kind that gearcache does not know")
         if type(source).__name__ == "ConstDictKeySource" and source.base in self._names.looked_up:
             return []  # which keys matter is known, and not by their position
+        if is_of_namedtuple(source, self._names):
+            return []
         access = self.access(source)
         try:
             value = self._walker.resolve(access)

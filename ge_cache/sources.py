@@ -97,6 +97,20 @@ def access_of(source: Any, names: FrameNames) -> Access:
     raise UnknownSource(kind)
 
 
+def is_of_namedtuple(source: Any, names: FrameNames) -> bool:
+    """Whether a source lies in the globals that `collections.namedtuple` makes for a class's `__new__`.
+
+    They have no module, so no path leads to them; the standard library fills them, and its version is in the key.
+    """
+    while (base := getattr(source, "base", None)) is not None:
+        source = base
+    if type(source).__name__ != "GlobalSource" or not source.global_name.startswith("___unnamed_scope"):
+        return False
+    scope = names.namespace.get(source.global_name)
+    own = {"_tuple_new", "__builtins__", "__name__"}
+    return type(scope) is dict and scope.keys() == own and scope["_tuple_new"] is tuple.__new__
+
+
 def is_installed(name: str) -> bool:
     """Whether Dynamo made a global name up (see `OutputGraph.install_global` and its callers in torch 2.13)."""
     prefixes = ("__import_", "___", "__compiled_fn", "__resume", "__load_module", "__gearcache", "__builtins_dict__")

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from gearcache.guards import frame_helpers
+from gearcache.guards.names import name_of
 
 _NUMBERS = (
     "co_argcount",
@@ -94,6 +95,11 @@ def _encode_constant(value: Any) -> Any:
         return {"device": str(value)}
     if isinstance(value, torch.Size):
         return {"size": list(value)}
+    name = getattr(value, "__name__", "")
+    if kind is type and getattr(torch.return_types, name, None) is value:
+        return {"return_type": name}
+    if (cls := named_tuple_of(value)) is not None:
+        return {"make": name_of(cls)}
     raise UnstorableConstant(f"{kind.__module__}.{kind.__qualname__}")
 
 
@@ -105,6 +111,8 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "torch": lambda name: getattr(torch, name),
     "device": torch.device,
     "size": torch.Size,
+    "make": lambda name: resolve_reference("object", name)._make,
+    "return_type": lambda name: getattr(torch.return_types, name),
 }
 
 
@@ -118,6 +126,18 @@ def _decode_constant(plain: Any, rename: dict[str, str]) -> Any:
         items = [_decode_constant(item, rename) for item in value]
         return slice(*items) if kind == "slice" else tuple(items) if kind == "tuple" else frozenset(items)
     return _DECODERS[kind](value)
+
+
+def named_tuple_of(constant: Any) -> type | None:
+    """Return the class whose `_make` a constant is, where it can be found by its name in another process."""
+    cls = getattr(constant, "__self__", None)
+    if type(constant) is not types.MethodType or not isinstance(cls, type) or not issubclass(cls, tuple):
+        return None
+    try:
+        is_found = resolve_reference("object", name_of(cls)) is cls and cls._make == constant
+    except (AttributeError, ImportError):
+        return None
+    return cls if is_found else None
 
 
 def resolve_reference(kind: str, value: str) -> Any:

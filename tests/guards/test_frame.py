@@ -120,6 +120,7 @@ def test_a_code_object_is_equal_after_a_round_trip() -> None:
         torch.channels_last,
         torch.device("cpu"),
         torch.Size([1, 2]),
+        torch.return_types.topk,
         slice(1, None, 2),
         frozenset({1, "a"}),
         float("inf"),

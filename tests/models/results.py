@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,11 @@ class Output:
     logits: Tensor
     count: int
     extra: Any = None
+
+
+class Pair(NamedTuple):
+    first: Tensor
+    second: Any = None
 
 
 class Net(nn.Module):
@@ -41,6 +46,10 @@ class Net(nn.Module):
 
     def in_dataclass(self, x: Tensor) -> Output:
         return Output(self.linear(x), x.size(0) + 1, [x * 2])
+
+    def named(self, x: Tensor) -> Any:
+        y = self.linear(x)
+        return Pair(y.max(dim=1), Pair(torch.sort(y, dim=1), {"top": torch.topk(y, 2), "median": y.median(dim=0)}))
 
     def nothing(self, x: Tensor) -> None:
         self.table.add_(x.sum())
@@ -73,7 +82,7 @@ class Net(nn.Module):
 
 def structures(run: Run) -> None:
     net = Net()
-    for name in ("one", "many", "in_dataclass"):
+    for name in ("one", "many", "in_dataclass", "named"):
         method = getattr(net, name)
         cached = run.cache(method)
         for size in (2, 3, 1):

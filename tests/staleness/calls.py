@@ -8,6 +8,7 @@ CALLS = {
     "stacked": "x",
     "configured": "x",
     "functions": "x",
+    "named": "x",
     "inherited": "x",
     "containers": "x",
     "imported": "x",

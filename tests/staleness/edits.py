@@ -109,6 +109,9 @@ EDITS = {
     ),
     "another enum member": _edit("configured", "configuration.py", "Kind = Kind.SMALL", "Kind = Kind.LARGE", "kind"),
     "a field of a named tuple": _edit("configured", "configuration.py", "Pair(1.0, 2.0)", "Pair(1.5, 2.0)", "PAIR"),
+    "the order of the fields of a result": _edit(
+        "named", "configuration.py", "total: Any\n    positive: Any", "positive: Any\n    total: Any", "Result"
+    ),
     "a base class of the settings": _edit(
         "configured", "configuration.py", "Settings(Base)", "Settings(Other)", "settings"
     ),

@@ -76,6 +76,7 @@ def _serve(case: Case) -> dict[str, Any]:
         imported = {"torch._dynamo", "torch._inductor", "sympy"} & (set(sys.modules) - before)
         with torch.no_grad():
             expected = _evaluate(case.expected, {"x": x}) if case.expected else method(*arguments)
+    found, expected = (_by_name(value) for value in (found, expected))
     tolerance = 0.0 if case.backend == "eager" else 1e-4
     return {
         "right": found.dtype == expected.dtype and torch.allclose(found, expected, atol=tolerance, rtol=tolerance),
@@ -85,6 +86,11 @@ def _serve(case: Case) -> dict[str, Any]:
         "compilers": sorted(imported),
         "result": found.tolist(),
     }
+
+
+def _by_name(value: Any) -> Any:
+    """The fields of a named tuple in the order of their names, as one tensor; a tensor as it is."""
+    return torch.stack([getattr(value, name) for name in sorted(value._fields)]) if isinstance(value, tuple) else value
 
 
 def _evaluate(text: str, names: dict[str, Any]) -> Any:

@@ -3,6 +3,7 @@
 import enum
 from collections import namedtuple
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 
 class Kind(enum.Enum):
@@ -12,6 +13,11 @@ class Kind(enum.Enum):
 
 Pair = namedtuple("Pair", ["first", "second"])
 PAIR = Pair(1.0, 2.0)
+
+
+class Result(NamedTuple):
+    total: Any
+    positive: Any
 
 
 class Base:

@@ -104,6 +104,10 @@ class Model(Base):
         x = x * self.settings.rope.theta * self.settings.twice + self.settings.kind.value
         return x + configuration.PAIR.first + self.settings.norm(x) + configuration.Kind.LARGE.value
 
+    def named(self, x):
+        y = self.linear(x)
+        return configuration.Result(y, torch.relu(y))
+
     def functions(self, x):
         x = decorated(closure(with_default(partial(x)))) * remembered() + self.act(x)
         x = self.scorer(x) + sum(generated(3))
