@@ -97,3 +97,11 @@ def known_settings() -> set[str]:
     import torch._inductor.config as settings
 
     return set(settings.get_config_copy())
+
+
+def replaced(operators: set[Any]) -> list[str]:
+    """Return the names of operators that this process has registered code for with Inductor itself."""
+    from torch._inductor import decomposition, lowering
+
+    own = lowering.lowerings.keys() - lowering.fallbacks  # for a fallback Inductor registers what calls the operator
+    return sorted(item.name() for item in operators if item in decomposition.decompositions or item in own)

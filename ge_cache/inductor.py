@@ -11,6 +11,7 @@ import logging
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,10 @@ logger = logging.getLogger("gearcache")
 
 LIBRARY = "graph.so"
 CONSTANTS = "constants.msgpack"
+#: Calls of operators that have no C interface, as AOTInductor describes them: custom operators, and few of torch.
+EXTERN = "extern.json"
 #: Raise it when other code is made of the same graph and options: what older versions stored is then no hit.
-RECIPE = 2
+RECIPE = 3
 #: Variables of Inductor that say where and when it works, and not what it makes (torch 2.13 `_inductor/config.py`).
 _HARMLESS_VARIABLES = {
     "BUNDLED_AUTOTUNE_REMOTE_CACHE",
@@ -118,7 +121,7 @@ class InductorBackend:
 
     def load(self, artifact: StoredArtifact, attributes: Mapping[str, torch.Tensor], device: torch.device) -> Runner:
         """Load the shared object and bind the live weights, without a copy."""
-        runner = _compat.aoti_runner(str(artifact.path(LIBRARY)))
+        runner = _runner(artifact)
         bound = artifact.header["bound"]
         constants: dict[str, torch.Tensor] = {}
         if any(kind == "constant" for kind, _ in bound.values()):
@@ -141,6 +144,18 @@ def inductor_variables(environ: Mapping[str, str]) -> dict[str, str]:
         for name, value in sorted(environ.items())
         if name.startswith(prefix) and name.removeprefix(prefix) not in _HARMLESS_VARIABLES
     }
+
+
+def _runner(artifact: StoredArtifact) -> Any:
+    library = artifact.path(LIBRARY)
+    if not artifact.header.get("extern"):
+        return _compat.aoti_runner(str(library))
+    # The description is looked for beside the object, under its name, while the object is loaded.
+    with tempfile.TemporaryDirectory(prefix="gearcache-") as folder:
+        beside = Path(folder, "graph.so")
+        beside.symlink_to(library.absolute())
+        beside.with_suffix(".json").write_bytes(artifact.read(EXTERN))
+        return _compat.aoti_runner(str(beside))
 
 
 class _Bound:

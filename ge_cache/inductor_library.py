@@ -18,8 +18,9 @@ import torch
 from gearcache.ge_cache import _compat, _compat_inductor, _compat_symbols
 from gearcache.ge_cache.aten import decode_tensor, encode_tensor, to_module
 from gearcache.ge_cache.backend import Artifact, CompileJob, Stage
+from gearcache.ge_cache.custom_operators import custom_operators
 from gearcache.ge_cache.examples import symbolic_examples
-from gearcache.ge_cache.inductor import CONSTANTS, LIBRARY
+from gearcache.ge_cache.inductor import CONSTANTS, EXTERN, LIBRARY
 from gearcache.ge_cache.inductor_options import compile_options
 from gearcache.guards.expressions import checked_expression
 
@@ -28,6 +29,11 @@ def build_library(job: CompileJob, stage: Stage) -> Artifact:
     """Return the shared object of a gear, stripped, and which weight or constant each of its constants is."""
     constants = {name: decode_tensor(plain) for name, plain in job.graph["constants"].items()}
     module = to_module(job.graph, constants)
+    if replaced := _compat_inductor.replaced(custom_operators(module)):
+        raise RuntimeError(
+            f"the operator {replaced[0]} has a decomposition or lowering that was registered with Inductor, whose "
+            "change no later process would see; give it to cache_compile as one of `custom_decompositions`"
+        )
     names = _attach_attributes(module, job)
     weights = {name: module.get_buffer(name) for name in names.values()}
     inputs, symbolic = _inputs(job)
@@ -50,7 +56,9 @@ def build_library(job: CompileJob, stage: Stage) -> Artifact:
             )
         )
     _strip(library)
-    data = library.read_bytes()
+    data, extern = library.read_bytes(), library.with_suffix(".json")
+    if library.with_name("custom_objs_config.json").exists():
+        raise RuntimeError("AOTInductor made a graph that calls script objects, which cannot be stored")
     runner = _compat.aoti_runner(str(library))
     attribute_of = {attached: name for name, attached in names.items()}
     bound: dict[str, list[str]] = {}
@@ -65,8 +73,10 @@ def build_library(job: CompileJob, stage: Stage) -> Artifact:
     blobs = {LIBRARY: data}
     if used:
         blobs[CONSTANTS] = msgpack.packb({name: encode_tensor(folded[name]) for name in used}, use_bin_type=True)
+    if extern.exists():
+        blobs[EXTERN] = extern.read_bytes()
     conditions = [checked_expression(text) for text in symbolic.assumptions()] if symbolic is not None else []
-    return Artifact({"bound": bound}, blobs, conditions)
+    return Artifact({"bound": bound, "extern": EXTERN in blobs}, blobs, conditions)
 
 
 def prepare(threads: int) -> None:

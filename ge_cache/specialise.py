@@ -18,6 +18,7 @@ from torch import fx
 from gearcache.errors import CaptureError
 from gearcache.ge_cache import _compat, _compat_dynamo, _compat_fake
 from gearcache.ge_cache.capture import Capture, CapturedInput
+from gearcache.ge_cache.custom_operators import record_expanded
 from gearcache.ge_cache.results import Result, ResultPlan
 from gearcache.ge_cache.tensor_spec import TensorSpec
 
@@ -35,6 +36,8 @@ class GearGraph:
     random_operators: list[str] = field(default_factory=list)
     #: For a graph with dynamic dims: `sizes` and `strides` per input, and `hints` per symbol.
     symbols: dict[str, Any] = field(default_factory=dict)
+    #: Names of the operators that are not torch's, also of those that were taken apart.
+    operators: list[str] = field(default_factory=list)
 
 
 def lift_attributes(capture: Capture) -> fx.GraphModule:
@@ -107,17 +110,17 @@ def record(
     versions = [tensor._version for tensor in arguments]
 
     def run(*tensors: torch.Tensor) -> list[Any]:
+        outputs.clear()
         outputs.extend(lifted.forward(*tensors))  # no call: global hooks are not meant for this module
         return [value for value in outputs if isinstance(value, torch.Tensor)]
 
-    try:
+    def recorded(table: dict[Any, Any], pre_dispatch: bool) -> fx.GraphModule:
         with mode, torch.no_grad():
-            module = make_fx(
-                run,
-                decomposition_table=dict(decompositions or {}),
-                _allow_non_fake_inputs=True,
-                pre_dispatch=not _has_autocast(lifted),
-            )(*arguments)
+            made = make_fx(run, decomposition_table=table, _allow_non_fake_inputs=True, pre_dispatch=pre_dispatch)
+            return made(*arguments)
+
+    try:
+        module, operators = record_expanded(recorded, lifted, decompositions, not _has_autocast(lifted))
     except CaptureError:
         raise
     except Exception as error:
@@ -137,6 +140,7 @@ def record(
         written_inputs=[index for index in range(len(inputs)) if written[index]],
         written_attributes=[names[index] for index in range(len(names)) if written[len(inputs) + index]],
         random_operators=_random_operators(module),
+        operators=operators,
     )
 
 

@@ -34,15 +34,23 @@ def decompositions_component(decompositions: Mapping[Any, Callable[..., Any]] | 
     """
     return sorted(
         (
-            [str(operator), _described(function, str(operator), set())]
+            [str(operator), described(function, f"the decomposition of {operator}")]
             for operator, function in (decompositions or {}).items()
         ),
         key=lambda item: str(item[0]),
     )
 
 
+def described(function: Any, user: str) -> Any:
+    """Return plain data that identifies a function through all that it reaches; `user` says whose it is.
+
+    `UnkeyableValue` names a value among these that cannot be told apart from another one.
+    """
+    return _described(function, user, set())
+
+
 def _described(value: Any, owner: str, seen: set[int]) -> Any:
-    """Return plain data that differs whenever a value that a decomposition uses would act differently."""
+    """Return plain data that differs whenever a value that a function uses would act differently."""
     if isinstance(value, functools.partial):
         parts = [_described(item, owner, seen) for item in (value.func, *value.args)]
         return ["partial", parts, [[name, _described(item, owner, seen)] for name, item in value.keywords.items()]]
@@ -59,14 +67,18 @@ def _described(value: Any, owner: str, seen: set[int]) -> Any:
     try:
         return ["constant", to_plain(value)]
     except NotConstant:
-        raise UnkeyableValue("decompositions", name_of(type(value)), f"the decomposition of {owner} uses it") from None
+        raise UnkeyableValue("functions", name_of(type(value)), f"{owner} uses it") from None
 
 
 def _described_function(function: types.FunctionType, owner: str, seen: set[int]) -> Any:
     plain = ["function", *function_plain(function)]
-    if is_versioned(function.__code__) or id(function) in seen:
+    if id(function) in seen:
         return plain
     seen.add(id(function))
+    if is_versioned(function.__code__):  # maybe a decorator's, around a function of the user's
+        held = [cell.cell_contents for cell in function.__closure__ or () if cell != types.CellType()]
+        inner = [item for item in (*held, getattr(function, "__wrapped__", None)) if _is_users(item)]
+        return [*plain, [_described(item, owner, seen) for item in inner]] if inner else plain
     used = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     used += [cell.cell_contents for cell in function.__closure__ or () if cell != types.CellType()]
     codes = code_objects(function.__code__)
@@ -79,6 +91,14 @@ def _described_function(function: types.FunctionType, owner: str, seen: set[int]
         [_described(value, owner, seen) for value in used],
         [[name, _described(value, owner, seen)] for name, value in read],
     ]
+
+
+def _is_users(value: Any) -> bool:
+    while isinstance(value, (functools.partial, types.MethodType)):
+        value = value.func if isinstance(value, functools.partial) else value.__func__
+    return isinstance(value, types.FunctionType) and (
+        not is_versioned(value.__code__) or value.__closure__ is not None or hasattr(value, "__wrapped__")
+    )
 
 
 def _is_library(module: types.ModuleType) -> bool:

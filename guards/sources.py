@@ -22,6 +22,7 @@ from typing import Any
 
 from gearcache.guards.code import code_digest, code_objects, is_versioned
 from gearcache.guards.names import name_of
+from gearcache.guards.operators import changed_operator, record_operators
 from gearcache.guards.reason import Reason
 
 Plain = dict[str, Any]
@@ -31,8 +32,10 @@ class UnknownSource(Exception):
     """Traced code that belongs to no file and to no function that can be found by name."""
 
 
-def record_sources(codes: Iterable[types.CodeType]) -> Plain:
-    """Return files (module, sha256) with the digests of their traced code objects, and functions without a file."""
+def record_sources(codes: Iterable[types.CodeType], operators: Iterable[str] = ()) -> Plain:
+    """Return files (module, sha256) with the digests of their traced code objects, functions without a file, and
+    what the graphs take over from `operators` that are not torch's.
+    """
     modules = {
         os.path.realpath(file): name
         for name, module in list(sys.modules.items())
@@ -54,6 +57,7 @@ def record_sources(codes: Iterable[types.CodeType]) -> Plain:
             for path, found in sorted(files.items())
         ],
         "functions": _functions(homeless),
+        "operators": record_operators(operators),
     }
 
 
@@ -89,7 +93,7 @@ def changed_source(plain: Plain) -> Reason | None:
         if function != digest:
             state = "was changed" if function else "is gone"
             return Reason("source", f"function `{name}` {state}", name, digest[:12], (function or "nothing")[:12])
-    return None
+    return changed_operator(plain.get("operators", []))
 
 
 def _qualname(code: types.CodeType) -> str:

@@ -13,7 +13,11 @@ from tests.models.shapes import Net
 from tests.relaunch import Outcome, cold_and_warm
 from tests.scenarios import strict_config
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    # Of Inductor itself, where it compiles a custom operator.
+    pytest.mark.filterwarnings("ignore:.*LeafSpec.* is deprecated:FutureWarning"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +39,10 @@ def test_one_dynamic_graph_serves_many_sizes(outcome: Outcome) -> None:
 
 def test_weights_of_one_element_are_read_from_the_live_module(outcome: Outcome) -> None:
     outcome.assert_right("scalars", traces=1)
+
+
+def test_custom_operators_and_those_without_a_c_interface_run_inside_compiled_code(outcome: Outcome) -> None:
+    outcome.assert_right("operators_without_a_c_interface", traces=2)
 
 
 def test_shape_controls_hold_for_compiled_graphs(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

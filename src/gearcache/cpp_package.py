@@ -84,6 +84,8 @@ def _gear(
     gear = graph.gear
     if gear.is_dynamic:
         raise CaptureError(name, "it has a graph with dynamic dims; export takes static gears, give it `gears=`")
+    if gear.header.get("extern"):
+        raise CaptureError(name, "it calls an operator that has no C interface; such a graph cannot leave Python")
     digest = gear.blobs[_LIBRARY]
     if digest not in libraries:
         libraries[digest] = torch.frombuffer(bytearray(store.read_blob(digest)), dtype=torch.uint8)

@@ -176,12 +176,14 @@ def evidence_lines(variant: Mapping[str, Any]) -> Iterator[str]:
 
 
 def source_lines(variant: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the traced source files and functions."""
+    """Yield the traced source files and functions, and the operators that are not torch's."""
     for module, digest, codes in variant["sources"]["files"]:
         yield f"{module}: sha256 {digest or 'none: it was edited during the compile'}"
         yield from (f"  {qualname}" for qualname, _ in codes)
     for name, _ in variant["sources"]["functions"]:
         yield f"{name} (has no file)"
+    for name, plain in variant["sources"].get("operators", []):
+        yield f"operator {name}: {', '.join([plain['schema'], *sorted(plain.keys() - {'schema', 'tags'})])}"
 
 
 def gear_lines(variant: Mapping[str, Any], manifest: Manifest) -> Iterator[str]:

@@ -64,6 +64,53 @@ class Scaled(nn.Module):
         return x * weight + self.shift.cos() * self.one + torch.relu(self.few) + torch.tensor(0.25)
 
 
+# Not `torch.library.custom_op`: what it defines imports Dynamo when it is called (torch 2.13 `_library/custom_ops.py`).
+_LIBRARY = torch.library.Library("gearcache_tests", "DEF")
+_LIBRARY.define("twice_and_count(Tensor x, Tensor(a!) calls, float shift) -> Tensor")
+
+
+@torch.library.impl(_LIBRARY, "twice_and_count", "CPU")
+def _twice_and_count(x: Tensor, calls: Tensor, shift: float) -> Tensor:
+    """An operator of a user: it runs as Python, in the middle of compiled code."""
+    calls.add_(1)
+    return x * 2 + shift
+
+
+@torch.library.register_fake("gearcache_tests::twice_and_count", lib=_LIBRARY)
+def _fake_twice_and_count(x: Tensor, calls: Tensor, shift: float) -> Tensor:
+    return torch.empty_like(x)
+
+
+class Custom(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(2, 2)
+        self.register_buffer("calls", torch.zeros(2, dtype=torch.int64))
+        self.layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+
+    def own(self, x: Tensor) -> Tensor:
+        y = torch.ops.gearcache_tests.twice_and_count(self.linear(x), self.calls, 0.5)
+        return torch.relu(torch.ops.gearcache_tests.twice_and_count(y, self.calls, 1.5)) + self.calls
+
+    def fused(self, x: Tensor) -> Tensor:
+        return self.layer(x) * 2
+
+
+def operators_without_a_c_interface(run: Run) -> None:
+    ours = Custom()
+    for parameter in ours.parameters():
+        parameter.requires_grad_(False)
+    theirs = copy.deepcopy(ours)
+    for name, shape in (("own", (3, 2)), ("fused", (2, 3, 8))):
+        cached = run.cache(getattr(ours, name), dynamic=False)
+        for number in range(3):
+            x = torch.randn(shape)
+            with torch.no_grad():
+                expected = getattr(theirs, name)(x)
+            run.check(f"{name} {number}", cached(x), expected)
+            run.check(f"{name}, what it wrote {number}", ours.calls, theirs.calls)
+
+
 def scalars(run: Run) -> None:
     ours = Scaled()
     theirs = copy.deepcopy(ours)

@@ -80,6 +80,7 @@ def _record(
         inputs = [input_spec(item, lambda size: symbols.value(size, assignment)) for item in capture.inputs]
         graph = trace_gear(capture, unit.lifted, inputs, request.decompositions)
         stored = None
+    unit.add_operators(graph.operators)
     if graph.random_operators and not request.backend.allows_random:
         raise CaptureError(
             capture.method,

@@ -12,13 +12,14 @@ import torch
 from gearcache.building.request import BuildRequest
 from gearcache.building.tracer import Tracer
 from gearcache.call_sizes import call_sizes
-from gearcache.errors import CaptureError, CompileError, GearSpecError, UncacheableGuard
+from gearcache.errors import CaptureError, CompileError, GearSpecError, UncacheableGuard, UnkeyableValue
 from gearcache.ge_cache.capture import Capture
 from gearcache.ge_cache.frame_references import frame_references
 from gearcache.ge_cache.gear_plan import PlannedGear, gear_options
 from gearcache.ge_cache.specialise import lift_attributes
 from gearcache.guards.frame import UnstorableConstant, encode_code
 from gearcache.guards.gears import gear_text
+from gearcache.guards.operators import record_operators
 from gearcache.guards.sources import UnknownSource, record_sources
 
 logger = logging.getLogger("gearcache")
@@ -36,6 +37,8 @@ class TraceUnit:
     frame: dict[str, Any] = field(default_factory=dict)
     references: dict[str, list[str]] = field(default_factory=dict)
     padding: dict[str, Any] | None = None
+    #: Names of the operators in the graphs of the gears that are not torch's.
+    operators: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.lifted = lift_attributes(self.capture)
@@ -53,6 +56,14 @@ class TraceUnit:
         self.references = frame_references(
             capture.method, capture.frame_code, capture.graph_name, capture.imports, capture.frame_globals
         )
+
+    def add_operators(self, names: list[str]) -> None:
+        """Note operators of a graph; `CaptureError` for one whose change another process could not see."""
+        try:
+            record_operators(names)
+        except UnkeyableValue as error:
+            raise CaptureError(self.capture.method, f"{error.detail} (a {error.type_name})") from None
+        self.operators.update(names)
 
 
 class Units:

@@ -37,7 +37,7 @@ def built_variant(
         call_checks=call_checks,
         evidence=evidence_tree(evidence),
         # Hashed after the compile: see `guards.sources` on edits meanwhile.
-        sources=record_sources(capture.traced_code),
+        sources=record_sources(capture.traced_code, unit.operators),
         gears=gears,
         padding=unit.padding,
         numbers=[
