@@ -80,6 +80,7 @@ def observed(observer: Any) -> Iterator[None]:
         return build(parent, func, args, kwargs, **rest)
 
     def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+        observer.left_untraced(self.value, self.source)
         result = call(self, tx, args, kwargs)
         if self.can_constant_fold_through() and result.is_python_constant():
             observer.constant(self.value, self.source, bool(args or kwargs))

@@ -15,16 +15,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gearcache.errors import CaptureError
+from gearcache.errors import CaptureError, UnkeyableValue
+from gearcache.ge_cache.located import located
 from gearcache.ge_cache.sources import FrameNames, UnknownSource, access_of
 from gearcache.guards.access import Access, Scope, Walker
 from gearcache.guards.checks import Check, observe
 from gearcache.guards.code import code_objects, function_plain, is_versioned, versioned_place
 from gearcache.guards.constants import NotConstant, to_plain
+from gearcache.guards.identity import is_users
 from gearcache.guards.names import name_of
 
 #: Functions whose calls Dynamo folds although they have arguments; their results follow from these alone, or from
-#: what is in the key.
+#: what is in the key. All of `math` is as well.
 _PURE = {
     "torch:_assert",
     "torch._utils:_get_device_index",
@@ -54,6 +56,7 @@ class Observer:
     functions: list[tuple[types.FunctionType, Any]] = field(default_factory=list)
     variables: set[str] = field(default_factory=set)
     folded: list[tuple[Any, Any]] = field(default_factory=list)
+    untraced: list[tuple[Any, Any]] = field(default_factory=list)
 
     def inlined(self, function: Any, source: Any, arguments: list[Any]) -> None:
         """Note a function that the trace goes into; `arguments` are Dynamo's variables."""
@@ -67,8 +70,10 @@ class Observer:
         """Note a call that Dynamo replaces by its result."""
         if not has_arguments:
             self.folded.append((function, source))
-        elif name_of(function) not in _PURE and not name_of(function).startswith("torch.distributed"):
-            raise CaptureError(self.method, f"it calls `{name_of(function)}`, whose result may differ elsewhere")
+            return
+        name = name_of(function)
+        if name not in _PURE and not name.startswith(("math:", "torch.distributed")):
+            raise CaptureError(self.method, f"it calls `{name}`, whose result may differ elsewhere")
 
     def assumed_constant(self, function: Any, has_arguments: bool) -> None:
         """Refuse a call of a function marked with `torch.compiler.assume_constant_result`, or note it.
@@ -84,6 +89,11 @@ class Observer:
                 f"process only for a function without arguments",
             )
         self.folded.append((function, None))
+
+    def left_untraced(self, function: Any, source: Any) -> None:
+        """Note a function that Dynamo puts into the graph as it is: it runs when the graph is recorded."""
+        if is_users(function):
+            self.untraced.append((function, source))
 
 
 @dataclass
@@ -105,9 +115,9 @@ def observed_checks(
     found: dict[Any, Check] = _shadows(method)
     covered = set(code_objects(method.__code__))
     for function, source in observer.functions:
-        located = _located(function, source, names, walker)
-        if located is not None:
-            key, access = located
+        found_at = located(function, source, names, walker)
+        if found_at is not None:
+            key, access = found_at
             found.setdefault(key, Check("function", access, function_plain(function)))
             covered.update(code_objects(function.__code__))
         found |= _shadows(function)
@@ -115,7 +125,7 @@ def observed_checks(
         access = Access(("environment", name))
         found["environment", name] = Check("constant", access, to_plain(os.environ.get(name)))
     for function, source in observer.folded:
-        access = _called(observer.method, function, source, names)
+        access = _path(observer.method, function, source, names).then("call")
         try:
             expected = to_plain(walker.resolve(access))
         except NotConstant as error:
@@ -123,83 +133,31 @@ def observed_checks(
                 observer.method, f"the result of `{name_of(function)}` is no constant but a {error}"
             ) from None
         found["call", access] = Check("constant", access, expected)
+    for function, source in observer.untraced:
+        access = _path(observer.method, function, source, names)
+        try:
+            found["reached", access] = observe("reached", access, walker.resolve(access))
+        except UnkeyableValue as error:
+            raise CaptureError(observer.method, f"{error.detail} (a {error.type_name})") from None
     found |= _ancestors(types_met, walker)
     found |= _module_calls()
     return Observed(list(found.values()), covered)
 
 
-def _located(function: types.FunctionType, source: Any, names: FrameNames, walker: Walker) -> tuple[Any, Access] | None:
-    """Return (identity, path) of where the method finds a function; None when no path leads to it."""
-    if source is None:
-        return None
-    try:
-        access = access_of(source, names)
-    except (UnknownSource, NotConstant):
-        return None
-    member = _as_member(access, walker)
-    call = access.then("type").then("member", "__call__")
-    for candidate in (member, access, call):
-        if candidate is not None and _leads_to(candidate, function, walker):
-            if candidate is not access:
-                owner = Access(candidate.root, candidate.steps[: _member_step(candidate)])
-                return ("member", walker.resolve(owner), candidate.steps[_member_step(candidate) :]), candidate
-            return ("path", candidate), candidate
-    return None
-
-
-def _member_step(access: Access) -> int:
-    return next(index for index, (kind, _) in enumerate(access.steps) if kind == "member")
-
-
-def _leads_to(access: Access, function: types.FunctionType, walker: Walker) -> bool:
-    try:
-        value = walker.resolve(access)
-    except _FAULTS:
-        return False
-    return getattr(getattr(value, "__func__", value), "__code__", None) is function.__code__
-
-
-def _as_member(access: Access, walker: Walker) -> Access | None:
-    """Return a path that looks a method up as Python does, first class first: one check then serves all instances.
-
-    Known forms: `type(o).__dict__[name]…`, `type(o).__mro__[i].__dict__[name]…` and `o.name` of a method.
-    """
-    steps = access.steps
-    for index, step in enumerate(steps):
-        if step != ("type", None):
-            continue
-        rest = steps[index + 1 :]
-        if rest[:1] == (("attr", "__mro__"),):
-            rest = rest[2:]
-        if len(rest) >= 2 and rest[0] == ("attr", "__dict__") and rest[1][0] in ("item", "dict_item"):
-            return Access(access.root, (*steps[: index + 1], ("member", rest[1][1]), *rest[2:]))
-    if steps and steps[-1][0] == "attr":
-        base = Access(access.root, steps[:-1])
-        try:
-            owner = walker.resolve(base)
-        except _FAULTS:
-            return None
-        if isinstance(owner, types.ModuleType) or steps[-1][1] in getattr(owner, "__dict__", {}):
-            return None
-        return (
-            base.then("member", steps[-1][1])
-            if isinstance(owner, type)
-            else base.then("type").then("member", steps[-1][1])
-        )
-    return None
-
-
-def _called(method: str, function: Any, source: Any, names: FrameNames) -> Access:
+def _path(method: str, function: Any, source: Any, names: FrameNames) -> Access:
+    """Return a path to a function; `CaptureError` where neither its source nor its name leads to it."""
     if source is not None:
         try:
-            return access_of(source, names).then("call")
+            return access_of(source, names)
         except (UnknownSource, NotConstant):
             pass
     module, _, qualname = name_of(function).partition(":")
+    if "<locals>" in qualname:
+        raise CaptureError(method, f"it calls `{qualname}`, to which no path leads that another process could follow")
     access = Access(("module", module))
     for part in qualname.split("."):
         access = access.then("attr", part)
-    return access.then("call")
+    return access
 
 
 def _shadows(function: types.FunctionType) -> dict[Any, Check]:

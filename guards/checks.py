@@ -14,6 +14,7 @@ entry is loaded) and as a part of the dispatch (compiled to Python source, run o
 | `not_none` | the value is not `None` |
 | `name` | the class, function, builtin or module has this name |
 | `function` | the function has this name and this code |
+| `reached` | the function and all functions, defaults and globals that it uses are these |
 | `same` | the value is the very object at another path |
 | `empty` | the container is empty or None (module hooks) |
 | `process_group` | the group of `torch.distributed` has this name and these ranks |
@@ -32,6 +33,7 @@ import torch
 from gearcache.guards.access import Access, Walker
 from gearcache.guards.code import function_plain
 from gearcache.guards.constants import NotConstant, to_plain
+from gearcache.guards.identity import described
 from gearcache.guards.names import name_of
 from gearcache.guards.reason import Reason
 
@@ -73,6 +75,7 @@ _OBSERVE: dict[str, Callable[[Any], Any]] = {
     "not_none": lambda value: value is not None,
     "name": name_of,
     "function": function_plain,
+    "reached": lambda value: described(value, name_of(value)),
     "empty": lambda value: not value,
     "process_group": _process_group,
     "bases": lambda value: [name_of(base) for base in value.__mro__],
@@ -102,6 +105,8 @@ class Failure:
     def __str__(self) -> str:
         if self.check.kind == "function":
             return f"`{self.check.access.text}` was the function `{self.check.expected[0]}`, is now {self.found}"
+        if self.check.kind == "reached":
+            return f"`{self.check.access.text}`, which the graph holds untraced, or what it uses was changed"
         return f"`{self.check.access.text}`: {self.check.kind} was {self.check.expected!r}, is now {self.found}"
 
 

@@ -75,9 +75,8 @@ def _described_function(function: types.FunctionType, owner: str, seen: set[int]
     if id(function) in seen:
         return plain
     seen.add(id(function))
-    if is_versioned(function.__code__):  # maybe a decorator's, around a function of the user's
-        held = [cell.cell_contents for cell in function.__closure__ or () if cell != types.CellType()]
-        inner = [item for item in (*held, getattr(function, "__wrapped__", None)) if _is_users(item)]
+    if is_versioned(function.__code__):
+        inner = [item for item in _held(function) if is_users(item)]
         return [*plain, [_described(item, owner, seen) for item in inner]] if inner else plain
     used = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     used += [cell.cell_contents for cell in function.__closure__ or () if cell != types.CellType()]
@@ -93,12 +92,19 @@ def _described_function(function: types.FunctionType, owner: str, seen: set[int]
     ]
 
 
-def _is_users(value: Any) -> bool:
-    while isinstance(value, (functools.partial, types.MethodType)):
-        value = value.func if isinstance(value, functools.partial) else value.__func__
-    return isinstance(value, types.FunctionType) and (
-        not is_versioned(value.__code__) or value.__closure__ is not None or hasattr(value, "__wrapped__")
-    )
+def is_users(function: Any, seen: frozenset[int] = frozenset()) -> bool:
+    """Whether a function is the user's, or one of torch or the standard library that a decorator put around it."""
+    while isinstance(function, (functools.partial, types.MethodType)):
+        function = function.func if isinstance(function, functools.partial) else function.__func__
+    if not isinstance(function, types.FunctionType) or id(function) in seen:
+        return False
+    return not is_versioned(function.__code__) or any(is_users(item, seen | {id(function)}) for item in _held(function))
+
+
+def _held(function: types.FunctionType) -> list[Any]:
+    """Return what a function closes over and what it wraps."""
+    values = [cell.cell_contents for cell in function.__closure__ or () if cell != types.CellType()]
+    return [item for item in (*values, getattr(function, "__wrapped__", None)) if item is not function]
 
 
 def _is_library(module: types.ModuleType) -> bool:
