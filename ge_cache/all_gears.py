@@ -16,7 +16,6 @@ from gearcache.ge_cache.capture import Capture
 from gearcache.ge_cache.examples import numbers
 from gearcache.ge_cache.gear_plan import PlannedGear
 from gearcache.ge_cache.specialise import GearGraph, input_spec, record
-from gearcache.ge_cache.symbols import Symbols
 from gearcache.ge_cache.tensor_spec import TensorSpec
 from gearcache.guards.expressions import expression_function
 
@@ -31,7 +30,7 @@ def all_gears_graph(
 
     `CaptureError` when something that the graph assumes about the sizes does not hold at every gear.
     """
-    symbols = Symbols(capture.shape_env)
+    symbols = capture.symbols()
     changing = [symbol for symbol in gears[0].assignment if len({gear.assignment.get(symbol) for gear in gears}) > 1]
     names = {symbol: f"s{number}" for number, symbol in enumerate(changing)}
     renamed = {symbol: _compat_symbols.size_symbol(name) for symbol, name in names.items()}

@@ -81,9 +81,16 @@ def _reason(error: BaseException) -> str:
 
 def decompositions(package: Any) -> dict[Any, Callable[..., Any]]:
     """Return the table of torchair or npugraph_ex; also fix meta functions as it does before its first compile."""
-    utilities = importlib.import_module(f"{package.__name__}._utils")
+    utilities: Any = importlib.import_module(f"{package.__name__}._utils")
     found: dict[Any, Callable[..., Any]] = utilities.get_npu_default_decompositions()
-    utilities.add_npu_patch(found, package.CompilerConfig())
+    register = utilities.register_matmul_backward_decomp
+    if utilities.DispatchKey.AutogradPrivateUse1 in torch.ops.aten.to.other.py_kernels:
+        # The other package was here before: npugraph_ex asks for that, torchair 2.13.0 fails over it.
+        utilities.register_matmul_backward_decomp = lambda: None
+    try:
+        utilities.add_npu_patch(found, package.CompilerConfig())
+    finally:
+        utilities.register_matmul_backward_decomp = register
     return found
 
 

@@ -59,6 +59,7 @@ def functional_graph(job: CompileJob, decompositions: Mapping[Any, Callable[...,
                 recorded = make_fx(recorded, decomposition_table=table, _allow_non_fake_inputs=True)(*examples)
         functional = functionalize(recorded, remove="mutations")
         module = make_fx(functional, decomposition_table=table, _allow_non_fake_inputs=True)(*examples)
+    _drop_settled_assertions(module)
     _follow_current_device(module)
     copied_back = _return_strided_writes(module, examples)
     owners: list[list[int]] = []
@@ -100,6 +101,13 @@ def _plain_attention(examples: list[torch.Tensor]) -> Iterator[None]:
         return
     with sdpa_kernel(SDPBackend.MATH):
         yield
+
+
+def _drop_settled_assertions(module: fx.GraphModule) -> None:
+    """Leave out assertions on sizes that hold at the sizes of the trace (`mark_unbacked`): no converter knows them."""
+    for node in list(module.graph.nodes):
+        if node.target is aten._assert_scalar.default and node.args[0] is True:
+            module.graph.erase_node(node)
 
 
 def _follow_current_device(module: fx.GraphModule) -> None:

@@ -285,6 +285,19 @@ def test_a_shape_outside_the_gears_is_refused_not_answered(tmp_path: Path) -> No
         cached(*tensors(3))
 
 
+@pytest.mark.parametrize("execution", ["static", "ge"])
+def test_an_unbacked_dim_beside_gears_is_fixed_like_any_other(execution: str, tmp_path: Path) -> None:
+    net = Sum()
+    cached = cache(net.both, tmp_path, gears={"x": {0: [2, 4]}}, gear_execution=execution)
+    for rows in (2, 4):
+        x, y = tensors(rows)
+        torch._dynamo.decorators.mark_unbacked(y, 0)
+        assert torch.allclose(cached(x, y).cpu(), net.both(x, y).cpu())
+    with pytest.raises(InputError, match="argument `y` is of shape"):
+        cached(x, torch.randn(5).to("npu"))
+    assert cached.stats.misses == 1
+
+
 def test_gear_execution_ge_needs_ge(tmp_path: Path) -> None:
     cached = cache(Sum().both, tmp_path, gears={"x": {0: [2, 4]}}, gear_execution="ge", mode="npugraph_ex")
     with pytest.raises(GearSpecError, match="needs mode 'max-autotune'"):
@@ -348,12 +361,25 @@ def test_arithmetic_that_was_set_otherwise_after_the_load_is_seen(
 
 def test_ge_keeps_nothing_where_nobody_knows_its_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where `torch.compile` through torchair ran before gearcache was used."""
+    cache(Sum().both, tmp_path / "first")(*tensors())  # GE runs from here on
     backend = torchair.core._backend
     monkeypatch.setattr(backend, "_get_global_op_compile_config", backend._get_global_op_compile_config.__wrapped__)
     monkeypatch.setattr(ascend, "_ge_started_with", [])
     x, y = tensors()
-    assert torch.allclose(cache(Sum().both, tmp_path, ge_cache=True)(x, y).cpu(), Sum().both(x, y).cpu())
-    assert not list(tmp_path.rglob("*.om"))
+    cached = cache(Sum().both, tmp_path / "second", ge_cache=True)
+    assert torch.allclose(cached(x, y).cpu(), Sum().both(x, y).cpu())
+    assert not list((tmp_path / "second").rglob("*.om"))
+
+
+@pytest.mark.parametrize("modes", [("npugraph_ex", "max-autotune"), ("max-autotune", "npugraph_ex")], ids="-then-".join)
+def test_one_process_compiles_in_both_modes(modes: tuple[str, str], tmp_path: Path) -> None:
+    code = (
+        "import tests.npu.conftest; from pathlib import Path; from tests.npu.test_torchair import Sum, cache, tensors\n"
+        f"for mode in {modes}:\n"
+        f"    cached, (x, y) = cache(Sum().both, Path({str(tmp_path)!r}), mode=mode), tensors()\n"
+        "    assert torch.allclose(cached(x, y).cpu(), Sum().both(x, y).cpu())\n"
+    )
+    subprocess.run([sys.executable, "-c", f"import torch; {code}"], cwd=ROOT, check=True, timeout=120)
 
 
 def test_an_operator_that_torchair_cannot_convert_is_named(tmp_path: Path) -> None:
