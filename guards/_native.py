@@ -119,7 +119,9 @@ def kernel_function(operator: Any, key: str) -> types.FunctionType | None:
     except (_Entered, Exception):
         pass
     finally:
-        sys.setprofile(before)
+        sys.setprofile(before if callable(before) else None)
+        if before is not None and not callable(before):
+            before.enable()  # cProfile: it hangs itself in from C
     return _function_of(frames[0], len(arguments), set(named)) if frames else None
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import cProfile
 import functools
+import sys
 import types
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -215,6 +217,23 @@ def test_reading_a_kernel_does_not_run_it() -> None:
         assert runs == []
         runs.append("what it closes over")
         assert "Autograd kernel was changed" in str(changed_operator(before))
+
+
+def test_reading_a_kernel_leaves_profilers_running() -> None:
+    events: list[str] = []
+    with library(define("Tensor x", Autograd=scaled)):
+        with cProfile.Profile() as profiler:
+            operator_plain(f"{NAME}::turn")
+            scaled(torch.ones(1))
+        assert any(entry.code is scaled.__code__ for entry in profiler.getstats())
+        sys.setprofile(lambda frame, event, argument: events.append(frame.f_code.co_name))
+        try:
+            operator_plain(f"{NAME}::turn")
+            events.clear()
+            scaled(torch.ones(1))
+        finally:
+            sys.setprofile(None)
+    assert "scaled" in events
 
 
 def test_a_fake_that_nothing_can_compare_is_refused(cache_dir: Path) -> None:
