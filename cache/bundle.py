@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from gearcache.cache.atomic import open_atomic, write_atomic, write_pieces_atomic
+from gearcache.cache.blob_folder import prepare_folder
 from gearcache.cache.entry import Entry, Identity
 from gearcache.cache.key import FORMAT_VERSION
 from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout, is_digest
@@ -24,7 +25,7 @@ from gearcache.cache.lock import key_lock
 from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, decode_manifest
 from gearcache.cache.reading import read_manifest
 from gearcache.cache.signature import Signer
-from gearcache.cache.store import DiskStore, prepare_folder
+from gearcache.cache.store import DiskStore
 from gearcache.cache.trust import open_trusted, read_trusted
 from gearcache.cache.upkeep import note_entry
 from gearcache.cache.use import register_use

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import os
-import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from hashlib import sha256
 from pathlib import Path
 
-from gearcache.cache.atomic import (
-    check_digest,
-    copy_atomic,
-    file_digest,
-    read_verified,
-    write_atomic,
-)
+from gearcache.cache.atomic import write_atomic
+from gearcache.cache.blob_folder import BlobFolder, prepare_folder, present_size
 from gearcache.cache.evict import NO_LIMITS, Limits
 from gearcache.cache.key import CacheKey, Plain
 from gearcache.cache.layout import Layout
-from gearcache.cache.lock import key_lock, store_lock
+from gearcache.cache.lock import key_lock
 from gearcache.cache.manifest import Manifest, OtherFormat, encode_manifest
 from gearcache.cache.nearest import nearest_entry
 from gearcache.cache.quarantine import quarantine
@@ -29,17 +22,14 @@ from gearcache.cache.result import Hit as Hit
 from gearcache.cache.result import Miss as Miss
 from gearcache.cache.result import MissReason as MissReason
 from gearcache.cache.signature import Signer
-from gearcache.cache.trust import check_folders
 from gearcache.cache.upkeep import keep_limits, note_entry
 from gearcache.cache.use import Use, register_use
-from gearcache.errors import CacheError, CorruptEntry, PublishError, UnsafePath, UnsignedEntry
+from gearcache.errors import CorruptEntry, PublishError, UnsignedEntry
 
 DEFAULT_LOCK_TIMEOUT = 1800.0
-MAX_STORE_LOCK_SECONDS = 60.0
-"""Writers and deleters hold the lock of the store for moments; a longer wait means that one of them hangs."""
 
 
-class DiskStore:
+class DiskStore(BlobFolder):
     """A store in a folder, as `Layout` draws it.
 
     Holds no state but its options and the entries it uses: many threads and processes may use one folder. Nothing
@@ -56,13 +46,11 @@ class DiskStore:
         signer: Signer | None = None,
         limits: Limits = NO_LIMITS,
     ) -> None:
-        self.layout = layout
-        self.lock_timeout = lock_timeout
+        super().__init__(layout, lock_timeout)
         self.clock = clock
         self.signer = signer
         self.limits = limits
         self._uses: dict[Path, Use] = {}
-        self._trusted: set[Path] = set()
 
     def lookup(self, key: CacheKey, *, explain: bool = True) -> Hit | Miss:
         """Find the entry of a key without taking a lock; raises `UnsafePath` and nothing else.
@@ -84,52 +72,6 @@ class DiskStore:
             return Miss(MissReason.UNSIGNED, str(error))
         except OSError as error:
             return Miss(MissReason.UNREADABLE, f"`{path}` cannot be read: {error.strerror}")
-
-    def has_blob(self, digest: str) -> bool:
-        """Whether a blob is present, unverified."""
-        return _size(self.layout.blob(digest)) is not None
-
-    def blob_size(self, digest: str) -> int:
-        """The size of a blob in bytes, unverified; `CorruptEntry` when it is missing."""
-        path = self.layout.blob(digest)
-        size = _size(path)
-        if size is None:
-            raise CorruptEntry(path, "the blob is missing")
-        return size
-
-    def read_blob(self, digest: str) -> bytes:
-        """The bytes of a blob; `CorruptEntry` if damaged or gone, `UnsafePath`, or a plain `CacheError`."""
-        with self._verifying(digest) as path:
-            return read_verified(path, digest)
-
-    def blob_path(self, digest: str) -> Path:
-        """The file of a blob, verified now; errors as for `read_blob`."""
-        with self._verifying(digest) as path:
-            check_digest(path, digest)
-            return path
-
-    def put_blob(self, data: bytes) -> str:
-        """Store bytes under their sha256; a sound blob is not written again, a damaged one is replaced."""
-        digest = sha256(data).hexdigest()
-        path = self.layout.blob(digest)
-        with self.writing():
-            if not _is_sound(path, digest, len(data)):
-                prepare_folder(self.layout, path.parent)
-                write_atomic(path, data)
-        return digest
-
-    def put_blob_file(self, path: Path) -> str:
-        """Store a copy of a file; like `put_blob`, without holding it in memory."""
-        try:
-            digest, size = file_digest(path), path.stat().st_size
-        except OSError as error:
-            raise PublishError(path, f"it cannot be read: {error.strerror}") from error
-        target = self.layout.blob(digest)
-        with self.writing():
-            if not _is_sound(target, digest, size):
-                prepare_folder(self.layout, target.parent)
-                copy_atomic(path, target, digest)
-        return digest
 
     def publish(
         self,
@@ -160,7 +102,7 @@ class DiskStore:
             data += self.signer.signature(data)
         with self.writing():
             for digest, size in manifest.blobs.items():
-                found = _size(self.layout.blob(digest))
+                found = present_size(self.layout.blob(digest))
                 if found != size:
                     state = "is not stored" if found is None else f"has {found} bytes instead of {size}"
                     raise PublishError(path, f"the blob {digest} {state}")
@@ -190,17 +132,6 @@ class DiskStore:
         path = self.layout.lock(key)
         prepare_folder(self.layout, path.parent)
         with key_lock(path, self.lock_timeout):
-            yield
-
-    @contextmanager
-    def writing(self) -> Iterator[None]:
-        """Keep blobs that no entry names yet from being collected; `PublishError` where nothing can be written.
-
-        May be nested. Many writers at once do not wait for each other, only for who deletes.
-        """
-        path = self.layout.store_lock
-        prepare_folder(self.layout, path.parent)
-        with store_lock(path, min(self.lock_timeout, MAX_STORE_LOCK_SECONDS), alone=False):
             yield
 
     def use(self, key: CacheKey) -> bool:
@@ -238,49 +169,3 @@ class DiskStore:
         if nearest is None:
             return Miss(MissReason.ABSENT, f"no entry for `{key.label}`")
         return Miss(MissReason.ABSENT, str(nearest), nearest.difference)
-
-    @contextmanager
-    def _verifying(self, digest: str) -> Iterator[Path]:
-        path = self.layout.blob(digest)
-        try:
-            self._check_folder(path.parent)
-            yield path
-        except (FileNotFoundError, NotADirectoryError) as error:
-            raise CorruptEntry(path, "the blob is missing") from error
-        except OSError as error:
-            raise CacheError(f"`{path}` cannot be read: {error.strerror}") from error
-        except CorruptEntry as error:
-            quarantine(self.layout, error, f"{digest}.blob", lambda: check_digest(path, digest))
-            raise
-
-    def _check_folder(self, folder: Path) -> None:
-        # Once for each folder: what is read from it is checked file by file anyway.
-        if folder not in self._trusted and check_folders(self.layout.root, folder):
-            self._trusted.add(folder)
-
-
-def prepare_folder(layout: Layout, folder: Path) -> None:
-    """Make a folder of the bucket, and what it needs, ready to be written; `PublishError` or `UnsafePath`."""
-    try:
-        check_folders(layout.root, folder)
-        layout.prepare(folder)
-    except OSError as error:
-        raise PublishError(folder, error.strerror or type(error).__name__) from error
-
-
-def _is_sound(path: Path, digest: str, size: int) -> bool:
-    if _size(path) != size:
-        return False
-    try:
-        check_digest(path, digest)
-    except (OSError, CorruptEntry, UnsafePath):
-        return False
-    return True
-
-
-def _size(path: Path) -> int | None:
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return None
-    return found.st_size if stat.S_ISREG(found.st_mode) else None

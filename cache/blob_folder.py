@@ -1,0 +1,133 @@
+"""Blobs in the folder of a cache: bytes under their sha256, verified whenever they are read."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+from gearcache.cache.atomic import check_digest, copy_atomic, file_digest, read_verified, write_atomic
+from gearcache.cache.layout import Layout
+from gearcache.cache.lock import store_lock
+from gearcache.cache.quarantine import quarantine
+from gearcache.cache.trust import check_folders
+from gearcache.errors import CacheError, CorruptEntry, PublishError, UnsafePath
+
+MAX_STORE_LOCK_SECONDS = 60.0
+"""Writers and deleters hold the lock of the store for moments; a longer wait means that one of them hangs."""
+
+
+class BlobFolder:
+    """The blobs of a cache. What is corrupt, and only that, moves to the quarantine."""
+
+    def __init__(self, layout: Layout, lock_timeout: float) -> None:
+        self.layout = layout
+        self.lock_timeout = lock_timeout
+        self._trusted: set[Path] = set()
+
+    def has_blob(self, digest: str) -> bool:
+        """Whether a blob is present, unverified."""
+        return present_size(self.layout.blob(digest)) is not None
+
+    def blob_size(self, digest: str) -> int:
+        """The size of a blob in bytes, unverified; `CorruptEntry` when it is missing."""
+        path = self.layout.blob(digest)
+        size = present_size(path)
+        if size is None:
+            raise CorruptEntry(path, "the blob is missing")
+        return size
+
+    def read_blob(self, digest: str) -> bytes:
+        """The bytes of a blob; `CorruptEntry` if damaged or gone, `UnsafePath`, or a plain `CacheError`."""
+        with self._verifying(digest) as path:
+            return read_verified(path, digest)
+
+    def blob_path(self, digest: str) -> Path:
+        """The file of a blob, verified now; errors as for `read_blob`."""
+        with self._verifying(digest) as path:
+            check_digest(path, digest)
+            return path
+
+    def put_blob(self, data: bytes) -> str:
+        """Store bytes under their sha256; a sound blob is not written again, a damaged one is replaced."""
+        digest = sha256(data).hexdigest()
+        path = self.layout.blob(digest)
+        with self.writing():
+            if not _is_sound(path, digest, len(data)):
+                prepare_folder(self.layout, path.parent)
+                write_atomic(path, data)
+        return digest
+
+    def put_blob_file(self, path: Path) -> str:
+        """Store a copy of a file; like `put_blob`, without holding it in memory."""
+        try:
+            digest, size = file_digest(path), path.stat().st_size
+        except OSError as error:
+            raise PublishError(path, f"it cannot be read: {error.strerror}") from error
+        target = self.layout.blob(digest)
+        with self.writing():
+            if not _is_sound(target, digest, size):
+                prepare_folder(self.layout, target.parent)
+                copy_atomic(path, target, digest)
+        return digest
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Keep blobs that no entry names yet from being collected; `PublishError` where nothing can be written.
+
+        May be nested. Many writers at once do not wait for each other, only for who deletes.
+        """
+        path = self.layout.store_lock
+        prepare_folder(self.layout, path.parent)
+        with store_lock(path, min(self.lock_timeout, MAX_STORE_LOCK_SECONDS), alone=False):
+            yield
+
+    @contextmanager
+    def _verifying(self, digest: str) -> Iterator[Path]:
+        path = self.layout.blob(digest)
+        try:
+            self._check_folder(path.parent)
+            yield path
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise CorruptEntry(path, "the blob is missing") from error
+        except OSError as error:
+            raise CacheError(f"`{path}` cannot be read: {error.strerror}") from error
+        except CorruptEntry as error:
+            quarantine(self.layout, error, f"{digest}.blob", lambda: check_digest(path, digest))
+            raise
+
+    def _check_folder(self, folder: Path) -> None:
+        # Once for each folder: what is read from it is checked file by file anyway.
+        if folder not in self._trusted and check_folders(self.layout.root, folder):
+            self._trusted.add(folder)
+
+
+def prepare_folder(layout: Layout, folder: Path) -> None:
+    """Make a folder of the bucket, and what it needs, ready to be written; `PublishError` or `UnsafePath`."""
+    try:
+        check_folders(layout.root, folder)
+        layout.prepare(folder)
+    except OSError as error:
+        raise PublishError(folder, error.strerror or type(error).__name__) from error
+
+
+def _is_sound(path: Path, digest: str, size: int) -> bool:
+    if present_size(path) != size:
+        return False
+    try:
+        check_digest(path, digest)
+    except (OSError, CorruptEntry, UnsafePath):
+        return False
+    return True
+
+
+def present_size(path: Path) -> int | None:
+    """Return the size of a plain file in bytes, or None where there is none."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_size if stat.S_ISREG(found.st_mode) else None
