@@ -94,7 +94,7 @@ def changed_function(tree: Tree, scope: Scope) -> Failure | None:
     """Return the first function of a tree that is another one now, or None."""
     walker = Walker(scope)
     for check in evidence_checks(tree):
-        if check.kind == "function" and (failure := check.failure(walker)) is not None:
+        if check.kind in ("function", "reached") and (failure := check.failure(walker)) is not None:
             return failure
     return None
 

@@ -43,6 +43,13 @@ def triple(x: float) -> float:
     return x * 3
 
 
+def calling(inner: Any) -> Any:
+    def outer(x: int) -> Any:
+        return inner(x)
+
+    return outer
+
+
 def named_double(x: float) -> float:
     return x * 20
 
@@ -80,6 +87,7 @@ CASES: dict[str, tuple[Any, Any, list[Any]]] = {
     "not_none": (0, None, [None]),
     "name": (len, None, [max, int, types]),
     "function": (double, None, [triple, named_double, len, 5]),
+    "reached": (calling(double), None, [calling(triple), calling(5), double, object()]),
     "empty": ({}, None, [{1: 2}]),
     "process_group": (group("1", [0, 1]), None, [group("1", [0, 2]), group("2", [0, 1]), "1", None]),
     "bases": (Sub, None, [Base, Overriding, 5]),
