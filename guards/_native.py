@@ -67,6 +67,12 @@ def operator_named(name: str) -> Any:
 
 def operator_functions(operator: Any) -> Iterator[tuple[str, Any]]:
     """Yield name and function of what is registered for an operator in Python's own tables."""
+    definition = torch._library.custom_ops.OPDEFS.get(operator.name())
+    if definition is not None:  # what is registered finds these through an object
+        if definition._abstract_fn is not None:
+            yield "fake function", definition._abstract_fn
+        ruled = definition._torch_dispatch_fns.items()
+        yield from sorted((f"function for {mode.__name__}", function) for mode, function in ruled)
     entry = torch._library.simple_registry.singleton.get(operator.name())
     if entry is not None:
         if entry.fake_impl.kernel is not None:
