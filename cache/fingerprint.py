@@ -146,6 +146,7 @@ def method_key(
     gears: Mapping[str, Any],
     dynamic: bool,
     decompositions: Sequence[Sequence[str]],
+    overrides: Sequence[Sequence[Any]],
     software: Mapping[str, str],
     ranks: Ranks,
     state: Mapping[str, Any],
@@ -153,7 +154,8 @@ def method_key(
 ) -> CacheKey:
     """Return the key; `UnkeyableValue` names the component that has no stable form.
 
-    `method` and `decompositions` come from `guards.identity`; `software` names further versions.
+    `method` and `decompositions` come from `guards.identity`, `overrides` from `guards.overrides`; `software` names
+    further versions.
     """
     components: tuple[tuple[str, Any], ...] = (
         ("method", dict(method)),
@@ -162,6 +164,7 @@ def method_key(
         ("gears", dict(gears)),
         ("dynamic", dynamic),
         ("decompositions", [list(item) for item in decompositions]),
+        ("overrides", [list(item) for item in overrides]),
         ("ranks", [ranks.world_size, ranks.global_rank, ranks.tp_rank, ranks.pp_rank]),
         ("state", dict(state)),
         ("versions", {**versions_component(), **software}),

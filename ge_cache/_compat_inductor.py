@@ -10,6 +10,8 @@ from typing import Any
 import torch
 
 from gearcache.ge_cache._compat import storage_key
+from gearcache.guards.identity import is_users
+from gearcache.guards.operators import is_outside
 
 
 def inductor_compile(
@@ -100,8 +102,16 @@ def known_settings() -> set[str]:
 
 
 def replaced(operators: set[Any]) -> list[str]:
-    """Return the names of operators that this process has registered code for with Inductor itself."""
+    """Return the names of operators that this process has registered code for with Inductor itself.
+
+    Those are of `operators`, which are not torch's, and all operators of torch that have code of a user's.
+    """
     from torch._inductor import decomposition, lowering
 
     own = lowering.lowerings.keys() - lowering.fallbacks  # for a fallback Inductor registers what calls the operator
-    return sorted(item.name() for item in operators if item in decomposition.decompositions or item in own)
+    found = {item.name() for item in operators if item in decomposition.decompositions or item in own}
+    for table in (lowering.lowerings, decomposition.decompositions):
+        for item, function in table.items():
+            if isinstance(item, torch._ops.OpOverload) and not is_outside(str(item._name)) and is_users(function):
+                found.add(str(item._name))
+    return sorted(found)

@@ -7,34 +7,48 @@ part of it. So they are identified as decompositions are, through all that they 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Any
 
 from gearcache.errors import UnkeyableValue
-from gearcache.guards import _native
+from gearcache.guards import _registry
 from gearcache.guards.identity import described
 from gearcache.guards.reason import Reason
 
 Plain = list[Any]
 
-#: Namespaces of torch 2.13 and of torch_npu, whose versions are in the key.
-_OWN = re.compile(
-    r"aten|prims?|torch|_?c10d(_functional|_functional_autograd)?|symm_mem|fsdp|_dtensor|inductor|inductor_prims|flex_lib"
-    r"|higher_order|export|streams|profiler|static_runtime|debug_mode_ops|debugprims|rngprims|sparse|mkl|mkldnn"
-    r"|mkldnn_prepacked|onednn|onnx|onnx_symbolic|_?quantized|quantization|quantized_decomposed|_native|_test"
-    r"|_inductor_(test|debug)|cplib|bucketing|device_mesh|semi_structured|torch_attn"
-    r"|npu|npu_\w+|npugraph_ex|air"
+#: Namespaces of torch 2.13, whose version is in the key.
+_OF_TORCH = frozenset(
+    [
+        *("_c10d", "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "_inductor_debug", "_inductor_test"),
+        *("_native", "_quantized", "_test", "aten", "bucketing", "c10d", "c10d_functional", "cplib", "debug_mode_ops"),
+        *("debugprims", "device_mesh", "export", "flex_lib", "fsdp", "higher_order", "inductor", "inductor_prims"),
+        *("mkl", "mkldnn", "mkldnn_prepacked", "onednn", "onnx", "onnx_symbolic", "prim", "prims", "profiler"),
+        *("quantization", "quantized", "quantized_decomposed", "rngprims", "semi_structured", "sparse"),
+        *("static_runtime", "streams", "symm_mem", "torch", "torch_attn"),
+    ]
 )
-#: Kernels that the graph calls, and does not hold.
-_OF_DEVICE = re.compile(
-    r"(Sparse|SparseCsr|Quantized|NestedTensor)?(CPU|CUDA|HIP|FPGA|MAIA|XLA|MPS|IPU|XPU|HPU|VE|Lazy|MTIA|PrivateUse[123])"
+#: Those of torch_npu, whose version is in the key too.
+_OF_TORCH_NPU = frozenset(["npu", "npugraph_ex", "air"])
+_DEVICES = frozenset(
+    [
+        *("CPU", "CUDA", "HIP", "FPGA", "MAIA", "XLA", "MPS", "IPU", "XPU", "HPU", "VE", "Lazy", "MTIA"),
+        *("PrivateUse1", "PrivateUse2", "PrivateUse3"),
+    ]
 )
+_LAYOUTS = ("SparseCsr", "Sparse", "Quantized", "NestedTensor")
 
 
 def is_outside(name: str) -> bool:
     """Whether an operator, as `namespace::name`, is of neither torch nor torch_npu."""
-    return _OWN.fullmatch(name.partition("::")[0]) is None
+    namespace = name.partition("::")[0]
+    return not (namespace in _OF_TORCH or namespace in _OF_TORCH_NPU or namespace.startswith("npu_"))
+
+
+def is_of_device(key: str) -> bool:
+    """Whether kernels for a dispatch key are those of a device, which a graph calls and does not hold."""
+    layout = next((layout for layout in _LAYOUTS if key.startswith(layout)), "")
+    return key[len(layout) :] in _DEVICES
 
 
 def record_operators(names: Iterable[str]) -> Plain:
@@ -68,17 +82,17 @@ def changed_operator(plain: Plain) -> Reason | None:
 
 def operator_plain(name: str) -> dict[str, Any]:
     """Return part -> plain data of one operator as it is registered now; `LookupError` where it is not."""
-    operator = _native.operator_named(name)
+    operator = _registry.operator_named(name)
     found: dict[str, Any] = {"schema": str(operator._schema), "tags": sorted(str(tag) for tag in operator.tags)}
-    for part, function in _native.operator_functions(operator):
+    for part, function in _registry.operator_functions(operator):
         found[part] = described(function, _user(part, name))
-    kernels = _native.operator_kernels(name)
+    kernels = _registry.operator_kernels(name)
     for key, (place, is_python) in kernels.items():
-        if _OF_DEVICE.fullmatch(key) or (key == "CompositeExplicitAutograd" and "Meta" in kernels):
+        if is_of_device(key) or (key == "CompositeExplicitAutograd" and "Meta" in kernels):
             continue
         part = f"{key} kernel"
         if is_python:
-            kernel = _native.kernel_function(operator, key)
+            kernel = _registry.kernel_function(operator, key)
             if kernel is None:
                 raise UnkeyableValue("operators", "kernel", f"the {part} of {name} is no Python function")
             found[part] = described(kernel, _user(part, name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -75,3 +76,18 @@ def test_a_worker_that_dies_is_an_error_of_its_gear() -> None:
     assert outcome.artifact is None
     assert outcome.error is not None
     assert "x.size(0)=2" in str(outcome.error)
+
+
+class Replaced(torch.nn.Module):
+    def run(self, x: torch.Tensor) -> torch.Tensor:
+        return x * zlib.adler32(b"seven")
+
+
+def test_a_graph_whose_own_evidence_does_not_hold_says_what_it_is(cache_dir: Path) -> None:
+    names: dict[str, Any] = {}
+    # As if this file was edited since its import.
+    exec(compile("def adler(*_): return 7", __file__, "exec"), names)  # noqa: S102
+    torch.compiler.substitute_in_graph(zlib.adler32, skip_signature_check=True)(names["adler"])
+    cached = gearcache.cache_compile(Replaced().run, config=strict_config(), cache_dir=cache_dir)
+    with pytest.raises(CompileError, match=r"what was compiled cannot be used: `adler` in .* is gone"):
+        cached(torch.ones(2))

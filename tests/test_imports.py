@@ -23,6 +23,7 @@ from tests.source_tree import (
 COMPAT = (
     *sorted(path for path in layer_files("ge_cache") if path.name.startswith("_compat")),
     Path("guards/_native.py"),
+    Path("guards/_registry.py"),
 )
 FINGERPRINT = Path("cache/fingerprint.py")
 ASCEND = Path("ge_cache/ascend.py")

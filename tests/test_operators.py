@@ -280,6 +280,21 @@ def test_a_decomposition_that_only_inductor_knows_is_refused(cache_dir: Path, mo
             cached(torch.ones(2, 3))
 
 
+def test_a_lowering_of_the_users_for_torchs_operator_is_refused_where_it_would_be_followed(
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch._inductor import lowering
+
+    monkeypatch.setenv("GEARCACHE_JOBS", "1")
+    monkeypatch.setitem(lowering.lowerings, torch.ops.aten.sin.default, lambda x: x)
+    net, x = Net(), torch.ones(2, 3)
+    with library(define("Tensor x", CPU=scaled, fake=empty_like)):  # it exists in this process only, not in a worker
+        config = strict_config("inductor")
+        cached = gearcache.cache_compile(net.run, cache_dir=cache_dir, dynamic=False, config=config)
+        with pytest.raises(errors.CompileError, match="aten::sin has a decomposition or lowering"):
+            cached(x)
+
+
 def test_code_in_cpp_is_told_by_its_place_and_composites_of_it_are_refused() -> None:
     assert is_outside("torchvision::nms")
     assert not is_outside("aten::matmul")

@@ -73,7 +73,7 @@ class Builds:
         # Through the same path as a relaunch: what was stored is what runs.
         self._stored.read_again()
         if self._loaded.find(scope, Problems()) is None and not self._stored.load(scope, counted=False):
-            reason = self._history.lines[-1] if self._history.lines else "its own evidence does not hold"
+            reason = self._history.last_line.removeprefix("miss: ") or "its own evidence does not hold"
             raise CompileError(self._method.name, "of this call", f"what was compiled cannot be used: {reason}")
 
     def complete(self, arguments: Mapping[str, Any], scope: Scope) -> None:

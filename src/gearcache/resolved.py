@@ -21,6 +21,7 @@ from gearcache.guards.access import Scope
 from gearcache.guards.arguments import find_tensors, parameter_names
 from gearcache.guards.gears import GearSpec, fill_dims, gears_of_arguments, parse_gears
 from gearcache.guards.identity import decompositions_component, method_component
+from gearcache.guards.overrides import overrides_component
 from gearcache.options import Settings, resolve_settings
 from gearcache.version import __version__
 
@@ -87,6 +88,7 @@ def resolve(
         gears=spec.to_plain() | ({"pad": fill_dims(settings.pad_values)} if settings.pad_values else {}),
         dynamic=_dynamic_component(parameters["dynamic"], find_tensors(call)),
         decompositions=decompositions_component(parameters["custom_decompositions"]),
+        overrides=overrides_component(name, compiled=backend.name != "eager"),
         software={"gearcache": __version__},
         ranks=ranks,
         state=state,

@@ -1,0 +1,141 @@
+"""What torch's registries of operators hold: names that are private to torch. tests/test_operators.py tries each."""
+
+from __future__ import annotations
+
+import re
+import sys
+import types
+import weakref
+from collections.abc import Iterator
+from pathlib import PurePath
+from typing import Any
+
+import torch
+
+#: A line of the dispatcher's description of an operator: key, file and line of the registration, form of the kernel.
+_KERNEL = r"(?m)^(\w+)(?:\[alias\])?: registered at (.*?):(\d+) :: (.*)$"
+
+
+def operator_named(name: str) -> Any:
+    """Return the operator `namespace::name` or `namespace::name.overload`; `LookupError` when there is none."""
+    namespace, _, rest = name.partition("::")
+    packet, _, overload = rest.partition(".")
+    try:
+        return getattr(getattr(getattr(torch.ops, namespace), packet), overload or "default")
+    except AttributeError:
+        raise LookupError(name) from None
+
+
+def operator_functions(operator: Any) -> Iterator[tuple[str, Any]]:
+    """Yield name and function of what is registered for an operator in Python's own tables."""
+    definition = torch._library.custom_ops.OPDEFS.get(operator.name())
+    if definition is not None:  # what is registered finds these through an object
+        if definition._abstract_fn is not None:
+            yield "fake function", definition._abstract_fn
+        ruled = definition._torch_dispatch_fns.items()
+        yield from sorted((f"function for {mode.__name__}", function) for mode, function in ruled)
+    yield from registered_functions(operator.name())
+    for table in (operator.py_kernels, operator.python_key_table):
+        for key, function in sorted(table.items(), key=lambda item: str(item[0])):
+            yield f"{getattr(key, '__name__', key)} function", function
+
+
+def names_with_fakes() -> list[str]:
+    """Return the names of all operators that have something in the registry which `registered_functions` reads."""
+    return list(torch._library.simple_registry.singleton._data)
+
+
+def registered_functions(name: str) -> Iterator[tuple[str, Any]]:
+    """Yield name and function of what `torch.library` registered outside the dispatcher for an operator."""
+    entry = torch._library.simple_registry.singleton.get(name)
+    if entry is not None:
+        if entry.fake_impl.kernel is not None:
+            yield "fake", entry.fake_impl.kernel.func
+        rules = entry.torch_dispatch_rules._data
+        yield from sorted((f"rule for {mode.__name__}", function) for mode, function in rules.items())
+
+
+def python_libraries() -> Iterator[torch.library.Library]:
+    """Yield the libraries of operators and kernels that Python code made and that are alive.
+
+    torch lists them nowhere; each has a finalizer, and Python lists those.
+    """
+    for item in list(weakref.finalize._registry.values()):  # type: ignore[attr-defined]
+        if item.func is torch.library._del_library and (library := item.weakref()) is not None:
+            yield library
+
+
+def meta_library() -> Any:
+    """Return the library in which torch registers its own Meta kernels of `aten`."""
+    return torch._meta_registrations._meta_lib_dont_use_me_use_register_meta
+
+
+def has_kernel(name: str, key: str) -> bool:
+    """Whether the dispatcher holds a kernel of an operator for a dispatch key."""
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(name, key))
+
+
+def operator_kernels(name: str) -> dict[str, tuple[str, bool]]:
+    """Return dispatch key -> (file name and line of its registration, whether it is Python)."""
+    found = {}
+    for key, file, line, form in re.findall(_KERNEL, torch._C._dispatch_dump(name)):
+        path = PurePath(file)
+        native = "unboxed" in form or path.suffix in (".cpp", ".cc", ".cxx", ".cu", ".h", ".hpp", ".cuh")
+        found[key] = (f"{path.name}:{line}", not native)
+    return found
+
+
+class _Entered(BaseException):
+    """Stops a kernel before its first line."""
+
+
+def kernel_function(operator: Any, key: str) -> types.FunctionType | None:
+    """Return the Python function that the dispatcher holds for an operator and a key, or None.
+
+    The dispatcher does not give it away, so it is called, and left as soon as its frame is there.
+    """
+    arguments, named = [], {}
+    for argument in operator._schema.arguments:
+        value = _dummy(str(argument.type))
+        if argument.kwarg_only:
+            named[argument.name] = value
+        else:
+            arguments.append(value)
+    call, dispatch_key = operator._op_dk, torch._C._dispatch_key_parse(key)
+    frames: list[types.FrameType] = []
+
+    def stop(frame: types.FrameType, event: str, _: Any) -> None:
+        if event == "call":
+            frames.append(frame)
+            raise _Entered
+
+    before = sys.getprofile()
+    sys.setprofile(stop)
+    try:
+        call(dispatch_key, *arguments, **named)
+    except (_Entered, Exception):
+        pass
+    finally:
+        sys.setprofile(before if callable(before) else None)
+        if before is not None and not callable(before):
+            before.enable()  # cProfile: it hangs itself in from C
+    return _function_of(frames[0], len(arguments), set(named)) if frames else None
+
+
+def _dummy(type_name: str) -> Any:
+    known = {"Tensor": torch.empty(0), "int": 0, "SymInt": 0, "float": 0.0, "number": 0, "bool": False, "str": ""}
+    if type_name.startswith("List["):
+        return []
+    return torch.device("cpu") if type_name == "Device" else known.get(type_name)
+
+
+def _function_of(frame: types.FrameType, positional: int, named: set[str]) -> types.FunctionType:
+    """Return a function that equals the one which runs in a frame: its code, globals, closure and defaults."""
+    code, values = frame.f_code, frame.f_locals
+    count = code.co_argcount
+    optional = [*code.co_varnames[positional:count], *code.co_varnames[count : count + code.co_kwonlyargcount]]
+    cells = tuple(types.CellType(values[name]) if name in values else types.CellType() for name in code.co_freevars)
+    function = types.FunctionType(code, frame.f_globals, code.co_name, closure=cells)
+    function.__qualname__ = getattr(code, "co_qualname", code.co_name)
+    function.__kwdefaults__ = {name: values[name] for name in optional if name in values and name not in named}
+    return function
