@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,9 @@ class EagerBackend:
     takes_all_gears = False
 
     def fingerprint(self) -> dict[str, Any]:
-        """Nothing beyond what the key holds anyway: no machine code is stored."""
-        return {}
+        """The version of torch_npu where it is: its operators told sizes while the graph was made."""
+        torch_npu = sys.modules.get("torch_npu")
+        return {} if torch_npu is None else {"torch_npu": str(getattr(torch_npu, "__version__", ""))}
 
     def check_compiler(self) -> None:
         """Nothing is needed."""

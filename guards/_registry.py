@@ -96,6 +96,8 @@ def kernel_function(operator: Any, key: str) -> types.FunctionType | None:
     """
     arguments, named = [], {}
     for argument in operator._schema.arguments:
+        if argument.has_default_value():  # as the dispatcher calls Python: a kernel need not take what nobody gives
+            continue
         value = _dummy(str(argument.type))
         if argument.kwarg_only:
             named[argument.name] = value

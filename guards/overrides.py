@@ -44,7 +44,7 @@ def _kernel(method: str, name: str, key: str, compiled: bool) -> Iterator[tuple[
             yield name, part, None
         return
     kernel = _registry.kernel_function(_registry.operator_named(name), key)
-    if kernel is not None and not is_users(kernel):
+    if kernel is not None and not _is_programs(kernel):
         return
     if key == "Meta":
         if kernel is None:
@@ -64,5 +64,10 @@ def _fakes() -> Iterator[tuple[str, str, Any]]:
     for name in _registry.names_with_fakes():
         if name.startswith("aten::"):
             for part, function in _registry.registered_functions(name):
-                if is_users(function):
+                if _is_programs(function):
                     yield name, part, described(function, f"the {part} of {name}")
+
+
+def _is_programs(function: Any) -> bool:
+    """Whether a function is of neither torch nor torch_npu, whose versions are in the key."""
+    return is_users(function) and getattr(function, "__module__", "").partition(".")[0] != "torch_npu"

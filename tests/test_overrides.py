@@ -106,6 +106,12 @@ def test_functions_that_tell_sizes_are_compared(is_fake: bool) -> None:
     assert {(name, part) for name, part, _ in found[0]} >= {("aten::mm", "fake" if is_fake else "Meta kernel")}
 
 
+def test_a_kernel_need_not_take_what_has_a_default() -> None:
+    with _scoped_library("aten", "IMPL") as library:
+        library.impl("addmm", lambda x, y, z: x, "Meta")
+        assert [item[:2] for item in component()] == [["aten::addmm", "Meta kernel"]]
+
+
 def test_a_function_that_tells_sizes_and_uses_what_nothing_can_compare_is_refused() -> None:
     unknown = object()
     with _scoped_library("aten", "IMPL") as library:

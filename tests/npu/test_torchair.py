@@ -21,10 +21,12 @@ import gearcache
 from gearcache.errors import BackendUnavailable, CacheError, CompileError, GearSpecError, InputError
 from gearcache.ge_cache import ascend
 from gearcache.ge_cache.compiled_graphs import graph_folder, is_sealed
+from gearcache.ge_cache.eager import EagerBackend
 from gearcache.ge_cache.ge_text import graph_key, missing_group
 from gearcache.ge_cache.npu_config import NpuOptions
 from gearcache.ge_cache.npu_options import NOT_IN_KEY, REFUSED, config_component, config_leaves
 from gearcache.ge_cache.torchair import TorchairBackend
+from gearcache.guards.overrides import overrides_component
 from tests.npu import device, native
 from tests.relaunch import ROOT
 
@@ -157,6 +159,18 @@ def test_what_ge_compiles_for_is_in_the_key(change: str, monkeypatch: pytest.Mon
     else:
         monkeypatch.setattr(npu.utils, "get_cann_version", lambda module="CANN": "9.0.0")
     assert backend.fingerprint() != before
+
+
+def test_what_torch_npu_puts_in_place_of_torchs_kernels_counts_by_its_version() -> None:
+    import torch_npu
+    from torch_npu.op_plugin.meta import _meta_registrations
+
+    with torch.library._scoped_library("aten", "IMPL") as library:
+        library.impl("sigmoid", _meta_registrations.npu_fast_gelu_meta, "Meta")
+        assert overrides_component("Sum.both", compiled=True) == []
+        library.impl("addmm", lambda x, y, z: x, "Meta")
+        assert [name for name, *_ in overrides_component("Sum.both", compiled=True)] == ["aten::addmm"]
+    assert EagerBackend().fingerprint() == {"torch_npu": torch_npu.__version__}
 
 
 def test_a_graph_key_differs_by_code_options_and_versions() -> None:
