@@ -6,7 +6,6 @@ functions import `torch._dynamo`, `torch._inductor` and `sympy` when they are ca
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -29,8 +28,6 @@ def cpu_capability() -> str:
 
 OpOverload = torch._ops.OpOverload
 OpOverloadPacket = torch._ops.OpOverloadPacket
-#: Whether an operator, by name, has a kernel of its own for a dispatch key, by name.
-has_kernel: Callable[[str, str], bool] = torch._C._dispatch_has_kernel_for_dispatch_key
 
 
 def torch_function_modes() -> int:

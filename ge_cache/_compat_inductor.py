@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from gearcache.ge_cache._compat import storage_key
+from gearcache.ge_cache._compat import OpOverload, storage_key
 from gearcache.guards.identity import is_users
 from gearcache.guards.operators import is_outside
 
@@ -110,8 +110,7 @@ def replaced(operators: set[Any]) -> list[str]:
 
     own = lowering.lowerings.keys() - lowering.fallbacks  # for a fallback Inductor registers what calls the operator
     found = {item.name() for item in operators if item in decomposition.decompositions or item in own}
-    for table in (lowering.lowerings, decomposition.decompositions):
-        for item, function in table.items():
-            if isinstance(item, torch._ops.OpOverload) and not is_outside(str(item._name)) and is_users(function):
-                found.add(str(item._name))
-    return sorted(found)
+    tables: list[dict[Any, Any]] = [lowering.lowerings, decomposition.decompositions]
+    entries = [entry for table in tables for entry in table.items()]
+    users: set[Any] = {item for item, function in entries if isinstance(item, OpOverload) and is_users(function)}
+    return sorted(found | {item.name() for item in users if not is_outside(item.name())})

@@ -73,6 +73,8 @@ class Backend(Protocol):
     allows_dynamic: bool
     #: Whether one graph serves all gears, and the compiler's own runtime switches between them.
     takes_all_gears: bool
+    #: Whether a compiler takes the graph; else each of its operators is called as the process has it.
+    compiles: bool
     #: Whether it keeps files of its own in the folder of an entry; only then do sizes and limits look for them.
     keeps_files: bool
 

@@ -12,6 +12,7 @@ from typing import Any
 from torch import fx
 
 from gearcache.ge_cache import _compat
+from gearcache.guards._registry import has_kernel
 from gearcache.guards.operators import is_outside
 
 _DEVICES = ("CPU", "CUDA", "PrivateUse1")
@@ -66,6 +67,6 @@ def _composite(operators: set[Any], table: Mapping[Any, Any]) -> set[Any]:
     return {
         operator
         for operator in operators - table.keys()
-        if _compat.has_kernel(operator.name(), "CompositeImplicitAutograd")
-        and not any(_compat.has_kernel(operator.name(), device) for device in _DEVICES)
+        if has_kernel(operator.name(), "CompositeImplicitAutograd")
+        and not any(has_kernel(operator.name(), device) for device in _DEVICES)
     }

@@ -25,6 +25,7 @@ class EagerBackend:
     allows_dynamic = True
     keeps_files = False
     takes_all_gears = False
+    compiles = False
 
     def fingerprint(self) -> dict[str, Any]:
         """The version of torch_npu where it is: its operators told sizes while the graph was made."""

@@ -63,6 +63,7 @@ class InductorBackend:
     allows_dynamic = True
     keeps_files = False
     takes_all_gears = False
+    compiles = True
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         """Take the user's settings; `ValueError` for one that a cached graph cannot follow."""
@@ -152,7 +153,7 @@ def _runner(artifact: StoredArtifact) -> Any:
         return _compat.aoti_runner(str(library))
     # The description is looked for beside the object, under its name, while the object is loaded.
     with tempfile.TemporaryDirectory(prefix="gearcache-") as folder:
-        beside = Path(folder, "graph.so")
+        beside = Path(folder, LIBRARY)
         beside.symlink_to(library.absolute())
         beside.with_suffix(".json").write_bytes(artifact.read(EXTERN))
         return _compat.aoti_runner(str(beside))

@@ -38,6 +38,7 @@ class TorchairBackend:
     keeps_files = True
     allows_random = False
     allows_dynamic = True
+    compiles = True
 
     def __init__(self, options: NpuOptions | None = None) -> None:
         self.options = options or NpuOptions()

@@ -55,19 +55,18 @@ def registered_functions(name: str) -> Iterator[tuple[str, Any]]:
         yield from sorted((f"rule for {mode.__name__}", function) for mode, function in rules.items())
 
 
-def python_libraries() -> Iterator[torch.library.Library]:
-    """Yield the libraries of operators and kernels that Python code made and that are alive.
+def python_kernels() -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """Yield the namespace of each library that Python code made, with (operator, dispatch key) of its kernels.
 
-    torch lists them nowhere; each has a finalizer, and Python lists those.
+    Only torch's own Meta kernels of `aten` are left out. torch lists its libraries nowhere; each has a finalizer, and
+    Python lists those.
     """
+    own = torch._meta_registrations._meta_lib_dont_use_me_use_register_meta
     for item in list(weakref.finalize._registry.values()):  # type: ignore[attr-defined]
-        if item.func is torch.library._del_library and (library := item.weakref()) is not None:
-            yield library
-
-
-def meta_library() -> Any:
-    """Return the library in which torch registers its own Meta kernels of `aten`."""
-    return torch._meta_registrations._meta_lib_dont_use_me_use_register_meta
+        library = item.weakref() if item.func is torch.library._del_library else None
+        if library is not None and library is not own:
+            kernels = [text.split("/") for text in library._op_impls]
+            yield library.ns, [(f"{namespace}::{name}", key) for namespace, name, key in kernels]
 
 
 def has_kernel(name: str, key: str) -> bool:

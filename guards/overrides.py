@@ -26,14 +26,12 @@ def overrides_component(method: str, *, compiled: bool) -> list[list[Any]]:
 
 
 def _kernels(method: str, compiled: bool) -> Iterator[tuple[str, str, Any]]:
-    for library in _registry.python_libraries():
-        if library.ns == "_":
+    for namespace, kernels in _registry.python_kernels():
+        if namespace == "_":
             raise CaptureError(method, "this process has registered a fallback for all operators (`Library('_', ...)`)")
-        if library.ns != "aten" or library is _registry.meta_library():
-            continue
-        for implementation in library._op_impls:
-            _, name, key = implementation.split("/")
-            yield from _kernel(method, f"aten::{name}", key, compiled)
+        if namespace == "aten":
+            for name, key in kernels:
+                yield from _kernel(method, name, key, compiled)
 
 
 def _kernel(method: str, name: str, key: str, compiled: bool) -> Iterator[tuple[str, str, Any]]:

@@ -12,6 +12,10 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+#: Code after which a process has most of what torch registers when it is imported.
+IMPORT_MUCH_OF_TORCH = (
+    "import json, torch, torch._inductor.compile_fx, torch.ao.quantization, torch.distributed.tensor, gearcache"
+)
 
 
 class Outcome:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import cProfile
 import functools
-import subprocess
 import sys
 import types
 from collections.abc import Callable
@@ -21,6 +20,7 @@ import gearcache
 from gearcache import errors
 from gearcache.guards.identity import decompositions_component
 from gearcache.guards.operators import changed_operator, is_outside, operator_plain, record_operators
+from tests.relaunch import IMPORT_MUCH_OF_TORCH, run_python
 from tests.scenarios import strict_config
 
 NAME = "gearcache_operators"
@@ -68,13 +68,18 @@ def define(schema: str, **kernels: Callable[..., Tensor]) -> Callable[[Library],
     return register
 
 
-def repeated(times: int) -> Callable[[Library], None]:
+def real_and_fake(times: int) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]:
     def real(x: Tensor) -> Tensor:
         return x.repeat(1, times)
 
     def fake(x: Tensor) -> Tensor:
         return x.new_empty(x.shape[0], x.shape[1] * times)
 
+    return real, fake
+
+
+def repeated(times: int) -> Callable[[Library], None]:
+    real, fake = real_and_fake(times)
     return define("Tensor x", CPU=real, fake=fake)
 
 
@@ -83,21 +88,19 @@ def scaled(x: Tensor) -> Tensor:
 
 
 def with_inner(times: int) -> Callable[[Library], None]:
+    real, fake = real_and_fake(times)
+
     def register(lib: Library) -> None:
         lib.define("inner(Tensor x) -> Tensor")
-        lib.impl("inner", lambda x: x.repeat(1, times), "CPU")
-        register_fake(f"{NAME}::inner", lambda x: x.new_empty(x.shape[0], x.shape[1] * times), lib=lib)
+        lib.impl("inner", real, "CPU")
+        register_fake(f"{NAME}::inner", fake, lib=lib)
         define("Tensor x", CompositeImplicitAutograd=lambda x: torch.ops.gearcache_operators.inner(x + 1))(lib)
 
     return register
 
 
 def custom_op(times: int) -> Callable[[Library], None]:
-    def real(x: Tensor) -> Tensor:
-        return x.repeat(1, times)
-
-    def fake(x: Tensor) -> Tensor:
-        return x.new_empty(x.shape[0], x.shape[1] * times)
+    real, fake = real_and_fake(times)
 
     def register(lib: Library) -> None:
         real.__annotations__ = {"x": Tensor, "return": Tensor}  # texts, here, as of this file
@@ -306,12 +309,11 @@ def test_code_in_cpp_is_told_by_its_place_and_composites_of_it_are_refused() -> 
 
 def test_every_operator_of_torch_is_its_own() -> None:
     code = (
-        "import torch, torch._inductor.compile_fx, torch.ao.quantization, torch.distributed.tensor\n"
+        f"{IMPORT_MUCH_OF_TORCH}\n"
         "from gearcache.guards.operators import is_outside\n"
-        "print(sorted({name for name in torch._C._dispatch_get_all_op_names() if is_outside(name)}))"
+        "print(json.dumps([name for name in torch._C._dispatch_get_all_op_names() if is_outside(name)]))"
     )
-    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
-    assert process.stdout.strip() == "[]"
+    assert run_python(code) == []
 
 
 def test_a_decorator_of_torch_does_not_hide_a_decomposition() -> None:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.relaunch import ROOT
+from tests.relaunch import IMPORT_MUCH_OF_TORCH, run_python
 
 
 def test_a_process_has_none_whatever_of_torch_it_imports() -> None:
     code = (
-        "import torch, torch._inductor.compile_fx, torch.ao.quantization, torch.distributed.tensor, gearcache\n"
+        f"{IMPORT_MUCH_OF_TORCH}\n"
         "from gearcache.guards.overrides import overrides_component\n"
-        "print(overrides_component('Net.run', compiled=True))"
+        "print(json.dumps(overrides_component('Net.run', compiled=True)))"
     )
-    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
-    assert process.stdout.strip() == "[]"
+    assert run_python(code) == []
 
 
 @pytest.mark.parametrize(
@@ -36,6 +33,4 @@ def test_a_process_has_none_whatever_of_torch_it_imports() -> None:
     ],
 )
 def test_case(case: str, cache_dir: Path) -> None:
-    command = [sys.executable, "-m", "tests.models.overridden", case, str(cache_dir)]
-    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
-    assert process.returncode == 0, process.stderr[-4000:]
+    assert run_python("from tests.models import overridden; overridden.run()", case, str(cache_dir)) == case

@@ -88,7 +88,7 @@ def resolve(
         gears=spec.to_plain() | ({"pad": fill_dims(settings.pad_values)} if settings.pad_values else {}),
         dynamic=_dynamic_component(parameters["dynamic"], find_tensors(call)),
         decompositions=decompositions_component(parameters["custom_decompositions"]),
-        overrides=overrides_component(name, compiled=backend.name != "eager"),
+        overrides=overrides_component(name, compiled=backend.compiles),
         software={"gearcache": __version__},
         ranks=ranks,
         state=state,

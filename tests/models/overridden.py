@@ -1,12 +1,9 @@
-"""Cases of kernels in place of torch's own, each for a process of its own: torch does not quite take them back.
-
-`python -m tests.models.overridden CASE FOLDER` runs one.
-"""
+"""Cases of kernels in place of torch's own, each for a process of its own: torch does not quite take them back."""
 
 from __future__ import annotations
 
+import json
 import sys
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -125,6 +122,7 @@ def a_fallback_for_all_operators_is_refused(cache_dir: Path) -> None:
             component()
 
 
-if __name__ == "__main__":
-    warnings.filterwarnings("ignore", message="Warning only once for all operators")
+def run() -> None:
+    """The process: run the case that the first argument names with the folder that is the second."""
     globals()[sys.argv[1]](Path(sys.argv[2]))
+    print(json.dumps(sys.argv[1]))

@@ -60,7 +60,7 @@ class TraceUnit:
     def add_operators(self, names: list[str]) -> None:
         """Note operators of a graph; `CaptureError` for one whose change another process could not see."""
         try:
-            record_operators(names)
+            record_operators(set(names) - self.operators)
         except UnkeyableValue as error:
             raise CaptureError(self.capture.method, f"{error.detail} (a {error.type_name})") from None
         self.operators.update(names)
