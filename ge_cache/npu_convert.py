@@ -5,14 +5,18 @@ from __future__ import annotations
 import hashlib
 import re
 
+import msgpack
+
 from gearcache.ge_cache import _compat_fake
 from gearcache.ge_cache.all_gears import check_assumptions, gear_values
 from gearcache.ge_cache.ascend import decompositions
 from gearcache.ge_cache.backend import Artifact, CompileJob, Stage
 from gearcache.ge_cache.functional import FunctionalGraph, functional_graph
 from gearcache.ge_cache.npu_config import NpuOptions
-from gearcache.ge_cache.npu_load import CODE
+from gearcache.ge_cache.npu_load import CODE, COMPILED
 from gearcache.guards.expressions import checked_expression
+from gearcache.guards.frame import encode_code
+from gearcache.guards.generated import compiled_text
 
 
 def convert(job: CompileJob, options: NpuOptions, stage: Stage) -> Artifact:
@@ -41,9 +45,10 @@ def convert(job: CompileJob, options: NpuOptions, stage: Stage) -> Artifact:
     header["groups"] = functional.groups
     header["sizes"] = [list(spec.sizes) for spec in job.inputs]
     header["geared"] = [index for index, lists in enumerate(gears) if lists]
+    compiled = compiled_text(text, "torchair kernel")
     return Artifact(
         header,
-        {CODE: text.encode()},
+        {CODE: text.encode(), COMPILED: msgpack.packb(encode_code(compiled), use_bin_type=True)},
         [checked_expression(item.replace("torch.sym_float", "float")) for item in conditions],
     )
 

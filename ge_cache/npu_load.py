@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgpack
 import torch
 
 from gearcache.errors import GearSpecError
@@ -21,20 +22,23 @@ from gearcache.ge_cache.compiled_graphs import graph_folder
 from gearcache.ge_cache.ge_text import CompileOnly, compile_only, graph_key, missing_group
 from gearcache.ge_cache.process_groups import check_groups, communicators, names_survive
 from gearcache.ge_cache.static_kernels import FirstCall, has_static_kernels, kernels_key
+from gearcache.guards.frame import decode_code
 from gearcache.guards.generated import execute
 
 CODE = "kernel.py"
+COMPILED = "kernel.code"
 logger = logging.getLogger("gearcache")
 
 
 def load_kernel(
     code: bytes,
+    compiled: bytes,
     artifact: StoredArtifact,
     weights: Sequence[torch.Tensor],
     fingerprint: Callable[[], dict[str, Any]],
     package: Callable[[], Any],
 ) -> Callable[..., Any]:
-    """Run the text `code` and return its kernel; `package` is what generated it.
+    """Run what was `compiled` of the text `code` and return its kernel; `package` is what generated it.
 
     `CacheError` when a process group of the graph does not exist here, `GearSpecError` for tensors that GE cannot take.
     """
@@ -44,7 +48,7 @@ def load_kernel(
     if is_ge:
         torchair_module()
     try:
-        execute(code, namespace, "torchair kernel")
+        execute(decode_code(msgpack.unpackb(compiled, raw=False, strict_map_key=False), {}), namespace)
     except AssertionError as error:
         raise missing_group(code, error) from error
     check_groups(artifact.header["method"], artifact.header["groups"])

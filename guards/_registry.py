@@ -55,7 +55,7 @@ def registered_functions(name: str) -> Iterator[tuple[str, Any]]:
         yield from sorted((f"rule for {mode.__name__}", function) for mode, function in rules.items())
 
 
-def python_kernels() -> Iterator[tuple[str, list[tuple[str, str]]]]:
+def python_kernels() -> Iterator[tuple[str, Iterator[tuple[str, str]]]]:
     """Yield the namespace of each library that Python code made, with (operator, dispatch key) of its kernels.
 
     Only torch's own Meta kernels of `aten` are left out. torch lists its libraries nowhere; each has a finalizer, and
@@ -65,8 +65,8 @@ def python_kernels() -> Iterator[tuple[str, list[tuple[str, str]]]]:
     for item in list(weakref.finalize._registry.values()):  # type: ignore[attr-defined]
         library = item.weakref() if item.func is torch.library._del_library else None
         if library is not None and library is not own:
-            kernels = [text.split("/") for text in library._op_impls]
-            yield library.ns, [(f"{namespace}::{name}", key) for namespace, name, key in kernels]
+            kernels = (text.split("/") for text in library._op_impls)
+            yield library.ns, ((f"{namespace}::{name}", key) for namespace, name, key in kernels)
 
 
 def has_kernel(name: str, key: str) -> bool:

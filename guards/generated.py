@@ -1,7 +1,8 @@
 """The one place where Python source that gearcache wrote becomes a function.
 
 Such source is made from verified plain data: names are checked to be identifiers, numbers are numbers, and every other
-object enters through the namespace. Nothing that was stored runs as text, but for torchair's artifacts, which are text.
+object enters through the namespace. Nothing that was stored runs as text: torchair's artifacts, which are text, are
+compiled where they are made.
 """
 
 from __future__ import annotations
@@ -12,9 +13,15 @@ from collections.abc import Callable
 from typing import Any
 
 
-def execute(source: bytes, namespace: dict[str, Any], label: str) -> None:
-    """Run the text of an artifact, out of a blob whose owner, mode and digest were verified."""
-    exec(compile(source, f"<gearcache {label}>", "exec"), namespace)  # noqa: S102 - see the module's docstring
+def compiled_text(text: str, label: str) -> types.CodeType:
+    """Compile the text of an artifact, which takes 10 ms for 400 kB; `label` stands in tracebacks."""
+    code: types.CodeType = compile(text, f"<gearcache {label}>", "exec")
+    return code
+
+
+def execute(code: types.CodeType, namespace: dict[str, Any]) -> None:
+    """Run the code of an artifact, out of a blob whose owner, mode and digest were verified."""
+    exec(code, namespace)  # noqa: S102 - see the module's docstring
 
 
 def define(source: str, name: str, namespace: dict[str, Any], label: str) -> Callable[..., Any]:
