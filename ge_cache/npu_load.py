@@ -25,6 +25,7 @@ from gearcache.ge_cache.static_kernels import FirstCall, has_static_kernels, ker
 from gearcache.guards.frame import decode_code
 from gearcache.guards.generated import execute
 
+#: What torchair generated, for who reads it, and what a load runs: the same, compiled.
 CODE = "kernel.py"
 COMPILED = "kernel.code"
 logger = logging.getLogger("gearcache")
@@ -32,13 +33,12 @@ logger = logging.getLogger("gearcache")
 
 def load_kernel(
     code: bytes,
-    compiled: bytes,
     artifact: StoredArtifact,
     weights: Sequence[torch.Tensor],
     fingerprint: Callable[[], dict[str, Any]],
     package: Callable[[], Any],
 ) -> Callable[..., Any]:
-    """Run what was `compiled` of the text `code` and return its kernel; `package` is what generated it.
+    """Run `code`, the blob `COMPILED`, and return its kernel; `package` is what generated it.
 
     `CacheError` when a process group of the graph does not exist here, `GearSpecError` for tensors that GE cannot take.
     """
@@ -48,9 +48,9 @@ def load_kernel(
     if is_ge:
         torchair_module()
     try:
-        execute(decode_code(msgpack.unpackb(compiled, raw=False, strict_map_key=False), {}), namespace)
+        execute(decode_code(msgpack.unpackb(code, raw=False, strict_map_key=False), {}), namespace)
     except AssertionError as error:
-        raise missing_group(code, error) from error
+        raise missing_group(artifact.read(CODE), error) from error
     check_groups(artifact.header["method"], artifact.header["groups"])
     examples = artifact.examples()
     _check_gears(artifact.header, examples)
