@@ -83,9 +83,11 @@ class TorchairBackend:
         # The live tensors themselves: a weight whose `.data` is replaced is seen.
         weights = list(attributes.values())
         code = artifact.read(COMPILED)
-        shared = (hashlib.sha256(code).digest(), *(id(tensor) for tensor in weights))
-        if shared in self._shared:
-            return self._shared[shared]
+        shared: tuple[Any, ...] = ()
+        if self.takes_all_gears:
+            shared = (hashlib.sha256(code).digest(), *(id(tensor) for tensor in weights))
+            if shared in self._shared:
+                return self._shared[shared]
         kernel = load_kernel(code, artifact, weights, self.fingerprint, self.options.package)
         run = kernel_call(kernel, weights, artifact.header, artifact.examples())
         if self.takes_all_gears:
