@@ -64,6 +64,11 @@ def torchair_module() -> Any:
     return torchair
 
 
+def ge_model_class() -> Any:
+    """Return the protobuf class of a GE model."""
+    return importlib.import_module("torchair._ge_concrete_graph.ge_ir_pb2").ModelDef
+
+
 def npugraph_ex_module() -> Any:
     """Import and return npugraph_ex; `BackendUnavailable` names what is missing."""
     torch_npu_module()

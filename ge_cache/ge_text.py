@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gearcache.errors import CacheError
 
 
-def graph_key(code: bytes, fingerprint: Mapping[str, Any]) -> str:
+def graph_key(parts: Sequence[bytes], fingerprint: Mapping[str, Any]) -> str:
     """Return a name for GE's cache that two different graphs, options or versions never share."""
     digest = hashlib.sha256(repr(sorted(fingerprint.items())).encode())
-    digest.update(code)
+    for part in parts:
+        digest.update(hashlib.sha256(part).digest())
     return f"gearcache-{digest.hexdigest()}"
 
 

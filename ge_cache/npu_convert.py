@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import re
 
@@ -9,11 +10,12 @@ import msgpack
 
 from gearcache.ge_cache import _compat_fake
 from gearcache.ge_cache.all_gears import check_assumptions, gear_values
-from gearcache.ge_cache.ascend import decompositions
+from gearcache.ge_cache.ascend import decompositions, ge_model_class, torch_npu_module
 from gearcache.ge_cache.backend import Artifact, CompileJob, Stage
 from gearcache.ge_cache.functional import FunctionalGraph, functional_graph
+from gearcache.ge_cache.ge_model import SplitModel, split_model
 from gearcache.ge_cache.npu_config import NpuOptions
-from gearcache.ge_cache.npu_load import CODE, COMPILED
+from gearcache.ge_cache.npu_load import CODE, COMPILED, OPERATORS
 from gearcache.guards.expressions import checked_expression
 from gearcache.guards.frame import encode_code
 from gearcache.guards.generated import compiled_text
@@ -45,12 +47,14 @@ def convert(job: CompileJob, options: NpuOptions, stage: Stage) -> Artifact:
     header["groups"] = functional.groups
     header["sizes"] = [list(spec.sizes) for spec in job.inputs]
     header["geared"] = [index for index, lists in enumerate(gears) if lists]
+    blobs = {CODE: text.encode()}
+    if is_ge and (found := _split(text)) is not None:
+        text, split = found
+        header["operators"], blobs[OPERATORS] = split.plan, split.others
     compiled = compiled_text(text, "torchair kernel")
-    return Artifact(
-        header,
-        {CODE: text.encode(), COMPILED: msgpack.packb(encode_code(compiled), use_bin_type=True)},
-        [checked_expression(item.replace("torch.sym_float", "float")) for item in conditions],
-    )
+    blobs[COMPILED] = msgpack.packb(encode_code(compiled), use_bin_type=True)
+    conditions = [checked_expression(item.replace("torch.sym_float", "float")) for item in conditions]
+    return Artifact(header, blobs, conditions)
 
 
 def _text(functional: FunctionalGraph, options: NpuOptions, first: int, name: str) -> str:
@@ -70,6 +74,18 @@ def _text(functional: FunctionalGraph, options: NpuOptions, first: int, name: st
         raise RuntimeError("torchair generates no code for this graph under these options")
     # Graphs are counted per process (`graph_1`): no text may depend on that, and no two share a name.
     return re.sub(rf"\b{re.escape(counted)}\b", name, text)
+
+
+def _split(text: str) -> tuple[str, SplitModel] | None:
+    """Return generated text with a model of the handled operators only, and the parts of its model; None to keep it."""
+    found = re.search(r"^serialized_graph = (b['\"].*)$", text, re.MULTILINE)
+    if found is None:
+        raise RuntimeError("torchair generated no serialised graph")
+    model = ge_model_class().FromString(ast.literal_eval(found[1]))
+    split = split_model(model, str(torch_npu_module().__version__))
+    if split is None:
+        return None
+    return f"{text[: found.start(1)]}{split.handled!r}{text[found.end(1) :]}", split
 
 
 def gear_lists(job: CompileJob) -> list[dict[int, list[int]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -19,26 +20,34 @@ from gearcache.ge_cache.ascend import (
 )
 from gearcache.ge_cache.backend import StoredArtifact
 from gearcache.ge_cache.compiled_graphs import graph_folder
+from gearcache.ge_cache.ge_model import join_model
 from gearcache.ge_cache.ge_text import CompileOnly, compile_only, graph_key, missing_group
 from gearcache.ge_cache.process_groups import check_groups, communicators, names_survive
 from gearcache.ge_cache.static_kernels import FirstCall, has_static_kernels, kernels_key
 from gearcache.guards.frame import decode_code
 from gearcache.guards.generated import execute
 
-#: What torchair generated, for who reads it, and what a load runs: the same, compiled.
+#: What torchair generated, for who reads it; and what a load runs: the same, compiled, and without the operators of a
+#: GE graph that pass through as they are (`ge_model`).
 CODE = "kernel.py"
 COMPILED = "kernel.code"
+OPERATORS = "kernel.operators"
 logger = logging.getLogger("gearcache")
 
 
+def read_parts(artifact: StoredArtifact) -> list[bytes]:
+    """Return the blobs that make up a kernel, verified: two kernels are equal when all of these are."""
+    return [artifact.read(COMPILED), *([artifact.read(OPERATORS)] if "operators" in artifact.header else [])]
+
+
 def load_kernel(
-    code: bytes,
+    parts: list[bytes],
     artifact: StoredArtifact,
     weights: Sequence[torch.Tensor],
     fingerprint: Callable[[], dict[str, Any]],
     package: Callable[[], Any],
 ) -> Callable[..., Any]:
-    """Run `code`, the blob `COMPILED`, and return its kernel; `package` is what generated it.
+    """Run the code among `parts` (see `read_parts`) and return its kernel; `package` is what generated it.
 
     `CacheError` when a process group of the graph does not exist here, `GearSpecError` for tensors that GE cannot take.
     """
@@ -48,7 +57,7 @@ def load_kernel(
     if is_ge:
         torchair_module()
     try:
-        execute(decode_code(msgpack.unpackb(code, raw=False, strict_map_key=False), {}), namespace)
+        execute(decode_code(msgpack.unpackb(parts[0], raw=False, strict_map_key=False), {}), namespace)
     except AssertionError as error:
         raise missing_group(artifact.read(CODE), error) from error
     check_groups(artifact.header["method"], artifact.header["groups"])
@@ -56,8 +65,12 @@ def load_kernel(
     _check_gears(artifact.header, examples)
     if is_ge:
         is_known = check_precision_of_ge()
+        graph = namespace["ge_graph"]
+        if len(parts) > 1:
+            # What torchair makes of the graph at its first call reaches GE together with all other operators.
+            graph.SerializeToString = functools.partial(join_model, graph.model, parts[1], artifact.header["operators"])
         sizes = [examples[index].size(dim) for index, dim in artifact.header["owners"]]
-        _compile_ge(namespace, artifact, code, [*sizes, *examples, *weights], fingerprint() if is_known else None)
+        _compile_ge(namespace, artifact, parts, [*sizes, *examples, *weights], fingerprint if is_known else None)
     elif has_static_kernels(namespace) and artifact.folder is not None:
         get_format = torch_npu_module().get_npu_format
 
@@ -67,7 +80,7 @@ def load_kernel(
                 for item in arguments
                 if isinstance(item, torch.Tensor)
             ]
-            return kernels_key(code, fingerprint(), tensors, kernels_left_out(package()))
+            return kernels_key(parts[0], fingerprint(), tensors, kernels_left_out(package()))
 
         FirstCall(namespace, artifact.folder("static_kernels"), key, artifact.header["written"])
     kernel: Callable[..., Any] = namespace["kernel"]
@@ -94,9 +107,9 @@ def _check_gears(header: Mapping[str, Any], examples: Sequence[torch.Tensor]) ->
 def _compile_ge(
     namespace: dict[str, Any],
     artifact: StoredArtifact,
-    code: bytes,
+    parts: list[bytes],
     arguments: list[Any],
-    fingerprint: Mapping[str, Any] | None,
+    fingerprint: Callable[[], dict[str, Any]] | None,
 ) -> None:
     """Let GE load and compile the graph, without running it; without a fingerprint nothing of GE's is kept."""
     options = namespace["local_compile_options"]
@@ -119,7 +132,7 @@ def _compile_ge(
             )
             compile_only(namespace["kernel"], arguments)
             return
-        key = graph_key(code, {**fingerprint, "communicators": groups})
+        key = graph_key(parts, {**fingerprint(), "communicators": groups})
         with graph_folder(artifact.folder("ge"), key) as folder:
             if folder is not None:
                 options["ge.graph_compiler_cache_dir"] = str(folder)

@@ -49,8 +49,10 @@ def select_backend(settings: BackendSettings, module: torch.nn.Module, tensors: 
         from gearcache.ge_cache.eager import EagerBackend
 
         return EagerBackend()
+    if settings.backend == "torchair":
+        return _torchair(settings)
     devices = {tensor.device.type for tensor in (*module.parameters(), *module.buffers(), *tensors)}
-    if settings.backend == "torchair" or (settings.backend == "auto" and "npu" in devices):
+    if settings.backend == "auto" and "npu" in devices:
         return _torchair(settings)
     if settings.gear_execution != "static":
         raise ValueError(

@@ -24,7 +24,7 @@ from gearcache.ge_cache.ascend import hf32, torch_npu_module
 from gearcache.ge_cache.backend import Artifact, CompileJob, Runner, Stage, StoredArtifact
 from gearcache.ge_cache.npu_call import kernel_call
 from gearcache.ge_cache.npu_config import NpuOptions
-from gearcache.ge_cache.npu_load import COMPILED, load_kernel
+from gearcache.ge_cache.npu_load import load_kernel, read_parts
 
 #: Environment variables that change what GE compiles.
 _VARIABLES = ("AUTOFUSE_FLAGS",)
@@ -82,13 +82,13 @@ class TorchairBackend:
         """Run the generated code: GE loads or compiles its graph now, an aclgraph is captured at the first call."""
         # The live tensors themselves: a weight whose `.data` is replaced is seen.
         weights = list(attributes.values())
-        code = artifact.read(COMPILED)
+        parts = read_parts(artifact)
         shared: tuple[Any, ...] = ()
         if self.takes_all_gears:
-            shared = (hashlib.sha256(code).digest(), *(id(tensor) for tensor in weights))
+            shared = (*(hashlib.sha256(part).digest() for part in parts), *(id(tensor) for tensor in weights))
             if shared in self._shared:
                 return self._shared[shared]
-        kernel = load_kernel(code, artifact, weights, self.fingerprint, self.options.package)
+        kernel = load_kernel(parts, artifact, weights, self.fingerprint, self.options.package)
         run = kernel_call(kernel, weights, artifact.header, artifact.examples())
         if self.takes_all_gears:
             self._shared[shared] = run

@@ -102,6 +102,10 @@ def changed_function(tree: Tree, scope: Scope) -> Failure | None:
 def _holds(tree: Tree, scope: Scope) -> bool:
     nodes, roots = tree
     walker = Walker(scope)
+    # Most steps end so: at the hooks of a module, of which there are none.
+    must_be_empty = {
+        index for index, node in enumerate(nodes) if [kind for kind, _ in node[0]] == ["empty"] and not node[1]
+    }
 
     def holds(value: Any, number: int) -> bool:
         checks, children = nodes[number]
@@ -122,7 +126,10 @@ def _holds(tree: Tree, scope: Scope) -> bool:
                 return False
         for step, argument, child in children:
             inner = getattr(value, argument) if step == "attr" else _STEPS[step](value, argument)
-            if not holds(inner, child):
+            if child in must_be_empty:
+                if inner:
+                    return False
+            elif not holds(inner, child):
                 return False
         return True
 

@@ -176,8 +176,9 @@ def test_what_torch_npu_puts_in_place_of_torchs_kernels_counts_by_its_version() 
 def test_a_graph_key_differs_by_code_options_and_versions() -> None:
     first = TorchairBackend().fingerprint()
     second = TorchairBackend(NpuOptions(options={"experimental_config.frozen_parameter": True})).fingerprint()
-    keys = {graph_key(code, prints) for code in (b"a", b"b") for prints in (first, second, {**first, "cann": "9"})}
-    assert len(keys) == 6
+    codes = ([b"a"], [b"b"], [b"a", b"b"], [b"ab"], [b"a", b"c"])
+    keys = {graph_key(code, prints) for code in codes for prints in (first, second, {**first, "cann": "9"})}
+    assert len(keys) == 15
     assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,128}", key) for key in keys)
 
 

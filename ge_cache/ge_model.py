@@ -1,0 +1,132 @@
+"""A GE model in two parts: the operators that torchair's Python handles at a load, and the bytes of all others.
+
+torchair's own load parses the whole model in Python, walks all its operators four times and writes it out again, for
+GE to parse it. That takes half of a relaunch, and keeps every operator as Python objects. What it reads or changes
+there are a graph's inputs and outputs, and the names of process groups; the rest passes through as it was stored.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+#: The torch_npu whose Python was read for this; models of any other stay whole.
+READ_FROM = "2.13.0"
+_HANDLED = ("Data", "RefData", "NetOutput")
+#: They get the addresses of weights as their names, and then the inputs of all operators are renamed.
+_RENAMED = "ConstPlaceHolder"
+#: Forms of a field's content: a number, bytes after their length, or so many bytes.
+_VARINT, _LENGTH_PREFIXED, _FIXED = 0, 2, {1: 8, 5: 4}
+
+
+@dataclass(frozen=True)
+class SplitModel:
+    """A serialised model of the handled operators, and the others as fields of its graph.
+
+    `plan` gives the order: `[number of handled operators, bytes of others after them]`, again and again.
+    """
+
+    handled: bytes
+    others: bytes
+    plan: list[list[int]]
+
+
+def split_model(model: Any, version: str) -> SplitModel | None:
+    """Return a `ModelDef` in two parts; None where torchair may handle all of it. `version` is that of torch_npu."""
+    is_known = version.partition("+")[0] == READ_FROM
+    if not is_known or len(model.graph) != 1 or any(op.type == _RENAMED for op in model.graph[0].op):
+        return None
+    handled = type(model)()
+    handled.CopyFrom(model)
+    handled.graph[0].ClearField("op")
+    _, fields, _ = _taken_apart(model)
+    plan, others = [[0, 0]], []
+    for operator, field in zip(model.graph[0].op, fields, strict=True):
+        if operator.type in _HANDLED or "group" in operator.attr:
+            handled.graph[0].op.append(operator)
+            if plan[-1][1]:
+                plan.append([0, 0])
+            plan[-1][0] += 1
+        else:
+            others.append(field)
+            plan[-1][1] += len(field)
+    found = SplitModel(handled.SerializeToString(), b"".join(others), plan)
+    joined = type(model).FromString(join_model(handled, found.others, plan))
+    if joined.SerializeToString(deterministic=True) != model.SerializeToString(deterministic=True):
+        raise RuntimeError("a GE model was not the same after it was taken apart and put together")
+    return found
+
+
+def join_model(handled: Any, others: bytes, plan: Sequence[Sequence[int]]) -> bytes:
+    """Return the whole model, serialised; `handled` is the `ModelDef` as torchair has changed it since."""
+    head, operators, tail = _taken_apart(handled)
+    if sum(count for count, _ in plan) != len(operators):
+        raise RuntimeError(f"a GE graph has {len(operators)} inputs and outputs, not those that it was stored with")
+    parts: list[bytes | memoryview] = [tail]
+    left, rest = iter(operators), memoryview(others)
+    for count, size in plan:
+        parts += [*itertools.islice(left, count), rest[:size]]
+        rest = rest[size:]
+    return b"".join([head, _varint(sum(len(part) for part in parts)), *parts])
+
+
+def _taken_apart(model: Any) -> tuple[bytes, list[memoryview], bytes]:
+    """Return a model up to the length of its graph, the operators of that graph, and the other fields of it.
+
+    A serialised message is its fields one after the other; their order is free but for the items of one list:
+    https://protobuf.dev/programming-guides/encoding/
+    """
+    own: list[memoryview] = []
+    operators: list[memoryview] = []
+    others: list[memoryview] = []
+    graph_number = model.DESCRIPTOR.fields_by_name["graph"].number
+    operator_number = model.graph[0].DESCRIPTOR.fields_by_name["op"].number
+    graph = memoryview(b"")
+    for number, field, content in _fields(memoryview(model.SerializeToString())):
+        if number == graph_number:
+            graph = content
+        else:
+            own.append(field)
+    for number, field, _ in _fields(graph):
+        (operators if number == operator_number else others).append(field)
+    return b"".join([*own, _varint(graph_number << 3 | _LENGTH_PREFIXED)]), operators, b"".join(others)
+
+
+def _fields(message: memoryview) -> Iterator[tuple[int, memoryview, memoryview]]:
+    """Yield number, bytes and content of each field of a serialised message."""
+    place = 0
+    while place < len(message):
+        tag, content = _read_varint(message, place)
+        kind = tag & 7
+        if kind == _LENGTH_PREFIXED:
+            length, content = _read_varint(message, content)
+            end = content + length
+        elif kind == _VARINT:
+            _, end = _read_varint(message, content)
+        else:
+            end = content + _FIXED[kind]
+        yield tag >> 3, message[place:end], message[content:end]
+        place = end
+
+
+def _read_varint(data: memoryview, place: int) -> tuple[int, int]:
+    """Return the number that starts at a place, and the place after it."""
+    number = shift = 0
+    while True:
+        byte = data[place]
+        place += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, place
+        shift += 7
+
+
+def _varint(number: int) -> bytes:
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    found.append(number)
+    return bytes(found)
