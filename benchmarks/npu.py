@@ -1,4 +1,4 @@
-"""torchair's own `cache_compile` beside ours, on the same graphs, on the emulated NPU: `python -m benchmarks.npu`.
+"""torchair's own `cache_compile` beside ours, same graphs, on the emulated NPU: `python -m benchmarks.npu [LAYERS]`.
 
 Needs the environment of `make test-npu`. Only the Python around GE is compared: GE itself is emulated, and while calls
 are timed its graphs return at once. One static shape, since torchair's cache holds one.
@@ -17,22 +17,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-LAYERS, BATCH, CALLS, ROUNDS = 4, 2, 2000, 11
+BATCH, CALLS, ROUNDS = 2, 2000, 11
 
 
-def main() -> None:
+def main(layers: int = 4) -> None:
     """Run the contestants cold and relaunched, in processes of their own, and print the table."""
     runs: dict[tuple[str, str], list[dict[str, float]]] = {}
     with tempfile.TemporaryDirectory() as folder:
         # In turn: a host that is slower for a while is so for both.
         for phase, rounds in (("cold", 1), ("relaunched", ROUNDS)):
             for name in ("torchair", "gearcache") * rounds:
-                runs.setdefault((name, phase), []).append(_process(name, Path(folder) / name))
+                runs.setdefault((name, phase), []).append(_process(name, Path(folder) / name, layers))
     rows = {
         key: {value: statistics.median(run[value] for run in found) for value in found[0]}
         for key, found in runs.items()
     }
-    print(f"decoder of {LAYERS} layers, batch {BATCH}, emulated GE; medians of {ROUNDS} relaunches")
+    print(f"decoder of {layers} layers, batch {BATCH}, emulated GE; medians of {ROUNDS} relaunches")
     cold, again = (rows["gearcache", phase]["first"] for phase in ("cold", "relaunched"))
     print(
         f"gearcache: cold (trace, convert, save, call) {cold:.2f} s, relaunch {again * 1e3:.1f} ms: {cold / again:.0f}x"
@@ -48,16 +48,16 @@ def main() -> None:
         print(f"{label:<46} torchair {theirs:9.1f} {unit}   gearcache {ours:9.1f} {unit}   {theirs / ours:5.2f}x")
 
 
-def _process(name: str, root: Path) -> dict[str, float]:
+def _process(name: str, root: Path, layers: int) -> dict[str, float]:
     environment = os.environ | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-    command = [sys.executable, "-m", "benchmarks.npu", name, str(root)]
+    command = [sys.executable, "-m", "benchmarks.npu", name, str(root), str(layers)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{name} failed:\n{done.stderr[-3000:]}")
     return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
 
 
-def _contestant(name: str, root: str) -> None:
+def _contestant(name: str, root: str, layers: int) -> None:
     from tests.npu.device import install
 
     install()
@@ -76,7 +76,7 @@ def _contestant(name: str, root: str) -> None:
     from tests.npu.decoders import Decoder, Size
 
     torch.manual_seed(0)
-    model = Decoder(Size(layers=LAYERS)).to("npu").eval()
+    model = Decoder(Size(layers=layers)).to("npu").eval()
     caches = model.caches(BATCH, "npu", torch.float32)
     ids, position = torch.zeros(BATCH, 1, dtype=torch.long).to("npu"), torch.zeros(BATCH, dtype=torch.long).to("npu")
     if name == "torchair":
@@ -116,4 +116,7 @@ def _contestant(name: str, root: str) -> None:
 
 
 if __name__ == "__main__":
-    _contestant(*sys.argv[1:]) if len(sys.argv) > 1 else main()
+    if len(sys.argv) == 4:
+        _contestant(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    else:
+        main(*map(int, sys.argv[1:]))
