@@ -55,18 +55,23 @@ def registered_functions(name: str) -> Iterator[tuple[str, Any]]:
         yield from sorted((f"rule for {mode.__name__}", function) for mode, function in rules.items())
 
 
-def python_kernels() -> Iterator[tuple[str, Iterator[tuple[str, str]]]]:
-    """Yield the namespace of each library that Python code made, with (operator, dispatch key) of its kernels.
+def python_libraries() -> Iterator[torch.library.Library]:
+    """Yield the libraries that Python code made, but for the one with torch's own Meta kernels of `aten`.
 
-    Only torch's own Meta kernels of `aten` are left out. torch lists its libraries nowhere; each has a finalizer, and
-    Python lists those.
+    torch lists them nowhere; each has a finalizer, and Python lists those.
     """
     own = torch._meta_registrations._meta_lib_dont_use_me_use_register_meta
+    finalized = torch.library._del_library
     for item in list(weakref.finalize._registry.values()):  # type: ignore[attr-defined]
-        library = item.weakref() if item.func is torch.library._del_library else None
-        if library is not None and library is not own:
-            kernels = (text.split("/") for text in library._op_impls)
-            yield library.ns, ((f"{namespace}::{name}", key) for namespace, name, key in kernels)
+        if item.func is finalized and (library := item.weakref()) is not None and library is not own:
+            yield library
+
+
+def library_kernels(library: torch.library.Library) -> Iterator[tuple[str, str]]:
+    """Yield operator and dispatch key of each kernel of a library."""
+    for text in library._op_impls:
+        namespace, name, key = text.split("/")
+        yield f"{namespace}::{name}", key
 
 
 def has_kernel(name: str, key: str) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-import sysconfig
 import types
 from pathlib import Path
 from typing import Any
@@ -103,5 +102,6 @@ def versioned_place(filename: str) -> str | None:
 
 @functools.cache
 def _versioned_folders() -> tuple[str, str]:
-    torch_folder = str(Path(os.path.realpath(torch.__file__)).parent)
-    return torch_folder + os.sep, os.path.realpath(sysconfig.get_paths()["stdlib"]) + os.sep
+    # The folder of `os`, not what `sysconfig` says: that reads the interpreter's Makefile variables, in 1.5 ms.
+    torch_folder, library = (os.path.realpath(Path(file).parent) + os.sep for file in (torch.__file__, os.__file__))
+    return torch_folder, library

@@ -26,11 +26,11 @@ def overrides_component(method: str, *, compiled: bool) -> list[list[Any]]:
 
 
 def _kernels(method: str, compiled: bool) -> Iterator[tuple[str, str, Any]]:
-    for namespace, kernels in _registry.python_kernels():
-        if namespace == "_":
+    for library in _registry.python_libraries():
+        if library.ns == "_":
             raise CaptureError(method, "this process has registered a fallback for all operators (`Library('_', ...)`)")
-        if namespace == "aten":
-            for name, key in kernels:
+        if library.ns == "aten":
+            for name, key in _registry.library_kernels(library):
                 yield from _kernel(method, name, key, compiled)
 
 

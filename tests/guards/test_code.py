@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+import os
+import sysconfig
+from pathlib import Path
 
-from gearcache.guards.code import code_digest, code_objects, function_plain
+import pytest
+import torch
+
+from gearcache.guards.code import code_digest, code_objects, function_plain, versioned_place
 
 BASE = "def f(x, y=1):\n    return x + 2\n"
 
@@ -63,3 +68,11 @@ def test_a_function_is_named_with_its_code() -> None:
     assert name.endswith(":_digest")
     assert digest == code_digest(_digest.__code__)
     assert function_plain(len)[1] == ""
+
+
+def test_what_has_its_version_in_the_key_is_named_by_its_place() -> None:
+    library = Path(os.path.realpath(sysconfig.get_paths()["stdlib"]))
+    assert versioned_place(str(library / "json" / "decoder.py")) == str(Path("python", "json", "decoder.py"))
+    assert versioned_place(torch.nn.Linear.forward.__code__.co_filename) == "torch/nn/modules/linear.py"
+    assert versioned_place(pytest.__file__) is None
+    assert versioned_place(__file__) is None
