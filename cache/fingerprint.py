@@ -65,25 +65,21 @@ def module_component(module: torch.nn.Module) -> dict[str, Any]:
     }
 
 
-def _tensors(named: Any) -> list[list[Any]]:
-    """Return name, sizes, strides, dtype, device type and requires_grad; a tensor met before is named instead."""
-    seen: dict[int, str] = {}
-    found: list[list[Any]] = []
+def _tensors(named: Any) -> list[str]:
+    """Return dtype, device type, sizes, strides, requires_grad and name; for a tensor met before, where that was.
+
+    One text each, the name last as it may hold anything: a key of a large model is read and hashed at every start.
+    """
+    places: dict[int, int] = {}
+    found: list[str] = []
     for name, tensor in named:
-        if id(tensor) in seen:
-            found.append([name, "same as", seen[id(tensor)]])
+        place = places.setdefault(id(tensor), len(found))
+        if place < len(found):
+            found.append(f"same as {place}: {name}")
             continue
-        seen[id(tensor)] = name
-        found.append(
-            [
-                name,
-                list(tensor.shape),
-                list(tensor.stride()),
-                str(tensor.dtype),
-                tensor.device.type,
-                tensor.requires_grad,
-            ]
-        )
+        grad = " requires_grad" if tensor.requires_grad else ""
+        sizes, strides = list(tensor.shape), list(tensor.stride())
+        found.append(f"{tensor.dtype} {tensor.device.type} {sizes} {strides}{grad}: {name}")
     return found
 
 

@@ -10,6 +10,7 @@ source, on every call.
 from __future__ import annotations
 
 import builtins
+import functools
 import importlib
 import os
 import sys
@@ -62,6 +63,19 @@ _SOURCE: dict[str, str] = {
     "call": "{base}()",
     "member": "{base}.{argument}",
 }
+
+
+#: Where a module keeps its tensors.
+_TENSORS = (("attr", "_parameters"), ("attr", "_buffers"))
+
+
+@functools.lru_cache(maxsize=1024)
+def _module_steps(dotted: str) -> tuple[Step, ...]:
+    """Return the steps to a module below another one; siblings share them."""
+    if not dotted:
+        return ()
+    above, _, name = dotted.rpartition(".")
+    return (*_module_steps(above), ("attr", "_modules"), ("item", name))
 
 
 @dataclass(frozen=True)
@@ -126,18 +140,35 @@ class Access:
         """Whether `other` is this path or leads to it."""
         return self.root == other.root and self.steps[: len(other.steps)] == other.steps
 
-    def to_plain(self) -> list[Any]:
-        """Return msgpack-able data."""
+    def to_plain(self) -> list[Any] | str:
+        """Return msgpack-able data: for a parameter or buffer of a module one text, as there are many."""
+        names = [name for _, name in self.steps[1::2]]
+        if self.steps[-2:-1] and self.steps[-2] in _TENSORS and all(type(name) is str for name in names):
+            text = f"{' '.join(self.root)} {self.steps[-2][1]} {'.'.join(names)}"
+            if " " not in self.root[1] and Access._of_text(text) == self:
+                return text
         return [list(self.root), [[kind, argument] for kind, argument in self.steps]]
 
     @staticmethod
     def from_plain(data: Any) -> Access:
         """Inverse of `to_plain`; unknown step kinds are refused with `ValueError`."""
+        if isinstance(data, str):
+            return Access._of_text(data)
         (kind, name), steps = data
         for step, _ in steps:
             if step not in _STEPS:
                 raise ValueError(f"unknown access step {step!r}")
         return Access((kind, name), tuple((step, argument) for step, argument in steps))
+
+    @staticmethod
+    def _of_text(text: str) -> Access:
+        """Return the path of `<root kind> <root name> <_parameters or _buffers> <name as of named_parameters>`."""
+        kind, name, dictionary, dotted = text.split(" ", 3)
+        holder = ("attr", dictionary)
+        if holder not in _TENSORS:
+            raise ValueError(f"unknown dictionary {dictionary!r} of a module")
+        module, _, tensor = dotted.rpartition(".")
+        return Access((kind, name), (*_module_steps(module), holder, ("item", tensor)))
 
 
 class Walker:

@@ -22,6 +22,8 @@ from gearcache.readable_frame import readable_frame
 from gearcache.readable_graph import PACKED_GRAPH, STORED_GRAPH, readable_graph, unpack_graph
 
 _LEAF_LIMIT = 200
+#: A longer list is shown item by item.
+_LINE_LIMIT = 100
 _MODULE_DICTIONARIES = (("attr", "_modules"), ("attr", "_parameters"), ("attr", "_buffers"))
 
 
@@ -85,7 +87,9 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
     if isinstance(value, dict) and value:
         for name, child in value.items():
             yield from _leaves(child, f"{path}.{name}")
-    elif isinstance(value, (list, tuple)) and any(isinstance(child, (list, tuple, dict)) for child in value):
+    elif isinstance(value, (list, tuple)) and (
+        any(isinstance(child, (list, tuple, dict)) for child in value) or len(repr(value)) > _LINE_LIMIT
+    ):
         for index, child in enumerate(value):
             yield from (
                 _leaves(child, f"{path}[{index}]") if isinstance(child, dict) else [(f"{path}[{index}]", cut(child))]

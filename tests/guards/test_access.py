@@ -41,6 +41,49 @@ def test_a_path_is_walked_and_printed(access: Access, value: Any, text: str) -> 
     assert Walker(SCOPE).resolve(again) is value
 
 
+def tensor_path(*names: Any, root: tuple[str, str] = ("argument", "self"), dictionary: str = "_parameters") -> Access:
+    path = Access(root)
+    for name in names[:-1]:
+        path = path.then("attr", "_modules").then("item", name)
+    return path.then("attr", dictionary).then("item", names[-1])
+
+
+@pytest.mark.parametrize(
+    ("access", "plain"),
+    [
+        (tensor_path("weight"), "argument self _parameters weight"),
+        (tensor_path("layers", "0", "q", "weight"), "argument self _parameters layers.0.q.weight"),
+        (tensor_path("norm", "mean", dictionary="_buffers"), "argument self _buffers norm.mean"),
+        (tensor_path("a b", "c"), "argument self _parameters a b.c"),
+        (tensor_path("x", root=("builtins", "")), "builtins  _parameters x"),
+        (tensor_path("a.b", "c"), None),
+        (tensor_path("a", "b.c"), None),
+        (tensor_path("a", ""), "argument self _parameters a."),
+        (tensor_path("", "a"), None),
+        (tensor_path("a", 0), None),
+        (tensor_path("a", root=("argument", "b _parameters c")), None),
+        (tensor_path("a", dictionary="_modules"), None),
+        (tensor_path("a").then("attr", "data"), None),
+        (X.then("attr", "linear").then("attr", "_parameters").then("item", "w"), None),
+        (X.then("item", "_modules").then("item", "a").then("attr", "_parameters").then("item", "w"), None),
+        (X.then("attr", "_parameters").then("dict_item", "w"), None),
+        (X.then("attr", "_parameters"), None),
+    ],
+)
+def test_the_path_of_a_tensor_of_a_module_is_one_text(access: Access, plain: str | None) -> None:
+    found = msgpack.unpackb(msgpack.packb(access.to_plain()))
+    assert found == plain if plain is not None else isinstance(found, list)
+    again = Access.from_plain(found)
+    assert again == access
+    assert repr(again) == repr(access)
+
+
+@pytest.mark.parametrize("text", ["", "argument self", "argument self _modules a", "argument self __dict__ a"])
+def test_a_text_that_is_no_path_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"unpack|unknown dictionary"):
+        Access.from_plain(text)
+
+
 @pytest.mark.parametrize(
     "access", [X.then("attr", "none"), X.then("attr", "items").then("item", 9), Access(("argument", "y"))]
 )
