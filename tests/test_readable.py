@@ -32,7 +32,7 @@ def test_the_text_tells_key_inputs_evidence_gears_frame_and_graph(
     for part in (
         "entry    Decoder.decode-",
         "method.name = 'tests.models.prewarmed:Decoder.decode'",
-        "module.parameters = ['torch.float32 cpu [32, 8] [8, 1] requires_grad: embed.weight', 'same as 0: head.weight']",
+        "module.parameters = ['torch.float32 cpu [32, 8] [8, 1] requires_grad: embed.weight', 'same as 0: ",
         "    ids: int64 on cpu",
         "    self.embed.weight: bound when it is loaded",
         "    scaled: constant ['bool', True]",
