@@ -1,8 +1,8 @@
 """A GE model in two parts: the operators that torchair's Python handles at a load, and the bytes of all others.
 
 torchair's own load parses the whole model in Python, walks all its operators four times and writes it out again, for
-GE to parse it. That takes half of a relaunch, and keeps every operator as Python objects. What it reads or changes
-there are a graph's inputs and outputs, and the names of process groups; the rest passes through as it was stored.
+GE to parse it. That took a sixth to a quarter of a relaunch, and keeps every operator in memory. What it reads or
+changes there are the inputs and outputs of a graph and the names of process groups; the rest passes as it was stored.
 """
 
 from __future__ import annotations

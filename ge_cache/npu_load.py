@@ -65,8 +65,8 @@ def load_kernel(
     _check_gears(artifact.header, examples)
     if is_ge:
         is_known = check_precision_of_ge()
-        graph = namespace["ge_graph"]
         if len(parts) > 1:
+            graph = namespace["ge_graph"]
             # What torchair makes of the graph at its first call reaches GE together with all other operators.
             graph.SerializeToString = functools.partial(join_model, graph.model, parts[1], artifact.header["operators"])
         sizes = [examples[index].size(dim) for index, dim in artifact.header["owners"]]

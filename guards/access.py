@@ -66,7 +66,7 @@ _SOURCE: dict[str, str] = {
 
 
 #: Where a module keeps its tensors.
-_TENSORS = (("attr", "_parameters"), ("attr", "_buffers"))
+TENSOR_DICTIONARIES = (("attr", "_parameters"), ("attr", "_buffers"))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -142,10 +142,10 @@ class Access:
 
     def to_plain(self) -> list[Any] | str:
         """Return msgpack-able data: for a parameter or buffer of a module one text, as there are many."""
-        names = [name for _, name in self.steps[1::2]]
-        if self.steps[-2:-1] and self.steps[-2] in _TENSORS and all(type(name) is str for name in names):
-            text = f"{' '.join(self.root)} {self.steps[-2][1]} {'.'.join(names)}"
-            if " " not in self.root[1] and Access._of_text(text) == self:
+        if self.steps[-2:-1] and self.steps[-2] in TENSOR_DICTIONARIES and " " not in self.root[1]:
+            names = ".".join(str(name) for _, name in self.steps[1::2])
+            text = f"{' '.join(self.root)} {self.steps[-2][1]} {names}"
+            if Access._of_text(text) == self:  # no name has a dot in it, and all are texts
                 return text
         return [list(self.root), [[kind, argument] for kind, argument in self.steps]]
 
@@ -165,7 +165,7 @@ class Access:
         """Return the path of `<root kind> <root name> <_parameters or _buffers> <name as of named_parameters>`."""
         kind, name, dictionary, dotted = text.split(" ", 3)
         holder = ("attr", dictionary)
-        if holder not in _TENSORS:
+        if holder not in TENSOR_DICTIONARIES:
             raise ValueError(f"unknown dictionary {dictionary!r} of a module")
         module, _, tensor = dotted.rpartition(".")
         return Access((kind, name), (*_module_steps(module), holder, ("item", tensor)))

@@ -103,5 +103,6 @@ def versioned_place(filename: str) -> str | None:
 @functools.cache
 def _versioned_folders() -> tuple[str, str]:
     # The folder of `os`, not what `sysconfig` says: that reads the interpreter's Makefile variables, in 1.5 ms.
-    torch_folder, library = (os.path.realpath(Path(file).parent) + os.sep for file in (torch.__file__, os.__file__))
-    return torch_folder, library
+    # Each file may be a link, as some installers leave them: resolved as the files are that are looked for in it.
+    torch_folder, library = (str(Path(os.path.realpath(file)).parent) for file in (torch.__file__, os.__file__))
+    return torch_folder + os.sep, library + os.sep

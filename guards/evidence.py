@@ -22,6 +22,8 @@ from gearcache.guards.checks import KINDS, Check, Failure
 from gearcache.guards.checks import holds as check_holds
 
 Tree = list[Any]
+#: The node at which most steps end: the hooks of a module, of which there are none.
+_EMPTY = [[["empty", True]], []]
 _FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
 
 
@@ -102,10 +104,7 @@ def changed_function(tree: Tree, scope: Scope) -> Failure | None:
 def _holds(tree: Tree, scope: Scope) -> bool:
     nodes, roots = tree
     walker = Walker(scope)
-    # Most steps end so: at the hooks of a module, of which there are none.
-    must_be_empty = {
-        index for index, node in enumerate(nodes) if [kind for kind, _ in node[0]] == ["empty"] and not node[1]
-    }
+    empty = nodes.index(_EMPTY) if _EMPTY in nodes else None
 
     def holds(value: Any, number: int) -> bool:
         checks, children = nodes[number]
@@ -126,7 +125,7 @@ def _holds(tree: Tree, scope: Scope) -> bool:
                 return False
         for step, argument, child in children:
             inner = getattr(value, argument) if step == "attr" else _STEPS[step](value, argument)
-            if child in must_be_empty:
+            if child == empty:
                 if inner:
                     return False
             elif not holds(inner, child):

@@ -17,14 +17,14 @@ from gearcache.cache.layout import MANIFEST_NAME, Layout
 from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, decode_manifest
 from gearcache.cache.trust import read_trusted
 from gearcache.errors import CacheError
-from gearcache.guards.access import Access
+from gearcache.guards.access import TENSOR_DICTIONARIES, Access
 from gearcache.readable_frame import readable_frame
 from gearcache.readable_graph import PACKED_GRAPH, STORED_GRAPH, readable_graph, unpack_graph
 
 _LEAF_LIMIT = 200
 #: A longer list is shown item by item.
 _LINE_LIMIT = 100
-_MODULE_DICTIONARIES = (("attr", "_modules"), ("attr", "_parameters"), ("attr", "_buffers"))
+_MODULE_DICTIONARIES = (("attr", "_modules"), *TENSOR_DICTIONARIES)
 
 
 def readable_cache(

@@ -53,7 +53,7 @@ def test_each_change_gives_another_component() -> None:
     assert len(set(found.values())) == len(found), found
 
 
-def test_values_and_the_index_of_a_device_are_no_part_of_it() -> None:
+def test_values_are_no_part_of_it() -> None:
     def filled(module: nn.Module) -> None:
         for tensor in (*module.parameters(), *module.buffers()):
             torch.nn.init.uniform_(tensor.data)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from gearcache.guards.code import code_digest, code_objects, function_plain, versioned_place
+from gearcache.guards.code import _versioned_folders, code_digest, code_objects, function_plain, versioned_place
 
 BASE = "def f(x, y=1):\n    return x + 2\n"
 
@@ -76,3 +76,14 @@ def test_what_has_its_version_in_the_key_is_named_by_its_place() -> None:
     assert versioned_place(torch.nn.Linear.forward.__code__.co_filename) == "torch/nn/modules/linear.py"
     assert versioned_place(pytest.__file__) is None
     assert versioned_place(__file__) is None
+
+
+def test_a_torch_whose_files_are_links_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Path(torch.__file__)
+    monkeypatch.setattr(torch, "__file__", str(tmp_path / "torch" / real.name))
+    for name in (real.name, "functional.py"):
+        (tmp_path / "torch").mkdir(exist_ok=True)
+        (tmp_path / "torch" / name).symlink_to(real.with_name(name))
+    folders = _versioned_folders.__wrapped__()
+    monkeypatch.setattr("gearcache.guards.code._versioned_folders", lambda: folders)
+    assert versioned_place(str(tmp_path / "torch" / "functional.py")) == "torch/functional.py"
