@@ -14,7 +14,7 @@ from gearcache.cache.encoding import Plain as Plain
 from gearcache.cache.encoding import encode as encode
 from gearcache.cache.encoding import lower as lower
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Version of the key scheme, the manifest and the folder names; exists only here."""
 
 MAX_LABEL_LENGTH = 80
