@@ -78,7 +78,9 @@ def run_python(code: str, *arguments: str, cwd: Path = ROOT, environ: dict[str, 
     """Run code in a fresh interpreter; return what its last line of output holds as JSON."""
     command = [sys.executable, "-c", code, *arguments]
     paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    inherited = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "PYTHONPATH": paths}
+    # The thread count is in every key, so both processes have the same.
+    inherited = {name: os.environ[name] for name in ("PATH", "OMP_NUM_THREADS") if name in os.environ}
+    inherited |= {"HOME": os.environ.get("HOME", "/"), "PYTHONPATH": paths}
     done = subprocess.run(
         command, cwd=cwd, env=inherited | (environ or {}), capture_output=True, text=True, timeout=240, check=False
     )
