@@ -125,8 +125,11 @@ def marked_dynamic(dims: list[tuple[torch.Tensor, int]]) -> Iterator[None]:
 
 def compile_frame(
     function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], compiler: Callable[..., Any]
-) -> tuple[Any, Any]:
-    """Run Dynamo over one call; returns (frame info, graph capture output)."""
+) -> tuple[Any, Any, dict[str, Any]]:
+    """Run Dynamo over one call; returns (frame info, graph capture output, globals that it made up for the frame).
+
+    Those globals are taken out of the method's module again; aliases of modules (`import_sources`) stay there.
+    """
     from torch._dynamo import convert_frame
     from torch._guards import CompileContext, compile_context
 
@@ -142,7 +145,12 @@ def compile_frame(
             one_graph=True,
             restart_reasons=set(),
         )
-    return frame, output.graph_capture_output(frame.argdefs, frame.kwdefaults)
+    captured = output.graph_capture_output(frame.argdefs, frame.kwdefaults)
+    graph: Any = output.tracer_output.output_graph
+    installed = {name: frame.globals[name] for name in graph.installed_globals}
+    for remove in graph.cleanups:
+        remove()
+    return frame, captured, installed
 
 
 def side_effects() -> Any:

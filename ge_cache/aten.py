@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from keyword import iskeyword
 from typing import Any
 
 import torch
 
 from gearcache.errors import CaptureError
 from gearcache.ge_cache import _compat
+from gearcache.guards.check_source import checked_name
 from gearcache.guards.generated import define
 
 Plain = Any
@@ -155,7 +157,13 @@ class _Writer:
 
     def arguments(self, positional: Plain, keyword: Plain) -> str:
         parts = [self.value(item) for item in positional]
-        parts += [f"{key!s}={self.value(item)}" for key, item in keyword["dict"] if str(key).isidentifier()]
+        for key, item in keyword["dict"]:
+            # An operator's argument may be called `lambda`.
+            parts.append(
+                f"**{{{str(key)!r}: {self.value(item)}}}"
+                if iskeyword(key)
+                else f"{checked_name(key)}={self.value(item)}"
+            )
         return ", ".join(parts)
 
 

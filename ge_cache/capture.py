@@ -55,6 +55,8 @@ class Capture:
     frame_code: types.CodeType
     graph_name: str
     imports: dict[str, str]
+    #: Other globals that Dynamo made up for the frame.
+    installed: dict[str, Any]
     checks: list[Check]
     mutated: list[Access]
     frame_globals: dict[str, Any] = field(default_factory=dict)
@@ -96,7 +98,7 @@ def capture_method(
             _compat_dynamo.observed(observer),
             _compat_lookups.watched_lookups(lookups),
         ):
-            frame, captured = _compat_dynamo.compile_frame(function, arguments, keywords, hook)
+            frame, captured, installed = _compat_dynamo.compile_frame(function, arguments, keywords, hook)
     except _compat_dynamo.dynamo_errors() as error:
         own = getattr(error, "inner_exception", None)
         if isinstance(own, CaptureError):  # of the hook: it says all
@@ -111,7 +113,7 @@ def capture_method(
         dict(zip(free_variables, frame.closure, strict=True)),
     )
     looked_up = lookups.only(captured.output_graph.guards, hook.written)
-    names = FrameNames(captured.import_sources, free_variables, captured.f_globals, looked_up)
+    names = FrameNames(captured.import_sources, installed, free_variables, looked_up)
     translator = GuardTranslator(method, scope, names)
     inputs = [
         _describe(translator.access(source), node, scope) for source, node in zip(hook.sources, hook.nodes, strict=True)
@@ -133,6 +135,7 @@ def capture_method(
         frame_code=captured.bytecode,
         graph_name=hook.graph_name,
         imports=dict(captured.import_sources),
+        installed=installed,
         checks=_distinct([*observed.checks, *checks, *result_class_checks(captured.bytecode)]),
         mutated=mutated,
         frame_globals=dict(captured.f_globals),

@@ -5,18 +5,23 @@ from __future__ import annotations
 import builtins
 import dis
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gearcache.errors import CaptureError
-from gearcache.ge_cache.sources import is_installed
+from gearcache.ge_cache.sources import is_builtins
 from gearcache.guards import frame_helpers
 from gearcache.guards.frame import resolve_reference
 from gearcache.guards.names import name_of
 
 
 def frame_references(
-    method: str, code: types.CodeType, graph_name: str, imports: dict[str, str], namespace: dict[str, Any]
+    method: str,
+    code: types.CodeType,
+    graph_name: str,
+    imports: Mapping[str, str],
+    installed: Mapping[str, Any],
+    namespace: Mapping[str, Any],
 ) -> dict[str, list[str]]:
     """Return name -> [kind, value] for every helper name that Dynamo put into the frame.
 
@@ -24,6 +29,7 @@ def frame_references(
     `CaptureError` when a name could not be looked up again in another process.
     """
     references: dict[str, list[str]] = {}
+    _check_attributes(method, code, {graph_name, *imports, *installed})
     for name, attribute in _global_reads(code):
         if name == graph_name:
             continue
@@ -32,13 +38,23 @@ def frame_references(
             references[name] = ["module", module]
             if module.startswith("torch._dynamo") and attribute and not hasattr(frame_helpers, attribute):
                 raise CaptureError(method, f"its frame calls `{module}.{attribute}`, which only Dynamo has")
-        elif name.startswith("__builtins_dict__"):
-            references[name] = ["builtins", ""]
-        elif is_installed(name):
-            references[name] = _installed(method, name, namespace.get(name))
+        elif name in installed:
+            references[name] = ["builtins", ""] if is_builtins(name) else _installed(method, name, installed[name])
         elif name not in namespace and not hasattr(builtins, name):
             raise CaptureError(method, f"its frame reads the global `{name}`, which does not exist")
     return references
+
+
+def _check_attributes(method: str, code: types.CodeType, made_up: set[str]) -> None:
+    """Raise `CaptureError` for an attribute that is called like a helper: a frame has one table for both names."""
+    for instruction in dis.get_instructions(code):
+        if instruction.argval in made_up and instruction.opname.endswith(("_ATTR", "_METHOD")):
+            raise CaptureError(
+                method, f"it uses an attribute `{instruction.argval}`, a name that Dynamo needs; rename it"
+            )
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            _check_attributes(method, constant, made_up)
 
 
 def _installed(method: str, name: str, value: Any) -> list[str]:

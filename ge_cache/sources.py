@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,14 +18,15 @@ class UnknownSource(Exception):
 
 @dataclass(frozen=True)
 class FrameNames:
-    """What names mean in a captured frame: Dynamo's module aliases, the method's free variables, all globals.
+    """What names mean in a captured frame: Dynamo's module aliases, other globals that it made up, free variables.
 
-    `looked_up`: by source, dictionaries of which only single keys matter (see `ge_cache.looked_up`).
+    Every other global is the user's, whatever it is called. `looked_up`: by source, dictionaries of which only single
+    keys matter (see `ge_cache.looked_up`).
     """
 
     imports: Mapping[str, str]
+    installed: Mapping[str, Any]
     free_variables: tuple[str, ...]
-    namespace: Mapping[str, Any]
     looked_up: Mapping[Any, LookedUp] = field(default_factory=dict)
 
 
@@ -104,26 +104,25 @@ def is_of_namedtuple(source: Any, names: FrameNames) -> bool:
     """
     while (base := getattr(source, "base", None)) is not None:
         source = base
-    if type(source).__name__ != "GlobalSource" or not source.global_name.startswith("___unnamed_scope"):
+    if type(source).__name__ != "GlobalSource" or source.global_name not in names.installed:
         return False
-    scope = names.namespace.get(source.global_name)
+    scope = names.installed[source.global_name]
     own = {"_tuple_new", "__builtins__", "__name__"}
     return type(scope) is dict and scope.keys() == own and scope["_tuple_new"] is tuple.__new__
 
 
-def is_installed(name: str) -> bool:
-    """Whether Dynamo made a global name up (see `OutputGraph.install_global` and its callers in torch 2.13)."""
-    prefixes = ("__import_", "___", "__compiled_fn", "__resume", "__load_module", "__gearcache", "__builtins_dict__")
-    return name.startswith(prefixes) or re.search(r"_\d+_c\d+(_\d+)?$", name) is not None
+def is_builtins(name: str) -> bool:
+    """Whether a global that Dynamo made up is the dictionary of builtins (`install_builtins_dict_in_fglobals`)."""
+    return name.startswith("__builtins_dict__")
 
 
 def _global(name: str, names: FrameNames) -> Access:
     if name in names.imports:
         return Access(("module", names.imports[name]))
-    if name.startswith("__builtins_dict__"):
-        return Access(("builtins", ""))
-    if is_installed(name):
-        value = names.namespace.get(name)
+    if name in names.installed:
+        if is_builtins(name):
+            return Access(("builtins", ""))
+        value = names.installed[name]
         if not isinstance(value, types.ModuleType):
             raise UnknownSource(f"`{name}`, a {type(value).__name__} that Dynamo made for this process")
         return Access(("module", value.__name__))

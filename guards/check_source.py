@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import keyword
+import unicodedata
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -11,20 +13,28 @@ from gearcache.guards._native import first_size
 from gearcache.guards.access import _STEPS, Access, Scope
 from gearcache.guards.checks import Check, holds
 
-#: The name of the object whose method is dispatched, in the generated source.
-INSTANCE = "_gearcache_instance"
-
 
 class CheckWriter:
-    """Writes checks on access paths as source; a prefix used more than once becomes a temporary."""
+    """Writes checks on access paths as source; a prefix used more than once becomes a temporary.
 
-    def __init__(self, scope: Scope, instance_name: str) -> None:
+    The source shares its names with the parameters of a method. So everything else in it, builtins included, has a
+    name that `name` or `bind` made: they begin with a prefix that no parameter begins with.
+    """
+
+    def __init__(self, scope: Scope, instance_name: str, parameters: Iterable[str]) -> None:
         self.namespace: dict[str, Any] = {}
+        self._prefix = _unused_prefix(parameters)
         self._instance_name = instance_name
         self._scope = scope
         self._uses: dict[Access, int] = {}
         self._temporaries: dict[Access, str] = {}
         self._bound = 0
+        #: The name of the object whose method is dispatched.
+        self.instance = self.name("instance")
+
+    def name(self, word: str) -> str:
+        """Return a name for the generated source that is no parameter's."""
+        return self._prefix + word
 
     def begin(self, accesses: list[Access]) -> None:
         """Start a group: count how often each prefix is used."""
@@ -34,12 +44,17 @@ class CheckWriter:
                 prefix = Access(access.root, access.steps[:length])
                 self._uses[prefix] = self._uses.get(prefix, 0) + 1
 
-    def bind(self, value: Any) -> str:
-        """Return a name for an object."""
-        self._bound += 1
-        name = f"b{self._bound}"
+    def bind(self, value: Any, word: str = "") -> str:
+        """Return a name for an object; `word`, which a reader sees, stands for one object."""
+        if not word:
+            self._bound += 1
+        name = self.name(word or f"bound{self._bound}")
         self.namespace[name] = value
         return name
+
+    def builtin(self, function: Callable[..., Any]) -> str:
+        """Return a name for a builtin that no parameter hides."""
+        return self.bind(function, function.__name__)
 
     def path(self, access: Access) -> str:
         """Return the source of an access path."""
@@ -49,16 +64,16 @@ class CheckWriter:
             return self._root(access)
         base = self.path(Access(access.root, access.steps[:-1]))
         kind, argument = access.steps[-1]
-        if kind == "attr" and argument.isidentifier():
+        if kind == "attr" and _is_name(argument):
             text = f"{base}.{argument}"
         elif kind in ("item", "list_item") and type(argument) in (int, str, bool):
             text = f"{base}[{argument!r}]"
         elif kind == "type":
-            text = f"type({base})"
+            text = f"{self.builtin(type)}({base})"
         else:
             text = f"{self.bind(_STEPS[kind])}({base}, {self.bind(argument)})"
         if self._uses.get(access, 0) > 1:
-            name = f"p{len(self.namespace)}_{len(self._temporaries)}"
+            name = self.name(f"part{len(self._temporaries)}")
             self._temporaries[access] = name
             return f"({name} := {text})"
         return text
@@ -66,9 +81,7 @@ class CheckWriter:
     def _root(self, access: Access) -> str:
         kind, name = access.root
         if kind == "argument":
-            if not name.isidentifier():
-                raise ValueError(f"argument {name!r} is not a name")
-            return INSTANCE if name == self._instance_name else name
+            return self.instance if name == self._instance_name else checked_name(name)
         if kind == "global":
             return f"{self.bind(self._scope.module_globals)}[{name!r}]"
         if kind == "closure":
@@ -78,8 +91,7 @@ class CheckWriter:
     def size(self, access: Access, dim: int, *, slot: bool) -> str:
         """Return the source of one size. The C slot takes 53 ns, but has 0 for a scalar; `.shape` 85, `.size()` 140."""
         if dim == 0 and slot:
-            self.namespace["length"] = first_size
-            return f"length({self.path(access)})"
+            return f"{self.bind(first_size, 'first_size')}({self.path(access)})"
         return f"{self.path(access)}.shape[{dim}]"
 
     def check(self, check: Check, compared: Any) -> str:
@@ -87,18 +99,19 @@ class CheckWriter:
         value = self.path(check.access)
         expected = check.expected
         if check.kind == "type":
-            return f"type({value}) is {self.bind(compared)}"
+            return f"{self.builtin(type)}({value}) is {self.bind(compared)}"
         if check.kind == "constant":
             if expected is None:
                 return f"{value} is None"
             if expected in (["bool", True], ["bool", False]):
                 return f"{value} is {expected[1]!r}"
             if type(expected) in (int, str):
-                return f"type(c := {value}) is {type(expected).__name__} and c == {expected!r}"
+                kind, met = self.builtin(type(expected)), self.name("met")
+                return f"{self.builtin(type)}({met} := {value}) is {kind} and {met} == {expected!r}"
             if compared is not None:
                 return f"{value} {'==' if type(compared) is torch.device else 'is'} {self.bind(compared)}"
         if check.kind == "length":
-            return f"len({value}) == {int(expected)}"
+            return f"{self.builtin(len)}({value}) == {int(expected)}"
         if check.kind == "not_none":
             return f"{value} is not None"
         if check.kind == "empty":
@@ -107,12 +120,33 @@ class CheckWriter:
             return f"{expected!r} not in {value}"
         if check.kind in ("has_attr", "no_attr"):
             negation = "not " if check.kind == "no_attr" else ""
-            return f"{negation}hasattr({value}, {str(expected)!r})"
+            return f"{negation}{self.builtin(hasattr)}({value}, {str(expected)!r})"
         if check.kind == "same":
             return f"{value} is {self.path(Access.from_plain(expected))}"
         if check.kind in ("name", "function"):
             return f"{value} is {self.bind(compared)}"
         return f"{self.bind(_holds(check))}({value})"
+
+
+def _unused_prefix(names: Iterable[str]) -> str:
+    """Return a prefix that no name begins with."""
+    prefix, taken = "_g_", tuple(names)
+    while any(name.startswith(prefix) for name in taken):
+        prefix += "_"
+    return prefix
+
+
+def checked_name(name: str) -> str:
+    """Return what the compiler takes for this very name; `ValueError` for anything else, which only code has that was
+    made by hand."""
+    if not name.isidentifier() or keyword.iskeyword(name) or unicodedata.normalize("NFKC", name) != name:
+        raise ValueError(f"{name!r} is not a name")
+    return name
+
+
+def _is_name(attribute: str) -> bool:
+    """Whether `.attribute` reads this very attribute: the compiler changes some names beyond ASCII (NFKC)."""
+    return attribute.isascii() and attribute.isidentifier() and not keyword.iskeyword(attribute)
 
 
 def _holds(check: Check) -> Callable[[Any], bool]:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from gearcache.guards.access import Access, Scope, Walker
-from gearcache.guards.check_source import INSTANCE, CheckWriter
+from gearcache.guards.check_source import CheckWriter, checked_name
 from gearcache.guards.checks import Check
 from gearcache.guards.constants import is_identity_constant
 from gearcache.guards.generated import define
@@ -68,29 +68,28 @@ def build_dispatch(
     Its first parameter is ignored: the function becomes the `__call__` of a class made for one cached method,
     which saves the packing and unpacking of `*args, **kwargs` (0.3 µs a call with Python 3.11).
     """
-    writer = CheckWriter(scope, method.__code__.co_varnames[0])
-    parameters, call = _signature(method)
+    given = list(inspect.signature(method, follow_wrapped=False).parameters.values())
+    writer = CheckWriter(scope, method.__code__.co_varnames[0], (parameter.name for parameter in given))
+    parameters, call = _signature(given, writer)
     groups: dict[str, list[BoundGear]] = {}
     for bound in gears:
         identity = repr([check.to_plain() for check in bound.variant.call_checks])
         groups.setdefault(identity, []).append(bound)
-    namespace = writer.namespace
-    namespace["miss"], namespace["Mismatch"], namespace["MISSED"] = miss, Mismatch, _MISSED
-    namespace[INSTANCE] = instance
-    lines = [f"def dispatch({parameters}):"]
+    missed, name = writer.bind(miss, "miss"), writer.name("dispatch")
+    writer.bind(instance, "instance")
+    lines = [f"def {name}({parameters}):"]
     indent = "    "
     if states:
-        for index, state in enumerate(states):
-            namespace[f"state{index}"] = state
-        lines.append(f"    if {' or '.join(f'state{index}()' for index in range(len(states)))}:")
+        holds = [f"{writer.bind(state, f'state{index}')}()" for index, state in enumerate(states)]
+        lines.append(f"    if {' or '.join(holds)}:")
         indent = "        "
     for number, members in enumerate(groups.values()):
         lines += [indent + line for line in _group_lines(writer, number, members, call)]
     if len(lines) == 1 or not groups:
         lines.append(f"{indent}pass")
-    lines.append(f"    return miss({call})")
+    lines.append(f"    return {missed}({call})")
     source = "\n".join(lines) + "\n"
-    function: Any = define(source, "dispatch", namespace, f"dispatch of {method.__qualname__}")
+    function: Any = define(source, name, writer.namespace, f"dispatch of {method.__qualname__}")
     function.__defaults__, function.__kwdefaults__ = method.__defaults__, method.__kwdefaults__
     dispatch: Callable[..., Any] = function
     return dispatch
@@ -106,30 +105,28 @@ def _group_lines(writer: CheckWriter, number: int, members: list[BoundGear], cal
     test = " and ".join(writer.check(check, compared) for check, compared in pairs)
     empty = any(0 in row for bound in static for row in bound.gear.sizes)
     sizes = [writer.size(access, dim, slot=not empty) for access, dim in dims]
-    name = f"table{number}"
     fallback = _chain(dynamic)
     if not static:
-        writer.namespace[f"only{number}"] = fallback
-        found = f"only{number}"
+        found = writer.bind(fallback, f"only{number}")
     elif not dims and fallback is None:
-        writer.namespace[f"only{number}"] = table[()]
-        found = f"only{number}"
+        found = writer.bind(table[()], f"only{number}")
     else:
-        writer.namespace[name] = table
         key = sizes[0] if len(sizes) == 1 else f"({', '.join(sizes)})"
-        found = f"{name}[{key}]"
-        if fallback is not None:
-            writer.namespace[name] = table.get
-            writer.namespace[f"dynamic{number}"] = fallback
-            found = f"{name}({key}, dynamic{number})"
+        if fallback is None:
+            found = f"{writer.bind(table, f'table{number}')}[{key}]"
+        else:
+            found = f"{writer.bind(table.get, f'table{number}')}({key}, {writer.bind(fallback, f'dynamic{number}')})"
     if test:
         found = f"({found}) if ({test}) else None"
-    guarded = [f"try: frame = {found}", "except MISSED: frame = None"] if test or sizes else [f"frame = {found}"]
+    frame = writer.name("frame")
+    guarded = [f"{frame} = {found}"]
+    if test or sizes:
+        guarded = [f"try: {frame} = {found}", f"except {writer.bind(_MISSED, 'missed')}: {frame} = None"]
     return [
         *guarded,
-        "if frame is not None:",
-        f"    try: return frame({call})",
-        "    except Mismatch: pass",
+        f"if {frame} is not None:",
+        f"    try: return {frame}({call})",
+        f"    except {writer.bind(Mismatch, 'mismatch')}: pass",
     ]
 
 
@@ -180,12 +177,12 @@ def _order(check: Check) -> tuple[int, bool, str]:
     return len(check.access.steps), check.kind != "type", check.access.text
 
 
-def _signature(method: types.FunctionType) -> tuple[str, str]:
+def _signature(given: list[inspect.Parameter], writer: CheckWriter) -> tuple[str, str]:
     """Return the parameters of the dispatch function and the arguments that pass them on."""
-    parameters, call, keyword_only, positional_only = ["_gearcache_self"], [INSTANCE], False, 0
-    for parameter in list(inspect.signature(method, follow_wrapped=False).parameters.values())[1:]:
+    parameters, call, keyword_only, positional_only = [writer.name("ignored")], [writer.instance], False, 0
+    for parameter in given[1:]:
         default = "=None" if parameter.default is not inspect.Parameter.empty else ""
-        name = parameter.name
+        name = checked_name(parameter.name)
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
             parameters.append(f"*{name}")
             call.append(f"*{name}")

@@ -168,11 +168,11 @@ def bind_frame(
 ) -> types.FunctionType:
     """Return the frame as a function in the *method's own* globals, closure and defaults.
 
-    Helpers get unique names in those globals, as Dynamo does it, so that a read or write of a user's global is
-    the method's; they are removed when the function dies.
+    Helpers get unique names in those globals, so that a read or write of a user's global is the method's; they are
+    removed when the function dies. The names are no identifiers: no global of the user's can have one of them.
     """
     serial = next(_serial)
-    rename = {name: f"__gearcache_{serial}_{index}" for index, name in enumerate(references)}
+    rename = {name: f"_gearcache {serial}.{index}" for index, name in enumerate(references)}
     namespace = method.__globals__
     for name, value in references.items():
         namespace[rename[name]] = value

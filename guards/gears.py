@@ -64,7 +64,7 @@ def parse_gears(gears: Mapping[str, Any] | None, policy: str = "zip") -> GearSpe
     axes: list[Axis] = []
     ranges: list[RangeAxis] = []
     for path, dims in gears.items():
-        if not isinstance(path, str) or not re.fullmatch(r"[A-Za-z_]\w*(\.\w+|\[[^\]]+\])*", path):
+        if not isinstance(path, str) or not re.fullmatch(r"[^\W\d]\w*(\.\w+|\[[^\]]+\])*", path):
             raise GearSpecError(
                 f"gears names {path!r}; it must be an argument or a path such as 'cache.layers[*].keys'"
             )

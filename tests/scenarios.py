@@ -93,7 +93,7 @@ class Run:
         self._methods.append(cached)
         return cached
 
-    def compare(self, label: str, cached: Any, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def compare(self, label: str, cached: Any, method: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Call both with equal arguments; compare the results and what became of the arguments."""
         theirs, their_keywords = copy.deepcopy((args, kwargs))
         with torch.no_grad():

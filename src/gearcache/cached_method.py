@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 import threading
 import types
@@ -38,7 +39,7 @@ class CachedMethod:
         return made
 
     def __init__(self, function: types.MethodType, parameters: dict[str, Any]) -> None:
-        self._function = _without_grad_decorators(function)
+        self._function = _with_named_instance(_without_grad_decorators(function))
         self._parameters = parameters
         self._lock = threading.RLock()
         self._counters = Counters()
@@ -49,7 +50,7 @@ class CachedMethod:
         if (opened := session.current()) is not None:
             opened.created(self)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call the method. This body serves the first call only."""
         return self._missed(self._function.__self__, *args, **kwargs)
 
@@ -85,7 +86,7 @@ class CachedMethod:
         lines.append(f"loaded gears: {', '.join(gears) if gears else 'none'}")
         return "\n".join(lines)
 
-    def warm(self, *args: Any, **kwargs: Any) -> None:
+    def warm(self, /, *args: Any, **kwargs: Any) -> None:
         """Compile and load every gear for a call like this one, without running it."""
         if (opened := session.current()) is not None:
             opened.warm(self, args, kwargs)
@@ -123,7 +124,7 @@ class CachedMethod:
             if is_eager == (present_stance() == FORCE_EAGER):
                 return
 
-    def _run_eagerly(self, *args: Any, **kwargs: Any) -> Any:
+    def _run_eagerly(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the method itself, without autograd as every cached call."""
         self._counters.eager_calls += 1
         with torch.no_grad():
@@ -141,7 +142,7 @@ class CachedMethod:
                 counts[shape] = counts.get(shape, 0) + calls
         return counts
 
-    def _missed(self, instance: Any, *args: Any, **kwargs: Any) -> Any:
+    def _missed(self, instance: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Serve a call that the dispatch does not know: find, load or compile, then run."""
         if (opened := session.current()) is not None:
             return opened.call(self, args, kwargs)
@@ -196,6 +197,22 @@ def _without_grad_decorators(function: types.MethodType) -> types.MethodType:
     return types.MethodType(inner, function.__self__)
 
 
+def _with_named_instance(function: types.MethodType) -> types.MethodType:
+    """Return a method whose instance is a parameter of its own: all paths to what it holds begin there.
+
+    `def wrapper(*args, **kwargs)`, as decorators make it, takes it among other arguments.
+    """
+    original: Any = function.__func__
+    if original.__code__.co_argcount:
+        return function
+
+    def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return original(self, *args, **kwargs)
+
+    named = types.FunctionType(method.__code__, original.__globals__, closure=method.__closure__)
+    return types.MethodType(functools.update_wrapper(named, original), function.__self__)
+
+
 def _rebuild(module: torch.nn.Module, name: str, parameters: dict[str, Any]) -> CachedMethod:
     function = inspect.getattr_static(type(module), name)
     if isinstance(function, CachedFunction):
@@ -231,5 +248,5 @@ class CachedFunction:
             instance.__dict__[name] = found
         return found
 
-    def __call__(self, instance: Any, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, instance: Any, /, *args: Any, **kwargs: Any) -> Any:
         return self.__get__(instance, type(instance))(*args, **kwargs)

@@ -84,8 +84,8 @@ def _check(target: Path, name: str, rank: int | None, args: Any, kwargs: Any) ->
     present = [path for path in own if path.exists()]
     if present:
         raise FileExistsError(f"dynamo_export: `{present[0]}` exists; remove it, or give another export_path")
-    named = {"args": args, **kwargs}
-    geared = [path for path, tensor in find_tensors(named).items() if getattr(tensor, "dim_gears", None)]
+    tensors = find_tensors({"args": args}) | find_tensors(kwargs)
+    geared = [path for path, tensor in tensors.items() if getattr(tensor, "dim_gears", None)]
     if geared:
         raise GearSpecError(f"dynamo_export: `{geared[0]}` has gears; an offline graph has none, pass it without")
 

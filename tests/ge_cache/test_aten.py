@@ -57,6 +57,16 @@ def test_a_graph_gives_the_same_in_every_form(function: Callable[[torch.Tensor],
         assert torch.equal(given, expected_input)
 
 
+def test_an_argument_of_an_operator_may_be_a_keyword_of_python() -> None:
+    library = torch.library.Library("gearcache_test_aten", "FRAGMENT")
+    library.define("weigh(Tensor x, *, float lambda) -> Tensor")
+    library.impl("weigh", lambda x, **keywords: x * keywords["lambda"], "CompositeExplicitAutograd")
+    target = "gearcache_test_aten::weigh."
+    call = ["call", target, [{"node": 0}], {"dict": [["lambda", 3.0]]}]
+    graph = {"nodes": [["input"], call], "constants": {}, "outputs": [{"node": 1}]}
+    assert to_python(graph, {})(torch.ones(2))[0].tolist() == [3.0, 3.0]
+
+
 @pytest.mark.parametrize(
     "tensor",
     [

@@ -150,9 +150,9 @@ def test_helper_names_are_unique_and_leave_no_trace_when_the_frame_dies() -> Non
     first = bind_frame(plain, {"helper": lambda: 1}, method)  # type: ignore[arg-type]
     second = bind_frame(plain, {"helper": lambda: 2}, method)  # type: ignore[arg-type]
     assert (first(), second()) == (1, 2)
-    assert any(name.startswith("__gearcache") for name in globals())
+    assert any(name.startswith("_gearcache ") for name in globals())
     del first, second
-    assert not any(name.startswith("__gearcache") for name in globals())
+    assert not any(name.startswith("_gearcache ") for name in globals())
 
 
 def test_references_stand_for_modules_objects_and_builtins() -> None:

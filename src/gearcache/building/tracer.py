@@ -29,7 +29,8 @@ class Tracer:
     def __init__(self, request: BuildRequest, counters: Counters) -> None:
         self._request = request
         self._counters = counters
-        self._signature = inspect.signature(request.function)
+        # What the arguments were bound to: a decorator's own `*args, **kwargs`, not what it wraps.
+        self._signature = inspect.signature(request.function, follow_wrapped=False)
         #: Dynamo's names of ints that are kept symbolic.
         self._numbers: tuple[str, ...] = ()
 

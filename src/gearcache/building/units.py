@@ -54,7 +54,12 @@ class TraceUnit:
         except UnknownSource as error:
             raise UncacheableGuard(capture.method, "source", str(error), "its code can be found in no file") from None
         self.references = frame_references(
-            capture.method, capture.frame_code, capture.graph_name, capture.imports, capture.frame_globals
+            capture.method,
+            capture.frame_code,
+            capture.graph_name,
+            capture.imports,
+            capture.installed,
+            capture.frame_globals,
         )
 
     def add_operators(self, names: list[str]) -> None:
