@@ -66,14 +66,23 @@ def capture_settings(*, dynamic: bool, duck_shape: bool = False, numbers: tuple[
 @contextlib.contextmanager
 def observed(observer: Any) -> Iterator[None]:
     """Tell an observer (`ge_cache.observed.Observer`) what Dynamo inlines and what it folds into constants."""
-    from torch._dynamo.symbolic_convert import InliningInstructionTranslator
+    from torch._dynamo.symbolic_convert import InliningInstructionTranslator, InstructionTranslatorBase
     from torch._dynamo.variables import functions, nn_module
     from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 
+    base: Any = InstructionTranslatorBase
     translator: Any = InliningInstructionTranslator
     variable: Any = TorchInGraphFunctionVariable
     build, call = translator.build_inline_tracer, variable.call_function
     assume: Any = functions.invoke_and_store_as_constant
+    alias = base.import_source
+
+    def import_source(self: Any, module_name: str) -> Any:
+        try:
+            return alias(self, module_name)
+        except AssertionError:
+            observer.hidden(module_name)
+            raise
 
     def build_inline_tracer(parent: Any, func: Any, args: Any, kwargs: Any, **rest: Any) -> Any:
         observer.inlined(getattr(func, "fn", None), func.source, args)
@@ -94,12 +103,14 @@ def observed(observer: Any) -> Iterator[None]:
     try:
         translator.build_inline_tracer = staticmethod(build_inline_tracer)
         variable.call_function = call_function
+        base.import_source = import_source
         for place in places:
             place.invoke_and_store_as_constant = invoke_and_store
         yield
     finally:
         translator.build_inline_tracer = staticmethod(build)
         variable.call_function = call
+        base.import_source = alias
         for place in places:
             place.invoke_and_store_as_constant = assume
 

@@ -90,6 +90,11 @@ class Observer:
             )
         self.folded.append((function, None))
 
+    def hidden(self, module: str) -> None:
+        """Refuse a global of the user's that has the name under which Dynamo has to reach a module."""
+        name = f"__import_{module.replace('.', '_dot_')}"
+        raise CaptureError(self.method, f"its module has a global `{name}`, a name that Dynamo needs; rename it")
+
     def left_untraced(self, function: Any, source: Any) -> None:
         """Note a function that Dynamo puts into the graph as it is: it runs when the graph is recorded."""
         if is_users(function):

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
-from tests.models.names import names_of_gearcache
+import gearcache
+from tests.models.names import define, names_of_gearcache
 from tests.relaunch import Outcome, cold_and_warm
+from tests.scenarios import strict_config
 
 
 @pytest.fixture(scope="module")
@@ -56,3 +60,13 @@ def test_gears_name_arguments_of_any_name(outcome: Outcome) -> None:
 
 def test_globals_called_like_those_of_dynamo_are_the_users(outcome: Outcome) -> None:
     outcome.assert_right("globals_called_like_dynamos_own")
+
+
+def test_a_global_in_the_place_of_dynamos_alias_is_refused_by_name(cache_dir: Path) -> None:
+    linear = "__import_torch_dot_nn_dot_modules_dot_linear"
+    module = define("aliased", "def method(self, x):\n    return self.linear(x)\n", **{linear: 5})
+    net: Any = type("Named", (torch.nn.Module,), {"method": module.method})()
+    net.linear = torch.nn.Linear(3, 3)
+    cached = gearcache.cache_compile(net.method, config=strict_config())
+    with pytest.raises(gearcache.CaptureError, match=f"global `{linear}`, a name that Dynamo needs; rename it"):
+        cached(torch.ones(2, 3))

@@ -58,7 +58,7 @@ def _draws(seed: int) -> list[list[str]]:
     return [names[begin : begin + _MANY] for begin in range(0, len(names) - 30, _MANY)]
 
 
-def _define(name: str, text: str, **values: Any) -> types.ModuleType:
+def define(name: str, text: str, **values: Any) -> types.ModuleType:
     """Return a module made of text, which finds `values` among its globals."""
     module = types.ModuleType(f"tests.models.named_{name}")
     sys.modules[module.__name__] = module
@@ -87,7 +87,7 @@ def every_name_as_a_parameter(run: Run) -> None:
     for number, names in enumerate(_draws(1)):
         parameters, terms, count = _parameters(names)
         text = f"def method({parameters}):\n    return {terms}\n"
-        function = _define(f"parameters{number}", text).method
+        function = define(f"parameters{number}", text).method
         net = type("Named", (nn.Module,), {"method": function})()
         cached = run.cache(net.method, dynamic=False)
         instance, *rest = names
@@ -124,7 +124,7 @@ def every_name_as_attribute_global_closure_and_key(run: Run) -> None:
             setattr(net, name, _tensor(index))
         for index, name in enumerate(weights):
             net.register_parameter(name, nn.Parameter(_tensor(index), requires_grad=False))
-        method = types.MethodType(_define(f"others{number}", text, **values).make(), net)
+        method = types.MethodType(define(f"others{number}", text, **values).make(), net)
         cached = run.cache(method, dynamic=False)
         for start in (0, 50):
             keywords = {name: _tensor(start + index) for index, name in enumerate(keys)}
@@ -235,7 +235,7 @@ def globals_called_like_dynamos_own(run: Run) -> None:
     text = f"import math\ndef helper(x):\n    return x * {names[0]} + float(math.sqrt(4.0))\n"
     text += f"def method(self, x):\n    return helper(x) + {' + '.join(names)}\n"
     values = {name: index + 0.5 for index, name in enumerate(names)}
-    module = _define("dynamos", text, **values)
+    module = define("dynamos", text, **values)
     net: Any = type("Named", (nn.Module,), {"method": module.method})()
     cached = run.cache(net.method, dynamic=False)
     for number in range(2):
