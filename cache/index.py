@@ -20,6 +20,7 @@ import msgpack
 from gearcache.cache.entry import Entry, Identity
 from gearcache.cache.journal import cut_journal, read_journal, unpack
 from gearcache.cache.layout import Layout
+from gearcache.cache.lock import unlock
 from gearcache.cache.trust import check_folders, open_trusted
 from gearcache.errors import CacheError
 
@@ -121,6 +122,7 @@ def open_index(layout: Layout) -> Iterator[Index | None]:
         finally:
             cache.close()
     finally:
+        unlock(lock)
         os.close(lock)
 
 

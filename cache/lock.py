@@ -7,7 +7,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gearcache.errors import LockTimeout, PublishError
@@ -62,7 +62,14 @@ def store_lock(path: Path, timeout: float, *, alone: bool) -> Iterator[None]:
             time.sleep(_POLL_SECONDS)
         yield
     finally:
+        unlock(descriptor)
         os.close(descriptor)
+
+
+def unlock(descriptor: int) -> None:
+    """Give up a kernel lock, also for a child that was forked meanwhile: it has the descriptor too, and may live on."""
+    with suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 def _try_lock(descriptor: int, path: Path, kind: int) -> bool:

@@ -22,6 +22,9 @@ class Store(Protocol):
     def lookup(self, key: CacheKey, *, explain: bool = True) -> Hit | Miss:
         """Find the entry of a key; `explain=False` does not look for the nearest one."""
 
+    def load(self, key: CacheKey, *, explain: bool = True) -> Hit | Miss:
+        """Like `lookup`, and keep what is found from being evicted as long as this store lives."""
+
     def has_blob(self, digest: str) -> bool:
         """Whether a blob is present, unverified."""
 
@@ -54,9 +57,6 @@ class Store(Protocol):
 
     def writing(self) -> AbstractContextManager[None]:
         """Between `put_blob` and `publish`: nobody may take the blobs for unreferenced meanwhile."""
-
-    def use(self, key: CacheKey) -> bool:
-        """Keep the entry from being evicted as long as this store lives; whether there is one to keep."""
 
     def count_load(self, key: CacheKey) -> None:
         """Note that an entry in use was loaded, for lists and for eviction."""

@@ -41,7 +41,7 @@ def remove_entry(layout: Layout, identity: Identity, *, dry_run: bool = False) -
     folder = layout.entry(*identity)
     check_folders(layout.root, folder)
     use = folder / USE_NAME
-    with exclusive_use(use) as alone:
+    with exclusive_use(use, create=not dry_run) as alone:
         if alone and not dry_run:
             # Now the entry does not exist any more; killed here, the rest is a leftover.
             (folder / MANIFEST_NAME).unlink(missing_ok=True)

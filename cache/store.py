@@ -134,6 +134,15 @@ class DiskStore(BlobFolder):
         with key_lock(path, self.lock_timeout):
             yield
 
+    def load(self, key: CacheKey, *, explain: bool = True) -> Hit | Miss:
+        """Like `lookup`, as one that uses the entry: from here on nobody evicts it."""
+        is_used = self.use(key)
+        found = self.lookup(key, explain=explain)
+        if isinstance(found, Hit) and not is_used and self._register(key, create=True):
+            # Published since its use file was looked for, or brought here without one: it may have been removed since.
+            found = self.lookup(key, explain=explain)
+        return found
+
     def use(self, key: CacheKey) -> bool:
         """Keep the entry from being evicted as long as this store lives; call it before `lookup`.
 

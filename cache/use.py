@@ -5,36 +5,54 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from weakref import WeakValueDictionary
+
+from gearcache.cache.lock import unlock
+
+
+class _Held:
+    """The shared lock of a use file. It ends with the last reference here and in forked children: never unlocked
+    by hand, as that would end it for all of them.
+    """
+
+    __slots__ = ("__weakref__", "descriptor")
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    def __del__(self) -> None:
+        os.close(self.descriptor)
+
+
+#: What this process holds, by device and inode: one descriptor for an entry, however many methods have it loaded.
+_held: WeakValueDictionary[tuple[int, int], _Held] = WeakValueDictionary()
 
 
 class Use:
     """A registered user of an entry; `close`, the end of the object or of the process ends it.
 
-    A forked child shares it, and ends it when both have ended.
+    A forked child shares it, and the use ends when both have ended theirs.
     """
 
-    __slots__ = ("_descriptor",)
+    __slots__ = ("_held",)
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+    def __init__(self, held: _Held) -> None:
+        self._held: _Held | None = held
 
     def count(self) -> None:
         """Count a load: the size of the file is how many there were, its time the last one."""
-        with suppress(OSError):  # opened for reading only, or a full disk
-            os.write(self._descriptor, b"+")
+        if self._held is not None:
+            with suppress(OSError):  # opened for reading only, or a full disk
+                os.write(self._held.descriptor, b"+")
 
     def close(self) -> None:
         """End the use; may be called again."""
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
-
-    def __del__(self) -> None:
-        self.close()
+        self._held = None
 
 
 def register_use(path: Path, *, create: bool = False) -> Use | None:
@@ -43,27 +61,20 @@ def register_use(path: Path, *, create: bool = False) -> Use | None:
     `create` makes the file, in a folder that exists. Never waits and never raises: who cannot register may load all
     the same.
     """
-    descriptor = _open(path, create)
-    if descriptor is None:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        # Whoever removes the entry unlinks the file under the lock: then this one is not the entry's any more.
-        registered = os.fstat(descriptor).st_nlink > 0
-    except OSError:
-        registered = False
-    if not registered:
-        os.close(descriptor)
-        return None
-    return Use(descriptor)
+    held = _found(path) or _lock(path, create)
+    return Use(held) if held is not None else None
 
 
 @contextmanager
-def exclusive_use(path: Path) -> Iterator[bool]:
-    """Whether nobody uses the entry, which stays so inside the `with`. Raises `OSError`, but not for an absent file."""
+def exclusive_use(path: Path, *, create: bool = False) -> Iterator[bool]:
+    """Whether nobody uses the entry, which stays so inside the `with`. Raises `OSError`, but not for an absent file.
+
+    `create` makes the file where only that is missing, so that nobody can begin to use the entry meanwhile.
+    """
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except FileNotFoundError:
+        descriptor = os.open(path, flags, 0o600)
+    except (FileNotFoundError, NotADirectoryError):
         yield True
         return
     try:
@@ -76,6 +87,7 @@ def exclusive_use(path: Path) -> Iterator[bool]:
             alone = False
         yield alone
     finally:
+        unlock(descriptor)
         os.close(descriptor)
 
 
@@ -109,6 +121,31 @@ def _command(pid: int) -> str:
     except OSError:
         return ""
     return " ".join(part.decode(errors="replace") for part in text.split(b"\0") if part)
+
+
+def _found(path: Path) -> _Held | None:
+    """The lock that this process holds on the file already: a locked file keeps its name and its inode."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return _held.get((found.st_dev, found.st_ino))
+
+
+def _lock(path: Path, create: bool) -> _Held | None:
+    descriptor = _open(path, create)
+    if descriptor is None:
+        return None
+    held = _Held(descriptor)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        found = os.fstat(descriptor)
+    except OSError:
+        return None
+    # Whoever removes the entry unlinks the file under the lock: then this one is not the entry's any more.
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink == 0:
+        return None
+    return _held.setdefault((found.st_dev, found.st_ino), held)
 
 
 def _open(path: Path, create: bool) -> int | None:

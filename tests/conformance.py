@@ -153,6 +153,13 @@ def a_failed_writer_frees_its_key(store: Store, folder: Path) -> None:
         pass
 
 
+def a_load_is_a_lookup(store: Store, folder: Path) -> None:
+    key = key_named("loaded")
+    assert isinstance(store.load(key), Miss)
+    published = store.publish(key, {}, {}, {})
+    assert store.load(key) == store.load(key, explain=False) == Hit(published)
+
+
 STORE_LAWS: tuple[StoreLaw, ...] = (
     an_unknown_key_is_an_absent_miss_with_a_detail,
     a_published_entry_is_a_hit,
@@ -169,6 +176,7 @@ STORE_LAWS: tuple[StoreLaw, ...] = (
     what_is_no_sha256_is_no_blob,
     one_thread_at_a_time_holds_a_key,
     a_failed_writer_frees_its_key,
+    a_load_is_a_lookup,
 )
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -52,6 +55,15 @@ def test_a_holder_that_dies_is_replaced_by_one_that_waits(tmp_path: Path) -> Non
     waiting = report(run("product_actors.py", tmp_path / "cache", "died"))["waiting"]
     assert sorted(found["traces"] for found in waiting) == [0, 0, 1]
     assert [found for found in waiting if found["warnings"] or found["faults"]] == []
+
+
+def test_who_waited_for_a_compile_and_loaded_it_uses_the_entry(tmp_path: Path) -> None:
+    found = report(run("product_actors.py", tmp_path / "cache", "users"))
+    assert (found["compiled"], found["traces"]) == (1, [0, 0])
+    assert (found["removed"], found["in use"]) == (0, [1, 1, 1])
+    assert found["users"] is True
+    assert found["loads"] == 2, "each of them is a hit"
+    assert found["removed after"] == 1
 
 
 def test_threads_of_one_process_compile_one_key_once(cache_dir: Path) -> None:
@@ -201,6 +213,120 @@ def test_a_store_in_this_process_is_a_user_as_long_as_it_lives(tmp_path: Path) -
     del store
     assert len(catalog.remove(catalog.entries()).removed) == 1
 
+
+@pytest.mark.parametrize("when", ["published while it was looked for", "without a use file"])
+def test_an_entry_that_is_loaded_is_in_use_however_it_came(
+    tmp_path: Path, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = one_entry(tmp_path / "cache")
+    store = DiskStore(catalog.layout)
+    if when == "without a use file":
+        catalog.layout.use(KEY).unlink()
+        found = store.load(KEY)
+    else:
+        shutil.rmtree(catalog.layout.root)
+        lookup = DiskStore.lookup
+
+        def late(self: DiskStore, key: CacheKey, *, explain: bool = True) -> Hit | Miss:
+            if not catalog.layout.manifest(KEY).exists():
+                one_entry(tmp_path / "cache")
+            return lookup(self, key, explain=explain)
+
+        monkeypatch.setattr(DiskStore, "lookup", late)
+        found = store.load(KEY)
+    assert isinstance(found, Hit)
+    assert len(catalog.remove(catalog.entries()).in_use) == 1
+    del store
+    assert len(catalog.remove(catalog.entries()).removed) == 1
+
+
+def test_an_entry_stays_in_use_while_work_goes_on_without_the_cache(
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL, "gearcache")  # a record keeps the error, and that what it passed through
+    module = torch.nn.Linear(4, 4)
+    config = gearcache.CompilerConfig(backend="eager")
+    cached = gearcache.cache_compile(module.forward, config=config, dynamic=False)
+    with torch.no_grad():
+        cached(torch.ones(2, 4))
+        with monkeypatch.context() as patch:
+            patch.setattr(DiskStore, "exclusive", lambda *_: refuse())
+            cached(torch.ones(3, 4))
+        catalog = Catalog(Layout(cache_dir))
+        assert cached.stats.faults == 1
+        assert len(catalog.remove(catalog.entries()).in_use) == 1
+        cached.refresh()
+        assert len(catalog.remove(catalog.entries()).in_use) == 1, "the next call loads it again"
+        cached(torch.ones(2, 4))
+    assert cached.stats.compiles == 2
+    del cached, module
+    gc.collect()
+    assert len(catalog.remove(catalog.entries()).removed) == 1
+
+
+def refuse() -> None:
+    raise PublishError("somewhere", "a fault")
+
+
+FORKED = """
+import os, sys
+from pathlib import Path
+from gearcache.cache import CacheKey, DiskStore, Hit, Layout
+store = DiskStore(Layout(Path(sys.argv[1])))
+key = CacheKey("Model.decode", (("a", 1),))
+assert isinstance(store.load(key), Hit)
+ready, told = os.pipe()
+if os.fork() == 0:
+    os.close(1)
+    if sys.argv[2] != "the parent drops it":
+        del store
+    if sys.argv[2] == "the child loads it again":
+        store = DiskStore(Layout(Path(sys.argv[1])))
+        assert isinstance(store.load(key), Hit)
+    os.write(told, b".")
+    sys.stdin.readline()
+    os._exit(0)
+os.read(ready, 1)
+if sys.argv[2] != "the child drops it":
+    del store
+print("ready", flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("how", ["the parent drops it", "the child drops it", "the child loads it again"])
+def test_a_forked_child_keeps_the_entry_that_its_parent_loaded(tmp_path: Path, how: str) -> None:
+    catalog = one_entry(tmp_path / "cache")
+    entries = catalog.entries()
+    with Program(FORKED, str(tmp_path / "cache"), how):
+        assert len(catalog.remove(entries).in_use) == 1
+    assert len(catalog.remove(entries, wait=20).removed) == 1, "both have ended"
+
+
+def test_a_child_forked_while_others_write_or_delete_holds_no_lock_of_theirs(tmp_path: Path) -> None:
+    catalog = one_entry(tmp_path / "cache")
+    catalog.patience = 0.2
+    for held in ("writing", "deleting"):
+        with Program(FORKING, str(tmp_path / "cache"), held):
+            assert catalog.collect().fault is None
+            publish(tmp_path / "cache")
+    assert len(catalog.remove(catalog.entries()).removed) == 2
+
+
+FORKING = """
+import os, sys
+from pathlib import Path
+from gearcache.cache import DiskStore, Layout
+from gearcache.cache.remove import deleting
+layout = Layout(Path(sys.argv[1]))
+with DiskStore(layout).writing() if sys.argv[2] == "writing" else deleting(layout, 1.0):
+    child = os.fork()
+    if child == 0:
+        sys.stdin.readline()
+        os._exit(0)
+print("ready", flush=True)
+os.waitpid(child, 0)
+"""
 
 HELD = """
 import os, signal, sys

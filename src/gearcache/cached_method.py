@@ -45,6 +45,7 @@ class CachedMethod:
         self._counters = Counters()
         self._use = GearUse(self.name)
         self._dispatch: Callable[..., Any] = CachedMethod.__call__
+        self._bindings: dict[str, Binding] = {}
         self.refresh()
         follow(self)
         if (opened := session.current()) is not None:
@@ -108,7 +109,9 @@ class CachedMethod:
         """Check the evidence and bind the weights again at the next call, after the module was changed."""
         with self._lock:
             self._binding: Binding | None = None
-            self._bindings: dict[str, Binding] = {}
+            # In use still: the next call loads them again.
+            self._left = [binding.entry for binding in self._bindings.values()]
+            self._bindings = {}
             self._serve_by(CachedMethod.__call__)
 
     def follow_stance(self) -> None:
@@ -161,6 +164,7 @@ class CachedMethod:
         frame = binding.prepare(arguments, stance)
         binding.note_state()
         self._binding = binding
+        self._left.clear()
         self._serve_by(binding.dispatch(self._missed))
         return frame
 

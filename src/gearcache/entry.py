@@ -44,7 +44,9 @@ class Entry:
         self._blob_sizes: Mapping[str, int] = {}
         #: Texts of the gears that cannot exist, as a build has found.
         self.impossible: list[str] = []
-        self.store = self._open_store(layout)
+        #: The store of the cache keeps counting this process as a user, also when work goes on in a temporary one.
+        self._own = self.store = self._open_store(layout)
+        self._is_counted = False
 
     def look_up(self) -> tuple[Manifest | None, str]:
         """Return what is stored, or why there is nothing; counts nothing."""
@@ -57,21 +59,27 @@ class Entry:
     def read(self) -> list[StoredVariant]:
         """Return the stored variants at the first look, and count this process as one that uses the entry."""
         try:
-            self.store.use(self.key)  # from here on, nobody evicts it
-            found = self.store.lookup(self.key)
+            found = self._load()
         except CacheError as error:
             self._history.fault(error)
             return []
         if not isinstance(found, Hit):
             self._history.miss(_reason_of(found), kind=found.reason.value)
             return []
-        self.store.count_load(self.key)
         return self.decode(found.manifest)
 
     def read_again(self) -> list[StoredVariant]:
         """Return what is stored by now; raises `CacheError`."""
-        found = self.store.lookup(self.key, explain=False)
+        found = self._load(explain=False)
         return self.decode(found.manifest) if isinstance(found, Hit) else []
+
+    def _load(self, *, explain: bool = True) -> Hit | Miss:
+        """Look the entry up as one that uses it, the only way to what is loaded; counts once what others stored."""
+        found = self.store.load(self.key, explain=explain)
+        if isinstance(found, Hit) and not self._is_counted:
+            self._is_counted = True
+            self.store.count_load(self.key)
+        return found
 
     def decode(self, manifest: Manifest | None) -> list[StoredVariant]:
         """Return the variants that a manifest holds; what cannot be read is a miss."""
@@ -135,6 +143,7 @@ class Entry:
                 "folders": self._keeps_files,
             }
             self.store.publish(self.key, payload, sizes, producer)
+            self._is_counted = True
         self._history.note("publish", seconds=time.perf_counter() - begin, bytes=sum(sizes.values()))
         logger.info("%s: stored %s", self._history.name, self.layout.manifest(self.key))
         self.store.keep_limits(self.key)

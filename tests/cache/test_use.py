@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gearcache.cache import use as use_module
-from gearcache.cache.use import exclusive_use, register_use, users_of
+from gearcache.cache.use import Use, exclusive_use, register_use, users_of
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def test_what_is_no_plain_file_is_no_use_and_blocks_nobody(path: Path, obstacle:
     else:
         path = path / "use"
     found = register_use(path)
-    assert found is None or obstacle in ("folder", "pipe")
+    assert found is None
 
 
 def test_a_file_that_may_only_be_read_is_locked_and_not_counted(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,6 +104,68 @@ def test_descriptors_are_not_leaked(path: Path) -> None:
         with exclusive_use(path):
             register_use(path)
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def descriptors_of(path: Path) -> int:
+    return sum(1 for link in Path("/proc/self/fd").iterdir() if is_link_to(link, path))
+
+
+def is_link_to(link: Path, path: Path) -> bool:
+    try:
+        return link.samefile(path)
+    except OSError:
+        return False
+
+
+def test_one_descriptor_does_for_all_users_of_an_entry_in_a_process(path: Path, tmp_path: Path) -> None:
+    (tmp_path.parent / "link").unlink(missing_ok=True)
+    (tmp_path.parent / "link").symlink_to(tmp_path)
+    uses = [register_use(path, create=True)]
+    uses += [register_use(place) for place in (path, tmp_path.parent / "link" / "use") for _ in range(300)]
+    assert None not in uses
+    assert descriptors_of(path) == 1
+    for use in uses[:-1]:
+        assert use is not None
+        use.count()
+        use.close()
+    with exclusive_use(path) as alone:
+        assert not alone, "the last one holds it still"
+    uses.clear()
+    del use
+    assert descriptors_of(path) == 0
+    assert path.stat().st_size == 600
+
+
+def test_a_file_made_anew_after_the_cache_was_deleted_is_another_one(path: Path) -> None:
+    old = register_use(path, create=True)
+    path.unlink()
+    new = register_use(path, create=True)
+    assert old is not None
+    assert new is not None
+    old.close()
+    with exclusive_use(path) as alone:
+        assert not alone
+
+
+def test_threads_that_begin_to_use_one_entry_at_once_share_it(path: Path) -> None:
+    path.touch()
+    uses: list[Use | None] = []
+    start = threading.Barrier(16)
+
+    def begin() -> None:
+        start.wait()
+        for _ in range(50):
+            uses.append(register_use(path))
+
+    threads = [threading.Thread(target=begin) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(uses) == 800
+    assert None not in uses
+    del uses[1:]
+    assert descriptors_of(path) == 1
 
 
 def test_the_users_of_a_file_are_this_process(path: Path) -> None:
