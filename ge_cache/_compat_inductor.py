@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
 from gearcache.ge_cache._compat import OpOverload, storage_key
+from gearcache.ge_cache.interpreter import python_command, python_environment
 from gearcache.guards.identity import is_users
 from gearcache.guards.operators import is_outside
 
@@ -32,8 +35,58 @@ def inductor_compile(
         return inner(compile_fx_inner, graph, example_inputs, **keywords)
 
     patches = {**unassigned_settings(), **options}
-    with linked_with(linker_flags), unread(weights):
+    with linked_with(linker_flags), unread(weights), probed_alike():
         return compile_fx_aot(module, inputs, inner_compile=wrapped, config_patches=patches)  # type: ignore[arg-type]
+
+
+def settle_folder() -> None:
+    """Fix the folder of Inductor's files, which follows the temporary folder otherwise."""
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+    cache_dir()
+
+
+@contextlib.contextmanager
+def probed_alike() -> Iterator[None]:
+    """Let Inductor's probes of instruction sets, which run Python in the working folder, import nothing from there."""
+    from torch._inductor import cpu_vec_isa
+
+    module: Any = cpu_vec_isa
+    original = module.subprocess
+    module.subprocess = _Probes()
+    try:
+        yield
+    finally:
+        module.subprocess = original
+
+
+class _Probes:
+    """The module `subprocess`, but Python is run as this process runs it."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(subprocess, name)
+
+    def run(self, command: list[str], **keywords: Any) -> Any:
+        return subprocess.run(_alike(command), **keywords | _environment(command, keywords))
+
+    def check_call(self, command: list[str], **keywords: Any) -> Any:
+        return subprocess.check_call(_alike(command), **keywords | _environment(command, keywords))
+
+
+def _is_python(command: list[str]) -> bool:
+    return command[:2] == [sys.executable, "-c"] and len(command) == 3
+
+
+def _alike(command: list[str]) -> list[str]:
+    return python_command(command[2]) if _is_python(command) else command
+
+
+def _environment(command: list[str], keywords: dict[str, Any]) -> dict[str, Any]:
+    """Return `env` for Python: what the probe adds is where libraries are found."""
+    if not _is_python(command):
+        return {}
+    libraries = (keywords.get("env") or {}).get("LD_LIBRARY_PATH")
+    return {"env": python_environment() | ({"LD_LIBRARY_PATH": libraries} if libraries else {})}
 
 
 @contextlib.contextmanager

@@ -86,7 +86,7 @@ class Backend(Protocol):
         """Raise `BackendUnavailable` when this host cannot compile (it may still load)."""
         ...
 
-    def compile(self, job: CompileJob, workdir: Path, stage: Stage) -> Artifact:
+    def compile(self, job: CompileJob, stage: Stage) -> Artifact:
         """Compile one gear; may be called in a worker process. Raises whatever the compiler raises."""
         ...
 

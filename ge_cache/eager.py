@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import msgpack
@@ -35,7 +34,7 @@ class EagerBackend:
     def check_compiler(self) -> None:
         """Nothing is needed."""
 
-    def compile(self, job: CompileJob, workdir: Path, stage: Stage) -> Artifact:
+    def compile(self, job: CompileJob, stage: Stage) -> Artifact:
         """Encode the graph."""
         return Artifact({"inputs": len(job.inputs)}, {_GRAPH: msgpack.packb(job.graph, use_bin_type=True)})
 

@@ -114,7 +114,7 @@ class InductorBackend:
 
             check_names(self._options, known_settings())
 
-    def compile(self, job: CompileJob, workdir: Path, stage: Stage) -> Artifact:
+    def compile(self, job: CompileJob, stage: Stage) -> Artifact:
         """Build the shared object; takes seconds to minutes and a C++ compiler."""
         from gearcache.ge_cache.inductor_library import build_library
 

@@ -15,7 +15,6 @@ import hashlib
 import os
 import warnings
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -72,7 +71,7 @@ class TorchairBackend:
                 stacklevel=2,
             )
 
-    def compile(self, job: CompileJob, workdir: Path, stage: Stage) -> Artifact:
+    def compile(self, job: CompileJob, stage: Stage) -> Artifact:
         """Convert one gear (or, with `gear_execution="ge"`, all of them) and return the generated text."""
         from gearcache.ge_cache.npu_convert import convert
 

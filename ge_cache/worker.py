@@ -1,21 +1,27 @@
-"""A compile worker: `python -m gearcache.ge_cache.worker`, jobs on stdin, events and artifacts on stdout.
+"""The program of a compile worker: jobs on stdin, events and artifacts on stdout.
 
 A fresh interpreter rather than a fork: a fork of a process that has used OpenMP may hang, and spawning through
 `multiprocessing` would run the user's main module again. Messages are length-prefixed msgpack of plain data, from
-and to the parent only.
+and to the parent only. `worker_process.py` starts it.
 """
 
 from __future__ import annotations
 
 import os
+import select
+import signal
 import sys
 import tempfile
-from pathlib import Path
+import threading
+import time
 from typing import Any, BinaryIO
 
 import msgpack
 
 _LENGTH = 8
+#: Seconds in which a compiler that is told to end can delete what it has half written.
+GRACE = 0.5
+_WATCH_MILLISECONDS = 1000
 
 
 def send(stream: BinaryIO, message: dict[str, Any]) -> None:
@@ -34,17 +40,23 @@ def receive(stream: BinaryIO) -> dict[str, Any] | None:
     return msgpack.unpackb(stream.read(size), raw=False, strict_map_key=False)  # type: ignore[no-any-return]
 
 
-def main() -> None:
-    """Serve jobs until stdin closes."""
+def main(parent: int, life_line: int, folder: str) -> None:
+    """Serve jobs until the parent closes the life line or dies; compilers put temporary files into `folder`."""
     # Anything that a compiler prints must not reach the message stream.
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    # A handler, so that this process outlives the signal that it sends to its group; compilers get the default again.
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    threading.Thread(target=_watch, args=(parent, life_line), daemon=True).start()
     import torch
 
+    from gearcache.ge_cache import _compat_inductor
     from gearcache.ge_cache.backend import job_of_plain
     from gearcache.ge_cache.inductor import InductorBackend
     from gearcache.ge_cache.inductor_library import prepare
 
+    _compat_inductor.settle_folder()
+    os.environ["TMPDIR"] = tempfile.tempdir = folder
     while (message := receive(sys.stdin.buffer)) is not None:
         if message["kind"] == "prepare":
             # Takes what every first compile pays (imports, instruction set probes, precompiled headers).
@@ -57,10 +69,7 @@ def main() -> None:
         torch.set_num_threads(max(1, job.threads))
         backend = InductorBackend()
         try:
-            with tempfile.TemporaryDirectory(prefix="gearcache-") as workdir:
-                artifact = backend.compile(
-                    job, Path(workdir), lambda stage: send(output, {"kind": "stage", "stage": stage})
-                )
+            artifact = backend.compile(job, lambda stage: send(output, {"kind": "stage", "stage": stage}))
             send(output, {"kind": "done", "artifact": [artifact.header, artifact.blobs, artifact.conditions]})
         except Exception as error:
             import traceback
@@ -70,5 +79,28 @@ def main() -> None:
             send(output, {"kind": kind, "error": f"{type(error).__name__}: {error}", "trace": trace})
 
 
-if __name__ == "__main__":
-    main()
+def _watch(parent: int, life_line: int) -> None:
+    """End this process and the compilers that it has started, once the parent is gone or closes the life line.
+
+    The number of the parent is watched too: a fork of the parent may hold the other end of the life line.
+    """
+    line = select.poll()
+    line.register(life_line, select.POLLIN | select.POLLHUP)
+    while os.getppid() == parent and not line.poll(_WATCH_MILLISECONDS):
+        pass
+    group = os.getpgrp()
+    if group == os.getpid():
+        os.killpg(group, signal.SIGTERM)
+        deadline = time.monotonic() + GRACE
+        while _has_children() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os.killpg(group, signal.SIGKILL)
+    os._exit(1)
+
+
+def _has_children() -> bool:
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import queue
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from gearcache.errors import CompileError
-from gearcache.ge_cache.backend import Artifact, Backend, CompileJob, plain_job
-from gearcache.ge_cache.worker import receive, send
+from gearcache.ge_cache.backend import Artifact, Backend, CompileJob
+from gearcache.ge_cache.scratch import collect_scratch
+from gearcache.ge_cache.worker_process import CompileFailed, CompileTimeout, UnknownOperator, WorkerProcess
 
 #: Called with (gear text, stage); stages are `wait`, `lower`, `compile`, `done` and `failed`.
 Progress = Callable[[str, str], None]
@@ -36,16 +31,22 @@ class Outcome:
 class CompilePool:
     """Worker processes for one build. Not thread safe; close it, or use it as a context manager.
 
-    The workers start at once and warm up while the caller is still tracing.
+    The workers start at once and warm up while the caller is still tracing. Where none can be started, and for backends
+    that are quick, jobs are compiled in this process. `limit` is how many seconds a worker may take for a job.
     """
 
-    def __init__(self, backend: Backend, jobs: int, threads: int) -> None:
+    def __init__(self, backend: Backend, jobs: int, threads: int, limit: float) -> None:
         self._backend = backend
-        self._workers: list[_Worker] = []
+        self._limit = limit
+        self._slots: list[_Slot] = []
+        #: The gear whose compile took too long; what has not begun by then is given up, for the same would happen.
+        self._late = ""
         if backend.parallel:
-            self._workers = [_Worker() for _ in range(max(1, jobs))]
+            collect_scratch()
+            self._slots = [_Slot() for _ in range(max(1, jobs))]
             # One warm-up is enough: what it builds is shared through Inductor's folder.
-            self._workers[0].send({"kind": "prepare", "threads": threads})
+            if (first := self._slots[0].worker()) is not None:
+                first.prepare(threads)
 
     def __enter__(self) -> CompilePool:
         return self
@@ -54,22 +55,22 @@ class CompilePool:
         self.close()
 
     def close(self) -> None:
-        """End all workers, also those that still compile."""
-        for worker in self._workers:
-            worker.close()
-        self._workers = []
+        """End all workers, also those that still compile, and their compilers."""
+        for slot in self._slots:
+            slot.close()
+        self._slots = []
 
     def compile(self, jobs: Iterator[CompileJob], progress: Progress) -> Iterator[Outcome]:
         """Compile the jobs as they come (tracing the next gear goes on meanwhile); outcomes in order of completion."""
-        if not self._workers:
+        if not self._slots:
             for index, job in enumerate(jobs):
                 yield self._here(index, job, progress)
             return
         waiting: queue.Queue[tuple[int, CompileJob] | None] = queue.Queue()
         finished: queue.Queue[Outcome] = queue.Queue()
         threads = [
-            threading.Thread(target=self._serve, args=(worker, waiting, finished, progress), daemon=True)
-            for worker in self._workers
+            threading.Thread(target=self._serve, args=(slot, waiting, finished, progress), daemon=True)
+            for slot in self._slots
         ]
         for thread in threads:
             thread.start()
@@ -94,88 +95,66 @@ class CompilePool:
     def _here(self, index: int, job: CompileJob, progress: Progress) -> Outcome:
         begin = time.monotonic()
         try:
-            with tempfile.TemporaryDirectory(prefix="gearcache-") as workdir:
-                artifact = self._backend.compile(job, Path(workdir), lambda stage: progress(job.gear, stage))
+            artifact = self._backend.compile(job, lambda stage: progress(job.gear, stage))
         except Exception as error:
-            progress(job.gear, "failed")
-            return Outcome(index, None, CompileError(job.method, job.gear, f"{type(error).__name__}: {error}"))
+            return self._failed(index, job, progress, f"{type(error).__name__}: {error}")
         progress(job.gear, "done")
         return Outcome(index, artifact, None, time.monotonic() - begin)
 
     def _serve(
         self,
-        worker: _Worker,
+        slot: _Slot,
         waiting: queue.Queue[tuple[int, CompileJob] | None],
         finished: queue.Queue[Outcome],
         progress: Progress,
     ) -> None:
         while (item := waiting.get()) is not None:
-            index, job = item
+            finished.put(self._outcome(slot, *item, progress))
+
+    def _outcome(self, slot: _Slot, index: int, job: CompileJob, progress: Progress) -> Outcome:
+        begin = time.monotonic()
+        if self._late:
+            return self._failed(index, job, progress, f"it was not begun: the compile of gear {self._late} hung")
+        if (worker := slot.worker()) is None:
+            return self._here(index, job, progress)
+        try:
+            artifact = worker.compile(job, lambda stage: progress(job.gear, stage), self._limit)
+        except UnknownOperator:
             # An operator that the user's own modules registered exists in this process only.
-            finished.put(worker.compile(index, job, progress) or self._here(index, job, progress))
+            return self._here(index, job, progress)
+        except CompileFailed as error:
+            if isinstance(error, CompileTimeout):
+                self._late = job.gear
+            return self._failed(index, job, progress, str(error))
+        progress(job.gear, "done")
+        return Outcome(index, artifact, None, time.monotonic() - begin)
+
+    def _failed(self, index: int, job: CompileJob, progress: Progress, cause: str) -> Outcome:
+        progress(job.gear, "failed")
+        return Outcome(index, None, CompileError(job.method, job.gear, cause))
 
 
-class _Worker:
-    """One worker process and its message streams."""
+class _Slot:
+    """The place of one worker; the next job gets a new one where the last one has died."""
 
     def __init__(self) -> None:
-        self._log = tempfile.TemporaryFile(prefix="gearcache-worker-")  # noqa: SIM115 - closed in `close`
-        environment = dict(os.environ)
-        environment["PYTHONPATH"] = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
-        environment["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "gearcache.ge_cache.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            env=environment,
-        )
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._worker: WorkerProcess | None = None
+        self.worker()
 
-    def send(self, message: dict[str, Any]) -> None:
-        assert self._process.stdin is not None
-        send(self._process.stdin, message)  # type: ignore[arg-type]
-
-    def compile(self, index: int, job: CompileJob, progress: Progress) -> Outcome | None:
-        """Run one job to its end; None when the worker does not know an operator of the graph.
-
-        A worker that dies is an error of this gear.
-        """
-        error, begin = "", time.monotonic()
-        try:
-            self.send({"kind": "compile", "job": plain_job(job)})
-            assert self._process.stdout is not None
-            while (message := receive(self._process.stdout)) is not None:  # type: ignore[arg-type]
-                if message["kind"] == "stage":
-                    progress(job.gear, message["stage"])
-                elif message["kind"] == "done":
-                    progress(job.gear, "done")
-                    return Outcome(index, Artifact(*message["artifact"]), None, time.monotonic() - begin)
-                elif message["kind"] == "unknown":
-                    return None
-                else:
-                    error = f"{message['error']}\n{message['trace']}"
-                    break
-        except (OSError, ValueError) as fault:
-            error = f"the worker process broke: {fault}"
-        if not error:
-            error = f"the worker process ended with code {self._process.wait()}:\n{self._tail()}"
-        progress(job.gear, "failed")
-        return Outcome(index, None, CompileError(job.method, job.gear, error))
-
-    def _tail(self) -> str:
-        self._log.seek(0)
-        return self._log.read().decode(errors="replace")[-2000:]
+    def worker(self) -> WorkerProcess | None:
+        """Return a live worker; None where no process can be started."""
+        with self._lock:
+            if not self._is_closed and (self._worker is None or self._worker.is_ended):
+                self._worker = None
+                with contextlib.suppress(OSError, ValueError, TypeError):  # also where Python has no path of its own
+                    self._worker = WorkerProcess()
+            return self._worker
 
     def close(self) -> None:
-        if self._process.stdin is not None:
-            with contextlib.suppress(OSError):  # it died with a message on the way
-                self._process.stdin.close()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
-        self._process.terminate()
-        try:
-            self._process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._log.close()
+        """End the worker for good."""
+        with self._lock:
+            self._is_closed = True
+            if self._worker is not None:
+                self._worker.end()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import zlib
 from pathlib import Path
 from typing import Any
@@ -68,14 +70,16 @@ def test_a_host_without_a_compiler_is_told_before_anything_is_traced(
     assert cached.stats.traces == 0
 
 
-def test_a_worker_that_dies_is_an_error_of_its_gear() -> None:
-    job = CompileJob("M.f", "x.size(0)=2", {"nodes": "nonsense"}, [], {}, {}, 1)
-    with CompilePool(KilledWorkers(), 1, 1) as pool:
-        pool._workers[0]._process.kill()
-        (outcome,) = pool.compile(iter([job]), lambda gear, stage: None)
-    assert outcome.artifact is None
-    assert outcome.error is not None
-    assert "x.size(0)=2" in str(outcome.error)
+def test_a_worker_that_dies_is_an_error_of_its_gear_and_the_next_gear_gets_another() -> None:
+    jobs = [CompileJob("M.f", f"x.size(0)={size}", None, [], {}, {}, 1) for size in (2, 3)]
+    with CompilePool(KilledWorkers(), 1, 1, 300.0) as pool:
+        worker = pool._slots[0].worker()
+        assert worker is not None
+        os.kill(worker.pid, signal.SIGKILL)
+        dead, failed = pool.compile(iter(jobs), lambda gear, stage: None)
+    assert dead.artifact is None
+    assert "x.size(0)=2: the backend failed: the worker process broke" in str(dead.error)
+    assert "x.size(0)=3: the backend failed: TypeError" in str(failed.error)
 
 
 class Replaced(torch.nn.Module):

@@ -109,6 +109,10 @@ def test_func_is_positional_only() -> None:
         ("jobs", True),
         ("jobs", 2.0),
         ("max_variants", 0),
+        ("compile_timeout", 0),
+        ("compile_timeout", True),
+        ("compile_timeout", "1h"),
+        ("compile_timeout", float("inf")),
     ],
 )
 def test_an_option_outside_what_is_allowed_is_a_value_error(option: str, value: Any) -> None:
@@ -138,11 +142,17 @@ def test_the_default_of_on_miss_depends_on_gears(has_gears: bool, expected: str)
 
 
 def test_the_environment_gives_what_the_config_leaves_open() -> None:
-    environ = {"GEARCACHE_STRICT": "1", "GEARCACHE_JOBS": "3", "GEARCACHE_LOCK_TIMEOUT": "7"}
+    environ = {
+        "GEARCACHE_STRICT": "1",
+        "GEARCACHE_JOBS": "3",
+        "GEARCACHE_LOCK_TIMEOUT": "7",
+        "GEARCACHE_COMPILE_TIMEOUT": "9",
+    }
     settings = resolve_settings(None, has_gears=False, environ=environ)
-    assert (settings.strict, settings.jobs, settings.lock_timeout) == (True, 3, 7.0)
-    settings = resolve_settings(CompilerConfig(strict=False, jobs=1), has_gears=False, environ=environ)
-    assert (settings.strict, settings.jobs) == (False, 1)
+    assert (settings.strict, settings.jobs, settings.lock_timeout, settings.compile_timeout) == (True, 3, 7.0, 9.0)
+    config = CompilerConfig(strict=False, jobs=1, compile_timeout=0.5)
+    settings = resolve_settings(config, has_gears=False, environ=environ)
+    assert (settings.strict, settings.jobs, settings.compile_timeout) == (False, 1, 0.5)
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "many", "1.5"])

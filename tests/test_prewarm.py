@@ -118,11 +118,11 @@ class FailsAt:
         self.compiled: list[str] = []
         monkeypatch.setattr(EagerBackend, "compile", lambda backend, *args: self(backend, *args))
 
-    def __call__(self, backend: EagerBackend, job: object, workdir: Path, stage: object) -> object:
+    def __call__(self, backend: EagerBackend, job: object, stage: object) -> object:
         if job.gear == self._gear:
             raise self._error
         self.compiled.append(job.gear)
-        return self._compile(backend, job, workdir, stage)
+        return self._compile(backend, job, stage)
 
 
 @pytest.mark.parametrize("gear", ["ids.size(0)=4", "ids.size(0)=2", "ids.size(0)=1"])

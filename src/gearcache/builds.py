@@ -138,6 +138,7 @@ class Builds:
             options=self._method.settings.options,
             decompositions=self._method.decompositions,
             jobs=self._method.settings.jobs,
+            compile_timeout=self._method.settings.compile_timeout,
             fixed_ints=self._fixed_ints,
             fills=Fills(self._method.settings.pad_values) if self._method.settings.on_miss == "pad" else None,
         )

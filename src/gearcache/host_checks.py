@@ -7,12 +7,12 @@ import importlib.util
 import platform
 import shutil
 import subprocess
-import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from gearcache.cache.health import Check
+from gearcache.ge_cache.interpreter import python_command, python_environment
+from gearcache.ge_cache.scratch import scratch_folder
 from gearcache.options import resolve_settings
 from gearcache.version import __version__
 
@@ -71,7 +71,7 @@ def _check_compiler(environ: Mapping[str, str]) -> Check:
     found = next((path for name in names if (path := shutil.which(name))), None)
     if found is None:
         return Check("compiler", False, f"none found: {', '.join(names)}", remedy)
-    with tempfile.TemporaryDirectory(prefix="gearcache-") as folder:
+    with scratch_folder() as folder:
         source = Path(folder, "probe.cpp")
         source.write_text(_PROBE)
         command = [found, "-shared", "-fPIC", "-fopenmp", str(source), "-o", str(Path(folder, "probe.so"))]
@@ -120,7 +120,9 @@ def _check_npu(environ: Mapping[str, str]) -> Check:
     # In a process of its own: a driver that crashes must not take this one with it, and nothing here changes torch.
     program = "import torch, torch_npu; print(torch.get_device_module('npu').device_count())"
     try:
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(
+            python_command(program), env=python_environment(), capture_output=True, text=True, timeout=120, check=False
+        )
         devices = int(done.stdout.split()[-1]) if done.returncode == 0 else -1
         problem = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
     except (OSError, subprocess.TimeoutExpired, ValueError, IndexError) as error:

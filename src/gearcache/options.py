@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,9 +38,15 @@ class _Checked:
         counts = name in ("jobs", "max_variants") and value is not None
         if counts and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
             raise ValueError(f"option `{name}` is {value!r}; it must be an int of at least 1")
+        if name == "compile_timeout" and value is not None and not _is_duration(value):
+            raise ValueError(f"option `{name}` is {value!r}; it must be a number of seconds above 0")
         if name == "pad_values":
             _check_pad_values(value)
         object.__setattr__(self, name, value)
+
+
+def _is_duration(value: Any) -> bool:
+    return not isinstance(value, bool) and isinstance(value, (int, float)) and 0 < value <= threading.TIMEOUT_MAX
 
 
 def _check_pad_values(values: Any) -> None:
@@ -84,6 +91,8 @@ class CompilerConfig(_Checked):
       results the filling could reach is refused with the operator's name.
     - `strict`: raise on a fault of the cache instead of warning and compiling (None: `$GEARCACHE_STRICT`).
     - `jobs`: compile processes (None: `$GEARCACHE_JOBS`, else the number of cores).
+    - `compile_timeout`: seconds that a compile process may take for one gear; one that takes longer is ended with its
+      compilers, and the call raises `CompileError` (None: `$GEARCACHE_COMPILE_TIMEOUT`, else 3600).
     - `count_shapes`: also count the shapes that a dynamic graph serves, for `.stats.shapes` and `suggest_gears`; static
       graphs count theirs anyway.
     - `max_variants`: how many traces one entry may hold.
@@ -98,6 +107,7 @@ class CompilerConfig(_Checked):
     pad_values: dict[str, Any] = field(default_factory=dict)
     strict: bool | None = None
     jobs: int | None = None
+    compile_timeout: float | None = None
     max_variants: int = 16
     count_shapes: bool = False
     gear_execution: str = "static"
@@ -120,6 +130,7 @@ class Settings:
     max_variants: int
     count_shapes: bool
     lock_timeout: float
+    compile_timeout: float
     gear_execution: str = "static"
     #: A torchair.CompilerConfig as the user gave it.
     torchair_config: Any = None
@@ -159,6 +170,7 @@ def resolve_settings(config: Any, *, has_gears: bool, environ: Mapping[str, str]
         jobs=config.jobs or _positive(environ, "GEARCACHE_JOBS", os.cpu_count() or 1),
         max_variants=config.max_variants,
         count_shapes=config.count_shapes,
+        compile_timeout=config.compile_timeout or float(_positive(environ, "GEARCACHE_COMPILE_TIMEOUT", 3600)),
         lock_timeout=float(_positive(environ, "GEARCACHE_LOCK_TIMEOUT", 1800)),
         gear_execution=config.gear_execution,
         torchair_config=config.torchair,

@@ -41,13 +41,15 @@ def build(request: BuildRequest, counters: Counters) -> BuildResult:
     units = Units(request, Tracer(request, counters))
     jobs, compiled, interrupted = GearJobs(request, units), _Compiled(), False
     with (
-        CompilePool(request.backend, min(request.jobs, expected), torch.get_num_threads()) as pool,
+        CompilePool(
+            request.backend, min(request.jobs, expected), torch.get_num_threads(), request.compile_timeout
+        ) as pool,
         BuildProgress(request.name, expected) as progress,
     ):
         try:
             _take(pool.compile(iter(jobs), progress.update), compiled, jobs, request.name, counters)
         except KeyboardInterrupt:
-            interrupted, compiled.errors = True, []  # the interrupt reached the compilers as well
+            interrupted, compiled.errors = True, []  # the interrupt reached compilers of this process as well
     errors = [*compiled.errors, *units.errors]
     for error in errors:
         counters.note(Event("compile_failed", request.name, gear=error.gear, detail=error.cause))

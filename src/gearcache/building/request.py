@@ -30,6 +30,8 @@ class BuildRequest:
     options: Mapping[str, Any]
     decompositions: Mapping[Any, Any] | None
     jobs: int
+    #: Seconds that a worker may take for a gear.
+    compile_timeout: float
     #: With `on_miss="pad"`: what to fill with.
     fills: Fills | None = None
     #: Ints that earlier builds found to be no mere counters (Dynamo's names); added to.

@@ -1,0 +1,33 @@
+"""Another Python that imports from where this one does: the same flags, the same `sys.path`, no working folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+#: `-c` puts the working folder first: it is taken off again before anything is imported.
+_SAME_PATH = "import sys; sys.path[:] = sys.argv[1:]; del sys.argv[1:]\n"
+
+
+def python_command(program: str) -> list[str]:
+    """Return the command that runs a program text under the flags and the `sys.path` of this process."""
+    paths = [path for path in sys.path if isinstance(path, str) and "\0" not in path]
+    return [sys.executable, *_flags(), "-c", _SAME_PATH + program, *paths]
+
+
+def python_environment() -> dict[str, str]:
+    """Return this environment without what makes an interpreter import or run something at its start.
+
+    A relative `PYTHONPATH` would mean another folder than it did when this process was started.
+    """
+    return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONINSPECT")}
+
+
+def _flags() -> list[str]:
+    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    for name, value in sys._xoptions.items():
+        option = name if value is True else f"{name}={value}"
+        if option not in flags:
+            flags += ["-X", option]
+    return flags
