@@ -13,12 +13,16 @@ from pathlib import Path
 from gearcache.errors import LockTimeout, PublishError
 
 _POLL_SECONDS = 0.01
+#: Seconds that this process has waited in vain for a lock since it last had it, by path and kind. Who holds it hangs,
+#: or was stopped: a process waits for that once, not once for each of its methods.
+_waited: dict[tuple[str, str], float] = {}
 
 
 @contextmanager
 def key_lock(path: Path, timeout: float) -> Iterator[None]:
     """Hold the kernel lock of `path`, whose folder must exist; `LockTimeout` after `timeout` seconds.
 
+    Those are the seconds of the whole process: after a timeout nobody in it waits again, until the lock was free once.
     Excludes threads as well as processes, and is not reentrant. A holder that dies releases it. The file is
     never unlinked: a waiter could then hold a lock on a file that no newcomer finds.
     """
@@ -29,13 +33,15 @@ def key_lock(path: Path, timeout: float) -> Iterator[None]:
 
     # A new object for each holder: flock is per open file, so threads exclude one another too. No soft lock,
     # which a killed holder would leave behind.
-    lock = FileLock(path, timeout=timeout, mode=0o600, thread_local=False, fallback_to_soft=False)
+    patience = _Patience(path, "key", timeout)
+    lock = FileLock(path, timeout=patience.left, mode=0o600, thread_local=False, fallback_to_soft=False)
     try:
         lock.acquire()
     except Timeout as error:
-        raise LockTimeout(path, timeout) from error
+        raise LockTimeout(path, patience.ended()) from error
     except (OSError, NotImplementedError) as error:
         raise PublishError(path, f"it cannot be locked: {error}") from error
+    patience.rewarded()
     try:
         yield
     finally:
@@ -46,10 +52,12 @@ def key_lock(path: Path, timeout: float) -> Iterator[None]:
 def store_lock(path: Path, timeout: float, *, alone: bool) -> Iterator[None]:
     """Share the lock of a store while writing, or have it `alone` while deleting; its folder must exist.
 
-    Who shares it may take it again. `PublishError` when it cannot be had within `timeout` seconds. A holder
-    that dies releases it. Not filelock, whose locks are exclusive, or need SQLite to be shared.
+    Who shares it may take it again. `PublishError` when it cannot be had within `timeout` seconds, which are those of
+    the whole process as for `key_lock`. A holder that dies releases it. Not filelock, whose locks are exclusive, or
+    need SQLite to be shared.
     """
-    deadline = time.monotonic() + timeout
+    patience = _Patience(path, "alone" if alone else "shared", timeout)
+    deadline = time.monotonic() + patience.left
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
@@ -58,12 +66,31 @@ def store_lock(path: Path, timeout: float, *, alone: bool) -> Iterator[None]:
         while not _try_lock(descriptor, path, fcntl.LOCK_EX if alone else fcntl.LOCK_SH):
             if time.monotonic() >= deadline:
                 others = "is writing or deleting" if alone else "is deleting entries"
-                raise PublishError(path, f"another process {others} since {timeout:g} s")
+                raise PublishError(path, f"another process {others} since {patience.ended():g} s")
             time.sleep(_POLL_SECONDS)
+        patience.rewarded()
         yield
     finally:
         unlock(descriptor)
         os.close(descriptor)
+
+
+class _Patience:
+    """How long this process may wait for a lock now; `left` is in seconds."""
+
+    def __init__(self, path: Path, kind: str, timeout: float) -> None:
+        self._lock = str(path), kind
+        self._timeout = timeout
+        self.left = max(0.0, timeout - _waited.get(self._lock, 0.0))
+
+    def ended(self) -> float:
+        """Remember a wait in vain, and return the seconds that this process has waited in all."""
+        _waited[self._lock] = waited = max(self._timeout, _waited.get(self._lock, 0.0))
+        return waited
+
+    def rewarded(self) -> None:
+        """Forget what was waited for a lock that was to be had."""
+        _waited.pop(self._lock, None)
 
 
 def unlock(descriptor: int) -> None:

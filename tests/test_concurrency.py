@@ -17,10 +17,10 @@ import pytest
 import torch
 
 import gearcache
-from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Miss
+from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Limits, Miss
 from gearcache.cache.catalog import Catalog
 from gearcache.cache.lock import store_lock
-from gearcache.errors import PublishError
+from gearcache.errors import LockTimeout, PublishError
 from tests.scenarios import strict_config
 from tests.store_actors import KEYS, publish
 from tests.test_crashes import report, run
@@ -331,10 +331,16 @@ os.waitpid(child, 0)
 HELD = """
 import os, signal, sys
 from pathlib import Path
-from gearcache.cache import DiskStore, Layout
+from gearcache.cache import CacheKey, DiskStore, Layout
 from gearcache.cache.remove import deleting
 layout = Layout(Path(sys.argv[1]))
-with DiskStore(layout).writing() if sys.argv[2] == "writing" else deleting(layout, 1.0):
+key = CacheKey("Model.decode", (("a", 1),))
+ways = {
+    "writing": DiskStore(layout).writing,
+    "deleting": lambda: deleting(layout, 1.0),
+    "compiling": lambda: DiskStore(layout).exclusive(key),
+}
+with ways[sys.argv[2]]():
     print("ready", flush=True)
     sys.stdin.readline()
 """
@@ -385,6 +391,54 @@ def test_a_process_that_hangs_in_the_store_stops_nobody_for_ever(tmp_path: Path,
                 store.publish(KEYS[0], {}, {}, {})
     store.publish(KEYS[0], {}, {}, {})
     assert catalog.collect().fault is None
+
+
+@pytest.mark.parametrize("stopped", ["writing", "deleting", "compiling"])
+def test_a_process_waits_once_for_one_that_was_stopped(
+    tmp_path: Path, stopped: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not once for each method that it stores: a `prune` under Ctrl-Z must not cost a model of 30 methods half an hour."""
+    catalog = one_entry(tmp_path / "cache")
+    catalog.patience = 0.3
+    limits = Limits(max_size=1)
+    waits = 0
+    sleep = time.sleep
+
+    def counted(seconds: float) -> None:
+        nonlocal waits
+        waits += 1
+        sleep(seconds)
+
+    monkeypatch.setattr(time, "sleep", counted)
+
+    def work() -> None:
+        store = DiskStore(catalog.layout, lock_timeout=0.3, limits=limits)
+        if stopped == "writing":
+            assert catalog.collect().fault is not None
+            store.keep_limits(KEYS[0])
+        elif stopped == "deleting":
+            with pytest.raises(PublishError, match=r"deleting entries since 0\.3 s"):
+                store.put_blob(b"new")
+        else:
+            with pytest.raises(LockTimeout, match=r"waited 0\.3 s"), store.exclusive(KEY):
+                pass
+
+    with Program(HELD, str(tmp_path / "cache"), stopped) as held:
+        held.process.send_signal(signal.SIGSTOP)
+        work()
+        first = waits
+        assert first > 0
+        for _ in range(5):
+            work()
+        assert waits == first
+    store = DiskStore(catalog.layout, lock_timeout=30)
+    with store.exclusive(KEY):
+        store.put_blob(b"new")
+    assert catalog.collect().fault is None
+    with Program(HELD, str(tmp_path / "cache"), stopped):
+        before = waits
+        work()
+        assert waits > before, "it was to be had meanwhile: worth waiting for again"
 
 
 def take(path: Path, *, alone: bool) -> None:
