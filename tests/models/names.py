@@ -58,7 +58,7 @@ def _draws(seed: int) -> list[list[str]]:
     return [names[begin : begin + _MANY] for begin in range(0, len(names) - 30, _MANY)]
 
 
-def define(name: str, text: str, **values: Any) -> types.ModuleType:
+def define(name: str, text: str, /, **values: Any) -> types.ModuleType:
     """Return a module made of text, which finds `values` among its globals."""
     module = types.ModuleType(f"tests.models.named_{name}")
     sys.modules[module.__name__] = module
