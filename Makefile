@@ -18,7 +18,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 test test-npu check coverage: export TORCH_DEVICE_BACKEND_AUTOLOAD := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-npu bench check format coverage hooks clean
+.PHONY: help demo test test-npu fuzz bench check format coverage hooks clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -54,6 +54,10 @@ $(NPU_VENV)/.ready: $(VENV)/.dev scripts/npu_venv.sh
 ## make test-npu   run the tests of the NPU path on an emulated device
 test-npu: $(NPU_VENV)/.ready
 	$(NPU_VENV)/bin/python -m pytest tests/npu $(ARGS)
+
+## make fuzz       compare random modules with eager, for three minutes
+fuzz: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.fuzz modules --cases 1000000 --minutes 3 --processes $(PROCESSES) $(ARGS)
 
 ## make bench      compare start-up and call times with torch.compile
 bench: $(VENV)/.demo

@@ -36,17 +36,12 @@ def record_sources(codes: Iterable[types.CodeType], operators: Iterable[str] = (
     """Return files (module, sha256) with the digests of their traced code objects, functions without a file, and
     what the graphs take over from `operators` that are not torch's.
     """
-    modules = {
-        os.path.realpath(file): name
-        for name, module in list(sys.modules.items())
-        if isinstance(file := getattr(module, "__file__", None), str)
-    }
+    own = [code for code in dict.fromkeys(codes) if not is_versioned(code)]
+    modules = _modules_by_file() if own else {}
     files: dict[str, set[tuple[str, str]]] = defaultdict(set)
     homeless: list[types.CodeType] = []
-    for code in dict.fromkeys(codes):
+    for code in own:
         path = os.path.realpath(code.co_filename)
-        if is_versioned(code):
-            continue
         if path in modules and Path(path).exists():
             files[path].add((_qualname(code), code_digest(code)))
         else:
@@ -58,6 +53,15 @@ def record_sources(codes: Iterable[types.CodeType], operators: Iterable[str] = (
         ],
         "functions": _functions(homeless),
         "operators": record_operators(operators),
+    }
+
+
+def _modules_by_file() -> dict[str, str]:
+    """Return real path -> module of every imported file: thousands of them, so only where one is looked for."""
+    return {
+        os.path.realpath(file): name
+        for name, module in list(sys.modules.items())
+        if isinstance(file := getattr(module, "__file__", None), str)
     }
 
 

@@ -1,6 +1,6 @@
 """Whatever bytes a manifest file holds: it is read or refused, in bounded time and memory.
 
-`python -m benchmarks.fuzz` does the same with a million inputs.
+`python -m benchmarks.fuzz manifest` does the same with a million inputs.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.fuzz import mutated, outcome, sealed
+from benchmarks.fuzz.manifest import mutated, outcome, sealed
 from gearcache.cache.manifest import Manifest, decode_manifest
 
 PATH = Path("manifest")

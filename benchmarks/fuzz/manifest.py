@@ -1,4 +1,4 @@
-"""Fuzzing the manifest decoder: `python -m benchmarks.fuzz [inputs]`, a million by default.
+"""Fuzzing the manifest decoder: `python -m benchmarks.fuzz manifest [inputs]`, a million by default.
 
 Half of the inputs carry a digest that matches, or the decoder would never get to the body. An input that takes more
 than a second, needs more than `MAX_MEGABYTES` in all, or ends otherwise than read or refused, is a failure.
@@ -110,7 +110,3 @@ def _sample(chance: random.Random) -> Manifest:
     digest = sha256(chance.randbytes(8)).hexdigest()
     payload = {"variants": [_payload(chance) for _ in range(3)]}
     return Manifest(f"M.f-{digest}", digest, {"c": _payload(chance)}, payload, {digest: 3}, 1.0, {"torch": "2"})
-
-
-if __name__ == "__main__":
-    sys.exit(min(1, main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000)))

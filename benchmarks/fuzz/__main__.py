@@ -1,0 +1,35 @@
+"""`python -m benchmarks.fuzz manifest [N]` and `python -m benchmarks.fuzz modules --cases N --seed S ...`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+
+def main() -> int:
+    """Run one of the fuzzers; the exit code is 1 where something was found."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.fuzz", description=__doc__)
+    kinds = parser.add_subparsers(dest="kind", required=True)
+    manifest = kinds.add_parser("manifest", help="hostile bytes for the decoder of manifests")
+    manifest.add_argument("inputs", type=int, nargs="?", default=1_000_000)
+    modules = kinds.add_parser("modules", help="random modules, cached beside eager")
+    modules.add_argument("--cases", type=int, default=1000)
+    modules.add_argument("--first", type=int, default=0, help="number of the first case")
+    modules.add_argument("--seed", default="1")
+    modules.add_argument("--backend", choices=("eager", "inductor"), default="eager")
+    modules.add_argument("--processes", type=int, default=1)
+    modules.add_argument("--minutes", type=float, default=None)
+    modules.add_argument("--out", default=None, help="folder for the reproducers")
+    modules.add_argument("--no-shrink", action="store_true")
+    given = parser.parse_args()
+    if given.kind == "manifest":
+        from benchmarks.fuzz.manifest import main as fuzz_manifest
+
+        return min(1, fuzz_manifest(given.inputs))
+    from benchmarks.fuzz.report import fuzz_modules
+
+    return fuzz_modules(given)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

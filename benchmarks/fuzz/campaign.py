@@ -1,0 +1,161 @@
+"""Runs many cases in processes of many cases each, and says what was found."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.fuzz.case import Case, Failure, Report
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Cases per process.
+BATCH = 100
+
+
+@dataclass
+class Found:
+    """A failure and the case that shows it."""
+
+    index: int
+    case: Case | None
+    failure: Failure
+
+
+@dataclass
+class Campaign:
+    """The sums of a run."""
+
+    seed: str
+    backend: str
+    cases: int = 0
+    phases: int = 0
+    calls: int = 0
+    raised: int = 0
+    seconds: float = 0.0
+    invalid: Counter[str] = field(default_factory=Counter)
+    refusals: Counter[str] = field(default_factory=Counter)
+    events: Counter[str] = field(default_factory=Counter)
+    features: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    found: list[Found] = field(default_factory=list)
+
+    def run(self, numbers: range, *, minutes: float | None = None, processes: int = 1) -> None:
+        """Run the cases of these numbers, in batches; stops in time."""
+        begin = time.perf_counter()
+        waiting: queue.Queue[list[int]] = queue.Queue()
+        for start in range(0, len(numbers), BATCH):
+            waiting.put(list(numbers[start : start + BATCH]))
+
+        def serve() -> None:
+            while minutes is None or time.perf_counter() - begin < minutes * 60:
+                try:
+                    batch = waiting.get_nowait()
+                except queue.Empty:
+                    return
+                self._batch(batch, None if minutes is None else begin + minutes * 60)
+                print(self.line(), file=sys.stderr, flush=True)
+
+        threads = [threading.Thread(target=serve) for _ in range(processes)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.seconds = time.perf_counter() - begin
+
+    def _batch(self, batch: list[int], until: float | None) -> None:
+        with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
+            folder = Path(name)
+            left, phase = batch, 0
+            while left:
+                left = self._phase(left, phase, folder, until)
+                phase += 1
+
+    def _phase(self, cases: list[int], phase: int, folder: Path, until: float | None) -> list[int]:
+        """Run one phase of these cases; returns those that go on."""
+        going: list[int] = []
+        left = list(cases)
+        while left and (until is None or time.perf_counter() < until):
+            order = {"folder": str(folder), "cases": left, "phase": phase, "seed": self.seed, "backend": self.backend}
+            begun = None
+            with started(order, phase) as process:
+                assert process.stdout is not None
+                for line in process.stdout:
+                    told = json.loads(line)
+                    if "begin" in told:
+                        begun = told["begin"]
+                        continue
+                    left.remove(told["case"])
+                    begun = None
+                    report = Report.from_plain(told["report"])
+                    self._count(report, phase, told["features"])
+                    if report.failure is not None:
+                        self._note(told["case"], report.failure, folder)
+                    elif told.get("goes_on"):
+                        going.append(told["case"])
+                    if until is not None and time.perf_counter() > until:
+                        process.kill()
+                        return going
+            if begun is not None:  # the process died in this case
+                left.remove(begun)
+                self._note(begun, Failure("crash", phase, -1, "", f"exit {process.wait()}"), folder)
+            elif left:
+                raise RuntimeError(f"a worker ended early with {process.wait()}")
+        return going
+
+    def _note(self, index: int, failure: Failure, folder: Path) -> None:
+        file = folder / f"{index}.json"
+        case = Case.from_text(file.read_text()) if file.exists() else None
+        self.found.append(Found(index, case, failure))
+
+    def _count(self, report: Report, phase: int, features: list[str]) -> None:
+        self.cases += phase == 0
+        self.phases += 1
+        self.calls += report.calls
+        self.raised += report.raised
+        self.refusals.update(report.refusals)
+        self.events.update({f"{'cold' if phase == 0 else 'second'} {name}": n for name, n in report.events.items()})
+        self.features.update(features)
+        if report.refusals:
+            self.refused.update(features)
+        if report.invalid:
+            self.invalid[report.invalid] += 1
+
+    def line(self) -> str:
+        """Return where the run stands."""
+        refused = sum(self.refusals.values())
+        found = f"{self.raised} raised alike, {len(self.found)} failures"
+        return f"{self.cases} cases, {self.calls} calls, {refused} refused, {found}"
+
+
+def started(order: dict[str, Any], phase: int) -> subprocess.Popen[str]:
+    """Start a worker and give it its order. Hashes of texts differ from phase to phase."""
+    environ = os.environ | {
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH")])),
+        "PYTHONHASHSEED": str(phase + 1),
+        "OMP_NUM_THREADS": "1",
+        "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.fuzz.worker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=environ,
+        cwd=ROOT,
+    )
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(order) + "\n")
+    process.stdin.flush()
+    return process

@@ -1,0 +1,125 @@
+"""Runs a campaign, makes what it found small, and prints each finding once, with a program that shows it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.fuzz.campaign import ROOT, Campaign, Found
+from benchmarks.fuzz.case import Case, Failure
+from benchmarks.fuzz.replay import script
+
+#: Seconds for making one case small, and how many cases of one coarse signature are made small.
+PATIENCE = 90.0
+EACH = 3
+
+
+def fuzz_modules(given: argparse.Namespace) -> int:
+    """Run the cases, print sums and findings; 1 where something was found."""
+    campaign = Campaign(given.seed, given.backend)
+    campaign.run(range(given.first, given.first + given.cases), minutes=given.minutes, processes=given.processes)
+    print_sums(campaign)
+    groups: dict[str, list[Found]] = defaultdict(list)
+    for found in sorted(campaign.found, key=lambda found: found.index):
+        groups[coarse(found)].append(found)
+    if not given.no_shrink:
+        groups = _shrunk(groups)
+    for signature, members in sorted(groups.items(), key=lambda item: -len(item[1])):
+        _print(signature, members, Path(given.out) if given.out else None)
+    return min(1, len(campaign.found))
+
+
+def coarse(found: Found) -> str:
+    """Return what is equal for findings that are probably the same: errors by place, differences by what was edited."""
+    failure = found.failure
+    if failure.where or found.case is None:
+        return failure.signature()
+    phase = found.case.phases[failure.phase]
+    edits = [step.label for step in phase.steps[: failure.step] if step.label not in ("build", "call", "arguments")]
+    about = edits[-1:] or found.case.features
+    return " | ".join([failure.signature(), *about, f"process {failure.phase + 1}"])
+
+
+def fine(case: Case, failure: Failure, *, heals: bool, alone: bool) -> str:
+    """Return the signature of a small case: what is left in it of features and edits."""
+    parts = [failure.signature()]
+    if not failure.where:
+        parts += [", ".join([*case.present(), *case.edits()]), f"process {failure.phase + 1}"]
+    if heals:
+        parts.append("not after refresh()")
+    if not alone:
+        parts.append("only after other cases")
+    return " | ".join(parts)
+
+
+def _shrunk(groups: dict[str, list[Found]]) -> dict[str, list[Found]]:
+    environ = os.environ | {
+        "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONHASHSEED": "1",
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.fuzz.shrink"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        cwd=ROOT,
+        env=environ,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    small: dict[str, list[Found]] = defaultdict(list)
+    for signature, members in groups.items():
+        names = []
+        for found in members[:EACH]:
+            if found.case is None:
+                names.append(signature)
+                continue
+            order = {"case": found.case.to_text(), "failure": found.failure.__dict__, "seconds": PATIENCE}
+            process.stdin.write(json.dumps(order) + "\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+            if not line:
+                return groups
+            told = json.loads(line)
+            case, failure = Case.from_text(told["case"]), Failure(**told["failure"])
+            name = fine(case, failure, heals=told["heals"], alone=told["alone"])
+            small[name].append(replace(found, case=case, failure=failure))
+            names.append(name)
+            print(f"  made small: {name}", file=sys.stderr, flush=True)
+        small[names[0]] += members[EACH:]
+    process.stdin.close()
+    process.wait()
+    return small
+
+
+def _print(signature: str, members: list[Found], out: Path | None) -> None:
+    members = sorted(members, key=lambda found: len(found.case.to_text()) if found.case else 1 << 30)
+    best = members[0]
+    seeds = sorted(found.index for found in members)
+    print(f"\n{'=' * 100}\n{len(members)} x {signature}\n   cases {seeds[:12]}")
+    if best.case is None:
+        print(best.failure.text)
+        return
+    text = script(best.case, best.failure, [f"seen in cases {seeds[:12]}", *best.failure.text.splitlines()[-3:]])
+    print(text)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        name = re.sub(r"[^A-Za-z0-9]+", "-", signature).strip("-")[:100]
+        (out / f"{name}.py").write_text(text)
+
+
+def print_sums(campaign: Campaign) -> None:
+    """Print counts: cases, calls, refusals by reason, events."""
+    print(campaign.line(), f"in {campaign.seconds:.0f} s, {campaign.seconds / max(1, campaign.cases):.3f} s a case")
+    for title, counts in (("events", campaign.events), ("refused", campaign.refusals), ("no case", campaign.invalid)):
+        for text, number in counts.most_common(60):
+            print(f"  {title}: {number} x {text}")

@@ -1,0 +1,210 @@
+"""Runs one phase of a case: each step in the cached world, then in the plain one, then both are compared."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import gearcache
+from benchmarks.fuzz.case import ARGUMENTS, PROCESS, Case, Failure, Report
+from benchmarks.fuzz.compare import Comparison, Different
+from benchmarks.fuzz.world import World
+from gearcache.errors import CacheError, GearcacheError
+
+#: Seconds after which a phase counts as hung.
+PATIENCE = 120
+TOLERANCE = {"eager": 0.0, "inductor": 2e-4}
+
+
+class TooSlow(BaseException):
+    """A phase that did not end."""
+
+
+def run_phase(case: Case, number: int, folder: Path) -> Report:
+    """Run one phase in this process; `folder` holds what the phases share: the cache and the file of the module."""
+    report = Report()
+    begin = time.perf_counter()
+    events: Counter[str] = Counter()
+    remove = gearcache.add_listener(lambda event: events.update([_event_text(event)]))
+    try:
+        with _limited(PATIENCE), _same_process_state(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            _run(case, number, folder, report)
+    except TooSlow:
+        report.failure = Failure("hang", number, -1, "", f"not done after {PATIENCE} s")
+    except Exception as error:
+        report.failure = Failure("harness", number, -1, "", f"{type(error).__name__}: {error}", text=_trace(error))
+    finally:
+        remove()
+    report.events = dict(sorted(events.items()))
+    report.seconds = time.perf_counter() - begin
+    return report
+
+
+def _run(case: Case, number: int, folder: Path, report: Report) -> None:
+    phase = case.phases[number]
+    file = folder / f"{case.name}.py"
+    file.write_text(phase.source)
+    names = {case.name: "subject", f"{case.name}_plain": "subject"}
+    cached: World | None = None
+    plain: World | None = None
+    try:
+        try:
+            plain = World(case.name, file, case.backend, None)
+        except Exception as error:
+            report.invalid = f"import: {type(error).__name__}: {error}"
+            return
+        try:
+            cached = World(case.name, file, case.backend, folder / "cache", refreshed=case.refreshed)
+        except Exception as error:
+            report.failure = _raw(error, number, -1, "import")
+            return
+        for index, step in enumerate(phase.steps):
+            if step.scope == PROCESS:
+                cached.take(step.text, index)
+                plain.space.update({name: value for name, value in cached.space.items() if name not in plain.space})
+                continue
+            done = _step(step.label, step.text, index, number, plain, cached, report)
+            if report.failure is not None or report.invalid or not done:
+                return
+            if step.label == ARGUMENTS:
+                continue
+            report.failure = _difference(plain, cached, names, case, number, index, step.label)
+            if report.failure is not None:
+                return
+    finally:
+        for world in (cached, plain):
+            if world is not None:
+                world.close()
+
+
+def _step(label: str, text: str, index: int, number: int, plain: World, cached: World, report: Report) -> bool:
+    """Take one step in both worlds; False where nothing can follow it."""
+    found = cached.take(text, index)
+    rng = torch.get_rng_state()
+    report.calls += cached.calls
+    if found is not None and found is cached.error and isinstance(found, GearcacheError):
+        if isinstance(found, CacheError):
+            report.failure = _raw(found, number, index, label)
+            return False
+        reason = _reason(found)
+        report.refusals[reason] = report.refusals.get(reason, 0) + 1
+        return True  # nothing may have happened; what the step was to do is left out in the plain world
+    expected = plain.take(text, index)
+    if expected is not None and found is None:
+        report.failure = Failure("not raised", number, index, label, _reason(expected), text=_trace(expected))
+        return False
+    if found is None:
+        if not torch.equal(rng, torch.get_rng_state()):
+            report.failure = Failure("value", number, index, label, "state of the random generator")
+            return False
+        return True
+    if expected is None or type(expected).__name__ != type(found).__name__:
+        report.failure = _raw(found, number, index, label)
+        if expected is not None:
+            report.failure.detail += f" (eager: {type(expected).__name__})"
+        return False
+    report.raised += 1
+    return False
+
+
+def _difference(
+    plain: World, cached: World, names: dict[str, str], case: Case, number: int, index: int, label: str
+) -> Failure | None:
+    comparison = Comparison(names, TOLERANCE.get(case.backend, 0.0))
+    try:
+        comparison.compare(plain.state(), cached.state(), "")
+    except Different as difference:
+        path = difference.path
+        return Failure(difference.kind, number, index, label, _place(path), text=f"{path}: {difference.sides}")
+    return None
+
+
+def _place(path: str) -> str:
+    """Return what of the world a path leads to: results, arguments, the module, globals."""
+    if path.startswith("['globals']"):
+        return "globals"
+    name = path.removeprefix("['space']['").partition("'")[0]
+    return "result" if name.startswith("out") else "argument" if name[:1] == "p" and name[1:].isdigit() else "module"
+
+
+def _raw(error: BaseException, number: int, index: int, label: str) -> Failure:
+    kind = "fault" if isinstance(error, CacheError) else "raw error"
+    return Failure(
+        kind, number, index, label, f"{type(error).__name__}: {_plain_text(str(error))}", _where(error), _trace(error)
+    )
+
+
+def _where(error: BaseException) -> str:
+    """Return the innermost function of gearcache that an error came through."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if "/gearcache/" in frame.filename or "<gearcache" in frame.filename]
+    if not ours:
+        return ""
+    name = ours[-1].filename.partition("/gearcache/")[2] or "generated code"
+    return f"{name}:{ours[-1].name}"
+
+
+def _trace(error: BaseException) -> str:
+    return "".join(traceback.format_exception(type(error), error, error.__traceback__)[-12:])[-6000:]
+
+
+def _reason(error: BaseException) -> str:
+    return f"{type(error).__name__}: {_plain_text(str(error))}"
+
+
+def _plain_text(text: str) -> str:
+    """Return the first line of a message without names and numbers."""
+    first = text.strip().partition("\n")[0]
+    first = re.sub(r"`[^`]*`|'[^']*'|\"[^\"]*\"", "`…`", first)
+    return re.sub(r"\d+", "N", first)[:200]
+
+
+def _event_text(event: gearcache.events.Event) -> str:
+    return f"{event.kind}: {event.reason}" if event.reason else str(event.kind)
+
+
+@contextlib.contextmanager
+def _limited(seconds: int) -> Iterator[None]:
+    def late(*_: Any) -> None:
+        raise TooSlow
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextlib.contextmanager
+def _same_process_state() -> Iterator[None]:
+    """Undo what steps changed in the process: environment, and functions that they put in place of torch's."""
+    environ = dict(os.environ)
+    undone = {
+        owner: dict(vars(owner))
+        for owner in (torch, torch.nn.functional, torch.nn.Module, torch.nn.Linear, torch.Tensor)
+    }
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(environ)
+        for owner, before in undone.items():
+            for name, value in list(vars(owner).items()):
+                if name not in before:
+                    delattr(owner, name)
+                elif before[name] is not value:
+                    setattr(owner, name, before[name])

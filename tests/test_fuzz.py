@@ -1,0 +1,122 @@
+"""The module fuzzer itself: its comparison sees differences, its cases run, and it finds and shrinks a planted bug."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from benchmarks.fuzz.case import Case, Phase, Step
+from benchmarks.fuzz.compare import Comparison, Different
+from benchmarks.fuzz.compose import draw_case
+from benchmarks.fuzz.run_case import run_phase
+from benchmarks.fuzz.shrink import shrink
+
+SOURCE = """
+import torch
+from benchmarks.fuzz.world import cached
+
+FACTOR = 2.0
+
+class Model(torch.nn.Module):
+    @cached(dynamic=False)
+    def compute(self, x, y):
+        unused = y + 1.0
+        return x * FACTOR
+"""
+STEPS = (
+    Step("build", "m = s.Model()"),
+    Step("arguments", "p0 = tensor((2, 4), 1)\np1 = tensor((2, 4), 2)"),
+    Step("call", "out1 = run(m.compute, p0, p1)"),
+)
+
+
+def kind(left: Any, right: Any) -> str:
+    """What the comparison says of two values."""
+    try:
+        Comparison({}).compare(left, right, "value")
+    except Different as difference:
+        return difference.kind
+    return "equal"
+
+
+def shared(*, is_shared: bool) -> list[torch.Tensor]:
+    base = torch.ones(4)
+    return [base, base[:2] if is_shared else torch.ones(2)]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "found"),
+    [
+        (torch.ones(2), torch.ones(2), "equal"),
+        (torch.tensor([float("nan")]), torch.tensor([float("nan")]), "equal"),
+        (torch.ones(2), torch.zeros(2), "value"),
+        (torch.tensor([0.0]), torch.tensor([-0.0]), "value"),
+        (torch.ones(2), torch.ones(2).double(), "dtype"),
+        (torch.ones(2), torch.ones(2, 1), "shape"),
+        (torch.ones(2, 3), torch.ones(3, 2).T, "stride"),
+        (torch.ones(2), torch.ones(3)[1:], "offset"),
+        (torch.ones(2), torch.nn.Parameter(torch.ones(2)), "type"),
+        (torch.ones(2), torch.ones(2, requires_grad=True), "requires_grad"),
+        (shared(is_shared=True), shared(is_shared=False), "memory"),
+        (shared(is_shared=False), shared(is_shared=True), "memory"),
+        ([[1]] * 2, [[1], [1]], "identity"),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, "keys"),
+        (1, 1.0, "type"),
+        (1, True, "type"),
+        (0.0, -0.0, "scalar"),
+        ((1,), [1], "type"),
+        (torch.nn.Linear(2, 2).train(), torch.nn.Linear(2, 2).eval(), "scalar"),
+    ],
+)
+def test_the_comparison_tells_what_differs(left: Any, right: Any, found: str) -> None:
+    assert kind(left, right) == found
+
+
+def test_a_case_follows_from_its_seed() -> None:
+    assert draw_case("7:3", "eager") == draw_case("7:3", "eager")
+    assert Case.from_text(draw_case("7:3", "eager").to_text()) == draw_case("7:3", "eager")
+
+
+def test_a_method_that_is_cached_right_is_no_failure(tmp_path: Path) -> None:
+    report = run_phase(Case("fuzz_right", "", "eager", (Phase(SOURCE, STEPS),)), 0, tmp_path)
+    assert (report.failure, report.invalid, report.calls) == (None, "", 1)
+
+
+def planted(case: Case, folder: Path) -> Any:
+    """Run a case in which the plain world alone is edited: what a stale graph looks like."""
+    report = run_phase(case, 0, folder)
+    return report.failure
+
+
+def test_a_planted_difference_is_found_and_made_small(tmp_path: Path) -> None:
+    stale = Step("planted", "if s.__name__.endswith('_plain'): s.Model.compute = lambda self, x, y: x * 3.0")
+    steps = (*STEPS[:2], stale, STEPS[2], Step("after", "m.late = 1"))
+    case = Case("fuzz_planted", "", "eager", (Phase(SOURCE, steps), Phase(SOURCE, STEPS)))
+    failure = planted(case, tmp_path)
+    assert failure is not None
+    assert (failure.kind, failure.detail) == ("value", "result")
+    small, last = shrink(case, failure, lambda attempt: planted(attempt, tmp_path), seconds=20.0)
+    assert last.signature() == failure.signature()
+    assert len(small.phases) == 1
+    assert [step.label for step in small.phases[0].steps] == ["build", "arguments", "planted", "call"]
+    assert "unused" not in small.phases[0].source
+
+
+def test_an_error_that_is_not_ours_is_a_failure_and_one_that_is_ours_a_refusal(tmp_path: Path) -> None:
+    raw = Step(
+        "call",
+        "def broken(*args): raise KeyError('x')\n"
+        "out1 = run(m.compute if s.__name__.endswith('_plain') else broken, p0, p1)",
+    )
+    case = Case("fuzz_raw", "", "eager", (Phase(SOURCE, (*STEPS[:2], raw)),))
+    failure = planted(case, tmp_path)
+    assert failure is not None
+    assert failure.kind == "raw error"
+    wrong = Step("arguments", "p0 = p1 = tensor((2, 4), 1, 'float32', 'grad')")
+    report = run_phase(replace(case, phases=(Phase(SOURCE, (STEPS[0], wrong, STEPS[2])),)), 0, tmp_path)
+    assert report.failure is None
+    assert sum(report.refusals.values()) == 1
