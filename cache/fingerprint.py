@@ -84,7 +84,7 @@ def _tensors(named: Any) -> list[str]:
 
 
 def state_component() -> dict[str, Any]:
-    """Return torch's global state that a trace depends on. Grad mode is not in it: every trace runs without."""
+    """Return torch's global state that a trace depends on. Grad and inference mode are not: every trace runs without."""
     devices = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
     default_device = torch.get_default_device()
     return {
@@ -94,7 +94,6 @@ def state_component() -> dict[str, Any]:
         "default_dtype": str(torch.get_default_dtype()),
         "default_device": default_device.type,
         "deterministic": torch.are_deterministic_algorithms_enabled(),
-        "inference_mode": torch.is_inference_mode_enabled(),
         "kernels": _kernel_choices(),
         "matmul_precision": torch.get_float32_matmul_precision(),
         "threads": torch.get_num_threads(),

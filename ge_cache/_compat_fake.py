@@ -17,6 +17,19 @@ def fake_mode(shape_env: Any = None) -> Any:
     return FakeTensorMode(allow_non_fake_inputs=True, shape_env=shape_env)
 
 
+@contextlib.contextmanager
+def plain_modes() -> Iterator[None]:
+    """Turn autograd and inference mode off, so that a trace comes out the same whatever the modes of its caller.
+
+    Tensors made meanwhile are normal ones, also fakes of inference tensors: their versions count what is written.
+    """
+    from torch._subclasses.meta_utils import disable_inference_mode_for_fake_prop
+
+    # Leaving inference mode turns autograd on.
+    with torch.inference_mode(False), torch.no_grad(), disable_inference_mode_for_fake_prop():
+        yield
+
+
 def is_fake(tensor: torch.Tensor) -> bool:
     """Whether a tensor is a fake one; imports nothing, as there is none before its module was imported."""
     module = sys.modules.get("torch._subclasses.fake_tensor")

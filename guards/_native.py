@@ -25,13 +25,29 @@ def tensor_check(
     return check
 
 
+def dispatch_state() -> tuple[int, int]:
+    """Return which dispatch keys this thread adds to those of its tensors, and which it leaves out."""
+    native: Any = torch._C
+    included, excluded = native._dispatch_tls_local_include_set(), native._dispatch_tls_local_exclude_set()
+    return included.raw_repr(), excluded.raw_repr()
+
+
+def tensor_kind(tensor: torch.Tensor) -> tuple[type, bool, int]:
+    """Return what `tensor_check` takes from an example, beside dtype and device."""
+    native: Any = torch._C
+    return type(tensor), tensor.requires_grad, native._dispatch_keys(tensor).raw_repr()
+
+
 def state_check() -> Callable[[], bool]:
     """Return a C check that torch's global state (grad mode, autocast, dtype, threads, ...) is as it is now."""
     return torch._C._dynamo.guards.GlobalStateGuard().check
 
 
 def state_checks() -> list[Callable[[], bool]]:
-    """Return `state_check` for now, and for the same state with grad mode the other way."""
+    """Return `state_check` for now, and for the same state with grad mode the other way.
+
+    They do not compare inference mode: of tensors it changes the dispatch keys, which `tensor_check` compares.
+    """
     present = state_check()
     with torch.set_grad_enabled(not torch.is_grad_enabled()):
         return [present, state_check()]

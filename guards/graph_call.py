@@ -11,8 +11,8 @@ import torch
 from gearcache.guards.access import Access, Scope
 from gearcache.guards.expressions import checked_expression
 from gearcache.guards.generated import define
-from gearcache.guards.inputs import make_check
 from gearcache.guards.memory import find_overlap
+from gearcache.guards.tensor_checks import TensorChecks
 from gearcache.guards.variant import StoredGear, StoredVariant
 
 #: How many sets of addresses a graph remembers as free of overlap.
@@ -48,8 +48,7 @@ class GraphCall:
         self._attributes = attributes
         self._scope = scope
         self._validate = validate
-        #: Checks of tensors, and whether each holds with grad mode off only (its tensors require grad).
-        self._checks: list[tuple[Callable[..., bool], bool]] = []
+        self._checks = TensorChecks(gear)
         #: Counts the runs of the graph.
         self.counter = itertools.count()
         #: With `count_shapes`: sizes of all inputs -> calls.
@@ -96,15 +95,12 @@ class GraphCall:
 
     def admits(self, tensors: tuple[torch.Tensor, ...]) -> bool:
         """Whether a check for such tensors exists already, so that nothing has to be added."""
-        return any(
-            check(*tensors) and not (needs_no_grad and torch.is_grad_enabled()) for check, needs_no_grad in self._checks
-        )
+        return self._checks.admit(tensors)
 
     def accept(self, tensors: tuple[torch.Tensor, ...]) -> None:
         """Admit tensors like these (already found to fit): another kind of plain tensor, or dispatch keys."""
-        needs_no_grad = any(tensor.requires_grad for tensor in tensors)
-        self._checks.append((make_check(self.gear, tensors), needs_no_grad))
-        self.function = self._build()
+        if self._checks.add(tensors):
+            self.function = self._build()
 
     def tensors(self, passed: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         """Return all inputs of the graph, given those that the frame passes."""
@@ -124,7 +120,6 @@ class GraphCall:
             "runner": self._run,
             "tick": self.counter.__next__,
             "mismatch": self._mismatch,
-            "is_grad_enabled": torch.is_grad_enabled,
         }
         lines = []
         for index, stored in enumerate(self.variant.inputs):
@@ -132,18 +127,13 @@ class GraphCall:
                 namespace[f"read{index}"] = _reader(stored.access, self._scope)
                 lines.append(f"t{index} = read{index}()")
         listed = ", ".join(names)
-        conditions = []
-        for index, (check, needs_no_grad) in enumerate(self._checks):
-            namespace[f"check{index}"] = check
-            suffix = " and not is_grad_enabled()" if needs_no_grad else ""
-            conditions.append(f"check{index}({listed}){suffix}")
-        if conditions:
-            lines.append(f"if not ({' or '.join(conditions)}): mismatch(({listed},))")
+        if self._checks:
+            lines.append(f"if not ({self._checks.source(names, namespace)}): mismatch(({listed},))")
         lines += self._symbol_lines()
         for name, access in self.variant.numbers:
             namespace[f"read_{name}"] = _reader(Access.from_plain(access), self._scope)
             lines.append(f"{checked_expression(name)} = read_{name}()")
-        if conditions:
+        if self._checks:
             lines += self._condition_lines(listed)
             lines += self._overlap_lines(names, namespace)
         lines.append("tick()")

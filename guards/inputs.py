@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 
-from gearcache.guards._native import tensor_check
 from gearcache.guards.variant import StoredGear, StoredInput
 
-Check = Callable[..., bool]
 #: What is found and what is allowed when an input requires grad.
 GRADIENT_WORDS = ("a tensor that requires grad", "tensors without grad, or a call under no_grad")
+#: The same for an inference tensor that the graph writes: eager mode raises there as well.
+INFERENCE_WORDS = ("an inference tensor, which the method writes", "a normal tensor, or a call under inference_mode()")
 _PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
@@ -30,20 +30,18 @@ class Problem:
     dims: tuple[int, ...] = ()
 
 
-def make_check(gear: StoredGear, tensors: Sequence[torch.Tensor]) -> Check:
-    """Return the C check of a gear, taking type and dispatch keys from `tensors` (any sizes)."""
-    return tensor_check(tensors, gear.sizes, gear.strides)
-
-
 def find_problem(inputs: Sequence[StoredInput], gear: StoredGear, tensors: Sequence[torch.Tensor]) -> Problem | None:
     """Return the first difference between tensors and a gear; None when the graph may run on them."""
     seen: dict[int, str] = {}
-    for stored, sizes, strides, tensor in zip(inputs, gear.sizes, gear.strides, tensors, strict=True):
+    rows = zip(inputs, gear.sizes, gear.strides, tensors, strict=True)
+    for index, (stored, sizes, strides, tensor) in enumerate(rows):
         name = stored.access.text
         problem = _properties(stored, tensor, name) or _layout(tensor, sizes, strides, name)
         if problem is not None:
             assumption = problem.kind == "shape" and _only_assumed(gear, tensors)
             return replace(problem, is_assumption=assumption)
+        if index in gear.written and tensor.is_inference() and not torch.is_inference_mode_enabled():
+            return Problem(name, *INFERENCE_WORDS, "inference")
         if id(tensor) in seen:
             return Problem(name, f"the same tensor as `{seen[id(tensor)]}`", "a tensor of its own", "alias")
         seen[id(tensor)] = name

@@ -140,7 +140,9 @@ def activate(
 
     for gear in variant.gears:
         try:
-            run = backend.load(_artifact(gear, store, examples, folder, keeps_compiled), attributes, device)
+            # Constants are normal tensors, whatever the mode of the call at hand: calls of all modes use them.
+            with torch.inference_mode(False), torch.no_grad():
+                run = backend.load(_artifact(gear, store, examples, folder, keeps_compiled), attributes, device)
         except CacheError:
             raise
         except Exception as error:

@@ -123,6 +123,7 @@ class Builds:
         # A relaunch does without tracer and compilers, and without importing what drives them.
         from gearcache.building.build import build
         from gearcache.building.request import BuildInterrupted, BuildRequest
+        from gearcache.ge_cache._compat_fake import plain_modes
         from gearcache.guards.padding import Fills
 
         is_changing = self._method.dynamic is None
@@ -143,7 +144,7 @@ class Builds:
             fills=Fills(self._method.settings.pad_values) if self._method.settings.on_miss == "pad" else None,
         )
         try:
-            with resumed_collection():
+            with resumed_collection(), plain_modes():
                 result = build(request, self._counters)
         except BuildInterrupted as stop:
             if stop.result.variants:

@@ -197,12 +197,6 @@ def autocast(model: Any, net: Any) -> Iterator[None]:
         yield
 
 
-@change("run", "inference_mode")
-def inference_mode(model: Any, net: Any) -> Iterator[None]:
-    with torch.inference_mode():
-        yield
-
-
 @change("attended", "attention")
 def another_attention_kernel(model: Any, net: Any) -> Iterator[None]:
     with called(torch.backends.cuda.enable_flash_sdp, False, True):
