@@ -84,7 +84,7 @@ def _tensors(named: Any) -> list[str]:
 
 
 def state_component() -> dict[str, Any]:
-    """Return torch's global state that a trace depends on. Grad and inference mode are not: every trace runs without."""
+    """Return torch's global state that a trace depends on. Grad and inference mode are not: traces have both off."""
     devices = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
     default_device = torch.get_default_device()
     return {

@@ -1,8 +1,8 @@
 """The checks of the tensors of one graph: C functions, one for each kind of call that was met.
 
 A C check compares one kind of tensors (plain or parameter, with or without grad, made inside or outside of inference
-mode) under one mode of the call, and a graph runs on any mixture. The first few mixtures get a check of all tensors each,
-the fastest form; a graph that meets more of them checks tensor by tensor, where the kinds are few.
+mode) under one mode of the call, and a graph runs on any mixture. The first few mixtures get a check of all tensors
+each, the fastest form; a graph that meets more of them checks tensor by tensor, where the kinds are few.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ class TensorChecks:
             if len(self._whole) <= _MAX_WHOLE:
                 return True
             self._whole, self._single = [], [[] for _ in every]
-        return any([self._add(self._single[index], _MAX_SINGLE, [index], tensors) for index in every])
+        added = [self._add(self._single[index], _MAX_SINGLE, [index], tensors) for index in every]
+        return any(added)
 
     def source(self, names: Sequence[str], namespace: dict[str, Any]) -> str:
         """Return the condition on the tensors of these names as Python source; what it uses goes into `namespace`."""
@@ -106,7 +107,7 @@ class TensorChecks:
         check = tensor_check(
             chosen, [gear.sizes[index] for index in indices], [gear.strides[index] for index in indices]
         )
-        # A normal tensor in inference mode has the keys of an inference tensor outside, which must not be written there.
+        # In inference mode a normal tensor has the keys of an inference tensor outside, where none must be written.
         is_written = any(index in gear.written for index in indices)
         in_inference_mode = is_written and torch.is_inference_mode_enabled()
         requires_grad = any(tensor.requires_grad for tensor in chosen)

@@ -1,4 +1,4 @@
-"""Calls under every pairing of modes, compared with eager; runs in the process that compiles and in one that relaunches."""
+"""Calls under every pairing of modes, compared with eager: in the process that compiles and in a relaunched one."""
 
 from __future__ import annotations
 
@@ -83,7 +83,13 @@ def _graphs(cached: Any) -> Iterator[Any]:
 
 
 def _compare(
-    case: Case, net: Net, reference: Net, cached: Any, call: tuple[str, str, Any], report: dict[str, Any], tolerance: float
+    case: Case,
+    net: Net,
+    reference: Net,
+    cached: Any,
+    call: tuple[str, str, Any],
+    report: dict[str, Any],
+    tolerance: float,
 ) -> None:
     mode, side, make = call
     arguments = made(side, make)
@@ -119,7 +125,7 @@ def _outcome(function: Any, arguments: Any, mode: Any) -> Any:
 
 
 def _described(result: Any, arguments: Any, net: Net, mode: str, tolerance: float) -> list[Any]:
-    """Return all that can be told of a call: results, arguments, state of the module, and which of them share memory."""
+    """Return what can be told of a call: results, arguments, state of the module, and which of them share memory."""
     state = [*net.parameters(), *net.buffers(), *([net.seen] if hasattr(net, "seen") else [])]
     tensors = [*_tensors(result), *_tensors(arguments), *state]
     storages = [tensor.untyped_storage().data_ptr() for tensor in tensors]

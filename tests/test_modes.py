@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.modes import Case, cases, order_of, serve
 from tests.models.modes import METHODS
+from tests.modes import Case, cases, order_of, serve
 from tests.relaunch import run_python
 
 

@@ -348,3 +348,17 @@ def test_a_process_group_is_found_by_its_name(tmp_path: Any) -> None:
         assert _compat.process_group_ranks("no such group") is None
     finally:
         torch.distributed.destroy_process_group()
+
+
+def test_plain_modes_make_normal_tensors_in_inference_mode_and_fakes_that_count_writes() -> None:
+    with torch.inference_mode():
+        weight = torch.ones(2)
+        with _compat_fake.plain_modes():
+            assert not torch.is_grad_enabled()
+            assert not torch.ones(2).is_inference()
+            fake = _compat_fake.fake_mode().from_tensor(weight)
+            before = fake._version
+            fake.add_(1)
+            assert fake._version > before
+        assert torch.is_inference_mode_enabled()
+    assert torch.is_grad_enabled()

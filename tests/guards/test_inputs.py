@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from gearcache.guards.access import Access
 from gearcache.guards._native import tensor_check
+from gearcache.guards.access import Access
 from gearcache.guards.inputs import find_problem
 from gearcache.guards.variant import StoredGear, StoredInput
 

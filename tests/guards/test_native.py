@@ -8,7 +8,14 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from gearcache.guards._native import first_size, is_grad_decorator, state_check, tensor_check
+from gearcache.guards._native import (
+    dispatch_state,
+    first_size,
+    is_grad_decorator,
+    state_check,
+    tensor_check,
+    tensor_kind,
+)
 
 GOOD = torch.ones(2, 4)
 
@@ -67,6 +74,29 @@ def test_the_global_state_is_compared_with_that_at_the_start() -> None:
     finally:
         torch.set_default_dtype(torch.float32)
     assert check()
+
+
+def test_the_global_state_does_not_tell_inference_mode_but_the_dispatch_state_does() -> None:
+    with torch.no_grad():
+        check, outside = state_check(), dispatch_state()
+    with torch.inference_mode():
+        assert check()
+        assert dispatch_state() != outside
+    with torch.no_grad():
+        assert dispatch_state() == outside
+
+
+def test_the_kind_of_a_tensor_is_what_the_check_takes_from_it() -> None:
+    with torch.inference_mode():
+        inference = torch.ones(3)
+    others = [inference, torch.ones(3, requires_grad=True), torch.nn.Parameter(torch.ones(3), requires_grad=False)]
+    plain = torch.ones(3)
+    assert tensor_kind(plain) == tensor_kind(torch.zeros(5))
+    check = tensor_check([plain], [[3]], [[1]])
+    assert check(torch.zeros(3))
+    for other in others:
+        assert tensor_kind(other) != tensor_kind(plain)
+        assert not check(other)
 
 
 def test_a_grad_mode_decorator_is_recognised() -> None:
