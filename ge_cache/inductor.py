@@ -128,8 +128,9 @@ class InductorBackend:
         if any(kind == "constant" for kind, _ in bound.values()):
             stored = msgpack.unpackb(artifact.read(CONSTANTS), raw=False)
             constants = {name: decode_tensor(plain, device) for name, plain in stored.items()}
+        # Detached: the same memory, but the weight itself stays free to be exchanged (`torch.utils.swap_tensors`).
         values = {
-            internal: attributes[name] if kind == "attribute" else constants[name]
+            internal: attributes[name].detach() if kind == "attribute" else constants[name]
             for internal, (kind, name) in bound.items()
         }
         if values:

@@ -61,12 +61,14 @@ def build_dispatch(
     gears: Sequence[BoundGear],
     scope: Scope,
     states: Sequence[Callable[[], bool]],
+    unchanged: Callable[[], bool] | None,
     miss: Callable[..., Any],
 ) -> Callable[..., Any]:
     """Return a function with the method's own signature that dispatches a call to `instance`.
 
     Its first parameter is ignored: the function becomes the `__call__` of a class made for one cached method,
-    which saves the packing and unpacking of `*args, **kwargs` (0.3 µs a call with Python 3.11).
+    which saves the packing and unpacking of `*args, **kwargs` (0.3 µs a call with Python 3.11). `states`: any of
+    them must hold; `unchanged` says whether all is as it was when the gears were loaded.
     """
     given = list(inspect.signature(method, follow_wrapped=False).parameters.values())
     writer = CheckWriter(scope, method.__code__.co_varnames[0], (parameter.name for parameter in given))
@@ -79,9 +81,12 @@ def build_dispatch(
     writer.bind(instance, "instance")
     lines = [f"def {name}({parameters}):"]
     indent = "    "
+    conditions = [f"{writer.bind(unchanged, 'unchanged')}()"] if unchanged is not None else []
     if states:
         holds = [f"{writer.bind(state, f'state{index}')}()" for index, state in enumerate(states)]
-        lines.append(f"    if {' or '.join(holds)}:")
+        conditions.append(f"({' or '.join(holds)})")
+    if conditions:
+        lines.append(f"    if {' and '.join(conditions)}:")
         indent = "        "
     for number, members in enumerate(groups.values()):
         lines += [indent + line for line in _group_lines(writer, number, members, call)]

@@ -23,7 +23,7 @@ from gearcache.guards.checks import holds as check_holds
 
 Tree = list[Any]
 #: The node at which most steps end: the hooks of a module, of which there are none.
-_EMPTY = [[["empty", True]], []]
+EMPTY = [[["empty", True]], []]
 _FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
 
 
@@ -104,7 +104,7 @@ def changed_function(tree: Tree, scope: Scope) -> Failure | None:
 def _holds(tree: Tree, scope: Scope) -> bool:
     nodes, roots = tree
     walker = Walker(scope)
-    empty = nodes.index(_EMPTY) if _EMPTY in nodes else None
+    empty = nodes.index(EMPTY) if EMPTY in nodes else None
 
     def holds(value: Any, number: int) -> bool:
         checks, children = nodes[number]

@@ -24,6 +24,7 @@ COMPAT = (
     *sorted(path for path in layer_files("ge_cache") if path.name.startswith("_compat")),
     Path("guards/_native.py"),
     Path("guards/_registry.py"),
+    Path("guards/tensor_layout.py"),
 )
 FINGERPRINT = Path("cache/fingerprint.py")
 ASCEND = Path("ge_cache/ascend.py")

@@ -17,13 +17,14 @@ import pytest
 import gearcache
 from tests.source_tree import LAYERS, PACKAGE, ROOT, layer_files
 
-BUILD_INPUTS = ("LICENSE", "MANIFEST.in", "README.md", "pyproject.toml", "setup.cfg", "src", *LAYERS)
+BUILD_INPUTS = ("LICENSE", "MANIFEST.in", "README.md", "pyproject.toml", "setup.cfg", "setup.py", "src", *LAYERS)
 
 
 def expected_files() -> dict[str, bytes]:
     """Name inside the package and content of every file that must be installed."""
     files = {f"gearcache/{path}": ROOT / path for layer in LAYERS for path in layer_files(layer)}
     files |= {path.relative_to("src").as_posix(): ROOT / path for path in layer_files("root")}
+    files["gearcache/guards/_watched.pyi"] = ROOT / "guards" / "_watched.pyi"
     files["gearcache/py.typed"] = PACKAGE / "py.typed"
     files["gearcache/ge_cache/exports.map"] = ROOT / "ge_cache" / "exports.map"
     files["gearcache/include/gearcache_package.h"] = PACKAGE / "include" / "gearcache_package.h"
@@ -37,7 +38,7 @@ def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in BUILD_INPUTS:
         source = ROOT / name
         if source.is_dir():
-            ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")
+            ignore = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.so")
             shutil.copytree(source, tree / name, symlinks=True, ignore=ignore)
         elif source.exists():
             shutil.copy2(source, tree / name)
@@ -63,6 +64,9 @@ def test_the_wheel_holds_real_files_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         assert not [item.filename for item in archive.infolist() if stat.S_ISLNK(item.external_attr >> 16)]
         held = {name: archive.read(name) for name in archive.namelist() if ".dist-info/" not in name}
+    (extension,) = [name for name in held if name.endswith(".so")]
+    assert extension.startswith("gearcache/guards/_watched.")
+    del held[extension]
     assert held == expected_files()
 
 
@@ -76,7 +80,8 @@ def test_the_sdist_holds_real_files(distributions: Path) -> None:
             content = archive.extractfile(item)
             if name.startswith("gearcache/") and content is not None:
                 held[name] = content.read()
-    assert held == expected_files()
+    source = "gearcache/guards/_watched.c"
+    assert held == expected_files() | {source: (ROOT / "guards" / "_watched.c").read_bytes()}
 
 
 def test_the_installed_wheel_is_complete(wheel: Path, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from gearcache.guards.graph_call import GraphCall
 from gearcache.guards.reason import Reason
 from gearcache.guards.sources import changed_source
 from gearcache.guards.variant import StoredGear, StoredVariant
+from gearcache.guards.watched_facts import WatchedFacts
 
 
 class BlobReader(Protocol):
@@ -43,6 +44,8 @@ class ActiveVariant:
     graphs: list[GraphCall]
     method: types.FunctionType
     objects: list[Any]
+    #: What has to stay as it is for the graphs to be right.
+    facts: WatchedFacts
 
     def bound_gears(self) -> list[BoundGear]:
         """Return a frame per gear, as the dispatch needs them."""
@@ -130,8 +133,8 @@ def activate(
 
     `CacheError` when a blob is missing, corrupt or not to be trusted.
     """
-    walker = Walker(scope)
-    attributes: dict[str, torch.Tensor] = {name: walker.resolve(access) for name, access in variant.attributes.items()}
+    facts = WatchedFacts()
+    attributes = facts.collect(variant, scope)
     device = torch.device(variant.inputs[0].device if variant.inputs else "cpu")
     graphs = []
 
@@ -149,7 +152,7 @@ def activate(
             # Nothing is deleted: the fault may be this host's, and pass.
             raise CacheError(f"gear {gear.text} cannot be loaded: {type(error).__name__}: {error}") from error
         graphs.append(GraphCall(variant, gear, run, attributes, scope_of_instance(scope, method), validate=validate))
-    return ActiveVariant(variant, graphs, method, compared_objects(variant, scope))
+    return ActiveVariant(variant, graphs, method, compared_objects(variant, scope), facts)
 
 
 def scope_of_instance(scope: Scope, method: types.FunctionType) -> Scope:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gearcache.activate import ActiveVariant
+from gearcache.binding_watch import BindingWatch
 from gearcache.cache import DiskStore
 from gearcache.entry import Entry
 from gearcache.gear_use import GearUse
@@ -42,6 +43,7 @@ class Binding:
         self._use = use
         self._stored = StoredVariants(method, self.entry, self.loaded, self.history, use)
         self._states: list[Callable[[], bool]] = []
+        self._watch = BindingWatch(self.name)
         self._shapes = ShapesMet(method.spec)
         self._unserved: UnservedCalls | None = None
 
@@ -66,7 +68,17 @@ class Binding:
         """Return the function for the calls to come, valid for the global states met so far."""
         states = self._states if self._method.settings.validate == "inputs" else []
         instance = self._method.function.__self__
-        return build_dispatch(self._method.plain(), instance, self.loaded.gears, self.scope({}), states, miss)
+        unchanged = self._watch.over(self.loaded.variants) if self.loaded.gears else None
+        return build_dispatch(
+            self._method.plain(), instance, self.loaded.gears, self.scope({}), states, unchanged, miss
+        )
+
+    def is_outdated(self, arguments: Mapping[str, Any]) -> bool:
+        """Whether what the loaded graphs were built on has changed, so that all is to be looked up again.
+
+        Where something was exchanged but everything that they depend on is as it was, they stay.
+        """
+        return self._watch.is_outdated(self.scope(arguments))
 
     def note_state(self) -> None:
         """Admit the present global state, in both grad modes: it has the key that this binding was made for."""

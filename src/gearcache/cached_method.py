@@ -160,6 +160,8 @@ class CachedMethod:
         self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str = "default"
     ) -> Callable[..., Any] | None:
         arguments = self.arguments_of(args, kwargs)
+        if any(binding.is_outdated(arguments) for binding in self._bindings.values()):
+            self.refresh()
         binding = self.binding_for(arguments)
         frame = binding.prepare(arguments, stance)
         binding.note_state()

@@ -1,0 +1,15 @@
+"""The part of the package that is compiled; everything else stands in setup.cfg."""
+
+from setuptools import Extension, setup
+
+# Optional: without a C compiler the package installs as well, and `gearcache.guards.python_watch` takes its place.
+setup(
+    ext_modules=[
+        Extension(
+            "gearcache.guards._watched",
+            ["src/gearcache/guards/_watched.c"],
+            extra_compile_args=["-O3"],
+            optional=True,
+        )
+    ]
+)
