@@ -342,6 +342,17 @@ static int are_slots(Watch *self) {
     return 1;
 }
 
+#if PY_VERSION_HEX >= 0x030D0000
+/* From 3.13 on the values of an object's dictionary may lie in the object itself, where CPython 3.13.0 tells no watcher
+   of a write. A key that is no text makes the dictionary keep its values on its own. */
+static int leave_object(PyObject *dict) {
+    PyObject *key = (PyObject *)Py_TYPE(dict); /* a key that no attribute can have */
+    int is_there = PyDict_Contains(dict, key);
+    if (is_there != 0) return is_there < 0 ? -1 : 0;
+    return PyDict_SetItem(dict, key, Py_None) < 0 || PyDict_DelItem(dict, key) < 0 ? -1 : 0;
+}
+#endif
+
 /* Take the dictionaries: (dictionary or class, keys or None). What the keys lead to now is what is expected. */
 static int take_dicts(Watch *self, PyObject *given) {
     Py_ssize_t length = PyList_GET_SIZE(given), keys = 0;
@@ -371,8 +382,12 @@ static int take_dicts(Watch *self, PyObject *given) {
             dict = Py_XNewRef(((PyTypeObject *)dict)->tp_dict);
 #endif
             if (dict == NULL) goto wrong;
-        } else
+        } else {
+#if PY_VERSION_HEX >= 0x030D0000
+            if (leave_object(dict) < 0) return -1;
+#endif
             Py_INCREF(dict);
+        }
         self->dicts[i] = dict;
         self->dict_count = i + 1;
         self->dict_keys[i] = (Keys){self->key_count, -1};
