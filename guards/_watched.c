@@ -32,7 +32,7 @@ typedef struct {
     Keys *dict_keys;
     PyObject **keys, **values; /* a value of NULL: the key is absent */
     PyObject **lists, **items; /* items: tuples */
-    PyObject **sets, **members; /* members: frozensets */
+    PyObject **sets, **members; /* sets and queues, and copies of them */
     PyObject **cells, **contents;
     PyObject **slotted, **slots; /* slots: tuples of descriptor and value */
     PyObject **tensors;
@@ -269,11 +269,10 @@ static const char *changed_thing(Watch *self, Py_ssize_t *number) {
         }
     }
     for (Py_ssize_t i = 0; i < self->set_count; i++) {
-        int same = PySet_GET_SIZE(self->sets[i]) == PySet_GET_SIZE(self->members[i]);
-        if (same) same = PyObject_RichCompareBool(self->sets[i], self->members[i], Py_EQ);
+        int same = PyObject_RichCompareBool(self->sets[i], self->members[i], Py_EQ);
         if (same <= 0) {
             *number = same < 0 ? -2 : i;
-            return "set";
+            return "collection";
         }
     }
     return NULL;
@@ -327,9 +326,8 @@ static int take_pairs(
 }
 
 static int is_list(PyObject *value) { return PyList_Check(value); }
-static int is_set(PyObject *value) { return PyAnySet_Check(value); }
-static int is_cell(PyObject *value) { return PyCell_Check(value); }
 static int is_any(PyObject *value) { return 1; }
+static int is_cell(PyObject *value) { return PyCell_Check(value); }
 
 /* Whether the slots are pairs of a descriptor that reads a slot, and a value. */
 static int are_slots(Watch *self) {
@@ -462,7 +460,7 @@ static int take_tensors(Watch *self, PyObject *given) {
 }
 
 static PyObject *watch_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"dicts", "lists", "sets", "cells", "slots", "tensors", NULL};
+    static char *names[] = {"dicts", "lists", "collections", "cells", "slots", "tensors", NULL};
     PyObject *dicts, *lists, *sets, *cells, *slots, *tensors;
     if (!PyArg_ParseTupleAndKeywords(
             args, keywords, "O!O!O!O!O!O!", names, &PyList_Type, &dicts, &PyList_Type, &lists, &PyList_Type, &sets,
@@ -472,7 +470,7 @@ static PyObject *watch_new(PyTypeObject *type, PyObject *args, PyObject *keyword
     if (self == NULL) return NULL;
     if (take_dicts(self, dicts) < 0 || take_tensors(self, tensors) < 0 || note_writes(self) < 0 ||
         take_pairs(lists, &self->lists, &self->items, &self->list_count, is_list, &PyTuple_Type) < 0 ||
-        take_pairs(sets, &self->sets, &self->members, &self->set_count, is_set, &PyFrozenSet_Type) < 0 ||
+        take_pairs(sets, &self->sets, &self->members, &self->set_count, is_any, NULL) < 0 ||
         take_pairs(cells, &self->cells, &self->contents, &self->cell_count, is_cell, NULL) < 0 ||
         take_pairs(slots, &self->slotted, &self->slots, &self->slot_count, is_any, &PyTuple_Type) < 0 ||
         !are_slots(self)) {
@@ -546,7 +544,7 @@ static PyTypeObject WatchType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "gearcache.guards._watched.Watch",
     .tp_basicsize = sizeof(Watch),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .tp_doc = "Objects as they were when it was made: dicts, lists, sets, cells, slots, tensors.",
+    .tp_doc = "Objects as they were when it was made: dicts, lists, collections, cells, slots, tensors.",
     .tp_new = watch_new,
     .tp_dealloc = (destructor)watch_dealloc,
     .tp_traverse = (traverseproc)watch_traverse,

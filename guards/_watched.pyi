@@ -6,7 +6,7 @@ class Watch:
         self,
         dicts: list[tuple[Any, tuple[Any, ...] | None]],
         lists: list[tuple[list[Any], tuple[Any, ...]]],
-        sets: list[tuple[set[Any], frozenset[Any]]],
+        collections: list[tuple[Any, Any]],
         cells: list[tuple[CellType, Any]],
         slots: list[tuple[Any, tuple[MemberDescriptorType, Any]]],
         tensors: list[Any],

@@ -20,7 +20,7 @@ class PythonWatch:
         self,
         dicts: list[tuple[Any, tuple[Any, ...] | None]],
         lists: list[tuple[list[Any], tuple[Any, ...]]],
-        sets: list[tuple[set[Any], frozenset[Any]]],
+        collections: list[tuple[Any, Any]],
         cells: list[tuple[types.CellType, Any]],
         slots: list[tuple[Any, tuple[types.MemberDescriptorType, Any]]],
         tensors: list[torch.Tensor],
@@ -30,7 +30,7 @@ class PythonWatch:
         self._whole = [(holder, list(holder.items())) for holder, keys in held if keys is None]
         self._numbers = [number for number, (_, keys) in enumerate(held) if keys is not None]
         self._numbers += [number for number, (_, keys) in enumerate(held) if keys is None]
-        self._lists, self._sets, self._cells, self._slots = lists, sets, cells, slots
+        self._lists, self._collections, self._cells, self._slots = lists, collections, cells, slots
         self._tensors = [(tensor, _place(tensor)) for tensor in tensors]
 
     def holds(self) -> bool:
@@ -57,9 +57,9 @@ class PythonWatch:
         for number, (holder, (descriptor, value)) in enumerate(self._slots):
             if not _same(_slot(descriptor, holder), value):
                 return "slot", number
-        for number, (members, frozen) in enumerate(self._sets):
-            if members != frozen:
-                return "set", number
+        for number, (collection, copied) in enumerate(self._collections):
+            if not _equal(collection, copied):
+                return "collection", number
         return None
 
 
@@ -80,6 +80,13 @@ def _same(one: Any, other: Any) -> bool:
     try:
         return bool(to_plain(one) == to_plain(other))
     except NotConstant:
+        return False
+
+
+def _equal(one: Any, other: Any) -> bool:
+    try:
+        return bool(one == other)
+    except Exception:  # a comparison that fails is a change
         return False
 
 

@@ -7,6 +7,7 @@ takes some ten microseconds for a model of a hundred modules.
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -36,14 +37,14 @@ class Watched:
         self._facts = facts
         dicts = [(holder, None if keys is None else tuple(keys)) for holder, keys, _ in facts.dicts.values()]
         lists = [(value, tuple(value)) for value in facts.lists.values()]
-        sets = [(value, frozenset(value)) for value in facts.sets.values()]
+        collections = [(value, copy.copy(value)) for value in facts.collections.values()]
         cells = [(cell, cell.cell_contents) for cell in facts.cells.values()]
         slots = [
             (holder, (descriptor, descriptor.__get__(holder, type(holder))))
             for holder, descriptor in facts.slots.values()
         ]
         tensors = list(facts.tensors.values())
-        self._watch: Watch = watch_class()(dicts, lists, sets, cells, slots, tensors)
+        self._watch: Watch = watch_class()(dicts, lists, collections, cells, slots, tensors)
         self._tensors: Watch = watch_class()([], [], [], [], [], tensors)
         #: Whether nothing changed; what the dispatch asks.
         self.holds: Callable[[], bool] = self._watch.holds
