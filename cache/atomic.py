@@ -74,7 +74,12 @@ def read_verified(path: Path, digest: str) -> bytes:
 def check_digest(path: Path, digest: str) -> None:
     """Like `read_verified`, without holding the bytes in memory."""
     with open_trusted(path) as descriptor:
-        found = descriptor_digest(descriptor)
+        check_descriptor(descriptor, path, digest)
+
+
+def check_descriptor(descriptor: int, path: Path, digest: str) -> None:
+    """Raise `CorruptEntry` where the sha256 of an open file, which `path` names in the message, is another."""
+    found = descriptor_digest(descriptor)
     if found != digest:
         raise CorruptEntry(path, f"it has the sha256 {found}")
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from hashlib import sha256
 from pathlib import Path
 
-from gearcache.cache.atomic import check_digest, copy_atomic, file_digest, read_verified, write_atomic
+from gearcache.cache.atomic import check_descriptor, check_digest, copy_atomic, file_digest, read_verified, write_atomic
 from gearcache.cache.layout import Layout
 from gearcache.cache.lock import store_lock
 from gearcache.cache.quarantine import quarantine
-from gearcache.cache.trust import check_folders
+from gearcache.cache.trust import check_folders, open_trusted, opened_name
 from gearcache.errors import CacheError, CorruptEntry, PublishError, UnsafePath
 
 MAX_STORE_LOCK_SECONDS = 60.0
@@ -45,11 +45,17 @@ class BlobFolder:
         with self._verifying(digest) as path:
             return read_verified(path, digest)
 
-    def blob_path(self, digest: str) -> Path:
-        """The file of a blob, verified now; errors as for `read_blob`."""
-        with self._verifying(digest) as path:
-            check_digest(path, digest)
-            return path
+    @contextmanager
+    def blob_file(self, digest: str) -> Iterator[str]:
+        """A name that opens the very file that was verified, inside the `with`; errors as for `read_blob`.
+
+        Whatever is put in its place meanwhile, the verified bytes are read.
+        """
+        with ExitStack() as opened:
+            with self._verifying(digest) as path:
+                descriptor = opened.enter_context(open_trusted(path))
+                check_descriptor(descriptor, path, digest)
+            yield opened_name(descriptor, path)
 
     def put_blob(self, data: bytes) -> str:
         """Store bytes under their sha256; a sound blob is not written again, a damaged one is replaced."""
@@ -101,8 +107,9 @@ class BlobFolder:
 
     def _check_folder(self, folder: Path) -> None:
         # Once for each folder: what is read from it is checked file by file anyway.
-        if folder not in self._trusted and check_folders(self.layout.root, folder):
-            self._trusted.add(folder)
+        root = self.layout.root
+        if folder not in self._trusted and check_folders(root, folder, above=root not in self._trusted):
+            self._trusted |= {root, folder}
 
 
 def prepare_folder(layout: Layout, folder: Path) -> None:

@@ -26,7 +26,7 @@ from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, decode_manifes
 from gearcache.cache.reading import read_manifest
 from gearcache.cache.signature import Signer
 from gearcache.cache.store import DiskStore
-from gearcache.cache.trust import open_trusted, read_trusted
+from gearcache.cache.trust import read_trusted
 from gearcache.cache.upkeep import note_entry
 from gearcache.cache.use import register_use
 from gearcache.errors import BundleError, CacheError, CorruptEntry, LockTimeout
@@ -67,8 +67,7 @@ def export_bundle(layout: Layout, entries: Iterable[Entry], target: Path) -> Bun
             _add(tar, HEADER_NAME, json.dumps(header).encode())
             store = DiskStore(layout)
             for digest, size in sizes.items():
-                path = store.blob_path(digest)
-                with open_trusted(path) as descriptor, open(descriptor, "rb", closefd=False) as blob:
+                with store.blob_file(digest) as name, Path(name).open("rb") as blob:
                     _add_file(tar, f"blobs/{digest}", blob, size)
             for entry, (data, _) in manifests:
                 _add(tar, "/".join(filter(None, ("entries", *entry.identity, MANIFEST_NAME))), data)

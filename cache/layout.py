@@ -192,7 +192,10 @@ class Layout:
         # The last thing that is made: where it is, only the folder itself may be missing.
         if folder is not None and folder.is_dir() and (self.root / ".gitignore").exists():
             return
-        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not self.root.exists():
+            for parent in reversed(self.root.parents):
+                parent.mkdir(mode=0o755, exist_ok=True)  # whatever the umask: others may not write there either
+        self.root.mkdir(mode=0o700, exist_ok=True)
         self.bucket.mkdir(mode=0o700, exist_ok=True)
         for own in (self.entries_folder, self.blobs_folder, self.locks_folder, self.quarantine_folder):
             own.mkdir(mode=0o700, exist_ok=True)

@@ -34,8 +34,8 @@ class Store(Protocol):
     def read_blob(self, digest: str) -> bytes:
         """The verified bytes of a blob."""
 
-    def blob_path(self, digest: str) -> Path:
-        """A verified file with the bytes of a blob, to be loaded by a backend."""
+    def blob_file(self, digest: str) -> AbstractContextManager[str]:
+        """The name of a file with the verified bytes of a blob, to be loaded by a backend inside the `with`."""
 
     def put_blob(self, data: bytes) -> str:
         """Store bytes under their sha256, and return it."""

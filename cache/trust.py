@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from gearcache.cache.parents import check_parents as check_parents
+from gearcache.cache.parents import is_trusted_by_name
 from gearcache.errors import CorruptEntry, UnsafePath
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -49,12 +52,15 @@ def read_trusted(path: Path, limit: int | None = None) -> bytes:
     return data
 
 
-def check_folders(root: Path, folder: Path) -> bool:
+def check_folders(root: Path, folder: Path, *, above: bool = True) -> bool:
     """Refuse folders, from the root of the cache down to this one, that others could have exchanged.
 
     `UnsafePath` for symbolic links below the root, other owners and folders writable by group or others. False
-    where one is absent, which is safe. The root itself may be reached through a link: the user named it.
+    where one is absent, which is safe. The root itself may be reached through a link: the user named it; `above` it
+    `check_parents` says what is safe.
     """
+    if above:
+        check_parents(root)
     chain = [root]
     for part in folder.relative_to(root).parts:
         chain.append(chain[-1] / part)
@@ -65,8 +71,34 @@ def check_folders(root: Path, folder: Path) -> bool:
             return False
         if stat.S_ISLNK(found.st_mode):
             raise UnsafePath(path, "it is a symbolic link", _ELSEWHERE)
-        _check_owner(path, found)
+        if path is not root or not is_trusted_by_name(root):
+            _check_owner(path, found)
     return True
+
+
+@contextmanager
+def opened_folder(path: Path) -> Iterator[tuple[int, str]]:
+    """A folder of this user's as a descriptor, and a name of it that means this one whatever is put in its place."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        _check_owner(path, os.fstat(descriptor))
+        yield descriptor, opened_name(descriptor, path)
+    finally:
+        os.close(descriptor)
+
+
+_numbers = itertools.count()
+
+
+def opened_name(descriptor: int, path: Path) -> str:
+    """Return a name that opens the very file of a descriptor, as long as that is open.
+
+    No two are alike in a process: a dynamic loader takes an object for one that it has loaded under the same name.
+    Slashes and dots write the number of the name. Where the kernel has no such names it is the path.
+    """
+    digits = "".join("./" if digit == "1" else "/" for digit in f"{next(_numbers):b}")
+    name = f"/proc/self/fd/{digits}{descriptor}"
+    return name if os.access(name, os.F_OK) else str(path)
 
 
 def _check_trusted(path: Path, found: os.stat_result) -> None:

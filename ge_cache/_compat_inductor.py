@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from gearcache.errors import UnsafePath
 from gearcache.ge_cache._compat import OpOverload, storage_key
 from gearcache.ge_cache.interpreter import python_command, python_environment
 from gearcache.guards.identity import is_users
@@ -39,11 +42,21 @@ def inductor_compile(
         return compile_fx_aot(module, inputs, inner_compile=wrapped, config_patches=patches)  # type: ignore[arg-type]
 
 
-def settle_folder() -> None:
-    """Fix the folder of Inductor's files, which follows the temporary folder otherwise."""
+def settle_folder(fallback: str) -> None:
+    """Fix the folder of Inductor's files, which hangs on the temporary folder; `fallback` where others can write there.
+
+    What lies in it is loaded and becomes part of entries.
+    """
     from torch._inductor.runtime.cache_dir_utils import cache_dir
 
-    cache_dir()
+    from gearcache.cache.trust import check_parents
+
+    usual = cache_dir()
+    try:
+        check_parents(Path(usual, "file"))
+    except (OSError, UnsafePath) as error:
+        sys.stderr.write(f"gearcache worker: {error}\n")
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = fallback
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -46,16 +47,17 @@ class Artifact:
 
 @dataclass(frozen=True)
 class StoredArtifact:
-    """An artifact that was read back: digests are verified before `read` or `path` returns.
+    """An artifact that was read back: digests are verified before `read` returns, or `file` is entered.
 
-    `examples` gives live inputs of the call at hand (of any gear's sizes). `folder` names a folder of the entry where
-    a backend may keep files of its own; None when it may not. `keeps_compiled` is the user's `ge_cache`: whether the
-    output of GE may lie there.
+    `file` gives the name of the file that was verified, to be opened inside the `with`. `examples` gives live inputs of
+    the call at hand (of any gear's sizes). `folder` names a folder of the entry where a backend may keep files of its
+    own, which others cannot write; None when it may not. `keeps_compiled` is the user's `ge_cache`: whether the output
+    of GE may lie there.
     """
 
     header: dict[str, Any]
     read: Callable[[str], bytes]
-    path: Callable[[str], Path]
+    file: Callable[[str], AbstractContextManager[str]]
     examples: Callable[[], list[torch.Tensor]] = list
     folder: Callable[[str], Path] | None = None
     keeps_compiled: bool = False

@@ -60,7 +60,7 @@ def is_sealed(folder: Path) -> bool:
     """Whether a folder holds exactly the files that were sealed, byte for byte, and no one else may write there."""
     try:
         state = folder.lstat()
-        if state.st_uid not in (os.geteuid(), 0) or state.st_mode & 0o022 or not stat.S_ISDIR(state.st_mode):
+        if not _is_ours(state) or not stat.S_ISDIR(state.st_mode):
             return False
         sums = msgpack.unpackb((folder / SUMS).read_bytes(), raw=False)
         present = set(_files(folder)) - {SUMS}
@@ -70,18 +70,26 @@ def is_sealed(folder: Path) -> bool:
 
 
 def _files(folder: Path) -> list[str]:
-    """Return the names of all files below a folder; `ValueError` for what is neither file nor folder."""
+    """Return the names of all files below a folder; `ValueError` for what is no file or folder of ours alone."""
     names = []
     for path in sorted(folder.rglob("*")):
-        if path.is_symlink() or not (path.is_file() or path.is_dir()):
-            raise ValueError(f"{path} is no plain file")
-        if path.is_file():
+        state = path.lstat()
+        if not _is_ours(state) or not (stat.S_ISREG(state.st_mode) or stat.S_ISDIR(state.st_mode)):
+            raise ValueError(f"{path} is no plain file of this user's alone")
+        if stat.S_ISREG(state.st_mode):
             names.append(path.relative_to(folder).as_posix())
     return names
 
 
+def _is_ours(state: os.stat_result) -> bool:
+    return state.st_uid in (os.geteuid(), 0) and not state.st_mode & 0o022
+
+
 def _seal(folder: Path) -> None:
     try:
+        for path in folder.rglob("*"):
+            if not path.is_symlink():  # a compiler follows the umask
+                path.chmod(stat.S_IMODE(path.stat().st_mode) & ~0o022)
         sums = {name: _digest(folder / name) for name in _files(folder)}
         if not sums:
             return  # nothing was written: nothing to find later

@@ -11,7 +11,6 @@ import logging
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from gearcache.errors import BackendUnavailable
 from gearcache.ge_cache import _compat
 from gearcache.ge_cache.aten import decode_tensor
 from gearcache.ge_cache.backend import Artifact, CompileJob, Runner, Stage, StoredArtifact
+from gearcache.ge_cache.scratch import scratch_folder
 
 logger = logging.getLogger("gearcache")
 
@@ -30,6 +30,7 @@ LIBRARY = "graph.so"
 CONSTANTS = "constants.msgpack"
 #: Calls of operators that have no C interface, as AOTInductor describes them: custom operators, and few of torch.
 EXTERN = "extern.json"
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 #: Raise it when other code is made of the same graph and options: what older versions stored is then no hit.
 RECIPE = 3
 #: Variables of Inductor that say where and when it works, and not what it makes (torch 2.13 `_inductor/config.py`).
@@ -149,15 +150,24 @@ def inductor_variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _runner(artifact: StoredArtifact) -> Any:
-    library = artifact.path(LIBRARY)
-    if not artifact.header.get("extern"):
-        return _compat.aoti_runner(str(library))
-    # The description is looked for beside the object, under its name, while the object is loaded.
-    with tempfile.TemporaryDirectory(prefix="gearcache-") as folder:
-        beside = Path(folder, LIBRARY)
-        beside.symlink_to(library.absolute())
-        beside.with_suffix(".json").write_bytes(artifact.read(EXTERN))
-        return _compat.aoti_runner(str(beside))
+    with artifact.file(LIBRARY) as library:
+        if not artifact.header.get("extern"):
+            return _load(library, library)
+        from gearcache.cache.trust import opened_folder
+
+        # The description is looked for beside the object, under its name, while the object is loaded.
+        with scratch_folder() as folder, opened_folder(folder) as (descriptor, name):
+            os.symlink(library, LIBRARY, dir_fd=descriptor)
+            with os.fdopen(os.open(Path(LIBRARY).stem + ".json", _NEW_FILE, 0o600, dir_fd=descriptor), "wb") as file:
+                file.write(artifact.read(EXTERN))
+            return _load(f"{name}/{LIBRARY}", library)
+
+
+def _load(name: str, library: str) -> Any:
+    try:
+        return _compat.aoti_runner(name)
+    except RuntimeError as error:
+        raise RuntimeError(str(error).replace(name, os.path.realpath(library))) from error
 
 
 class _Bound:

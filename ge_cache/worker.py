@@ -55,7 +55,7 @@ def main(parent: int, life_line: int, folder: str) -> None:
     from gearcache.ge_cache.inductor import InductorBackend
     from gearcache.ge_cache.inductor_library import prepare
 
-    _compat_inductor.settle_folder()
+    _compat_inductor.settle_folder(f"{folder}/inductor")
     os.environ["TMPDIR"] = tempfile.tempdir = folder
     while (message := receive(sys.stdin.buffer)) is not None:
         if message["kind"] == "prepare":

@@ -33,7 +33,7 @@ ASCEND = Path("ge_cache/ascend.py")
 ALLOWED = {
     "cache": ("gearcache.cache", "gearcache.errors"),
     "guards": ("gearcache.guards", "gearcache.errors"),
-    "ge_cache": ("gearcache.ge_cache", "gearcache.guards", "gearcache.errors"),
+    "ge_cache": ("gearcache.ge_cache", "gearcache.guards", "gearcache.errors", "gearcache.cache.trust"),
 }
 
 #: Modules that manage files. `guards/` reads traced source files with `open`, and that is all.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -31,8 +32,8 @@ class BlobReader(Protocol):
         """Return the bytes of a blob."""
         ...
 
-    def blob_path(self, digest: str) -> Path:
-        """Return a file that holds a blob."""
+    def blob_file(self, digest: str) -> AbstractContextManager[str]:
+        """Return the name of a file that holds a blob, to be opened inside the `with`."""
         ...
 
 
@@ -172,7 +173,7 @@ def _artifact(
     return StoredArtifact(
         gear.header,
         lambda name: store.read_blob(blobs[name]),
-        lambda name: store.blob_path(blobs[name]),
+        lambda name: store.blob_file(blobs[name]),
         examples,
         folder,
         keeps_compiled,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Limits, Manifest, Miss, Signer
+from gearcache.cache.trust import check_folders
 from gearcache.errors import CacheError
 from gearcache.guards.reason import Reason
 from gearcache.guards.variant import StoredVariant, entry_from_plain, entry_to_plain
@@ -103,8 +104,13 @@ class Entry:
         return sum(self._blob_sizes.get(digest, 0) for digest in {item for each in variants for item in blobs_of(each)})
 
     def folder(self, name: str) -> Path:
-        """Return a folder of this entry for files of the backend's own."""
-        return self.store.layout.manifest(self.key).parent / name
+        """Return a folder of this entry for files of the backend's own; raises `CacheError` where others can write."""
+        folder = self.store.layout.manifest(self.key).parent / name
+        try:
+            check_folders(self.store.layout.root, folder)
+        except OSError as error:
+            raise CacheError(f"`{folder}` cannot be used: {error.strerror}") from error
+        return folder
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:

@@ -13,6 +13,7 @@ from gearcache.cache.key import CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.store import DiskStore, Hit, Miss, prepare_folder
 from gearcache.errors import UnsafePath
+from tests.conformance import read_file
 
 KEY = CacheKey("Model.decode", (("a", 1),))
 DIGEST = sha256(b"code").hexdigest()
@@ -42,7 +43,7 @@ def use_everything(layout: Layout) -> None:
     store = DiskStore(layout)
     assert isinstance(store.lookup(KEY), Hit)
     assert store.read_blob(DIGEST) == b"code"
-    assert store.blob_path(DIGEST).name == DIGEST
+    assert read_file(store, DIGEST) == b"code"
 
 
 def write_everything(layout: Layout) -> None:

@@ -14,6 +14,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -128,7 +129,8 @@ class Package {
     return sizes;
   }
 
-  // A shared object can only be loaded from a file; it is unlinked once it is mapped.
+  // A shared object can only be loaded from a file. It is loaded through its descriptor, so that nobody can exchange it,
+  // under a name that no other had (slashes and dots write a number): the loader takes objects of one name for one.
   static std::unique_ptr<torch::inductor::AOTIModelContainerRunnerCpu> load(const std::string& name, at::Tensor bytes) {
     const char* folder = std::getenv("TMPDIR");
     std::string path = std::string(folder != nullptr ? folder : "/tmp") + "/gearcache-XXXXXX.so";
@@ -149,14 +151,22 @@ class Package {
       data += written;
       left -= written;
     }
-    close(descriptor);
+    static std::atomic<unsigned> loads{0};
+    std::string opened = "/proc/self/fd/";
+    for (unsigned rest = ++loads; rest != 0; rest /= 2) {
+      opened += rest % 2 != 0 ? "./" : "/";
+    }
+    opened += std::to_string(descriptor);
     std::unique_ptr<torch::inductor::AOTIModelContainerRunnerCpu> runner;
     try {
-      runner = std::make_unique<torch::inductor::AOTIModelContainerRunnerCpu>(path, 1);
+      runner = std::make_unique<torch::inductor::AOTIModelContainerRunnerCpu>(
+          access(opened.c_str(), F_OK) == 0 ? opened : path, 1);
     } catch (...) {
+      close(descriptor);
       unlink(path.c_str());
       throw;
     }
+    close(descriptor);
     unlink(path.c_str());
     return runner;
   }

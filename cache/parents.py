@@ -1,0 +1,114 @@
+"""The folders above a cache: who may write there may put another cache in its place."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from gearcache.errors import UnsafePath
+
+TRUSTED_VARIABLE = "GEARCACHE_TRUSTED_FOLDERS"
+_MAX_LINKS = 40
+_ACCESS_LIST = "system.posix_acl_access"
+
+
+def check_parents(root: Path) -> None:
+    """Refuse a root that other users could exchange, as ssh does with its keys: `UnsafePath` names the folder above it.
+
+    That is a folder of another user, or one that others may write without a sticky bit, among all on the way from `/`
+    through links. A group that nobody else is in does no harm. `OSError` where the way cannot be looked at.
+    """
+    named = trusted_folders(os.environ)
+    pending = list(reversed(os.path.abspath(root).split("/")[1:]))
+    path, folder, links = "/", os.lstat("/"), 0
+    owners = {0, os.geteuid(), folder.st_uid}  # in a user name space root may have another number
+    while pending and stat.S_ISDIR(folder.st_mode):
+        if path not in named:
+            _check_folder(path, folder, owners)
+        part = pending.pop()
+        inner = f"{path.rstrip('/')}/{part}" if part != ".." else path.rpartition("/")[0] or "/"
+        try:
+            found = os.lstat(inner)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        if stat.S_ISLNK(found.st_mode):
+            links += 1
+            if links > _MAX_LINKS:
+                return  # nothing can be opened there either
+            if found.st_uid not in owners and path not in named:
+                raise _unsafe(inner, f"it is a link of user {found.st_uid}, who may lead it elsewhere", "")
+            target = str(Path(inner).readlink())
+            pending.extend(part for part in reversed(target.split("/")) if part not in ("", "."))
+            if target.startswith("/"):
+                path, folder = "/", os.lstat("/")
+        else:
+            path, folder = inner, found
+
+
+def trusted_folders(environ: Mapping[str, str]) -> set[str]:
+    """Return the folders whose writers the user trusts, by `$GEARCACHE_TRUSTED_FOLDERS`, a list like `PATH`."""
+    named = filter(None, environ.get(TRUSTED_VARIABLE, "").split(os.pathsep))
+    return {name for text in named for name in (os.path.abspath(text), os.path.realpath(text))}
+
+
+def is_trusted_by_name(folder: Path) -> bool:
+    """Whether `$GEARCACHE_TRUSTED_FOLDERS` names a folder."""
+    named = trusted_folders(os.environ)
+    return bool(named) and not named.isdisjoint((os.path.abspath(folder), os.path.realpath(folder)))
+
+
+def _check_folder(path: str, found: os.stat_result, owners: set[int]) -> None:
+    if found.st_uid not in owners:
+        raise _unsafe(path, f"it belongs to user {found.st_uid}, who may exchange what lies in it", "")
+    if found.st_mode & stat.S_ISVTX:
+        return
+    others = found.st_mode & stat.S_IWOTH
+    if others or (found.st_mode & stat.S_IWGRP and not _is_private(path, found.st_gid)):
+        mode = stat.S_IMODE(found.st_mode)
+        reason = f"its mode {mode:04o} lets others write there, and so exchange the cache below it"
+        raise _unsafe(path, reason, f"run `chmod {'o-w' if others else 'g-w'} {path}`, ")
+
+
+def _unsafe(path: str, reason: str, remedy: str) -> UnsafePath:
+    remedy += "set `cache_dir` to a folder below one of your own, or name it in "
+    return UnsafePath(path, reason, f"{remedy}`{TRUSTED_VARIABLE}` if all who can write there may run code as you")
+
+
+def _is_private(path: str, group: int) -> bool:
+    """Whether nobody but this user and root may write through the group of a folder."""
+    try:
+        os.getxattr(path, _ACCESS_LIST)
+    except (OSError, AttributeError):
+        return _is_own_group(group, os.geteuid())
+    return False  # the mode tells the most that its access list allows to anybody
+
+
+@lru_cache
+def _is_own_group(group: int, user: int) -> bool:
+    """Whether a group has no known member but this user and root: what many systems give each user, or root's."""
+    import grp
+    import pwd
+
+    users = pwd.getpwall()
+    names = {entry.pw_name for entry in users if entry.pw_uid in (0, user)}
+    others = {entry.pw_name for entry in users if entry.pw_gid == group} - names
+    try:
+        known = grp.getgrgid(group)
+    except KeyError:
+        # In a container users and groups may be mere numbers: this one must be ours.
+        return not others and group in {os.getegid(), *os.getgroups()}
+    others |= set(known.gr_mem) - names
+    return not others and (group == 0 or known.gr_name in names or _knows_all_users())
+
+
+def _knows_all_users() -> bool:
+    """Whether the users of this host are those of its files, and not also those of a service that may not list them."""
+    try:
+        lines = Path("/etc/nsswitch.conf").read_text(errors="replace").splitlines()
+    except OSError:
+        return True
+    services = next((line.partition(":")[2].split() for line in lines if line.startswith("passwd:")), [])
+    return set(services) <= {"files", "compat", "systemd"}
