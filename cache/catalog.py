@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 
@@ -16,13 +17,13 @@ from gearcache.cache.evict import Limits, entries_to_evict
 from gearcache.cache.formats import OtherFormatFolder, other_formats, remove_format
 from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout
 from gearcache.cache.manifest import Manifest
-from gearcache.cache.quarantine import Quarantined, drop_quarantine, quarantined
+from gearcache.cache.quarantine import Quarantined, drop_quarantine, quarantine, quarantined
 from gearcache.cache.reading import read_manifest
 from gearcache.cache.remove import PATIENCE_SECONDS, deleting, remove_entry, unlink_all
-from gearcache.cache.scan import scan
+from gearcache.cache.scan import read_entry, scan
 from gearcache.cache.trust import check_folders
 from gearcache.cache.use import User, users_of
-from gearcache.errors import CacheError
+from gearcache.errors import CacheError, CorruptEntry
 
 _POLL_SECONDS = 0.05
 _MIN_DIGEST_PREFIX = 4
@@ -138,6 +139,17 @@ class Catalog:
     def total_size(self, entries: Iterable[Entry]) -> int:
         """Bytes on disk; a blob that several entries share counts once."""
         return total_size(entries)
+
+    def damaged(self) -> list[CorruptEntry]:
+        """Of the faults of the last `entries` those of manifests that will never be read."""
+        return [fault for fault in self.faults if isinstance(fault, CorruptEntry)]
+
+    def set_aside(self, damaged: Iterable[CorruptEntry]) -> None:
+        """Move damaged manifests to the quarantine, as a lookup would; what is sound by now stays."""
+        for fault in damaged:
+            label, digest, _ = self.layout.identify(fault.path)
+            name = f"{label}-{digest}.manifest"
+            quarantine(self.layout, fault, name, partial(read_entry, self.layout, fault.path))
 
     def quarantined(self) -> list[Quarantined]:
         """What lies in the quarantine."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
-from gearcache.cache.key import Plain
 from gearcache.cache.layout import BACKEND_FOLDERS, USE_NAME
 from gearcache.cache.manifest import Manifest
 
@@ -25,9 +24,9 @@ _BLOB = struct.Struct(">32sQ")
 class Entry(NamedTuple):
     """One entry. Times are seconds since 1970, sizes bytes; `blobs` is for `Entry.blob_sizes`.
 
-    `gears`, `variants`, `compile_seconds` and `torch` are what the manifest's producer says, as far as it does. The
-    last fields tell whether the manifest and the use file are still those that were seen. All of it is flat: 100,000
-    of them are listed in a second.
+    `gears`, `variants`, `compile_seconds` and `torch` are what the manifest's producer says, as far as it does: types
+    and ranges were checked when the manifest was read. The last fields tell whether the manifest and the use file are
+    still those that were seen. All of it is flat: 100,000 of them are listed in a second.
     """
 
     label: str
@@ -92,16 +91,15 @@ class Entry(NamedTuple):
 
 def entry_of(manifest: Manifest, identity: Identity, manifest_size: int) -> Entry:
     """The entry of a manifest; of its files nothing is known yet."""
-    producer = manifest.producer
-    gears = producer.get("gears")
+    producer: Mapping[str, Any] = manifest.producer
     return Entry(
         *identity,
         manifest_size=manifest_size,
         blobs_size=sum(manifest.blobs.values()),
-        gears=tuple(map(str, gears)) if isinstance(gears, (list, tuple)) else (),
-        variants=int(_number(producer.get("variants"))),
-        compile_seconds=_number(producer.get("compile_seconds")),
-        torch=str(producer.get("torch", "")),
+        gears=tuple(producer.get("gears", ())),
+        variants=producer.get("variants", 0),
+        compile_seconds=float(producer.get("compile_seconds", 0.0)),
+        torch=producer.get("torch", ""),
         created=manifest.created,
         blobs=b"".join(_BLOB.pack(bytes.fromhex(digest), size) for digest, size in manifest.blobs.items()),
         has_folders=producer.get("folders") is True,
@@ -163,7 +161,3 @@ def _lstat(path: str | Path) -> os.stat_result | None:
         return os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
-
-
-def _number(value: Plain) -> float:
-    return float(value) if isinstance(value, (int, float)) else 0.0

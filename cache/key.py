@@ -13,6 +13,7 @@ from gearcache.cache.encoding import Encodable as Encodable
 from gearcache.cache.encoding import Plain as Plain
 from gearcache.cache.encoding import encode as encode
 from gearcache.cache.encoding import lower as lower
+from gearcache.errors import UnkeyableValue
 
 FORMAT_VERSION = 3
 """Version of the key scheme, the manifest and the folder names; exists only here."""
@@ -97,6 +98,8 @@ class Difference:
 
     def __str__(self) -> str:
         where = f"{self.component}.{self.path}" if self.path else self.component
+        # Of another's manifest: names in it may be anything.
+        where = where if where.isprintable() else repr(where)
         return f"`{where}` is {_show(self.wanted)}, stored is {_show(self.stored)}"
 
 
@@ -114,7 +117,10 @@ def first_difference(wanted: Mapping[str, Plain], stored: Mapping[str, Plain]) -
 def _same(wanted: Plain | Missing, stored: Plain | Missing) -> bool:
     if isinstance(wanted, Missing) or isinstance(stored, Missing):
         return wanted is stored
-    return encode("", wanted) == encode("", stored)
+    try:
+        return encode("", wanted) == encode("", stored)
+    except UnkeyableValue:  # what no key can hold: of another's manifest, as ours was encoded before
+        return False
 
 
 def _dive(wanted: Plain | Missing, stored: Plain | Missing) -> tuple[list[str], Plain | Missing, Plain | Missing]:

@@ -8,6 +8,7 @@ No extension types, no pickle: decoding runs no code.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from hashlib import sha256
 from pathlib import Path
@@ -16,16 +17,27 @@ from typing import cast
 import msgpack
 
 from gearcache.cache.key import FORMAT_VERSION, Plain
-from gearcache.cache.layout import is_digest
+from gearcache.cache.layout import is_digest, is_label
 from gearcache.errors import CorruptEntry
 
 MAGIC = b"GEARCACHE\0"
 MAX_MANIFEST_SIZE = 256 << 20
 MAX_NESTING = 64
 MAX_ITEMS = 1 << 20
+#: Bounds of what is summed, compared and printed, far above what can be: a manifest beyond them is damaged.
+MAX_BLOB_SIZE = 1 << 43
+MAX_TIME = 1e11
+MAX_SECONDS = 1e10
 SIGNATURE_SIZE = 32
 
 _HEADER = struct.Struct(f">{len(MAGIC)}sHQ32s")
+_PRODUCER: dict[str, Callable[[object], bool]] = {
+    "torch": lambda value: type(value) is str,
+    "variants": lambda value: type(value) is int and 0 <= value <= MAX_ITEMS,
+    "gears": lambda value: type(value) in (list, tuple) and all(type(text) is str for text in cast("list[str]", value)),
+    "compile_seconds": lambda value: type(value) in (int, float) and 0 <= cast(float, value) <= MAX_SECONDS,
+    "folders": lambda value: type(value) is bool,
+}
 _LEAVES = frozenset((type(None), bool, int, float, str, bytes))
 
 
@@ -35,7 +47,10 @@ class OtherFormat(CorruptEntry):
 
 @dataclass(frozen=True)
 class Manifest:
-    """All that is stored for one key, except the bytes of its blobs (sha256 -> size)."""
+    """All that is stored for one key, except the bytes of its blobs (sha256 -> size).
+
+    What commands compute with is checked when it is read; payload and components are left to who understands them.
+    """
 
     name: str
     key_digest: str
@@ -146,16 +161,21 @@ def _check_fields(found: object) -> str:
     """What is wrong with the top level, or nothing."""
     if not isinstance(found, dict) or sorted(found) != sorted(_FIELDS):
         return f"its fields are not {', '.join(_FIELDS)}"
-    if type(found["name"]) is not str or not found["name"]:
-        return "`name` is not a text"
     if type(found["key_digest"]) is not str or not is_digest(found["key_digest"]):
         return "`key_digest` is not a sha256"
-    if type(found["created"]) is not float or not 0 <= found["created"] < float("inf"):
+    label, _, digest = found["name"].rpartition("-") if type(found["name"]) is str else ("", "", "")
+    if digest != found["key_digest"] or not is_label(label):
+        return "`name` is not the name of a method and its `key_digest`"
+    # A NaN fails every comparison.
+    if type(found["created"]) is not float or not 0 <= found["created"] <= MAX_TIME:
         return "`created` is not a time"
     for name in ("components", "payload", "blobs", "producer"):
         if type(found[name]) is not dict:
             return f"`{name}` is not a map"
     for digest, size in found["blobs"].items():
-        if not is_digest(digest) or type(size) is not int or size < 0:
+        if not is_digest(digest) or type(size) is not int or not 0 <= size <= MAX_BLOB_SIZE:
             return "`blobs` does not map sha256 to sizes"
+    for name, value in found["producer"].items():
+        if name in _PRODUCER and not _PRODUCER[name](value):
+            return f"`producer.{name}` is of another type, or beyond all bounds"
     return ""

@@ -397,7 +397,7 @@ def test_a_process_that_hangs_in_the_store_stops_nobody_for_ever(tmp_path: Path,
 def test_a_process_waits_once_for_one_that_was_stopped(
     tmp_path: Path, stopped: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not once for each method that it stores: a `prune` under Ctrl-Z must not cost a model of 30 methods half an hour."""
+    """Not once for each method that it stores: a `prune` under Ctrl-Z must not cost 30 methods half an hour."""
     catalog = one_entry(tmp_path / "cache")
     catalog.patience = 0.3
     limits = Limits(max_size=1)

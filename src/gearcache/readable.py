@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from gearcache.cache.atomic import read_verified, write_atomic
 from gearcache.cache.layout import MANIFEST_NAME, Layout
-from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, decode_manifest
+from gearcache.cache.manifest import MAX_ITEMS, MAX_MANIFEST_SIZE, Manifest, decode_manifest
 from gearcache.cache.trust import read_trusted
 from gearcache.errors import CacheError
 from gearcache.guards.access import TENSOR_DICTIONARIES, Access
@@ -43,7 +44,8 @@ def readable_cache(
     if not manifest_path.is_file():
         raise ValueError(f"readable_cache: there is no entry at `{manifest_path}`")
     manifest = decode_manifest(read_trusted(manifest_path, MAX_MANIFEST_SIZE), manifest_path)
-    text = "".join(f"{line}\n" for line in entry_lines(manifest, layout_of(manifest_path)))
+    with understood(manifest):
+        text = "".join(f"{line}\n" for line in entry_lines(manifest, layout_of(manifest_path)))
     if file is not None:
         write_atomic(Path(file), text.encode())
     if print_output:
@@ -107,13 +109,22 @@ def cut(value: Any) -> str:
 def variants_of(manifest: Manifest) -> list[dict[str, Any]]:
     """Return the variants as plain data; `CacheError` for a payload of another form."""
     payload: Mapping[str, Any] = manifest.payload
-    try:
+    with understood(manifest):
         parts = payload["parts"]
         return [
             {name: parts[value] if type(value) is int else value for name, value in row.items()}
             for row in payload["variants"]
         ]
-    except (KeyError, IndexError, TypeError, AttributeError) as error:
+
+
+@contextmanager
+def understood(manifest: Manifest) -> Iterator[None]:
+    """Read a payload, of which only the digest is known to be right; whatever its form leads to is a `CacheError`."""
+    try:
+        yield
+    except CacheError:
+        raise
+    except Exception as error:
         raise CacheError(
             f"the variants of `{manifest.name}` cannot be read: {type(error).__name__}: {error}"
         ) from error
@@ -167,8 +178,13 @@ def evidence_lines(variant: Mapping[str, Any]) -> Iterator[str]:
     """Yield each check of the evidence."""
 
     nodes, roots = variant["evidence"]  # the form of `guards.evidence`, which needs torch
+    left = MAX_ITEMS
 
     def walk(access: Access, number: int) -> Iterator[str]:
+        nonlocal left
+        left -= 1
+        if left < 0:  # a few nodes that name each other many times would take years
+            raise ValueError(f"the evidence has more than {MAX_ITEMS} nodes")
         checks, children = nodes[number]
         for kind, expected in checks:
             yield f"{path_text(access)}: {kind} {cut(expected)}"

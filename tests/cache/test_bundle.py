@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import os
@@ -12,17 +13,19 @@ from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
+import msgpack
 import pytest
 
 from gearcache.cache.bundle import HEADER_NAME, export_bundle, import_bundle
 from gearcache.cache.catalog import Catalog
 from gearcache.cache.key import FORMAT_VERSION, CacheKey
 from gearcache.cache.layout import Layout
-from gearcache.cache.manifest import Manifest, encode_manifest
+from gearcache.cache.manifest import Manifest
 from gearcache.cache.signature import Signer
 from gearcache.cache.store import DiskStore, Hit
 from gearcache.cache.verify import verify
 from gearcache.errors import BundleError, CacheError, CorruptEntry
+from tests.cache.test_manifest import framed
 
 KEYS = [CacheKey("Model.decode", (("a", number),)) for number in range(3)]
 CODE = b"c" * 3000
@@ -112,7 +115,8 @@ def header(**changes: object) -> tuple[str, bytes]:
 
 def manifest(name: str = "", blobs: dict[str, int] | None = None) -> bytes:
     key = KEYS[0]
-    return encode_manifest(Manifest(name or key.name, key.digest, {}, {}, blobs or {}, 1.0, {}))
+    fields = dataclasses.asdict(Manifest(key.name, key.digest, {}, {}, blobs or {}, 1.0, {}))
+    return framed(msgpack.packb({**fields, "name": name or key.name}))
 
 
 PLACE = f"entries/Model.decode/{KEYS[0].digest}/manifest.msgpack"

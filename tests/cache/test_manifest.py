@@ -77,16 +77,17 @@ DIGESTS = st.binary(min_size=32, max_size=32).map(bytes.hex)
 @given(
     st.builds(
         Manifest,
-        name=st.text(min_size=1),
+        name=st.just(""),
         key_digest=DIGESTS,
         components=MAPS,
         payload=MAPS,
-        blobs=st.dictionaries(DIGESTS, st.integers(0, 1 << 63), max_size=3),
-        created=st.floats(0, 1e12),
+        blobs=st.dictionaries(DIGESTS, st.integers(0, 1 << 43), max_size=3),
+        created=st.floats(0, 1e11),
         producer=MAPS,
     )
 )
 def test_every_manifest_comes_back_with_its_types(manifest: Manifest) -> None:
+    manifest = dataclasses.replace(manifest, name=f"Model.decode-{manifest.key_digest}")
     back = decode_manifest(encode_manifest(manifest), PATH)
     assert encode("m", dataclasses.asdict(back)) == encode("m", dataclasses.asdict(manifest))
 
@@ -163,6 +164,19 @@ def test_another_format_is_told_apart_and_names_its_version() -> None:
         pytest.param({"created": float("nan")}, id="created nan"),
         pytest.param({"created": float("inf")}, id="created inf"),
         pytest.param({"created": -1.0}, id="created before the epoch"),
+        pytest.param({"created": 1e300}, id="created beyond all calendars"),
+        pytest.param({"name": "Model.decode"}, id="name without the digest"),
+        pytest.param({"name": f"../decode-{DIGEST}"}, id="name that is a path"),
+        pytest.param({"name": f"\x1b[2J-{DIGEST}"}, id="name that is an escape"),
+        pytest.param({"blobs": {DIGEST: 1 << 62}}, id="size beyond all disks"),
+        pytest.param({"producer": {"variants": float("inf")}}, id="infinitely many variants"),
+        pytest.param({"producer": {"variants": -1}}, id="less than no variant"),
+        pytest.param({"producer": {"compile_seconds": float("nan")}}, id="seconds that are no number"),
+        pytest.param({"producer": {"compile_seconds": True}}, id="seconds that are a bool"),
+        pytest.param({"producer": {"gears": "x=1"}}, id="gears that are a text"),
+        pytest.param({"producer": {"gears": [1]}}, id="a gear that is a number"),
+        pytest.param({"producer": {"torch": 2.13}}, id="torch that is a number"),
+        pytest.param({"producer": {"folders": 1}}, id="folders that are a number"),
         pytest.param({"more": 1}, id="unknown field"),
         pytest.param({"payload": {b"x": 1}}, id="map key of bytes"),
         pytest.param({"payload": {"a": [{b"x": 1}]}}, id="nested map key of bytes"),

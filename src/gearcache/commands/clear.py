@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from gearcache.cache.blob_folder import present_size
 from gearcache.cache.catalog import Catalog, Removal
 from gearcache.cache.entry import Entry
 from gearcache.commands.common import (
@@ -29,6 +30,7 @@ from gearcache.commands.common import (
     stop,
     warn,
 )
+from gearcache.errors import CorruptEntry
 
 
 @click.command("clear")
@@ -36,7 +38,9 @@ from gearcache.commands.common import (
     "--entry", "names", multiple=True, shell_complete=complete_entry, help="Remove this entry, see `show`. Repeatable."
 )
 @click.option("--older-than", type=Age(), help="Remove entries that nobody used for so long, as `7d`.")
-@click.option("--all", "everything", is_flag=True, help="Remove all entries, leftovers and what is in quarantine.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Remove all entries, damaged ones too, leftovers and the quarantine."
+)
 @click.option("--format", "version", type=int, help="Remove what another format version of gearcache left here.")
 @click.option("--wait", type=Age(), default="0s", show_default=True, help="Wait so long for processes to end.")
 @dry_run_option
@@ -81,7 +85,14 @@ def _chosen(catalog: Catalog, names: tuple[str, ...], older_than: float | None) 
 
 
 def _clear_rest(catalog: Catalog, outcome: Removal, dry_run: bool) -> None:
-    """Remove what belongs to no entry: blobs of dead writers, and the quarantine."""
+    """Remove damaged entries and what belongs to no entry: blobs of dead writers, and the quarantine."""
+    damaged = catalog.damaged()
+    if dry_run:
+        outcome.freed += sum(present_size(fault.path) or 0 for fault in damaged)
+    else:
+        catalog.set_aside(damaged)
+    if damaged:
+        note(f"{'would remove' if dry_run else 'removed'} {count(len(damaged), 'damaged entry', 'damaged entries')}")
     collected = catalog.collect(dry_run=dry_run)
     outcome.freed += collected.freed
     outcome.blobs += len(collected.blobs)
@@ -118,8 +129,11 @@ def report_removal(outcome: Removal, catalog: Catalog, *, dry_run: bool, as_json
     for entry in outcome.in_use:
         named = ", ".join(f"{user.pid} ({user.command[:60]})" for user in users[entry.identity])
         warn(f"{short_name(entry)} is in use by {f'process {named}' if named else 'a process'} and stays")
-    if outcome.faults:
+    if any(type(fault) is not CorruptEntry for fault in outcome.faults):
         stop(Exit.CACHE)
+    if outcome.faults:
+        note("`gearcache verify --repair` moves what is damaged to the quarantine")
+        stop(Exit.WRONG)
     if outcome.in_use:
         if not as_json:
             note("`--wait 60s` of `clear` waits for them")

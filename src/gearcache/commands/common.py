@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import time
@@ -151,12 +152,29 @@ def warn(text: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON document, indented; of a long list, one item a line: `indent` takes seconds for 100,000."""
-    if isinstance(value, list) and len(value) > _INDENTED_ITEMS:
-        text = "[\n" + ",\n".join(json.dumps(item, ensure_ascii=False) for item in value) + "\n]"
-    else:
-        text = json.dumps(value, indent=2, ensure_ascii=False)
+    """Print one JSON document, indented; of a long list, one item a line: `indent` takes seconds for 100,000.
+
+    JSON has no NaN and no infinity: such numbers, which a key may hold, are texts.
+    """
+    try:
+        text = _json(value)
+    except ValueError:
+        text = _json(_finite(value))
     click.echo(text)
+
+
+def _json(value: Any) -> str:
+    if isinstance(value, list) and len(value) > _INDENTED_ITEMS:
+        return "[\n" + ",\n".join(json.dumps(item, ensure_ascii=False, allow_nan=False) for item in value) + "\n]"
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def count(number: int, one: str, many: str | None = None) -> str:

@@ -23,7 +23,8 @@ from gearcache.commands.common import (
     print_json,
     short_name,
 )
-from gearcache.readable import check_lines, cut, evidence_lines, source_lines, variants_of
+from gearcache.errors import CacheError
+from gearcache.readable import check_lines, cut, evidence_lines, source_lines, understood, variants_of
 
 _MISSING = "missing"
 _SHOWN = 40
@@ -97,7 +98,10 @@ def _nearest(catalog: Catalog, wanted: Entry, manifest: Manifest) -> tuple[Entry
     best: tuple[int, Entry, Manifest] | None = None
     for candidate in catalog.entries():
         if candidate.label == wanted.label and candidate.identity != wanted.identity:
-            stored = catalog.read(candidate)
+            try:
+                stored = catalog.read(candidate)
+            except CacheError:
+                continue  # gone or damaged meanwhile
             distance = sum(1 for _ in _differences(manifest.components, stored.components))
             if best is None or distance < best[0]:
                 best = distance, candidate, stored
@@ -162,9 +166,10 @@ def _variant_differences(wanted: Manifest, stored: Manifest) -> Iterator[str]:
 
 def _dependences(manifest: Manifest) -> dict[str, None]:
     found: dict[str, None] = {}
-    for variant in variants_of(manifest):
-        for lines in (check_lines(variant), evidence_lines(variant), source_lines(variant)):
-            found.update(dict.fromkeys(lines))
+    with understood(manifest):
+        for variant in variants_of(manifest):
+            for lines in (check_lines(variant), evidence_lines(variant), source_lines(variant)):
+                found.update(dict.fromkeys(lines))
     return found
 
 

@@ -35,6 +35,7 @@ from gearcache.readable import (
     input_lines,
     key_lines,
     source_lines,
+    understood,
     variants_of,
 )
 
@@ -62,10 +63,13 @@ def command(entry: str, only: tuple[str, ...], full: bool, cache_dir: Path | Non
     manifest = catalog.read(found)
     sections = _SECTIONS if full or as_json else only or _SUMMARY
     limit = None if full or only or as_json else _SHOWN
+    with understood(manifest):
+        plain = _plain(found, manifest, catalog) if as_json else {}
+        lines = [] if as_json else [*_head(found, catalog), *_body(manifest, catalog, sections, limit)]
     if as_json:
-        print_json(_plain(found, manifest, catalog))
+        print_json(plain)
         return
-    for line in [*_head(found, catalog), *_body(manifest, catalog, sections, limit)]:
+    for line in lines:
         click.echo(line)
     note_other_formats(catalog.layout)
 
