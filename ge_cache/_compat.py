@@ -6,6 +6,7 @@ functions import `torch._dynamo`, `torch._inductor` and `sympy` when they are ca
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch
@@ -46,3 +47,19 @@ def process_group_ranks(name: str) -> list[int] | None:
     except (RuntimeError, ValueError):
         return None
     return list(torch.distributed.get_process_group_ranks(group))
+
+
+def is_traced() -> bool:
+    """Whether something traces or transforms what this thread calls, so that its tensors stand for others.
+
+    That is `torch.fx`, `torch.jit.trace`, `make_fx`, `torch.export`, fake tensors and all other dispatch modes,
+    `torch.func`, or Dynamo, which runs a function while it compiles. Of `torch.fx` another thread's counts as well.
+    """
+    if torch._C._len_torch_dispatch_stack() > 0 or torch._C._functorch.peek_interpreter_stack() is not None:
+        return True
+    if torch._C._is_tracing() or torch._C._dispatch_tls_is_dispatch_key_included(torch._C.DispatchKey.PreDispatch):
+        return True
+    if getattr(sys.modules.get("torch.fx._symbolic_trace"), "_is_fx_tracing_flag", False):
+        return True
+    lock: Any = getattr(sys.modules.get("torch._dynamo.convert_frame"), "compile_lock", None)
+    return lock is not None and bool(lock._is_owned())

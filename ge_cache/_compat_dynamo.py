@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from gearcache.ge_cache.exchanged import exchanged, here
+
 
 @contextlib.contextmanager
 def capture_settings(*, dynamic: bool, duck_shape: bool = False, numbers: tuple[str, ...] = ()) -> Iterator[None]:
@@ -52,15 +54,10 @@ def capture_settings(*, dynamic: bool, duck_shape: bool = False, numbers: tuple[
         stack.enter_context(get_metrics_context())
         stack.enter_context(dynamo_timed("gearcache.capture"))
         stack.enter_context(torch_function_mode_stack_state_mgr)
-        try:
-            builder.is_from_unspecialized_nn_module_source = is_parameter_or_buffer
-            for name in hidden:
-                setattr(builder, name, lambda source: False)
-            yield
-        finally:
-            builder.is_from_unspecialized_nn_module_source = original
-            for name, function in hidden.items():
-                setattr(builder, name, function)
+        replacements = [(builder, name, here(lambda source: False, function)) for name, function in hidden.items()]
+        own = here(is_parameter_or_buffer, original)
+        stack.enter_context(exchanged([*replacements, (builder, "is_from_unspecialized_nn_module_source", own)]))
+        yield
 
 
 @contextlib.contextmanager
@@ -99,20 +96,14 @@ def observed(observer: Any) -> Iterator[None]:
         observer.assumed_constant(fn, bool(args or kwargs))
         return assume(tx, fn, name, args, kwargs)
 
-    places: tuple[Any, ...] = (functions, nn_module)
-    try:
-        translator.build_inline_tracer = staticmethod(build_inline_tracer)
-        variable.call_function = call_function
-        base.import_source = import_source
-        for place in places:
-            place.invoke_and_store_as_constant = invoke_and_store
+    replacements = [
+        (translator, "build_inline_tracer", staticmethod(here(build_inline_tracer, build))),
+        (base, "import_source", here(import_source, alias)),
+        (variable, "call_function", here(call_function, call)),
+        *((place, "invoke_and_store_as_constant", here(invoke_and_store, assume)) for place in (functions, nn_module)),
+    ]
+    with exchanged(replacements):
         yield
-    finally:
-        translator.build_inline_tracer = staticmethod(build)
-        variable.call_function = call
-        base.import_source = alias
-        for place in places:
-            place.invoke_and_store_as_constant = assume
 
 
 @contextlib.contextmanager

@@ -6,9 +6,12 @@ import contextlib
 import functools
 import inspect
 import sys
+import threading
 import types
 from collections.abc import Iterator
 from typing import Any
+
+from gearcache.ge_cache.exchanged import exchanged, here
 
 #: What Dynamo does to a dictionary variable without learning more of it than single keys. `__contains__` and
 #: `getitem_const` are how all lookups end; the rest passes the variable on, finds its methods, or asks for its class.
@@ -52,10 +55,9 @@ def watched_lookups(lookups: Any) -> Iterator[None]:
 
     outer: Any = UserDefinedDictVariable
     inner: Any = ConstDictVariable
-    depth = 0
+    depth, own = 0, threading.get_ident()
 
     def watched(name: str, function: Any) -> Any:
-        @functools.wraps(function)
         def method(self: Any, *arguments: Any, **keywords: Any) -> Any:
             nonlocal depth
             depth += 1
@@ -88,7 +90,8 @@ def watched_lookups(lookups: Any) -> Iterator[None]:
 
     def content(name: str) -> property:
         def read(self: Any) -> Any:
-            if depth == 0 and self.source is not None and sys._getframe(1).f_code.co_name not in _CLASS_READERS:
+            is_watched = depth == 0 and self.source is not None and threading.get_ident() == own
+            if is_watched and sys._getframe(1).f_code.co_name not in _CLASS_READERS:
                 lookups.used(self.source)
             return self.__dict__[name]
 
@@ -104,15 +107,6 @@ def watched_lookups(lookups: Any) -> Iterator[None]:
             function = inspect.getattr_static(cls, name)
             is_of_dynamo = any(name in base.__dict__ for base in cls.__mro__[:-1])
             if isinstance(function, types.FunctionType) and is_of_dynamo and not name.isupper():
-                patches.append((cls, name, watched(name, function)))
-    replaced = [(cls, name, cls.__dict__.get(name)) for cls, name, _ in patches]
-    for cls, name, replacement in patches:
-        setattr(cls, name, replacement)
-    try:
+                patches.append((cls, name, functools.wraps(function)(here(watched(name, function), function))))
+    with exchanged(patches):
         yield
-    finally:
-        for cls, name, function in replaced:
-            if function is None:
-                delattr(cls, name)
-            else:
-                setattr(cls, name, function)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import importlib.abc
 import importlib.util
 import sys
@@ -27,11 +28,13 @@ def stance() -> tuple[str, Any]:
 
 def watch_stance(changed: Callable[[], None]) -> None:
     """Call `changed` after each change of the stance, also when Dynamo is imported only later."""
-    module: Any = sys.modules.get(_STANCE_MODULES[0])
-    if hasattr(module, "_set_stance"):
-        _wrap_set_stance(module, changed)
-    else:
-        sys.meta_path.insert(0, _StanceFinder(changed))
+    finder = _StanceFinder(changed)
+    sys.meta_path.insert(0, finder)
+    if _STANCE_MODULES[0] in sys.modules:  # by now: another thread may have begun to import it
+        module = importlib.import_module(_STANCE_MODULES[0])
+        if finder in sys.meta_path:
+            sys.meta_path.remove(finder)
+            _wrap_set_stance(module, changed)
 
 
 def _wrap_set_stance(module: Any, changed: Callable[[], None]) -> None:

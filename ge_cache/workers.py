@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from gearcache.errors import CompileError
 from gearcache.ge_cache.backend import Artifact, Backend, CompileJob
 from gearcache.ge_cache.scratch import collect_scratch
+from gearcache.ge_cache.turns import turn
 from gearcache.ge_cache.worker_process import CompileFailed, CompileTimeout, UnknownOperator, WorkerProcess
 
 #: Called with (gear text, stage); stages are `wait`, `lower`, `compile`, `done` and `failed`.
@@ -95,7 +96,8 @@ class CompilePool:
     def _here(self, index: int, job: CompileJob, progress: Progress) -> Outcome:
         begin = time.monotonic()
         try:
-            artifact = self._backend.compile(job, lambda stage: progress(job.gear, stage))
+            with turn():
+                artifact = self._backend.compile(job, lambda stage: progress(job.gear, stage))
         except Exception as error:
             return self._failed(index, job, progress, f"{type(error).__name__}: {error}")
         progress(job.gear, "done")

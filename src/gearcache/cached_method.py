@@ -5,25 +5,37 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import os
 import threading
 import types
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from gearcache import session
 from gearcache.binding import Binding
-from gearcache.cache.collection import paused_collection
 from gearcache.cache.fingerprint import state_component
+from gearcache.errors import GearcacheError
+from gearcache.failures import Failures
+from gearcache.ge_cache import _compat
 from gearcache.gear_use import GearUse
 from gearcache.guards._native import is_grad_decorator
+from gearcache.guards.graph_call import Mismatch
+from gearcache.preparing import MethodLock, is_preparing, preparing
 from gearcache.resolved import resolve
 from gearcache.stance import FORCE_EAGER, follow, present_stance
 from gearcache.stats import Counters, Stats
 
 if TYPE_CHECKING:
     from gearcache.suggest import SuggestedGears
+
+#: Taken for the moment in which a `__call__` is exchanged, by a thread that may hold a method's lock or none.
+_switch = threading.RLock()
+os.register_at_fork(after_in_child=_switch._at_fork_reinit)  # type: ignore[attr-defined]
+#: How often a call looks for a graph anew because the one found does not take it any more when it runs.
+_ATTEMPTS = 3
 
 
 class CachedMethod:
@@ -41,13 +53,14 @@ class CachedMethod:
     def __init__(self, function: types.MethodType, parameters: dict[str, Any]) -> None:
         self._function = _with_named_instance(_without_grad_decorators(function))
         self._parameters = parameters
-        self._lock = threading.RLock()
+        self._lock = MethodLock()
         self._counters = Counters()
         self._use = GearUse(self.name)
         self._dispatch: Callable[..., Any] = CachedMethod.__call__
         self._bindings: dict[str, Binding] = {}
-        self.refresh()
+        self._failures = Failures(self.name)
         follow(self)
+        self.refresh()
         if (opened := session.current()) is not None:
             opened.created(self)
 
@@ -64,9 +77,9 @@ class CachedMethod:
         """The method itself."""
         return self._function
 
-    def locked(self) -> threading.RLock:
-        """Return the lock that keeps other threads out while this method is being prepared."""
-        return self._lock
+    def locked(self) -> AbstractContextManager[None]:
+        """Keep other threads out while this method is being prepared."""
+        return preparing(self._lock)
 
     @property
     def stats(self) -> Stats:
@@ -92,8 +105,8 @@ class CachedMethod:
         if (opened := session.current()) is not None:
             opened.warm(self, args, kwargs)
         else:
-            with self._lock, paused_collection():
-                self._prepare(args, kwargs)
+            with preparing(self._lock):
+                self._prepare(self.arguments_of(args, kwargs))
 
     def suggest_gears(self, k: int) -> SuggestedGears:
         """Return the at most `k` gears that minimise padded work for the shapes met so far (`.stats.shapes`).
@@ -102,7 +115,7 @@ class CachedMethod:
         """
         from gearcache.suggest import suggest
 
-        dims = next((dims for binding in self._bindings.values() if (dims := binding.shape_dims())), [])
+        dims = next((dims for binding in list(self._bindings.values()) if (dims := binding.shape_dims())), [])
         return suggest(dims, self._shape_calls(), k)
 
     def refresh(self) -> None:
@@ -112,20 +125,19 @@ class CachedMethod:
             # In use still: the next call loads them again.
             self._left = [binding.entry for binding in self._bindings.values()]
             self._bindings = {}
+            self._failures.clear()
             self._serve_by(CachedMethod.__call__)
 
     def follow_stance(self) -> None:
         """Serve calls as `torch.compiler.set_stance` says from now on; called when the stance changes."""
-        self._serve_by(self._dispatch)
+        self._serve_by()
 
-    def _serve_by(self, dispatch: Callable[..., Any]) -> None:
+    def _serve_by(self, dispatch: Callable[..., Any] | None = None) -> None:
         """Make a function the object's `__call__`, unless the stance is that nothing compiled may run."""
-        self._dispatch = dispatch
-        while True:  # again where another thread changed the stance meanwhile
+        with _switch:
+            self._dispatch = dispatch or self._dispatch
             is_eager = present_stance() == FORCE_EAGER
             type(self).__call__ = CachedMethod._run_eagerly if is_eager else self._dispatch  # type: ignore[method-assign]
-            if is_eager == (present_stance() == FORCE_EAGER):
-                return
 
     def _run_eagerly(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the method itself, without autograd as every cached call."""
@@ -140,34 +152,60 @@ class CachedMethod:
 
     def _shape_calls(self) -> dict[tuple[int, ...], int]:
         counts: dict[tuple[int, ...], int] = {}
-        for binding in self._bindings.values():
+        for binding in list(self._bindings.values()):
             for shape, calls in binding.shape_calls().items():
                 counts[shape] = counts.get(shape, 0) + calls
         return counts
 
     def _missed(self, instance: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Serve a call that the dispatch does not know: find, load or compile, then run."""
+        if is_preparing():
+            return self._function(*args, **kwargs)
         if (opened := session.current()) is not None:
             return opened.call(self, args, kwargs)
-        with self._lock, paused_collection():
-            frame = self._prepare(args, kwargs, present_stance())
-        if frame is None:
-            with torch.no_grad():
-                return self._function(*args, **kwargs)
-        return frame(instance, *args, **kwargs)
+        if _compat.is_traced():  # part of something else, which is to see what the method does
+            return self._function(*args, **kwargs)
+        for _ in range(_ATTEMPTS):
+            frame = self._ready(args, kwargs)
+            if frame is None:
+                break
+            try:
+                return frame(instance, *args, **kwargs)
+            except Mismatch:  # another thread has changed what was found to fit
+                continue
+        with torch.no_grad():
+            return self._function(*args, **kwargs)
 
-    def _prepare(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str = "default"
-    ) -> Callable[..., Any] | None:
-        arguments = self.arguments_of(args, kwargs)
-        if any(binding.is_outdated(arguments) for binding in self._bindings.values()):
+    def _ready(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any] | None:
+        """Return the frame that serves a call; None when the method itself is to run."""
+        try:
+            arguments = self.arguments_of(args, kwargs)
+        except TypeError:
+            return None  # the method says it better
+        if self._failures.are_many:
+            return None
+        try:
+            with preparing(self._lock):
+                return self._prepare(arguments, present_stance())
+        except GearcacheError:
+            raise
+        except Exception as error:
+            self._failures.add(error, self._parameters)
+            return None
+
+    def _prepare(self, arguments: dict[str, Any], stance: str = "default") -> Callable[..., Any] | None:
+        is_outdated = any(binding.is_outdated(arguments) for binding in self._bindings.values())
+        if is_outdated or self._lock.is_abandoned:
+            self._lock.is_abandoned = False
             self.refresh()
         binding = self.binding_for(arguments)
         frame = binding.prepare(arguments, stance)
         binding.note_state()
-        self._binding = binding
-        self._left.clear()
-        self._serve_by(binding.dispatch(self._missed))
+        if binding in self._bindings.values():  # else a refresh came in between
+            self._binding = binding
+            self._left.clear()
+            self._serve_by(binding.dispatch(self._missed))
+        self._failures.clear()
         return frame
 
     def arguments_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

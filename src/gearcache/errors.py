@@ -20,7 +20,9 @@
     │   ├── UnknownGear               a shape outside all gears
     │   └── GradientRequired          an input requires grad: gearcache is for inference
     ├── RecompileRefused              the stance `fail_on_recompile` forbids a compile (also `RuntimeError`)
-    └── TooManyVariants               an entry already holds `max_variants` variants
+    ├── UnsupportedStance             a stance forces a backend that no cached method has (also `ValueError`)
+    ├── TooManyVariants               an entry already holds `max_variants` variants
+    └── PreparationError              gearcache itself failed; the method runs uncached (unless `strict`)
 
 Every class carries its data as attributes and survives pickling across processes.
 """
@@ -222,3 +224,29 @@ class RecompileRefused(GearcacheError, RuntimeError):
 
     def __str__(self) -> str:
         return f"`{self.method}` would have to be compiled, and the stance is `fail_on_recompile`: {self.reason}"
+
+
+class UnsupportedStance(GearcacheError, ValueError):
+    """A stance of `torch.compiler.set_stance` that cached methods cannot follow."""
+
+    def __init__(self, backend: str) -> None:
+        super().__init__(backend)
+        self.backend = backend
+
+    def __str__(self) -> str:
+        found = f"torch.compiler.set_stance: force_backend is {self.backend!r}"
+        return f"{found}; for a cached method only 'eager' is possible"
+
+
+class PreparationError(GearcacheError):
+    """An unexpected exception on the way from a call to its graph, which is the cause (`__cause__`) of this one."""
+
+    def __init__(self, method: str, cause: str, place: str) -> None:
+        super().__init__(method, cause, place)
+        self.method, self.cause, self.place = method, cause, place
+
+    def __str__(self) -> str:
+        return (
+            f"`{self.method}`: this call cannot be prepared: {self.cause} (in {self.place}). That is not foreseen: "
+            f"please report it; without `strict` the method runs uncached"
+        )

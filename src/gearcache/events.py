@@ -2,15 +2,18 @@
 
     remove = gearcache.add_listener(lambda event: print(event))
 
-Listeners are called in the thread in which the thing happened, in the order in which they were added. Calls of compiled
-graphs are no events, as they are too frequent and must cost nothing: `.stats.gears` counts them.
+Listeners are called in the thread in which the thing happened, in the order in which they were added. They may call
+cached methods: what a call causes is told when the call is ready to run, and the thread holds no lock of gearcache.
+Calls of compiled graphs are no events, as they are too frequent and must cost nothing: `.stats.gears` counts them.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
@@ -61,6 +64,16 @@ Listener = Callable[[Event], object]
 
 _listeners: tuple[Listener, ...] = ()
 _lock = threading.Lock()
+os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]
+
+
+class _Held(threading.local):
+    """The events of the present thread that listeners are not told yet; None where they are told at once."""
+
+    events: list[Event] | None = None
+
+
+_held = _Held()
 
 
 def add_listener(listener: Listener) -> Callable[[], None]:
@@ -87,8 +100,24 @@ def add_listener(listener: Listener) -> Callable[[], None]:
     return remove
 
 
+@contextmanager
+def held_events() -> Iterator[list[Event]]:
+    """Tell listeners at the end of the block what happens in it in this thread; yields the events."""
+    outer, events = _held.events, list[Event]()
+    try:
+        _held.events = events
+        yield events
+    finally:
+        _held.events = outer
+        for event in events:
+            emit(event)
+
+
 def emit(event: Event) -> None:
-    """Tell all listeners."""
+    """Tell all listeners, at the end of `held_events`."""
+    if _held.events is not None:
+        _held.events.append(event)
+        return
     for listener in _listeners:
         try:
             listener(event)

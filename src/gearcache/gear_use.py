@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 import weakref
 
 Rows = list[tuple[str, "itertools.count[int]"]]
 
 _lock = threading.Lock()
+os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]
 _known: list[tuple[str, Rows, weakref.ref[GearUse]]] = []
 _gone: dict[tuple[str, str], int] = {}
 

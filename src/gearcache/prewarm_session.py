@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gearcache.errors import CompileError, GearcacheError
-from gearcache.events import Event, add_listener
+from gearcache.events import Event, held_events
 from gearcache.ge_cache.stand_ins import stand_ins
 from gearcache.prewarm_report import Prewarmed, PrewarmReport
 from gearcache.survey import survey
@@ -41,9 +41,7 @@ class PrewarmSession:
         self._serials: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._next_serial = itertools.count()
         self._called: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._events: list[Event] = []
         self._lock = threading.RLock()  # stand-ins are for one call at a time
-        self._remove = add_listener(self._events.append)
 
     @property
     def rank(self) -> int | None:
@@ -104,21 +102,21 @@ class PrewarmSession:
         entry.size = found.size
 
     def _compile(self, binding: Binding, arguments: dict[str, Any], entry: Prewarmed) -> None:
-        self._events.clear()
         failure: GearcacheError | None = None
-        try:
-            binding.prepare(arguments)
-            binding.complete(arguments)
-        except GearcacheError as error:
-            failure = error
-        finally:
-            self._count(entry)
+        with held_events() as events:
+            try:
+                binding.prepare(arguments)
+                binding.complete(arguments)
+            except GearcacheError as error:
+                failure = error
+            finally:
+                self._count(entry, events)
         if failure is not None and not (isinstance(failure, CompileError) and failure.gear in entry.failed):
             gear = failure.gear if isinstance(failure, CompileError) else f"call {len(entry.failed) + 1}"
             entry.failed[gear] = str(failure)
 
-    def _count(self, entry: Prewarmed) -> None:
-        for event in self._events:
+    def _count(self, entry: Prewarmed, events: list[Event]) -> None:
+        for event in events:
             if event.kind == "compile":
                 entry.compiled[event.gear] = round(event.seconds, 3)
                 entry.failed.pop(event.gear, None)
@@ -143,6 +141,5 @@ class PrewarmSession:
 
     def close(self) -> None:
         """Let go of the graphs: they are bound to stand-ins and must not serve a call."""
-        self._remove()
         for method in list(self._called):
             method.refresh()

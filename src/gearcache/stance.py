@@ -6,10 +6,12 @@ calls: it exchanges the `__call__` of every cached method, at the moment the sta
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from typing import Protocol
 
+from gearcache.errors import UnsupportedStance
 from gearcache.ge_cache import _compat_shapes
 
 FORCE_EAGER = "force_eager"
@@ -27,6 +29,7 @@ class Follower(Protocol):
 
 _followers: weakref.WeakSet[Follower] = weakref.WeakSet()
 _lock = threading.Lock()
+os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]
 _watched = False
 
 
@@ -43,16 +46,14 @@ def follow(follower: Follower) -> None:
 def present_stance() -> str:
     """Return the stance of `torch.compile`; a forced backend `eager` counts as `force_eager`.
 
-    `ValueError` for another forced backend, which a graph on disk cannot follow.
+    `UnsupportedStance` for another forced backend, which a graph on disk cannot follow.
     """
     stance, backend = _compat_shapes.stance()
     if backend is None:
         return stance
     if backend == "eager":
         return FORCE_EAGER
-    raise ValueError(
-        f"torch.compiler.set_stance: force_backend is {backend!r}; for a cached method only 'eager' is possible"
-    )
+    raise UnsupportedStance(str(backend))
 
 
 def _changed() -> None:

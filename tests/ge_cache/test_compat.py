@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import threading
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from gearcache.ge_cache import (
     _compat_lookups,
     _compat_shapes,
     _compat_symbols,
+    _compat_threads,
 )
 from gearcache.ge_cache.looked_up import Lookups
 from gearcache.guards._native import is_operator
@@ -362,3 +364,89 @@ def test_plain_modes_make_normal_tensors_in_inference_mode_and_fakes_that_count_
             assert fake._version > before
         assert torch.is_inference_mode_enabled()
     assert torch.is_grad_enabled()
+
+
+def test_dynamo_compiles_under_a_lock_that_may_be_held_and_freed_in_a_forked_child() -> None:
+    lock = _compat_threads.compile_lock()
+    assert not _compat_threads.is_owned(lock)
+    with lock:
+        assert _compat_threads.is_owned(lock)
+        _compat_threads.free_compile_lock()
+        assert _compat_threads.is_owned(lock), "the thread that forks keeps it"
+    thread = threading.Thread(target=lock.acquire)
+    thread.start()
+    thread.join()
+    assert not lock.acquire(blocking=False)
+    _compat_threads.free_compile_lock()
+    assert lock.acquire(blocking=False)
+    lock.release()
+
+
+def test_an_own_recording_equals_a_plain_one_and_exchanges_nothing_in_the_process() -> None:
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    call, find, seen = torch.nn.Module.__call__, torch.nn.Module.__getattr__, []
+    net, x = torch.nn.Linear(2, 2), torch.ones(2, 2)
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        seen.append(torch.fx._symbolic_trace._is_fx_tracing_flag)
+        seen.append(torch.nn.Module.__call__ is not call or torch.nn.Module.__getattr__ is not find)
+        return torch.relu(net(x)) + 1
+
+    with torch.no_grad():
+        plain = make_fx(run, pre_dispatch=True)(x)
+        assert seen == [True, True], "what `torch.fx` does"
+        with _compat_threads.own_recording():
+            own = make_fx(run, pre_dispatch=True)(x)
+    assert seen[2:] == [False, False]
+    assert str(own.graph) == str(plain.graph)
+    assert own.state_dict().keys() == plain.state_dict().keys()
+
+
+def test_the_modes_before_dispatch_of_an_own_recording_are_of_its_thread() -> None:
+    counts: list[int] = []
+
+    def count() -> None:
+        counts.append(torch._ops._len_torch_dispatch_stack_pre_dispatch())
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        count()
+        thread = threading.Thread(target=count)
+        thread.start()
+        thread.join()
+        return x + 1
+
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    with _compat_threads.own_recording():
+        make_fx(run, pre_dispatch=True)(torch.ones(2))
+    assert counts == [1, 0]
+    assert type(torch._ops.mode_stack_state_for_pre_dispatch()).__module__ == "torch._ops"
+
+
+def test_tracers_and_transforms_are_told() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    x, told = torch.ones(2), []
+
+    def tell(x: Any) -> Any:
+        told.append(_compat.is_traced())
+        return x + 1
+
+    tell(x)
+    assert told == [False]
+    make_fx(tell)(x)
+    make_fx(tell, pre_dispatch=True)(x)
+    torch.fx.symbolic_trace(tell)
+    torch.vmap(tell)(x)
+    torch.func.grad(lambda x: tell(x).sum())(x)
+    torch.jit.trace(tell, x, check_trace=False)
+    with FakeTensorMode():
+        tell(torch.ones(2))
+    with _compat_threads.compile_lock():
+        tell(x)
+    assert set(told[1:]) == {True}
+    assert len(told) >= 9
+    tell(x)
+    assert told[-1] is False

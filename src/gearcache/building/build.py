@@ -15,6 +15,7 @@ from gearcache.building.variants import built_variant
 from gearcache.errors import CompileError
 from gearcache.events import Event
 from gearcache.ge_cache.backend import Artifact
+from gearcache.ge_cache.turns import in_turns
 from gearcache.ge_cache.workers import CompilePool, Outcome
 from gearcache.progress import BuildProgress
 from gearcache.readable_graph import PACKED_GRAPH, STORED_GRAPH
@@ -47,7 +48,7 @@ def build(request: BuildRequest, counters: Counters) -> BuildResult:
         BuildProgress(request.name, expected) as progress,
     ):
         try:
-            _take(pool.compile(iter(jobs), progress.update), compiled, jobs, request.name, counters)
+            _take(pool.compile(in_turns(jobs), progress.update), compiled, jobs, request.name, counters)
         except KeyboardInterrupt:
             interrupted, compiled.errors = True, []  # the interrupt reached compilers of this process as well
     errors = [*compiled.errors, *units.errors]

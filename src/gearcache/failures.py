@@ -1,0 +1,53 @@
+"""Unexpected exceptions on the way from a call to its graph: none of them breaks the model, unless `strict`."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gearcache.errors import PreparationError
+from gearcache.options import resolve_settings
+
+logger = logging.getLogger("gearcache")
+#: After so many in a row a method runs uncached at once: each attempt may take as long as a compile.
+_MANY = 3
+_FOLDER = Path(__file__).parent
+
+
+class Failures:
+    """The unexpected exceptions of one cached method since a call was last prepared."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._count = 0
+        self._told: set[str] = set()
+
+    @property
+    def are_many(self) -> bool:
+        """Whether it is no use to try again before a `refresh`."""
+        return self._count >= _MANY
+
+    def clear(self) -> None:
+        """Start anew."""
+        self._count = 0
+
+    def add(self, error: Exception, parameters: Mapping[str, Any]) -> None:
+        """Warn of an exception, once for each; raises `PreparationError` where the options want that."""
+        cause = f"{type(error).__name__}: {error}"
+        failure = PreparationError(self._name, cause, _place(error))
+        if resolve_settings(parameters["config"], has_gears=bool(parameters["gears"])).strict:
+            raise failure from error
+        self._count += 1
+        if cause not in self._told:
+            self._told.add(cause)
+            logger.warning("%s", failure, exc_info=error)
+
+
+def _place(error: Exception) -> str:
+    """Return the innermost function of gearcache's own that an exception went through."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if Path(frame.filename).is_relative_to(_FOLDER)]
+    return f"`{own[-1].name}`, {Path(own[-1].filename).name}:{own[-1].lineno}" if own else "gearcache"
