@@ -43,6 +43,8 @@ class Argument:
     is_tensor: bool = False
     #: A keyword-only parameter.
     is_keyword: bool = False
+    #: `*` or `**`: the value is a list or a dict.
+    stars: str = ""
 
 
 @dataclass
@@ -136,13 +138,14 @@ class Builder:
         default: str | None = None,
         is_tensor: bool = False,
         is_keyword: bool = False,
+        stars: str = "",
     ) -> str:
         """Add a parameter; `value(chance, batch, number of the call)` is the text of what is passed."""
         if name is None:
             name = self.name("a")
         else:
             self._taken.add(name)
-        self.arguments.append(Argument(name, value, default, is_tensor, is_keyword))
+        self.arguments.append(Argument(name, value, default, is_tensor, is_keyword, stars))
         self._space = None
         return name
 
@@ -223,7 +226,8 @@ class Builder:
             space = {**module.__dict__, "self": instance}
             helpers = {**space, "s": module, "m": instance, "tensor": world.tensor, "torch": torch}
             for argument in self.arguments:
-                space[argument.name] = eval(argument.value(chance, TRIED, 0), helpers)  # noqa: S307
+                value = eval(argument.value(chance, TRIED, 0), helpers)  # noqa: S307
+                space[argument.name] = tuple(value) if argument.stars == "*" else value
             for line in self.body:
                 try:
                     exec(compile(line, "<line>", "exec"), space)  # noqa: S102
@@ -258,16 +262,18 @@ class Builder:
 
     def signature(self) -> str:
         """Return the parameters as they are written in the method."""
-        plain = [item for item in self.arguments if item.default is None and not item.is_keyword]
-        defaults = [item for item in self.arguments if item.default is not None and not item.is_keyword]
+        by_position = [item for item in self.arguments if not item.is_keyword and not item.stars]
+        ordered = sorted(by_position, key=lambda item: item.default is not None)
         keywords = [item for item in self.arguments if item.is_keyword]
+        rest = next((f"*{item.name}" for item in self.arguments if item.stars == "*"), "*" if keywords else "")
+        more = [f"**{item.name}" for item in self.arguments if item.stars == "**"]
         written = [self.wants.get("self name", "self")]
-        for item in [*plain, *defaults, *(["*"] if keywords else []), *keywords]:
-            if isinstance(item, str):
-                written.append(item)
-            else:
-                written.append(item.name if item.default is None else f"{item.name}={item.default}")
-        return ", ".join(written)
+        written += [_parameter(item) for item in ordered]
+        if self.wants.get("slash") and ordered and not self.wants.get("self name"):
+            written.insert(1 + self.wants["slash"] % len(ordered), "/")
+        written += [rest] if rest else []
+        written += [_parameter(item) for item in keywords]
+        return ", ".join([*written, *more])
 
     def text(self, body: list[str] | None = None, result: str = "None") -> str:
         """Return the file."""
@@ -275,12 +281,17 @@ class Builder:
         lines += _indented(self.members, 1)
         lines += ["    def __init__(self):", "        super().__init__()", *_indented(self.setup, 2), ""]
         lines += self.wants.get("decorators", []) if body is None else []
+        lines += self.wants.get("inner decorators", [])
         lines.append(f"    def {self.method}({self.signature()}):")
         if body is None and self.wants.get("self name"):
             lines.append(f"        self = {self.wants['self name']}")
         lines += _indented(self.body if body is None else body, 2)
         lines.append(f"        return {result}")
         return "\n".join(lines) + "\n"
+
+
+def _parameter(item: Argument) -> str:
+    return item.name if item.default is None else f"{item.name}={item.default}"
 
 
 def _indented(parts: list[str], depth: int) -> list[str]:

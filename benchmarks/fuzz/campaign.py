@@ -18,6 +18,8 @@ from typing import Any
 from benchmarks.fuzz.case import Case, Failure, Report
 
 ROOT = Path(__file__).resolve().parents[2]
+#: A file system that need not be synced.
+MEMORY = "/dev/shm"
 #: Cases per process.
 BATCH = 100
 
@@ -73,7 +75,7 @@ class Campaign:
         self.seconds = time.perf_counter() - begin
 
     def _batch(self, batch: list[int], until: float | None) -> None:
-        with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
+        with tempfile.TemporaryDirectory(prefix="fuzz-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None) as name:
             folder = Path(name)
             left, phase = batch, 0
             while left:

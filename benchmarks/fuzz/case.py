@@ -27,6 +27,8 @@ class Phase:
 
     source: str
     steps: tuple[Step, ...]
+    #: Whether the first call has to find what the process before it left, where that served it.
+    hits: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,8 @@ class Case:
         """Return the case that `to_text` wrote."""
         plain = json.loads(text)
         plain["phases"] = tuple(
-            Phase(phase["source"], tuple(Step(**step) for step in phase["steps"])) for phase in plain["phases"]
+            Phase(phase["source"], tuple(Step(**step) for step in phase["steps"]), phase["hits"])
+            for phase in plain["phases"]
         )
         plain["features"] = tuple(plain["features"])
         return Case(**plain)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import enum
-import re
 import types
 from collections import OrderedDict, deque
 from typing import Any
 
 import torch
 
+from benchmarks.fuzz.known import is_left_behind
 from gearcache.wrapper import CachedFunction, CachedMethod
 
 _HOOKS = ("_hooks", "_pre_hooks", "_hooks_with_kwargs", "_pre_hooks_with_kwargs", "_hooks_always_called")
 _SCALARS = (int, float, complex, str, bytes, bool, type(None), type(Ellipsis), type(NotImplemented), range, slice)
-_CONSTANT = re.compile(r"_\d+_c\d+$")
 _SKIPPED = (types.ModuleType, types.BuiltinFunctionType, torch.Generator)
 
 
@@ -207,10 +206,8 @@ _FACTS = (
 
 
 def _is_ours(name: str, left: Any, right: Any) -> bool:
-    """Whether an attribute is one that gearcache keeps at the module, or what Dynamo leaves on tensors and globals."""
-    if name.startswith("_dynamo_") or _CONSTANT.match(name):
-        return True
-    return isinstance(right, (CachedMethod, CachedFunction)) and left is None
+    """Whether an attribute is one that gearcache keeps at the module, or is known to be left behind."""
+    return is_left_behind(name) or (isinstance(right, (CachedMethod, CachedFunction)) and left is None)
 
 
 def _slots(kind: type) -> list[str]:

@@ -27,10 +27,14 @@ MODES = ("", "torch.no_grad()", "torch.inference_mode()")
 def draw_case(seed: str, backend: str) -> Case:
     """Return the case that a seed stands for."""
     chance = random.Random(seed)
-    g = Builder(chance)
-    _body(g)
-    result = _result(g)
-    return _Steps(g, result, seed, backend).case()
+    for _ in range(5):
+        g = Builder(chance)
+        try:
+            _body(g)
+            return _Steps(g, _result(g), seed, backend).case()
+        except Exception as error:  # names that the class mangles, lines that leave nothing to go on with
+            last = error
+    raise last
 
 
 def _body(g: Builder) -> None:
@@ -119,6 +123,7 @@ class _Steps:
         for _ in range(self.chance.choices([0, 1, 2], [3, 5, 2])[0]):
             steps += self._edit()
             steps += self._call(again=self.chance.random() < 0.5)
+        self.arguments = next((step for step in steps if step.label == ARGUMENTS), None)
         phases = [Phase(self.source, tuple(steps))]
         if g.wants.get("second process") or self.chance.random() < 0.45:
             phases.append(self._second())
@@ -146,12 +151,18 @@ class _Steps:
             if edits:
                 edit = self.chance.choice(edits)
                 steps.append(Step(edit.label, edit.text, edit.scope))
-        steps += self._call(first=True)
+        called, was_around = self._call(first=True), self.is_around
+        is_repeated = kind == "same" and self.arguments is not None and self.chance.random() < 0.7
+        if is_repeated:
+            called = [self.arguments if step.label == ARGUMENTS else step for step in called]
+        steps += called
         if self.chance.random() < 0.5:
             if self.chance.random() < 0.5:
                 steps += self._edit()
             steps += self._call(again=self.chance.random() < 0.3)
-        return Phase(source, tuple(steps))
+        # What is there is found again: another mode of the call or of the build is no reason to trace, a set is one.
+        is_stable = not self.g.wants.get("second process") and not was_around
+        return Phase(source, tuple(steps), hits=is_repeated and is_stable)
 
     def _build(self) -> Step:
         lines = [f"torch.manual_seed({self.chance.randrange(3)})", "m = s.Model()"]
@@ -191,7 +202,7 @@ class _Steps:
                 steps.append(Step(ARGUMENTS, lines))
         self.number += 1
         mode = chance.choices(MODES, [6, 3, 2])[0]
-        passed = self._passed(first)
+        passed = self._passed()
         target = {"decorator": f"m.{self.g.method}", "attribute": "m.served", "outside": "served"}[self.style]
         call = f"out{self.calls} = run({', '.join([target, *passed])})"
         if self.g.wants.get("generator"):
@@ -199,10 +210,38 @@ class _Steps:
         around = [mode] if mode else []
         if not first and self.g.wants.get("around") and chance.random() < 0.6:
             around.append(self.g.wants["around"])
+        if chance.random() < 0.05:
+            around.append(self._around())
+        if first:
+            self.is_around = bool(around) and around != [mode]
         if around:
             call = f"with {', '.join(around)}:\n    {call}"
         steps.append(Step("call", call))
+        if chance.random() < 0.12:
+            steps.append(Step("result written", f"spoil(out{self.calls})" if f"out{self.calls} " in call else "pass"))
+        if chance.random() < 0.05:
+            steps.append(Step("argument written outside", "spoil(p0)"))
         return steps
+
+    def _around(self) -> str:
+        """Return a context in which a call may be made."""
+        names = [name for name, _ in self.g.instance().named_parameters()]
+        found = [
+            "torch.autocast('cpu', dtype=torch.bfloat16)",
+            "torch.device('cpu')",
+            "torch.inference_mode(False)",
+            "torch.enable_grad()",
+            "torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)",
+            "torch.autograd.set_detect_anomaly(True)",
+            "torch.set_grad_enabled(False)",
+            "Counting()",
+            "torch.overrides.BaseTorchFunctionMode()",
+        ]
+        if names:
+            name = self.chance.choice(names)
+            value = f"{{{name!r}: m.get_parameter({name!r}).detach() * 2 + 1}}"
+            found += [f"torch.nn.utils.stateless._reparametrize_module(m, {value})"] * 6
+        return self.chance.choice(found)
 
     def _relate(self, texts: list[str], first: bool) -> None:
         """Let arguments be one object or share memory, or take them from the module."""
@@ -228,22 +267,27 @@ class _Steps:
                 one, two = sorted(chance.sample(tensors, 2))
                 texts[two] = f"p{two} = p{one}" + chance.choice(["", "", "[:]", ".detach()"])
 
-    def _passed(self, first: bool) -> list[str]:
+    def _passed(self) -> list[str]:
         positional, keywords = [], []
         arguments: list[tuple[int, Argument]] = list(enumerate(self.g.arguments))
-        plain = [item for item in arguments if item[1].default is None and not item[1].is_keyword]
-        defaults = [item for item in arguments if item[1].default is not None and not item[1].is_keyword]
-        by_name = False
-        for index, argument in [*plain, *defaults]:
-            if argument.default is not None and self.chance.random() < 0.25:
-                by_name = True
-                continue
-            by_name = by_name or self.chance.random() < 0.1
+        by_position = [item for item in arguments if not item[1].is_keyword and not item[1].stars]
+        by_name, has_rest = False, any(item.stars == "*" for item in self.g.arguments)
+        for index, argument in sorted(by_position, key=lambda item: item[1].default is not None):
+            if not has_rest and not self.g.wants.get("slash"):
+                if argument.default is not None and self.chance.random() < 0.25:
+                    by_name = True
+                    continue
+                by_name = by_name or self.chance.random() < 0.1
             if by_name:
                 keywords.append(f"{argument.name}=p{index}")
             else:
                 positional.append(f"p{index}")
         for index, argument in arguments:
-            if argument.is_keyword and not (argument.default is not None and self.chance.random() < 0.3):
+            if argument.stars == "*":
+                positional.append(f"*p{index}")
+            elif argument.stars == "**":
+                keywords.append(f"**p{index}")
+            elif argument.is_keyword and not (argument.default is not None and self.chance.random() < 0.3):
                 keywords.append(f"{argument.name}=p{index}")
+        keywords.sort(key=lambda text: text.startswith("**"))
         return [*positional, *keywords]

@@ -27,6 +27,11 @@ def model_edits(model: torch.nn.Module, chance: random.Random) -> list[Edit]:
             Edit("2 weights double and back", "m.double(); m.float()"),
             Edit("2 weights bfloat16 and back", "m.bfloat16(); m.float()"),
             Edit("2 weights double", "m.double()"),
+            Edit(
+                "2 swap on conversion",
+                "torch.__future__.set_swap_module_params_on_conversion(True); m.double(); m.float(); "
+                "torch.__future__.set_swap_module_params_on_conversion(False)",
+            ),
             Edit("2 shared memory", "m.share_memory()"),
             Edit("2 state assigned", "m.load_state_dict({k: v * 2 for k, v in m.state_dict().items()}, assign=True)"),
             Edit("2 state loaded", "m.load_state_dict({k: v * 2 for k, v in m.state_dict().items()})"),
@@ -41,6 +46,7 @@ def model_edits(model: torch.nn.Module, chance: random.Random) -> list[Edit]:
         Edit("2 copy of the dictionary", "old = m; m = s.Model.__new__(s.Model); m.__dict__.update(old.__dict__)"),
         Edit("2 replica", "m = m._replicate_for_data_parallel()"),
         Edit("2 train", "m.train(not m.training)"),
+        Edit("2 pickled", "import pickle; m = pickle.loads(pickle.dumps(m))"),
         Edit("2 another instance", "torch.manual_seed(77); m = s.Model()"),
         Edit("nothing", "pass"),
     ]

@@ -39,9 +39,12 @@ def replayed(case: Case, say: Callable[[str], object] = lambda _: None) -> Failu
     return None
 
 
-def replay(phases: Sequence[tuple[str, Sequence[tuple[str, ...]]]], backend: str = "eager") -> None:
-    """Run a case given as (source, steps) per process; steps are (label, text) or (label, text, scope)."""
-    made = tuple(Phase(source, tuple(Step(*step) for step in steps)) for source, steps in phases)
+def replay(phases: Sequence[tuple[str, Sequence[tuple[str, ...]], bool]], backend: str = "eager") -> None:
+    """Run a case given as (source, steps, whether the first call has to hit) per process.
+
+    Steps are (label, text) or (label, text, scope).
+    """
+    made = tuple(Phase(source, tuple(Step(*step) for step in steps), hits) for source, steps, hits in phases)
     failure = replayed(Case("case_replayed", "", backend, made), print)
     if failure is None:
         print("no difference")
@@ -68,6 +71,6 @@ def script(case: Case, failure: Failure, remarks: Sequence[str] = ()) -> str:
         for step in phase.steps:
             scope = f", {step.scope!r}" if step.scope != "world" else ""
             lines.append(f"        ({step.label!r}, {step.text!r}{scope}),")
-        lines.append("    ]),")
+        lines.append(f"    ], {phase.hits}),")
     lines.append(f"], backend={case.backend!r})")
     return "\n".join(lines) + "\n"

@@ -26,6 +26,8 @@ def fuzz_modules(given: argparse.Namespace) -> int:
     campaign = Campaign(given.seed, given.backend)
     campaign.run(range(given.first, given.first + given.cases), minutes=given.minutes, processes=given.processes)
     print_sums(campaign)
+    if given.out:
+        _keep(campaign, Path(given.out))
     groups: dict[str, list[Found]] = defaultdict(list)
     for found in sorted(campaign.found, key=lambda found: found.index):
         groups[coarse(found)].append(found)
@@ -34,6 +36,15 @@ def fuzz_modules(given: argparse.Namespace) -> int:
     for signature, members in sorted(groups.items(), key=lambda item: -len(item[1])):
         _print(signature, members, Path(given.out) if given.out else None)
     return min(1, len(campaign.found))
+
+
+def _keep(campaign: Campaign, out: Path) -> None:
+    """Write every failure with its case, one a line."""
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / "found.jsonl").open("w") as file:
+        for found in campaign.found:
+            case = found.case.to_text() if found.case else None
+            file.write(json.dumps({"index": found.index, "failure": found.failure.__dict__, "case": case}) + "\n")
 
 
 def coarse(found: Found) -> str:

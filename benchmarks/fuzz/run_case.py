@@ -40,7 +40,7 @@ def run_phase(case: Case, number: int, folder: Path) -> Report:
     try:
         with _limited(PATIENCE), _same_process_state(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            _run(case, number, folder, report)
+            _run(case, number, folder, report, events)
     except TooSlow:
         report.failure = Failure("hang", number, -1, "", f"not done after {PATIENCE} s")
     except Exception as error:
@@ -52,7 +52,7 @@ def run_phase(case: Case, number: int, folder: Path) -> Report:
     return report
 
 
-def _run(case: Case, number: int, folder: Path, report: Report) -> None:
+def _run(case: Case, number: int, folder: Path, report: Report, events: Counter[str]) -> None:
     phase = case.phases[number]
     file = folder / f"{case.name}.py"
     file.write_text(phase.source)
@@ -70,16 +70,23 @@ def _run(case: Case, number: int, folder: Path, report: Report) -> None:
         except Exception as error:
             report.failure = _raw(error, number, -1, "import")
             return
+        is_called = False
         for index, step in enumerate(phase.steps):
             if step.scope == PROCESS:
                 cached.take(step.text, index)
                 plain.space.update({name: value for name, value in cached.space.items() if name not in plain.space})
                 continue
+            traces = events["trace"]
             done = _step(step.label, step.text, index, number, plain, cached, report)
             if report.failure is not None or report.invalid or not done:
                 return
             if step.label == ARGUMENTS:
                 continue
+            if step.label == "call" and not is_called:
+                is_called = True
+                report.failure = _first_call(phase.hits, events["trace"] - traces, number, index, report, folder)
+                if report.failure is not None:
+                    return
             report.failure = _difference(plain, cached, names, case, number, index, step.label)
             if report.failure is not None:
                 return
@@ -89,12 +96,23 @@ def _run(case: Case, number: int, folder: Path, report: Report) -> None:
                 world.close()
 
 
+def _first_call(hits: bool, traces: int, number: int, index: int, report: Report, folder: Path) -> Failure | None:
+    """Note that the first call of a case was served; later processes have to find what it left."""
+    served = folder / "served"
+    if number == 0:
+        if not report.refusals:
+            served.touch()
+    elif hits and traces and served.exists():
+        return Failure("traced again", number, index, "call", "a relaunch without any change")
+    return None
+
+
 def _step(label: str, text: str, index: int, number: int, plain: World, cached: World, report: Report) -> bool:
     """Take one step in both worlds; False where nothing can follow it."""
     found = cached.take(text, index)
     rng = torch.get_rng_state()
     report.calls += cached.calls
-    if found is not None and found is cached.error and isinstance(found, GearcacheError):
+    if cached.calls and isinstance(found, GearcacheError):
         if isinstance(found, CacheError):
             report.failure = _raw(found, number, index, label)
             return False

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.fuzz.case import ARGUMENTS, Case, Failure, Phase, Step
+from benchmarks.fuzz.case import ARGUMENTS, Case, Failure, Step
 
 #: Takes a case; returns its failure, or None.
 Trial = Callable[[Case], "Failure | None"]
@@ -265,7 +265,7 @@ def _with_sources(case: Case, change: Callable[[ast.Module], ast.Module]) -> Cas
     phases = []
     for phase in case.phases:
         tree = ast.fix_missing_locations(change(ast.parse(phase.source)))
-        phases.append(Phase(ast.unparse(tree) + "\n", phase.steps))
+        phases.append(replace(phase, source=ast.unparse(tree) + "\n"))
     return replace(case, phases=tuple(phases))
 
 

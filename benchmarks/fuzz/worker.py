@@ -64,7 +64,7 @@ def _forget() -> None:
     """Let go of what a case left behind in Dynamo, now and then of all garbage."""
     global _count
     _count += 1
-    if "torch._dynamo" in sys.modules:
+    if _count % 10 == 0 and "torch._dynamo" in sys.modules:
         torch._dynamo.reset()
     if _count % 50 == 0:
         gc.collect()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.utils._python_dispatch
 
 import gearcache
 
@@ -39,6 +40,8 @@ class World:
             "tensor": tensor,
             "run": self.run,
             "cached": cached,
+            "spoil": spoil,
+            "Counting": Counting,
             "__name__": "__fuzz__",
         }
         self._own = set(self.space) | {"__builtins__"}
@@ -110,6 +113,26 @@ class World:
         """Forget the subject."""
         sys.modules.pop(self.name, None)
         self.space.clear()
+
+
+class Counting(torch.utils._python_dispatch.TorchDispatchMode):
+    """A dispatch mode that changes nothing."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+def spoil(value: Any) -> None:
+    """Write the tensors of a result, as its owner may."""
+    if isinstance(value, torch.Tensor):
+        if value.is_floating_point() and not value.is_inference() and not (value.requires_grad and value.is_leaf):
+            with contextlib.suppress(RuntimeError), torch.no_grad():  # memory that is shared within the tensor
+                value.mul_(3.0)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            spoil(item)
+    elif isinstance(value, dict):
+        spoil(list(value.values()))
 
 
 def cached(function: Any = None, /, **options: Any) -> Any:

@@ -267,3 +267,162 @@ def layouts(g: Builder) -> None:
         g.give(found)
     if g.chance.random() < 0.3:
         g.give(name)
+
+
+@feature("6 stars", 0.7)
+def stars(g: Builder) -> None:
+    """`*rest` and `**more`, and a slash, in the method's own signature."""
+    if any(item.stars for item in g.arguments):
+        return
+    main, name = g.main(), g.name("rest")
+    if g.chance.random() < 0.5:
+        g.add_argument(
+            lambda chance, batch, number: chance.choice(
+                ["[tensor((4,), 1), tensor((4,), 2)]", "[2.0, 3.0]", "[]", "[tensor((4,), 5)]"]
+            ),
+            name=name,
+            stars="*",
+        )
+        use = f"sum({name}, {main})"
+    else:
+        g.add_argument(
+            lambda chance, batch, number: chance.choice(
+                ["{'q': tensor((4,), 1)}", "{'q': 2.0, 'r': 1}", "{'r': 3.0, 'q': 1.0}", "{'self_': 1.0}"]
+            ),
+            name=name,
+            stars="**",
+        )
+        use = g.chance.choice(
+            [f"{main} + len({name})", f"{main} * {name}.get('q', 2.0)", f"sum({name}.values(), {main})"]
+        )
+    found = g.set(use)
+    if found:
+        g.give(found)
+    if g.chance.random() < 0.3:
+        g.give(name)
+    if g.chance.random() < 0.3:
+        g.wants["slash"] = g.chance.randint(1, 3)
+
+
+@feature("6 odd argument", 1.0)
+def odd_argument(g: Builder) -> None:
+    """Arguments of types that few have thought of."""
+    main, kind = g.main(), g.name("Kind")
+    g.add_top(
+        f"import decimal\nimport fractions\nimport pathlib\nimport numpy\nclass {kind}(enum.Enum):\n    A = 1.5\n    B = 2.5"
+    )
+    values, use = g.chance.choice(
+        [
+            (("s.decimal.Decimal('2.5')", "s.decimal.Decimal('3.5')"), "float({})"),
+            (("s.fractions.Fraction(1, 2)", "s.fractions.Fraction(3, 2)"), "float({})"),
+            (("s.pathlib.Path('a')", "s.pathlib.Path('abc')"), "len(str({}))"),
+            (("'\\udc80'", "'\\udc80\\udc81'"), "len({})"),
+            (("b'ab'", "b'abc'"), "len({})"),
+            ((f"s.{kind}.A", f"s.{kind}.B"), "{}.value"),
+            (("torch.float32", "torch.float64"), "(2.0 if {} == torch.float32 else 3.0)"),
+            (("torch.device('cpu')", "torch.device('meta')"), "len({}.type)"),
+            (("slice(0, 2)", "slice(0, 3)"), "{}.stop"),
+            (("range(3)", "range(4)"), "len({})"),
+            (("frozenset({1, 2})", "frozenset({1, 2, 3})"), "len({})"),
+            (("{'a', 'b'}", "{'a', 'b', 'c'}"), "len({})"),
+            (("...", "None"), "(2.0 if {} is ... else 3.0)"),
+            (("1 << 80", "1 << 81"), "float({})"),
+            (("s.numpy.float32(2.0)", "s.numpy.float32(3.0)"), "float({})"),
+            (("s.numpy.array([1.0, 2.0])", "s.numpy.array([1.0, 3.0])"), "float({}[1])"),
+            (("torch.tensor(2.0)", "torch.tensor(3.0)"), "{}"),
+            (("torch.tensor(2)", "torch.tensor(3)"), "{}.item()"),
+            (("int", "float"), "{}(2.7)"),
+            (("math", "math"), "{}.pi"),
+            (("2 + 1j", "3 + 1j"), "{}.real"),
+            (("object()", "None"), "(2.0 if {} is None else 3.0)"),
+            (("s.collections.OrderedDict(a=1.0)", "s.collections.OrderedDict(a=2.0)"), "{}['a']"),
+            (("s.collections.deque([1.0])", "s.collections.deque([2.0])"), "{}[0]"),
+            (("torch.nn.Identity()", "torch.nn.ReLU()"), "(2.0 if isinstance({}, torch.nn.ReLU) else 3.0)"),
+            (("[[1.0], [2.0, [3.0]]]", "[[1.0], [2.0, [4.0]]]"), "{}[1][1][0]"),
+            (("float('nan')", "1.0"), "(2.0 if {0} != {0} else 3.0)"),
+            (("0.0", "-0.0"), "{}"),
+            (("True", "1"), "(2.0 if {} is True else 3.0)"),
+            (("torch.Size([2, 3])", "(2, 3)"), "{}[1]"),
+        ]
+    )
+    name = g.add_choice(*(value.replace("math", "s.math") for value in values))
+    found = g.set(f"{main} * {use.format(name)}")
+    if found:
+        g.give(found)
+    if g.chance.random() < 0.3:
+        g.give(name)
+
+
+@feature("2 two methods", 1.0)
+def two_methods(g: Builder) -> None:
+    """Another cached method of the module, which shares what both write."""
+    main, name = g.main(), g.name("shared")
+    g.add_setup(f"self.register_buffer('{name}', torch.zeros(4))")
+    line = g.chance.choice(
+        [f"self.{name} = self.{name} + x.sum(0)", f"self.{name}.add_(x.sum(0))", f"self.{name}.copy_(x[0])"]
+    )
+    g.add_member(
+        f"@cached({g.chance.choice(['dynamic=False', '', 'dynamic=None'])})\ndef {name}_other(self, x):\n    {line}\n    return x + self.{name}"
+    )
+    found = g.set(f"{main} + self.{name} * 2.0")
+    if found:
+        g.give(found)
+    for number in range(3):
+        g.add_edit(
+            "2 other method called", f"other = run(m.{name}_other, tensor(({g.chance.choice([2, 3])}, 4), {number}))"
+        )
+
+
+@feature("6 threads", 0.3)
+def threads(g: Builder) -> None:
+    """First calls of other methods from several threads at once."""
+    main, name = g.main(), g.name("worker")
+    for number in range(2):
+        g.add_member(f"@cached(dynamic=False)\ndef {name}_{number}(self, x):\n    return x * {number + 2}.0 + 1.0")
+    found = g.set(f"{main} + 1.0")
+    if found:
+        g.give(found)
+    g.add_edit(
+        "6 threads",
+        "import threading\nresults, errors = {}, []\ndef go(number):\n    try:\n"
+        f"        results[number] = run(getattr(m, f'{name}_{{number % 2}}'), tensor((2, 4), number))\n"
+        "    except Exception as error:\n        errors.append(error)\n"
+        "started = [threading.Thread(target=go, args=(number,)) for number in range(4)]\n"
+        "for thread in started: thread.start()\nfor thread in started: thread.join(60)\n"
+        "del thread, started, go\nif errors: raise errors[0]\nresults = dict(sorted(results.items()))",
+    )
+
+
+@feature("6 wrapper subclass", 0.4)
+def wrapper_subclass(g: Builder) -> None:
+    """A weight of a wrapper subclass, as quantised weights are."""
+    main, name = g.main(), g.name("quantised")
+    g.add_top("from torch.testing._internal.two_tensor import TwoTensor")
+    g.add_setup(f"self.{name} = torch.nn.Parameter(TwoTensor(torch.ones(4, 4), torch.ones(4, 4)), requires_grad=False)")
+    found = g.set(f"torch.nn.functional.linear({main}, self.{name})")
+    if found:
+        g.give(found)
+
+
+@feature("6 decorated method", 0.7)
+def decorated(g: Builder) -> None:
+    """The method under decorators."""
+    main = g.main()
+    g.add_top(
+        "def doubled(f):\n    @functools.wraps(f)\n    def wrapper(*args, **kwargs):\n        return f(*args, **kwargs)\n    return wrapper"
+    )
+    g.wants["inner decorators"] = [
+        "    "
+        + g.chance.choice(
+            [
+                "@torch.no_grad()",
+                "@torch.inference_mode()",
+                "@doubled",
+                "@torch.autocast('cpu', dtype=torch.bfloat16)",
+                "@torch.compiler.disable",
+            ]
+        )
+    ]
+    found = g.set(f"{main} @ {main}.T")
+    if found:
+        g.give(found)
