@@ -109,7 +109,8 @@ class Campaign:
                         return going
             if begun is not None:  # the process died in this case
                 left.remove(begun)
-                self._note(begun, Failure("crash", phase, -1, "", f"exit {process.wait()}"), folder)
+                text = (folder / "errors").read_text()[-5000:]
+                self._note(begun, Failure("crash", phase, -1, "", f"exit {process.wait()}", text=text), folder)
             elif left:
                 raise RuntimeError(f"a worker ended early with {process.wait()}")
         return going
@@ -148,15 +149,16 @@ def started(order: dict[str, Any], phase: int) -> subprocess.Popen[str]:
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.fuzz.worker"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env=environ,
-        cwd=ROOT,
-    )
+    with (Path(order["folder"]) / "errors").open("w") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-X", "faulthandler", "-m", "benchmarks.fuzz.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env=environ,
+            cwd=ROOT,
+        )
     assert process.stdin is not None
     process.stdin.write(json.dumps(order) + "\n")
     process.stdin.flush()
