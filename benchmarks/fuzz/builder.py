@@ -85,6 +85,8 @@ class Builder:
     #: Requirements of features on the rest of the case.
     wants: dict[str, Any] = field(default_factory=dict)
     method: str = "compute"
+    #: Variables that no other line may use.
+    hidden: set[str] = field(default_factory=set)
     #: The feature that adds lines now, and the lines that each feature added.
     feature: str = ""
     origins: dict[str, list[str]] = field(default_factory=dict)
@@ -244,7 +246,7 @@ class Builder:
         return [
             name
             for name, value in self.space().items()
-            if isinstance(value, torch.Tensor) and name.isidentifier() and fits(value)
+            if isinstance(value, torch.Tensor) and name.isidentifier() and name not in self.hidden and fits(value)
         ]
 
     def pick(self, fits: Callable[[torch.Tensor], bool] = lambda _: True) -> str:

@@ -68,7 +68,7 @@ class Case:
         """Return the case that `to_text` wrote."""
         plain = json.loads(text)
         plain["phases"] = tuple(
-            Phase(phase["source"], tuple(Step(**step) for step in phase["steps"]), phase["hits"])
+            Phase(phase["source"], tuple(Step(**step) for step in phase["steps"]), phase.get("hits", False))
             for phase in plain["phases"]
         )
         plain["features"] = tuple(plain["features"])

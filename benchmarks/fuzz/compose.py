@@ -118,7 +118,7 @@ class _Steps:
         """Return the case."""
         g = self.g
         steps = [self._build(), *self._call(first=True)]
-        if self.chance.random() < 0.5:
+        if self.chance.random() < 0.6:
             steps += self._call()
         for _ in range(self.chance.choices([0, 1, 2], [3, 5, 2])[0]):
             steps += self._edit()

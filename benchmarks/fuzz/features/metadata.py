@@ -75,6 +75,8 @@ def argument(g: Builder) -> None:
     """A tensor argument of which only facts are used."""
     g.main()
     name = g.add_argument(_values(g))
+    if g.chance.random() < 0.8:
+        g.hidden.add(name)
     for _ in range(g.chance.randint(1, 2)):
         _use(g, name)
 
@@ -120,6 +122,7 @@ def of_global(g: Builder) -> None:
     g.main()
     name = g.name("GHOST")
     g.add_top(f"{name} = torch.ones(3, 4)")
+    g.hidden.add(name)
     _use(g, name)
     for other in g.chance.sample(VARIED[2:], 2):
         g.add_edit("3 global ghost replaced", f"s.{name} = {other}")
