@@ -9,13 +9,16 @@ from typing import Any
 import torch
 
 from gearcache.ge_cache.exchanged import exchanged, here
+from gearcache.ge_cache.weights import Weights
 
 
 @contextlib.contextmanager
-def capture_settings(*, dynamic: bool, duck_shape: bool = False, numbers: tuple[str, ...] = ()) -> Iterator[None]:
+def capture_settings(
+    weights: Weights, *, dynamic: bool, duck_shape: bool = False, numbers: tuple[str, ...] = ()
+) -> Iterator[None]:
     """Set Dynamo up for one full-graph capture of an inference method.
 
-    Parameters and buffers become attributes of the graph; every other tensor, also one that hangs off the
+    The `weights` that are bound become attributes of the graph; every other tensor, also one that hangs off the
     module, a global or a closure, stays an input, so that a replaced tensor is seen.
     """
     import torch._dynamo.config as dynamo_config
@@ -28,10 +31,16 @@ def capture_settings(*, dynamic: bool, duck_shape: bool = False, numbers: tuple[
     original = builder.is_from_unspecialized_nn_module_source
     hidden = {name: getattr(builder, name) for name in ("is_from_global_source", "is_from_nonlocal_source")}
 
-    def is_parameter_or_buffer(source: Any) -> bool:
-        return bool(original(source)) and type(getattr(source, "base", None)).__name__ == (
-            "UnspecializedParamBufferSource"
-        )
+    def is_bound(source: Any) -> bool:
+        return bool(original(source)) and weights.are_bound(source)
+
+    is_static = builder.tensor_always_has_static_shape
+
+    def tensor_always_has_static_shape(tensor: Any, is_tensor: bool, tensor_source: Any) -> Any:
+        # A buffer that the method replaces may grow; Dynamo takes all buffers for static.
+        if is_tensor and weights.are_replaced(tensor_source) and type(tensor) is not torch.nn.Parameter:
+            return False, None
+        return is_static(tensor, is_tensor, tensor_source)
 
     settings: dict[str, Any] = {
         "install_free_tensors": True,
@@ -55,8 +64,11 @@ def capture_settings(*, dynamic: bool, duck_shape: bool = False, numbers: tuple[
         stack.enter_context(dynamo_timed("gearcache.capture"))
         stack.enter_context(torch_function_mode_stack_state_mgr)
         replacements = [(builder, name, here(lambda source: False, function)) for name, function in hidden.items()]
-        own = here(is_parameter_or_buffer, original)
-        stack.enter_context(exchanged([*replacements, (builder, "is_from_unspecialized_nn_module_source", own)]))
+        replacements += [
+            (builder, "is_from_unspecialized_nn_module_source", here(is_bound, original)),
+            (builder, "tensor_always_has_static_shape", here(tensor_always_has_static_shape, is_static)),
+        ]
+        stack.enter_context(exchanged(replacements))
         yield
 
 
@@ -155,11 +167,37 @@ def compile_frame(
     return frame, captured, installed
 
 
-def side_effects() -> Any:
-    """Return the side effects that Dynamo has recorded in the capture under way."""
+def writes() -> list[tuple[Any, Any, str | None, bool]]:
+    """Return what the frame of the capture under way will write: source, object, attribute, whether it is a global.
+
+    Without an attribute it is the contents of a container. Asked while Dynamo compiles the graph: it forgets its side
+    effects right after.
+    """
     from torch._dynamo.symbolic_convert import InstructionTranslator
 
-    return InstructionTranslator.current_tx().output.side_effects
+    effects: Any = InstructionTranslator.current_tx().output.side_effects
+    owners = {id(value): value for value in effects.keepalive}
+    found: list[tuple[Any, Any, str | None, bool]] = []
+    for key, variable in effects.id_to_variable.items():
+        source = getattr(variable, "source", None)
+        if source is None or key not in owners:
+            continue
+        attributes = effects.store_attr_mutations.get(variable, ())
+        is_global = type(variable).__name__ == "NewGlobalVariable"
+        found.extend((source, owners[key], name, is_global) for name in attributes)
+        base = getattr(variable, "_base_vt", None)  # the contents of an object of a user's list or dictionary class
+        held = base if base is not None else variable if not attributes else None
+        if held is not None and effects.is_modified(held):
+            found.append((source, owners[key], None, False))
+    return found
+
+
+def attribute_sources() -> dict[str, Any]:
+    """Return Dynamo's source of each tensor that the graph of the capture under way holds as an attribute."""
+    from torch._dynamo.symbolic_convert import InstructionTranslator
+
+    sources: dict[str, Any] = {**(InstructionTranslator.current_tx().output.param_name_to_source or {})}
+    return sources
 
 
 def forget_unused_streams(module: torch.fx.GraphModule) -> bool:
@@ -200,6 +238,11 @@ def guard_kinds() -> list[str]:
     from torch._dynamo.guards import GuardBuilder
 
     return sorted(name for name in vars(GuardBuilder) if name.isupper())
+
+
+def reads_data(node: torch.fx.Node) -> bool:
+    """Whether a captured node is `tensor.data`."""
+    return node.target is torch._C._autograd._get_data_attr  # type: ignore[attr-defined]
 
 
 def is_grad_switch(node: torch.fx.Node) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import types
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,11 +22,12 @@ from gearcache.ge_cache.looked_up import Lookups
 from gearcache.ge_cache.numbers import Numbers, check_unguarded, written_ints
 from gearcache.ge_cache.observed import Observer, observed_checks
 from gearcache.ge_cache.result_classes import result_class_checks
-from gearcache.ge_cache.sources import FrameNames, UnknownSource, access_of
+from gearcache.ge_cache.sources import FrameNames
 from gearcache.ge_cache.symbols import Symbols
+from gearcache.ge_cache.weights import Weights
+from gearcache.ge_cache.written import Written
 from gearcache.guards.access import Access, Scope
 from gearcache.guards.checks import Check
-from gearcache.guards.constants import NotConstant
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,9 @@ class Capture:
     #: Other globals that Dynamo made up for the frame.
     installed: dict[str, Any]
     checks: list[Check]
-    mutated: list[Access]
+    written: Written
+    #: Dynamo's names of the weights that the trace bound although they lie behind what the frame writes.
+    misbound: list[str] = field(default_factory=list)
     frame_globals: dict[str, Any] = field(default_factory=dict)
     #: The size in the traced call of each symbol that the trace has no value for (`mark_unbacked`).
     unbacked: dict[Any, int] = field(default_factory=dict)
@@ -82,19 +86,22 @@ def capture_method(
     method: str,
     dynamic: bool,
     numbers: tuple[str, ...] = (),
+    unbound: Collection[str] = (),
 ) -> Capture:
     """Trace one call of a bound method; `CaptureError` names the method and why it cannot be one graph.
 
-    `numbers`: Dynamo's names of ints to keep symbolic, see `ge_cache.numbers`.
+    `numbers`: Dynamo's names of ints to keep symbolic, see `ge_cache.numbers`; `unbound`: its names of parameters and
+    buffers that are to be inputs, see `ge_cache.weights`.
     """
     if _compat.torch_function_modes() > 0:
         raise CaptureError(method, "it was called under a torch function mode, which a static graph cannot honour")
     hook = GraphHook(method, numbers)
     observer, lookups = Observer(method), Lookups()
+    weights = Weights(getattr(function, "__func__", function), unbound)
     try:
         with (
             torch.no_grad(),
-            _compat_dynamo.capture_settings(dynamic=dynamic, numbers=numbers),
+            _compat_dynamo.capture_settings(weights, dynamic=dynamic, numbers=numbers),
             _compat_dynamo.observed(observer),
             _compat_lookups.watched_lookups(lookups),
         ):
@@ -112,18 +119,18 @@ def capture_method(
         frame.globals,
         dict(zip(free_variables, frame.closure, strict=True)),
     )
-    looked_up = lookups.only(captured.output_graph.guards, hook.written)
+    looked_up = lookups.only(captured.output_graph.guards, (write.source for write in hook.writes))
     names = FrameNames(captured.import_sources, installed, free_variables, looked_up)
     translator = GuardTranslator(method, scope, names)
     inputs = [
         _describe(translator.access(source), node, scope) for source, node in zip(hook.sources, hook.nodes, strict=True)
     ]
     check_unguarded(hook.numbers, hook.shape_env)
-    attributes, tensors = _attributes(hook.module, captured.output_graph, translator)
+    attributes, tensors = _attributes(hook, weights, translator)
     checks = translator.translate(captured.output_graph.guards)
     types_met = [check.access for check in checks if check.kind == "type"]
     observed = observed_checks(observer, getattr(function, "__func__", function), types_met, names, scope)
-    mutated = _mutated(hook.written, names)
+    written = Written(hook.writes, scope)
     instance = next(iter(frame.locals), "")
     return Capture(
         method=method,
@@ -137,11 +144,12 @@ def capture_method(
         imports=dict(captured.import_sources),
         installed=installed,
         checks=_distinct([*observed.checks, *checks, *result_class_checks(captured.bytecode)]),
-        mutated=mutated,
+        written=written,
+        misbound=[hook.attribute_sources[name].name for name, path in attributes.items() if written.leads_to(path)],
         frame_globals=dict(captured.f_globals),
         numbers=hook.numbers,
         number_accesses=[translator.access(source) for source in hook.numbers.symbols.values()],
-        written_ints=written_ints(checks, mutated, instance),
+        written_ints=written_ints(checks, written, translator.source_names, instance),
         unbacked=_unbacked_sizes(inputs, hook.shape_env),
         traced_code=[code for code in captured.traced_code if code not in observed.covered],
     )
@@ -193,38 +201,23 @@ def _unbacked_sizes(inputs: list[CapturedInput], shape_env: Any) -> dict[Any, in
 
 
 def _attributes(
-    module: torch.fx.GraphModule, output_graph: Any, translator: GuardTranslator
+    hook: GraphHook, weights: Weights, translator: GuardTranslator
 ) -> tuple[dict[str, Access], dict[str, torch.Tensor]]:
-    """Return where the live module keeps each tensor that the graph holds as an attribute."""
-    sources = {guard.name: guard.originating_source for guard in output_graph.guards}
-    by_identity: dict[int, Any] = {}
-    for source in sources.values():
-        if "ParamBufferSource" in type(source).__name__ or "_parameters" in source.name or "_buffers" in source.name:
-            access = translator.access(source)
-            with_value = translator.value(access)
-            if isinstance(with_value, torch.Tensor):
-                by_identity.setdefault(id(with_value), access)
+    """Return where the live module keeps each tensor that the graph holds as an attribute, and all such tensors.
+
+    Constants that Dynamo made are kept nowhere.
+    """
+    assert hook.module is not None
     attributes: dict[str, Access] = {}
     tensors: dict[str, torch.Tensor] = {}
-    for node in module.graph.nodes:
+    for node in hook.module.graph.nodes:
         if node.op != "get_attr" or node.target in tensors:
             continue
-        value = functools.reduce(getattr, str(node.target).split("."), module)
+        value = functools.reduce(getattr, str(node.target).split("."), hook.module)
         if not isinstance(value, torch.Tensor):
             continue
         tensors[node.target] = value
-        if id(value) in by_identity:
-            attributes[node.target] = by_identity[id(value)]
+        source = hook.attribute_sources.get(node.target)
+        if source is not None and weights.are_bound(source):
+            attributes[node.target] = translator.access(source)
     return attributes, tensors
-
-
-def _mutated(written: list[tuple[Any, str | None]], names: FrameNames) -> list[Access]:
-    """Return the paths that the frame writes: their guards have to be checked on every call."""
-    found = []
-    for source, attribute in written:
-        try:
-            base = access_of(source, names)
-        except (UnknownSource, NotConstant):
-            continue  # nothing can be guarded there either
-        found.append(base.then("attr", attribute) if attribute is not None else base)
-    return found

@@ -9,6 +9,8 @@ import torch
 from gearcache.errors import CaptureError
 from gearcache.ge_cache import _compat_dynamo, _compat_shapes
 from gearcache.ge_cache.numbers import Numbers, take_numbers
+from gearcache.ge_cache.tensor_data import take_data
+from gearcache.ge_cache.written import Write
 
 
 class GraphHook:
@@ -23,16 +25,20 @@ class GraphHook:
         self.graph_name = ""
         self.sources: list[Any] = []
         self.nodes: list[torch.fx.Node] = []
-        self.written: list[tuple[Any, str | None]] = []
+        self.writes: list[Write] = []
+        #: Dynamo's source of each tensor that the graph holds as an attribute.
+        self.attribute_sources: dict[str, Any] = {}
 
     def __call__(self, module: torch.fx.GraphModule, example_inputs: list[Any]) -> torch.fx.GraphModule:
         self.module = module
         self.shape_env = _compat_dynamo.tracing_context().fake_mode.shape_env
-        self.written = _written_sources()
+        self.writes = [Write(*write) for write in _compat_dynamo.writes()]
+        self.attribute_sources = _compat_dynamo.attribute_sources()
         _compat_shapes.check_marked_dims()
         self.graph_name = str(module.meta["backend_id"])
         if not _compat_dynamo.forget_unused_streams(module):
             raise CaptureError(self._method, "it works with streams or events, which a static graph cannot honour")
+        take_data(self._method, module.graph, self.attribute_sources)
         self.numbers = take_numbers(module.graph, self._wanted)
         placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
         tensors = {
@@ -78,21 +84,3 @@ def _replace_size(
         size.meta["example_value"] = node.meta["example_value"]
         node.replace_all_uses_with(size)
     graph.erase_node(node)
-
-
-def _written_sources() -> list[tuple[Any, str | None]]:
-    """Return what the frame will write: (source of an object, attribute), or (source of a container, None).
-
-    Asked while Dynamo compiles the graph: it forgets its side effects right after.
-    """
-    effects = _compat_dynamo.side_effects()
-    found: list[tuple[Any, str | None]] = []
-    for variable, attributes in effects.store_attr_mutations.items():
-        source = getattr(variable, "source", None)
-        if source is not None:
-            found.extend((source, name) for name in attributes)
-    for variable in effects.id_to_variable.values():
-        source = getattr(variable, "source", None)
-        if source is not None and variable not in effects.store_attr_mutations and effects.is_modified(variable):
-            found.append((source, None))
-    return found

@@ -57,8 +57,8 @@ class Lookups:
         """Note that something else than a lookup was done."""
         self._otherwise.add(source)
 
-    def only(self, guards: Iterable[Any], written: Iterable[tuple[Any, str | None]]) -> dict[Any, LookedUp]:
-        """Return the dictionaries in which only keys were looked up, by source; `written` is what the frame writes."""
-        others = self._otherwise | {source for source, _ in written}
+    def only(self, guards: Iterable[Any], written: Iterable[Any]) -> dict[Any, LookedUp]:
+        """Return the dictionaries in which only keys were looked up; `written`: sources of what the frame writes."""
+        others = self._otherwise | set(written)
         others |= {guard.originating_source for guard in guards if guard.inner_create_fn().__name__ in _ALL_KEYS}
         return {source: looked_up for source, looked_up in self._met.items() if source not in others}

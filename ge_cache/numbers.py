@@ -18,6 +18,7 @@ from torch import fx
 from gearcache.errors import CaptureError
 from gearcache.ge_cache import _compat_symbols
 from gearcache.ge_cache.symbols import Symbols
+from gearcache.ge_cache.written import Written
 from gearcache.guards.access import Access
 from gearcache.guards.checks import Check
 from gearcache.guards.expressions import checked_expression
@@ -35,15 +36,17 @@ class Numbers:
         return {symbol: f"u{1000 + index}" for index, symbol in enumerate(self.symbols)}
 
 
-def written_ints(checks: list[Check], mutated: list[Access], instance: str) -> list[str]:
-    """Return Dynamo's source names of int attributes of the instance that the trace fixed and the frame writes."""
+def written_ints(checks: list[Check], written: Written, names: Mapping[Access, str], instance: str) -> list[str]:
+    """Return Dynamo's names of ints that the trace fixed and the frame writes; `names` has all that it knows by path.
+
+    Those in arguments stay fixed: a graph call reads its ints without them.
+    """
     found = []
     for check in checks:
         is_int = check.kind == "constant" and type(check.expected) is int
-        is_attribute = all(kind == "attr" for kind, _ in check.access.steps)
-        if is_int and is_attribute and check.access.root == ("argument", instance) and check.access in mutated:
-            path = "".join(f".{name}" for _, name in check.access.steps)
-            found.append(f"L['{instance}']{path}")
+        is_own = check.access.root[0] != "argument" or check.access.root[1] == instance
+        if is_int and is_own and check.access in names and written.leads_to(check.access):
+            found.append(names[check.access])
     return found
 
 

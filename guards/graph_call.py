@@ -48,7 +48,7 @@ class GraphCall:
         self._attributes = attributes
         self._scope = scope
         self._validate = validate
-        self._checks = TensorChecks(gear)
+        self._checks = TensorChecks(gear, {index for index, stored in enumerate(variant.inputs) if stored.is_weight})
         #: Counts the runs of the graph.
         self.counter = itertools.count()
         #: With `count_shapes`: sizes of all inputs -> calls.
@@ -203,6 +203,8 @@ class GraphCall:
             base = f"attribute{index}"
         if not kind.endswith("_view"):
             return base
+        if kind == "attribute_view" or (kind == "input_view" and self.variant.inputs[owner].is_weight):
+            base = f"{base}.detach()"  # a weight may require grad, and a call is without autograd
         sizes, strides, offset = form[2:]
         return (
             f"{base}.as_strided(({_numbers(sizes)}), ({_numbers(strides)}), "

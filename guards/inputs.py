@@ -28,18 +28,25 @@ class Problem:
     is_assumption: bool = False
     #: For `shape`: the dims that differ.
     dims: tuple[int, ...] = ()
+    #: The input that it is about, where it does not fit by itself.
+    stored: StoredInput | None = None
 
 
 def find_problem(inputs: Sequence[StoredInput], gear: StoredGear, tensors: Sequence[torch.Tensor]) -> Problem | None:
-    """Return the first difference between tensors and a gear; None when the graph may run on them."""
+    """Return the first difference between tensors and a gear; None when the graph may run on them.
+
+    What a tensor is comes before its layout: where the problem is of shapes, all tensors are of the right kind.
+    """
+    for stored, tensor in zip(inputs, tensors, strict=True):
+        if (problem := _properties(stored, tensor, stored.access.text)) is not None:
+            return replace(problem, stored=stored)
     seen: dict[int, str] = {}
     rows = zip(inputs, gear.sizes, gear.strides, tensors, strict=True)
     for index, (stored, sizes, strides, tensor) in enumerate(rows):
         name = stored.access.text
-        problem = _properties(stored, tensor, name) or _layout(tensor, sizes, strides, name)
-        if problem is not None:
+        if (problem := _layout(tensor, sizes, strides, name)) is not None:
             assumption = problem.kind == "shape" and _only_assumed(gear, tensors)
-            return replace(problem, is_assumption=assumption)
+            return replace(problem, is_assumption=assumption, stored=stored)
         if index in gear.written and tensor.is_inference() and not torch.is_inference_mode_enabled():
             return Problem(name, *INFERENCE_WORDS, "inference")
         if id(tensor) in seen:
@@ -62,14 +69,14 @@ def _only_assumed(gear: StoredGear, tensors: Sequence[torch.Tensor]) -> bool:
 
 def _properties(stored: StoredInput, tensor: object, name: str) -> Problem | None:
     if not isinstance(tensor, torch.Tensor):
-        return Problem(name, f"a {type(tensor).__name__}", "a tensor", "type")
+        return Problem(name, f"a {type(tensor).__name__}", "a tensor", "structure")
     if type(tensor) not in _PLAIN_TYPES:
         return Problem(name, f"a {type(tensor).__qualname__}", "a plain torch.Tensor", "type")
     if tensor.dtype != stored.dtype:
         return Problem(name, f"of dtype {tensor.dtype}", f"dtype {stored.dtype}", "dtype")
     if tensor.device.type != stored.device:
         return Problem(name, f"on device {tensor.device}", f"device {stored.device}", "device")
-    if tensor.requires_grad and torch.is_grad_enabled():
+    if tensor.requires_grad and torch.is_grad_enabled() and not stored.is_weight:
         return Problem(name, *GRADIENT_WORDS, "grad")
     return None
 

@@ -7,7 +7,7 @@ each, the fastest form; a graph that meets more of them checks tensor by tensor,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,8 +39,10 @@ class _Alternative:
 class TensorChecks:
     """What the tensors of a graph are compared with. `add` is called under the lock of the method."""
 
-    def __init__(self, gear: StoredGear) -> None:
+    def __init__(self, gear: StoredGear, weights: Collection[int] = ()) -> None:
         self._gear = gear
+        #: Which tensors are weights of modules: a graph runs without autograd, so they may require grad.
+        self._weights = weights
         self._whole: list[_Alternative] = []
         #: Per tensor, once there were too many mixtures.
         self._single: list[list[_Alternative]] = []
@@ -110,7 +112,7 @@ class TensorChecks:
         # In inference mode a normal tensor has the keys of an inference tensor outside, where none must be written.
         is_written = any(index in gear.written for index in indices)
         in_inference_mode = is_written and torch.is_inference_mode_enabled()
-        requires_grad = any(tensor.requires_grad for tensor in chosen)
+        requires_grad = any(tensors[index].requires_grad for index in indices if index not in self._weights)
         alternatives.append(_Alternative(kind, check, requires_grad, in_inference_mode))
         del alternatives[:-limit]
         return True

@@ -13,7 +13,7 @@ from typing import Any
 import msgpack
 import torch
 
-from gearcache.guards.access import Access
+from gearcache.guards.access import TENSOR_DICTIONARIES, Access
 from gearcache.guards.checks import Check
 
 
@@ -25,6 +25,11 @@ class StoredInput:
     dtype: torch.dtype
     device: str
     in_frame: bool = True
+
+    @property
+    def is_weight(self) -> bool:
+        """Whether it is a parameter or buffer of some module: those may require grad, as bound ones do."""
+        return self.access.steps[-2:-1] != () and self.access.steps[-2] in TENSOR_DICTIONARIES
 
     def to_plain(self) -> list[Any]:
         """Return msgpack-able data."""

@@ -41,6 +41,8 @@ class Admission:
         problem = problems.decisive(gear)
         if problem is not None and problem.kind == "grad":
             raise GradientRequired(self.name, problem.argument, problem.found, problem.allowed)
+        if problem is not None and (problem.kind == "structure" or _is_of_state(problem, arguments)):
+            problem = None  # another variant, as for another number among the arguments
         if problem is not None and problem.kind not in ("shape", "alias", "rank"):
             raise self._error(problem)
         if problem is not None and problem.kind == "rank" and self.on_miss == "raise":
@@ -99,6 +101,18 @@ class Admission:
 
     def _error(self, problem: Problem) -> InputError:
         return InputError(self.name, problem.argument, problem.found, problem.allowed)
+
+
+def _is_of_state(problem: Problem, arguments: Mapping[str, Any]) -> bool:
+    """Whether it is about a weight, or about more than sizes of what the method reads by itself.
+
+    Weights that are inputs are those of a module among the arguments, and those that the method replaces.
+    """
+    if problem.stored is None:
+        return False
+    kind, name = problem.stored.access.root
+    is_given = kind == "argument" and name != next(iter(arguments))
+    return problem.stored.is_weight or (not is_given and problem.kind != "shape")
 
 
 class DelayedCalls:

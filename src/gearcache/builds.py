@@ -51,6 +51,7 @@ class Builds:
         self._counters = counters
         self._delayed = delayed
         self._fixed_ints: set[str] = set()
+        self._unbound: set[str] = set()
 
     def build(self, arguments: Mapping[str, Any], scope: Scope, spec: GearSpec) -> None:
         """Compile under the key's lock, unless another process did it meanwhile; publish; load what was stored."""
@@ -141,6 +142,7 @@ class Builds:
             jobs=self._method.settings.jobs,
             compile_timeout=self._method.settings.compile_timeout,
             fixed_ints=self._fixed_ints,
+            unbound=self._unbound,
             fills=Fills(self._method.settings.pad_values) if self._method.settings.on_miss == "pad" else None,
         )
         try:

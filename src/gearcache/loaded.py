@@ -72,7 +72,7 @@ class LoadedVariants:
             if active is present or any(graph.is_ready for graph in active.graphs):
                 continue
             tensors = tensors_of(active.variant, scope)
-            if tensors is not None and all(isinstance(tensor, torch.Tensor) for tensor in tensors):
+            if tensors is not None and _are_of_its_kind(active.variant, tensors):
                 for graph in active.graphs:
                     graph.accept(tensors)
 
@@ -87,7 +87,10 @@ class LoadedVariants:
 
 def _takes(variant: StoredVariant, scope: Scope) -> bool:
     tensors = tensors_of(variant, scope)
-    if tensors is None:
-        return False
+    return tensors is not None and _are_of_its_kind(variant, tensors)
+
+
+def _are_of_its_kind(variant: StoredVariant, tensors: tuple[Any, ...]) -> bool:
+    """Whether nothing but sizes keeps tensors from the graphs of a variant."""
     problem = find_problem(variant.inputs, variant.gears[0], tensors)
     return problem is None or problem.kind in ("shape", "stride")

@@ -15,7 +15,7 @@ class Problems:
     """Why no loaded graph takes a call; the most telling one is what the user is told."""
 
     #: `inference` first: it is found only where all else fits.
-    _ORDER = ("inference", "type", "device", "dtype", "grad", "layout", "alias", "rank", "stride", "shape")
+    _ORDER = ("inference", "type", "device", "dtype", "grad", "layout", "structure", "alias", "rank", "stride", "shape")
 
     def __init__(self) -> None:
         self._found: list[tuple[str, Problem]] = []

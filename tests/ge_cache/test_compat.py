@@ -20,6 +20,7 @@ from gearcache.ge_cache import (
     _compat_threads,
 )
 from gearcache.ge_cache.looked_up import Lookups
+from gearcache.ge_cache.weights import Weights
 from gearcache.guards._native import is_operator
 
 
@@ -57,6 +58,10 @@ def test_active_torch_function_modes_are_counted() -> None:
     assert _compat.torch_function_modes() == before
 
 
+def nothing() -> None:
+    """A function without arguments."""
+
+
 def test_capture_settings_are_known_to_dynamo_and_undone() -> None:
     import torch._dynamo.config as config
     from torch._dynamo.variables import builder
@@ -65,7 +70,7 @@ def test_capture_settings_are_known_to_dynamo_and_undone() -> None:
     settings = ("install_free_tensors", "specialize_int", "specialize_float", "assume_static_by_default")
     functions = [getattr(builder, name) for name in names]
     values = [getattr(config, name) for name in settings]
-    with _compat_dynamo.capture_settings(dynamic=True):
+    with _compat_dynamo.capture_settings(Weights(nothing), dynamic=True):
         assert (config.install_free_tensors, config.assume_static_by_default) == (True, False)
         assert all(getattr(builder, name) is not old for name, old in zip(names, functions, strict=True))
     assert [getattr(builder, name) for name in names] == functions
@@ -83,7 +88,7 @@ def test_a_frame_is_compiled_to_bytecode_guards_and_sources() -> None:
         graphs.append(module)
         return module
 
-    with torch.no_grad(), _compat_dynamo.capture_settings(dynamic=True):
+    with torch.no_grad(), _compat_dynamo.capture_settings(Weights(nothing), dynamic=True):
         frame, captured = _compat_dynamo.compile_frame(method, (torch.ones(3),), {}, keep)[:2]
     assert frame.code is method.__code__
     assert len(graphs) == 1
@@ -96,7 +101,11 @@ def test_dynamo_refuses_with_the_errors_that_are_caught() -> None:
         torch._dynamo.graph_break()
         return x
 
-    with torch.no_grad(), _compat_dynamo.capture_settings(dynamic=True), pytest.raises(_compat_dynamo.dynamo_errors()):
+    with (
+        torch.no_grad(),
+        _compat_dynamo.capture_settings(Weights(nothing), dynamic=True),
+        pytest.raises(_compat_dynamo.dynamo_errors()),
+    ):
         _compat_dynamo.compile_frame(broken, (torch.ones(3),), {}, lambda module, inputs: module)
 
 

@@ -36,6 +36,8 @@ class BuildRequest:
     fills: Fills | None = None
     #: Ints that earlier builds found to be no mere counters (Dynamo's names); added to.
     fixed_ints: set[str] = field(default_factory=set)
+    #: Parameters and buffers that earlier builds found to be replaced by the method (Dynamo's names); added to.
+    unbound: set[str] = field(default_factory=set)
 
 
 @dataclass

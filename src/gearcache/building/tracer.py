@@ -90,8 +90,14 @@ class Tracer:
         return capture
 
     def capture(self, arguments: Arguments, *, dynamic: bool) -> Capture:
-        """Trace; again where the frame writes ints, which stay symbolic if the trace can do without their values."""
+        """Trace; again where the frame writes buffers or parameters, which must not be bound.
+
+        Once more where it writes ints, which stay symbolic if the trace can do without their values.
+        """
         capture = self._trace_once(arguments, dynamic, self._numbers)
+        while not self._request.unbound.issuperset(capture.misbound):
+            self._request.unbound.update(capture.misbound)
+            capture = self._trace_once(arguments, dynamic, self._numbers)
         fresh = tuple(name for name in capture.written_ints if name not in self._request.fixed_ints)
         if fresh:
             try:
@@ -124,7 +130,15 @@ class Tracer:
         positional, keywords = _call_of(self._signature, arguments)
         name, function = self._request.name, self._request.function
         try:
-            return capture_method(function, positional, keywords, method=name, dynamic=dynamic, numbers=numbers)
+            return capture_method(
+                function,
+                positional,
+                keywords,
+                method=name,
+                dynamic=dynamic,
+                numbers=numbers,
+                unbound=self._request.unbound,
+            )
         finally:
             self._counters.note(Event("trace", name, seconds=time.monotonic() - begin))
 

@@ -57,7 +57,7 @@ def split_checks(capture: Capture, instance: str) -> tuple[list[Check], list[Che
     tensors = {item.access for item in capture.inputs}
 
     def per_call(access: Access) -> bool:
-        if any(access.starts_with(path) for path in capture.mutated):
+        if capture.written.leads_to(access):
             return True
         is_argument = access.root[0] == "argument" and access.root[1] != instance
         return is_argument and all(kind != "type" for kind, _ in access.steps)
@@ -68,5 +68,6 @@ def split_checks(capture: Capture, instance: str) -> tuple[list[Check], list[Che
         if check.kind == "type" and check.access in tensors:
             continue  # `TensorGuards` compares the exact type
         other = [Access.from_plain(check.expected)] if check.kind == "same" else []
-        (calls if any(per_call(access) for access in [check.access, *other]) else evidence).append(check)
+        is_of_call = capture.written.affects(check) or any(per_call(access) for access in [check.access, *other])
+        (calls if is_of_call else evidence).append(check)
     return calls, evidence
