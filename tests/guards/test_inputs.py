@@ -35,7 +35,7 @@ def test_tensors_that_fit_have_no_problem_and_pass_the_check() -> None:
 @pytest.mark.parametrize(
     ("bad", "kind", "found", "allowed"),
     [
-        pytest.param(lambda: 3.0, "type", "a float", "a tensor", id="no tensor"),
+        pytest.param(lambda: 3.0, "structure", "a float", "a tensor", id="no tensor"),
         pytest.param(lambda: torch.ones(3, dtype=torch.int64), "dtype", "torch.int64", "torch.float32", id="dtype"),
         pytest.param(lambda: torch.ones(3, device="meta"), "device", "meta", "cpu", id="device"),
         pytest.param(lambda: torch.ones(3, requires_grad=True), "grad", "requires grad", "no_grad", id="grad"),
