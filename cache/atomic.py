@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
 
+from gearcache.cache.opening import open_plain
 from gearcache.cache.trust import open_trusted, read_trusted
 from gearcache.errors import CorruptEntry, PublishError
 
 TEMPORARY_PREFIX = ".writing-"
 """Start of the name of an unfinished file; one that stays behind belonged to a killed process."""
 
+_UNFINISHED = re.compile(re.escape(TEMPORARY_PREFIX) + r"[^\W_]*-\d+-[0-9a-f]+")
+
 _PIECE = 1 << 17  # stays in the processor's cache, and touches few fresh pages
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-_NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP)
+_NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES)
 
 
 def write_atomic(path: Path, data: bytes) -> None:
@@ -48,13 +52,30 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
 def copy_atomic(source: Path, path: Path, digest: str) -> None:
     """Like `write_atomic`, with the bytes of another file, which must have this sha256 while it is copied."""
     try:
-        descriptor = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_plain(source, os.O_RDONLY, follow=True)
     except OSError as error:
         raise PublishError(path, f"`{source}` cannot be read: {error.strerror}") from error
     try:
         _commit(path, _checked(_pieces(descriptor), source, path, digest))
     finally:
         os.close(descriptor)
+
+
+def make_folder(path: Path, mode: int = 0o700) -> None:
+    """Make a folder that may be there already, so that it stays after a power cut. Raises `OSError`."""
+    try:
+        path.mkdir(mode)
+    except OSError:
+        # Not only `EEXIST`: a disk that cannot be written may say so first.
+        if not path.is_dir():
+            raise
+    else:
+        sync_folder(path.parent)
+
+
+def is_unfinished(path: Path) -> bool:
+    """Whether a file is named as one that is being written."""
+    return _UNFINISHED.fullmatch(path.name) is not None
 
 
 def move_aside(path: Path, target: Path) -> None:
@@ -86,7 +107,7 @@ def check_descriptor(descriptor: int, path: Path, digest: str) -> None:
 
 def file_digest(path: Path) -> str:
     """Sha256 of a file, read in pieces. Raises `OSError`."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = open_plain(path, os.O_RDONLY, follow=True)
     try:
         return descriptor_digest(descriptor)
     finally:
@@ -115,7 +136,7 @@ def _replacing(path: Path) -> Iterator[Path]:
     try:
         yield temporary
         temporary.replace(path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except BaseException as error:
         with suppress(OSError):
             temporary.unlink()
@@ -136,16 +157,18 @@ def _write_all(path: Path, pieces: Iterable[bytes]) -> None:
         os.close(descriptor)
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def sync_folder(folder: Path) -> None:
+    """Put the names in a folder on disk, as far as the file system can and the folder may be read."""
     try:
-        os.fsync(descriptor)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
     except OSError as error:
         # Some network file systems cannot sync a folder; the file itself is complete there.
         if error.errno not in _NO_FOLDER_SYNC:
             raise
-    finally:
-        os.close(descriptor)
 
 
 def _temporary_name() -> str:

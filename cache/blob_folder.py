@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from hashlib import sha256
 from pathlib import Path
 
-from gearcache.cache.atomic import check_descriptor, check_digest, copy_atomic, file_digest, read_verified, write_atomic
+from gearcache.cache.atomic import (
+    check_descriptor,
+    check_digest,
+    copy_atomic,
+    file_digest,
+    read_verified,
+    sync_folder,
+    write_atomic,
+)
 from gearcache.cache.layout import Layout
 from gearcache.cache.lock import store_lock
 from gearcache.cache.quarantine import quarantine
@@ -117,6 +125,21 @@ def prepare_folder(layout: Layout, folder: Path) -> None:
     try:
         check_folders(layout.root, folder)
         layout.prepare(folder)
+    except OSError as error:
+        raise PublishError(folder, error.strerror or type(error).__name__) from error
+
+
+def prepare_entry(layout: Layout, folder: Path, blobs: Iterable[str]) -> None:
+    """Make the folder of an entry ready for its manifest, when its blobs are there; errors as for `prepare_folder`.
+
+    After a power cut the manifest must not be there without them, nor be lost with a folder above it. Another process
+    may have made these a moment ago, and the blobs too: they are synced whoever made them.
+    """
+    prepare_folder(layout, folder)
+    needed = {parent for path in (folder, *map(layout.blob, blobs)) for parent in path.parents}
+    try:
+        for parent in sorted(needed - set(layout.root.parent.parents), reverse=True):
+            sync_folder(parent)
     except OSError as error:
         raise PublishError(folder, error.strerror or type(error).__name__) from error
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import tarfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -17,19 +18,21 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from gearcache.cache.atomic import open_atomic, write_atomic, write_pieces_atomic
-from gearcache.cache.blob_folder import prepare_folder
+from gearcache.cache.blob_folder import prepare_entry, prepare_folder
 from gearcache.cache.entry import Entry, Identity
 from gearcache.cache.key import FORMAT_VERSION
 from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout, is_digest
 from gearcache.cache.lock import key_lock
 from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, decode_manifest
+from gearcache.cache.opening import open_plain
+from gearcache.cache.parents import TRUSTED_VARIABLE, is_trusted_by_name
 from gearcache.cache.reading import read_manifest
-from gearcache.cache.signature import Signer
+from gearcache.cache.signature import KEY_FILE_VARIABLE, Signer
 from gearcache.cache.store import DiskStore
-from gearcache.cache.trust import read_trusted
+from gearcache.cache.trust import others_wrote, read_trusted
 from gearcache.cache.upkeep import note_entry
 from gearcache.cache.use import register_use
-from gearcache.errors import BundleError, CacheError, CorruptEntry, LockTimeout
+from gearcache.errors import BundleError, CacheError, CorruptEntry, LockTimeout, UnsafePath
 
 HEADER_NAME = "gearcache-bundle.json"
 MAX_MEMBERS = 1 << 18
@@ -82,9 +85,9 @@ def import_bundle(
     """Take over the entries of a bundle; an entry that is present stays, unless the bundle's is newer.
 
     Blobs are verified while they are written, manifests before. `BundleError` for a file that is no sound bundle of
-    this format, that is larger than `max_size`, or with a `signer` for an entry that is not signed; what was
-    imported until then stays whole, and blobs that no entry names are collected later. Other `CacheError`s when the
-    cache cannot be written.
+    this format, that is larger than `max_size`, or with a `signer` for an entry that is not signed; without one,
+    `UnsafePath` for a file that other users could have written. What was imported until then stays whole, and blobs
+    that no entry names are collected later. Other `CacheError`s when the cache cannot be written.
     """
     return _Import(layout, source, signer, max_size).run()
 
@@ -117,7 +120,7 @@ class _Import:
     def _opened(self) -> Iterator[tarfile.TarFile]:
         try:
             with (
-                self._source.open("rb") as file,
+                os.fdopen(self._open(), "rb") as file,
                 tarfile.open(fileobj=cast(BinaryIO, _Bounded(file)), mode="r:") as tar,
             ):
                 yield tar
@@ -125,6 +128,16 @@ class _Import:
             raise self._wrong(error.strerror or str(error)) from error
         except (tarfile.TarError, EOFError, ValueError, OverflowError, RecursionError) as error:
             raise self._wrong(f"it is damaged, or no bundle: {error}") from error
+
+    def _open(self) -> int:
+        """The bundle as a descriptor; it is code, so without signatures nobody else may have written it."""
+        descriptor = open_plain(self._source, os.O_RDONLY, follow=True)
+        reason = others_wrote(self._source, os.fstat(descriptor)) if self._signer is None else ""
+        if not reason or is_trusted_by_name(self._source.absolute().parent):
+            return descriptor
+        os.close(descriptor)
+        remedy = f"if you trust what it holds, import a copy of your own, or name its folder in `{TRUSTED_VARIABLE}`"
+        raise UnsafePath(self._source, reason, f"{remedy}; entries signed with `{KEY_FILE_VARIABLE}` need neither")
 
     def _members(self, tar: tarfile.TarFile) -> Iterator[tuple[str, int, BinaryIO]]:
         total = 0
@@ -170,7 +183,7 @@ class _Import:
             if self._left.get(digest) != size:
                 raise self._wrong(f"`{name}` needs the blob {digest} of {size} bytes, which it does not hold")
         path = self._layout.entry(*identity) / MANIFEST_NAME
-        prepare_folder(self._layout, path.parent)
+        prepare_entry(self._layout, path.parent, manifest.blobs)
         # Who compiles it now publishes soon, and more than this.
         with suppress(LockTimeout), key_lock(self._layout.locks_folder / f"{manifest.key_digest}.lock", 0.0):
             if not self._is_present(path, manifest):

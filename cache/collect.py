@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gearcache.cache.atomic import TEMPORARY_PREFIX
+from gearcache.cache.atomic import TEMPORARY_PREFIX, is_unfinished
 from gearcache.cache.entry import Identity
 from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout, is_digest, is_rank_scope
 from gearcache.cache.remove import deleting, remove_entry, unlink_all
@@ -94,9 +94,10 @@ def _unfinished(layout: Layout, now: float) -> Iterator[Path]:
     for folder in (layout.entries_folder, layout.blobs_folder):
         for inner, _, names in os.walk(folder):
             yield from (Path(inner, name) for name in names if name.startswith(TEMPORARY_PREFIX))
-    for folder in (layout.root, layout.quarantine_folder):
+    for folder in (layout.root, layout.bucket, layout.quarantine_folder):
         for path in _inside(folder):
-            if path.name.startswith(TEMPORARY_PREFIX):
+            # The root may hold files of a user's: there the name must be ours to the last letter.
+            if is_unfinished(path) if folder == layout.root else path.name.startswith(TEMPORARY_PREFIX):
                 with suppress(OSError):
                     if now - os.lstat(path).st_mtime > LEFTOVER_SECONDS:
                         yield path

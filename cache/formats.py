@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from gearcache.cache.key import FORMAT_VERSION
 from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout
 from gearcache.cache.lock import store_lock
+from gearcache.cache.marks import is_bucket, version_of
 from gearcache.cache.remove import PATIENCE_SECONDS
 from gearcache.cache.trust import check_folders
 from gearcache.cache.use import exclusive_use
 from gearcache.errors import CacheError
-
-_FOLDER = re.compile(r"v(\d{1,9})", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -31,16 +30,13 @@ class OtherFormatFolder:
 
 
 def other_formats(layout: Layout) -> list[OtherFormatFolder]:
-    """The folders of other format versions, the oldest first. Never raises."""
-    try:
-        names = sorted(path.name for path in layout.root.iterdir())
-    except OSError:
-        return []
+    """The folders of other format versions, the oldest first; a user's `v1` beside them is none. Never raises."""
     found = []
-    for name in names:
-        match = _FOLDER.fullmatch(name)
-        if match and int(match[1]) != FORMAT_VERSION:
-            found.append(_measured(layout.root / name, int(match[1])))
+    with suppress(OSError):
+        for path in layout.root.iterdir():
+            version = version_of(path.name)
+            if version not in (None, FORMAT_VERSION) and is_bucket(path):
+                found.append(_measured(path, cast(int, version)))
     return sorted(found, key=lambda folder: folder.version)
 
 
@@ -49,10 +45,12 @@ def remove_format(layout: Layout, folder: OtherFormatFolder) -> int:
 
     Its users are known as far as that version marks them as this one does: version 1 did not.
     """
-    if folder.path.parent != layout.root or not _FOLDER.fullmatch(folder.path.name):
+    if folder.path.parent != layout.root or version_of(folder.path.name) is None:
         raise ValueError(f"`{folder.path}` is not the folder of a format version below `{layout.root}`")
-    check_folders(layout.root, folder.path)
     try:
+        check_folders(layout.root, folder.path)
+        if not is_bucket(folder.path):
+            raise CacheError(f"`{folder.path}` holds what no cache does; delete it by hand if it is to go")
         with ExitStack() as stack:
             lock = folder.path / "locks" / "store.lock"
             if lock.parent.is_dir():

@@ -21,6 +21,7 @@ from gearcache.cache.entry import Entry, Identity
 from gearcache.cache.journal import cut_journal, read_journal, unpack
 from gearcache.cache.layout import Layout
 from gearcache.cache.lock import unlock
+from gearcache.cache.opening import open_plain
 from gearcache.cache.trust import check_folders, open_trusted
 from gearcache.errors import CacheError
 
@@ -130,8 +131,10 @@ def _lock(layout: Layout) -> int | None:
     folder = layout.index_folder
     try:
         check_folders(layout.root, folder)
+        if not layout.entries_folder.is_dir():
+            return None  # no cache, or somebody else's folder of that name
         folder.mkdir(mode=0o700, exist_ok=True)
-        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        lock = open_plain(folder / "lock", os.O_RDWR | os.O_CREAT)
     except (OSError, CacheError):
         return None
     try:
@@ -165,7 +168,7 @@ def _open(folder: Path) -> tuple[diskcache.Cache, Index] | None:
 
 def _is_locked(path: Path) -> bool:
     """Whether another program holds the database, for which diskcache would wait a minute; makes it, with mode 0600."""
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+    os.close(open_plain(path, os.O_RDWR | os.O_CREAT))
     with open_trusted(path):
         pass
     connection = sqlite3.connect(path, timeout=0)

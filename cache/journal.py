@@ -16,6 +16,7 @@ from typing import Any
 import msgpack
 
 from gearcache.cache.entry import Entry
+from gearcache.cache.opening import open_plain
 from gearcache.cache.trust import open_trusted
 from gearcache.errors import CacheError
 
@@ -29,8 +30,7 @@ def append_entry(folder: Path, entry: Entry) -> None:
     body: bytes = msgpack.packb(entry)
     record = len(body).to_bytes(4, "big") + sha256(body).digest()[:_SUM_SIZE] + body
     folder.mkdir(mode=0o700, exist_ok=True)
-    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-    descriptor = os.open(folder / JOURNAL_NAME, flags, 0o600)
+    descriptor = open_plain(folder / JOURNAL_NAME, os.O_RDWR | os.O_CREAT | os.O_APPEND)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         if os.fstat(descriptor).st_size < MAX_JOURNAL_SIZE:
@@ -51,7 +51,7 @@ def read_journal(folder: Path) -> tuple[list[Entry], int]:
 
 def cut_journal(folder: Path, size: int) -> None:
     """Empty a journal that was read to its end at `size`; one that has grown since stays. Raises `OSError`."""
-    descriptor = os.open(folder / JOURNAL_NAME, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    descriptor = open_plain(folder / JOURNAL_NAME, os.O_RDWR)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.fstat(descriptor).st_size == size:

@@ -7,8 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from gearcache.cache.atomic import write_atomic
+from gearcache.cache.atomic import make_folder
 from gearcache.cache.key import FORMAT_VERSION, MAX_LABEL_LENGTH, CacheKey
+from gearcache.cache.marks import foreign_name, is_marked, mark
+from gearcache.errors import UnsafePath
 
 ROOT_VARIABLE = "TORCHAIR_CACHE_HOME"
 DEFAULT_ROOT = ".torchair_cache"
@@ -17,10 +19,6 @@ MANIFEST_NAME = "manifest.msgpack"
 BACKEND_FOLDERS = ("ge", "static_kernels")
 USE_NAME = "use"
 
-_CACHEDIR_TAG = (
-    b"Signature: 8a477f597d28d172789f06886806bc55\n"
-    b"# This file marks a cache folder created by gearcache; see https://bford.info/cachedir/\n"
-)
 _HEXADECIMAL = "0123456789abcdef"
 _DIGEST_LENGTH = 64
 _MAX_RANK_SCOPE_LENGTH = 120
@@ -55,7 +53,7 @@ class Layout:
     """Every path of a cache root::
 
         <root>/                               mode 0700: what lies here is trusted code
-          CACHEDIR.TAG  .gitignore
+          CACHEDIR.TAG  .gitignore            below `v<format>` where the root holds other things too
           v<format>/
             entries/<Class.method>/<key digest>/[<rank scope>/]
               manifest.msgpack                it alone makes the entry exist
@@ -187,27 +185,32 @@ class Layout:
     def prepare(self, folder: Path | None = None) -> None:
         """Create the folders that are missing, `folder` below the bucket among them, readable by their owner only.
 
-        What exists keeps its mode. May run in many processes at once; raises `OSError` or `PublishError`.
+        What exists keeps its mode. May run in many processes at once; raises `OSError`, `PublishError`, or `UnsafePath`
+        where the root holds a folder of somebody else's with the name of the bucket.
         """
-        # The last thing that is made: where it is, only the folder itself may be missing.
-        if folder is not None and folder.is_dir() and (self.root / ".gitignore").exists():
+        is_complete = is_marked(self.root, self.bucket)
+        # The marks are the last thing that is made: where they are, only the folder itself may be missing.
+        if is_complete and folder is not None and folder.is_dir():
             return
         if not self.root.exists():
             for parent in reversed(self.root.parents):
-                parent.mkdir(mode=0o755, exist_ok=True)  # whatever the umask: others may not write there either
-        self.root.mkdir(mode=0o700, exist_ok=True)
-        self.bucket.mkdir(mode=0o700, exist_ok=True)
+                make_folder(parent, 0o755)  # whatever the umask: others may not write there either
+        make_folder(self.root)
+        make_folder(self.bucket)
+        if not is_complete and (foreign := foreign_name(self.bucket)) is not None:
+            raise UnsafePath(
+                self.bucket, f"it holds `{foreign}`, which is of no cache", "set `cache_dir` to another folder"
+            )
         for own in (self.entries_folder, self.blobs_folder, self.locks_folder, self.quarantine_folder):
-            own.mkdir(mode=0o700, exist_ok=True)
+            make_folder(own)
         if folder is not None:
             path = self.bucket
             # One by one: `parents=True` would leave the mode of the parents to the umask.
             for part in folder.relative_to(self.bucket).parts:
                 path /= part
-                path.mkdir(mode=0o700, exist_ok=True)
-        for name, content in (("CACHEDIR.TAG", _CACHEDIR_TAG), (".gitignore", b"*\n")):
-            if not (self.root / name).exists():
-                write_atomic(self.root / name, content)
+                make_folder(path)
+        if not is_complete:
+            mark(self.root, self.bucket)
 
 
 def _names(folder: Path) -> Iterator[str]:

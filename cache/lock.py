@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from gearcache.cache.opening import open_plain
 from gearcache.errors import LockTimeout, PublishError
 
 _POLL_SECONDS = 0.01
@@ -59,7 +60,7 @@ def store_lock(path: Path, timeout: float, *, alone: bool) -> Iterator[None]:
     patience = _Patience(path, "alone" if alone else "shared", timeout)
     deadline = time.monotonic() + patience.left
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        descriptor = open_plain(path, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise PublishError(path, f"it cannot be locked: {error.strerror}") from error
     try:

@@ -66,7 +66,7 @@ def _check_folder(path: str, found: os.stat_result, owners: set[int]) -> None:
     if found.st_mode & stat.S_ISVTX:
         return
     others = found.st_mode & stat.S_IWOTH
-    if others or (found.st_mode & stat.S_IWGRP and not _is_private(path, found.st_gid)):
+    if others or (found.st_mode & stat.S_IWGRP and not is_private(path, found.st_gid)):
         mode = stat.S_IMODE(found.st_mode)
         reason = f"its mode {mode:04o} lets others write there, and so exchange the cache below it"
         raise _unsafe(path, reason, f"run `chmod {'o-w' if others else 'g-w'} {path}`, ")
@@ -77,7 +77,7 @@ def _unsafe(path: str, reason: str, remedy: str) -> UnsafePath:
     return UnsafePath(path, reason, f"{remedy}`{TRUSTED_VARIABLE}` if all who can write there may run code as you")
 
 
-def _is_private(path: str, group: int) -> bool:
+def is_private(path: str, group: int) -> bool:
     """Whether nobody but this user and root may write through the group of a folder."""
     try:
         os.getxattr(path, _ACCESS_LIST)

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gearcache.cache.atomic import write_atomic
-from gearcache.cache.blob_folder import BlobFolder, prepare_folder, present_size
+from gearcache.cache.blob_folder import BlobFolder, prepare_entry, prepare_folder, present_size
 from gearcache.cache.evict import NO_LIMITS, Limits
 from gearcache.cache.key import CacheKey, Plain
 from gearcache.cache.layout import Layout
@@ -106,7 +106,7 @@ class DiskStore(BlobFolder):
                 if found != size:
                     state = "is not stored" if found is None else f"has {found} bytes instead of {size}"
                     raise PublishError(path, f"the blob {digest} {state}")
-            prepare_folder(self.layout, path.parent)
+            prepare_entry(self.layout, path.parent, manifest.blobs)
             # First, so that there is no moment in which the entry exists and may be evicted.
             self._register(key, create=True)
             write_atomic(path, data)

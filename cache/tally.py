@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from gearcache.cache.layout import Layout
+from gearcache.cache.opening import open_plain
 
 _FOLDER = "misses"
 
@@ -17,8 +18,7 @@ def count_misses(layout: Layout, reasons: Iterable[str]) -> None:
     with suppress(OSError):
         folder.mkdir(mode=0o700, exist_ok=True)
         for reason in reasons:
-            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            descriptor = os.open(folder / _name(reason), flags, 0o600)
+            descriptor = open_plain(folder / _name(reason), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             try:
                 os.write(descriptor, b"-")
             finally:

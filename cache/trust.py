@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gearcache.cache.parents import check_parents as check_parents
-from gearcache.cache.parents import is_trusted_by_name
+from gearcache.cache.parents import is_private, is_trusted_by_name
 from gearcache.errors import CorruptEntry, UnsafePath
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -99,6 +99,15 @@ def opened_name(descriptor: int, path: Path) -> str:
     digits = "".join("./" if digit == "1" else "/" for digit in f"{next(_numbers):b}")
     name = f"/proc/self/fd/{digits}{descriptor}"
     return name if os.access(name, os.F_OK) else str(path)
+
+
+def others_wrote(path: Path, found: os.stat_result) -> str:
+    """Why others may have written a file that lies anywhere, or an empty text."""
+    if found.st_uid not in (os.geteuid(), 0):
+        return f"it belongs to user {found.st_uid}, who may have put anything into it"
+    if found.st_mode & stat.S_IWOTH or (found.st_mode & stat.S_IWGRP and not is_private(str(path), found.st_gid)):
+        return f"its mode {stat.S_IMODE(found.st_mode):04o} lets others write"
+    return ""
 
 
 def _check_trusted(path: Path, found: os.stat_result) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 from gearcache.cache.lock import unlock
+from gearcache.cache.opening import open_plain
 
 
 class _Held:
@@ -71,9 +71,8 @@ def exclusive_use(path: Path, *, create: bool = False) -> Iterator[bool]:
 
     `create` makes the file where only that is missing, so that nobody can begin to use the entry meanwhile.
     """
-    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
     try:
-        descriptor = os.open(path, flags, 0o600)
+        descriptor = open_plain(path, os.O_RDWR | (os.O_CREAT if create else 0))
     except (FileNotFoundError, NotADirectoryError):
         yield True
         return
@@ -143,21 +142,19 @@ def _lock(path: Path, create: bool) -> _Held | None:
     except OSError:
         return None
     # Whoever removes the entry unlinks the file under the lock: then this one is not the entry's any more.
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink == 0:
+    if found.st_nlink == 0:
         return None
     return _held.setdefault((found.st_dev, found.st_ino), held)
 
 
 def _open(path: Path, create: bool) -> int | None:
-    flags = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    writing = flags | os.O_RDWR | os.O_APPEND | (os.O_CREAT if create else 0)
     try:
-        return os.open(path, writing, 0o600)
+        return open_plain(path, os.O_RDWR | os.O_APPEND | (os.O_CREAT if create else 0))
     except FileNotFoundError:
         return None
     except OSError:
         # A shared cache that this user may only read; a shared lock needs no more.
         try:
-            return os.open(path, flags | os.O_RDONLY)
+            return open_plain(path, os.O_RDONLY)
         except OSError:
             return None

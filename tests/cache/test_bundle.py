@@ -5,6 +5,7 @@ import io
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -21,10 +22,11 @@ from gearcache.cache.catalog import Catalog
 from gearcache.cache.key import FORMAT_VERSION, CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.manifest import Manifest
+from gearcache.cache.parents import TRUSTED_VARIABLE
 from gearcache.cache.signature import Signer
 from gearcache.cache.store import DiskStore, Hit
 from gearcache.cache.verify import verify
-from gearcache.errors import BundleError, CacheError, CorruptEntry
+from gearcache.errors import BundleError, CacheError, CorruptEntry, UnsafePath
 from tests.cache.test_manifest import framed
 
 KEYS = [CacheKey("Model.decode", (("a", number),)) for number in range(3)]
@@ -182,6 +184,8 @@ HOSTILE: dict[str, Callable[[Path], object]] = {
     "empty": lambda path: path.write_bytes(b""),
     "text": lambda path: path.write_bytes(b"hello" * 1000),
     "missing": lambda path: None,
+    "a pipe": lambda path: os.mkfifo(path),
+    "a folder in its place": lambda path: path.mkdir(),
     "huge extended header": lambda path: path.write_bytes(huge_extended_header()),
 }
 
@@ -256,6 +260,45 @@ def test_with_a_key_only_entries_signed_with_it_are_imported(tmp_path: Path) -> 
                 import_bundle(target, bundle, signer=mine)
             assert list(target.entries()) == []
         import_bundle(Layout(tmp_path / f"{name}-anyone"), bundle)
+
+
+@pytest.mark.parametrize("mode", [0o602, 0o666, 0o622], ids=oct)
+def test_a_bundle_that_others_can_write_is_refused(source: Layout, tmp_path: Path, mode: int) -> None:
+    bundle = bundle_of(source, tmp_path / "bundle.tar")
+    bundle.chmod(mode)
+    target = Layout(tmp_path / "target", "rank1")
+    with pytest.raises(UnsafePath, match=f"mode {mode:04o} lets others write") as caught:
+        import_bundle(target, bundle)
+    assert "import a copy of your own" in str(caught.value)
+    assert not list(target.blobs())
+    bundle.chmod(0o644)
+    assert len(import_bundle(target, bundle).entries) == 3
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("way", ["none", "a copy", "its folder is named", "signatures"])
+def test_a_bundle_of_another_user_is_refused_unless_somebody_vouches_for_it(
+    tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "key").write_bytes(b"0123456789abcdef")
+    (tmp_path / "key").chmod(0o600)
+    signer = Signer(tmp_path / "key")
+    layout = Layout(tmp_path / "source")
+    fill(layout, signer)
+    (tmp_path / "brought").mkdir()
+    bundle = bundle_of(layout, tmp_path / "brought" / "bundle.tar")
+    os.chown(bundle, 54321, 54321)
+    target = Layout(tmp_path / "target")
+    if way == "none":
+        with pytest.raises(UnsafePath, match="belongs to user 54321"):
+            import_bundle(target, bundle)
+        return
+    if way == "a copy":
+        bundle = bundle.rename(tmp_path / "old")
+        bundle = Path(shutil.copy(bundle, tmp_path / "mine"))
+    elif way == "its folder is named":
+        monkeypatch.setenv(TRUSTED_VARIABLE, str(bundle.parent))
+    assert len(import_bundle(target, bundle, signer=signer if way == "signatures" else None).entries) == 3
 
 
 IMPORT = """

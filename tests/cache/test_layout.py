@@ -1,12 +1,18 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from gearcache.cache.catalog import Catalog
+from gearcache.cache.formats import OtherFormatFolder
 from gearcache.cache.key import FORMAT_VERSION, CacheKey
 from gearcache.cache.layout import Layout, is_digest, resolve_root
+from gearcache.cache.store import DiskStore, Hit
+from gearcache.errors import CacheError, UnsafePath
 
 KEY = CacheKey("Model.decode", (("a", 1),))
 DIGEST = "0123456789abcdef" * 4
@@ -61,10 +67,66 @@ def test_prepare_makes_a_private_tree_that_git_and_backups_skip(tmp_path: Path) 
 
 def test_prepare_leaves_what_exists_as_it_is(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
-    (tmp_path / ".gitignore").write_text("mine\n")
     Layout(tmp_path).prepare()
     assert tmp_path.stat().st_mode & 0o777 == 0o755
-    assert (tmp_path / ".gitignore").read_text() == "mine\n"
+
+
+@pytest.mark.parametrize("content", ["README.md", ".git/config", ".gitignore", "CACHEDIR.TAG", "v1/main.py", "v9/x"])
+def test_a_root_that_holds_other_things_is_used_and_not_marked(tmp_path: Path, content: str) -> None:
+    """As with `cache_dir="."` in a project, or a home."""
+    (tmp_path / content).parent.mkdir(exist_ok=True)
+    (tmp_path / content).write_text("mine\n")
+    store = DiskStore(Layout(tmp_path))
+    store.publish(KEY, {}, {store.put_blob(b"code"): 4}, {})
+    assert isinstance(DiskStore(Layout(tmp_path)).lookup(KEY), Hit)
+    bucket = store.layout.bucket
+    assert {path.name for path in tmp_path.iterdir()} == {Path(content).parts[0], bucket.name}
+    assert (tmp_path / content).read_text() == "mine\n"
+    assert {path.name for path in bucket.iterdir()} >= {"CACHEDIR.TAG", ".gitignore"}
+    catalog = Catalog(store.layout)
+    assert catalog.other_formats() == []
+    for version in (1, 9):
+        folder = OtherFormatFolder(tmp_path / f"v{version}", version, 0, 0)
+        with pytest.raises(CacheError):
+            catalog.remove_format(folder)
+    del store
+    (tmp_path / ".writing-notes").write_text("mine")
+    os.utime(tmp_path / ".writing-notes", (1, 1))
+    assert catalog.remove(catalog.entries()).faults == []
+    assert catalog.collect().leftovers == []
+    assert (tmp_path / content).exists()
+    assert (tmp_path / ".writing-notes").exists()
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is missing")
+@pytest.mark.parametrize("inside", [True, False])
+def test_git_sees_the_project_and_not_the_cache(tmp_path: Path, inside: bool) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / "code.py").write_text("mine")
+    Layout(tmp_path if inside else tmp_path / ".torchair_cache").prepare()
+    command = ["git", "-C", str(tmp_path), "status", "--porcelain", "--untracked-files=all"]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "?? code.py\n"
+
+
+def test_an_empty_root_and_one_that_several_formats_share_are_marked(tmp_path: Path) -> None:
+    (tmp_path / "v1" / "entries").mkdir(parents=True)
+    Layout(tmp_path).prepare()
+    assert {path.name for path in tmp_path.iterdir()} == {"v1", f"v{FORMAT_VERSION}", "CACHEDIR.TAG", ".gitignore"}
+
+
+def test_a_folder_of_somebody_else_in_the_place_of_the_bucket_is_refused(tmp_path: Path) -> None:
+    mine = tmp_path / f"v{FORMAT_VERSION}" / "main.py"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    layout = Layout(tmp_path)
+    store = DiskStore(layout)
+    for work in (lambda: store.put_blob(b"code"), lambda: store.publish(KEY, {}, {}, {})):
+        with pytest.raises(UnsafePath, match=r"holds `main.py`, which is of no cache; set `cache_dir`"):
+            work()
+    catalog = Catalog(layout)
+    assert catalog.collect().fault is not None
+    assert (catalog.entries(), catalog.faults) == ([], [])
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [mine]
 
 
 def test_entries_are_found_in_all_rank_scopes_and_by_label(tmp_path: Path) -> None:

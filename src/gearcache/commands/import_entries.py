@@ -28,9 +28,10 @@ from gearcache.commands.export_entries import bundle_plain, bundle_text
 def command(file: Path, max_size: int | None, cache_dir: Path | None, as_json: bool) -> None:
     """Take over the entries of a bundle that `gearcache export` wrote.
 
-    A bundle holds code that your process will run: import only what you trust. Each digest is verified; with
-    $GEARCACHE_HMAC_KEY_FILE set, entries that are not signed with this key are refused. An entry that is present
-    stays, unless that of the bundle is newer.
+    A bundle holds code that your process will run: import only what you trust. Each digest is verified, which tells
+    damage but not who wrote it: a file that other users own or can write is refused. With $GEARCACHE_HMAC_KEY_FILE set
+    it may be anybody's, and entries that are not signed with this key are refused. An entry that is present stays,
+    unless that of the bundle is newer.
     """
     layout = layout_at(cache_dir)
     summary = import_bundle(layout, file, signer=environment_signer(), max_size=max_size)

@@ -1,0 +1,68 @@
+"""The files that tell git and backups to leave a cache alone, and what lies in a folder of gearcache's and no other.
+
+The root may be any folder, a project's or a home: it gets them only where it holds nothing but a cache. Else the
+folder of the format version does, which gearcache made.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from gearcache.cache.atomic import is_unfinished, write_atomic
+from gearcache.cache.trust import read_trusted
+from gearcache.errors import CacheError
+
+#: In the order in which they are written: the last one says that the others are there.
+_MARKS = {
+    ".gitignore": b"*\n",
+    "CACHEDIR.TAG": (
+        b"Signature: 8a477f597d28d172789f06886806bc55\n"
+        b"# This file marks a cache folder created by gearcache; see https://bford.info/cachedir/\n"
+    ),
+}
+_LAST = "CACHEDIR.TAG"
+#: What any format version keeps in its folder.
+_PARTS = frozenset(("entries", "blobs", "locks", "index", "quarantine", "misses", *_MARKS))
+_BUCKET = re.compile(r"v(\d{1,9})", re.ASCII)
+_LONGEST_MARK = 4096
+
+
+def version_of(name: str) -> int | None:
+    """The format version that a folder is named after; None for any other name."""
+    found = _BUCKET.fullmatch(name)
+    return int(found[1]) if found else None
+
+
+def foreign_name(folder: Path) -> str | None:
+    """The name of something that no format version keeps in its folder; None in one of ours. Raises `OSError`."""
+    return next((path.name for path in folder.iterdir() if path.name not in _PARTS and not is_unfinished(path)), None)
+
+
+def is_bucket(folder: Path) -> bool:
+    """Whether a folder that is named like one of a format version is one, and not a user's `v1`. Raises `OSError`."""
+    if folder.is_symlink() or version_of(folder.name) is None:
+        return False
+    return (folder / "entries").is_dir() and foreign_name(folder) is None
+
+
+def is_marked(root: Path, bucket: Path) -> bool:
+    """Whether the marks are written. Raises `OSError`."""
+    return (bucket / _LAST).exists() or _is_ours(root / _LAST)
+
+
+def mark(root: Path, bucket: Path) -> None:
+    """Write the marks; the bucket must be there. Raises `OSError` or `PublishError`."""
+    folder = root if all(_is_ours(path) for path in root.iterdir()) else bucket
+    for name, content in _MARKS.items():
+        if not (folder / name).exists():
+            write_atomic(folder / name, content)
+
+
+def _is_ours(path: Path) -> bool:
+    if path.name not in _MARKS:
+        return is_unfinished(path) or is_bucket(path)
+    try:
+        return read_trusted(path, _LONGEST_MARK) == _MARKS[path.name]
+    except (OSError, CacheError):
+        return False
