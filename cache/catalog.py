@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection, Iterable
 from contextlib import nullcontext
@@ -17,7 +18,7 @@ from gearcache.cache.evict import Limits, entries_to_evict
 from gearcache.cache.formats import OtherFormatFolder, other_formats, remove_format
 from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout
 from gearcache.cache.manifest import Manifest
-from gearcache.cache.quarantine import Quarantined, drop_quarantine, quarantine, quarantined
+from gearcache.cache.quarantine import Quarantined, drop, excess, quarantine, quarantined
 from gearcache.cache.reading import read_manifest
 from gearcache.cache.remove import PATIENCE_SECONDS, deleting, remove_entry, unlink_all
 from gearcache.cache.scan import read_entry, scan
@@ -33,13 +34,15 @@ _MIN_DIGEST_PREFIX = 4
 class Removal:
     """What was removed, or would be; `in_use` are entries that live processes hold, which stay.
 
-    `freed` is in bytes; blobs count once, and only those that went with their last user.
+    `freed` is in bytes; blobs count once, and only those that went with their last user. `quarantined` is the number of
+    files that went from the quarantine.
     """
 
     removed: list[Entry] = field(default_factory=list)
     in_use: list[Entry] = field(default_factory=list)
     faults: list[CacheError] = field(default_factory=list)
     blobs: int = 0
+    quarantined: int = 0
     freed: int = 0
 
 
@@ -113,13 +116,15 @@ class Catalog:
         dry_run: bool = False,
     ) -> Removal:
         """Remove the least recently used entries until the cache has at most `max_size` bytes, and those that
-        nobody used for `max_age` seconds; never one that a live process uses, nor one of `keep`.
+        nobody used for `max_age` seconds; never one that a live process uses, nor one of `keep`. The quarantine counts,
+        and goes first.
         """
-        limits = Limits(max_size, max_age)
         outcome = Removal()
         found = scan(self.layout, exact=True)
         outcome.faults += found.faults
         present = found.entries
+        aside = self._prune_quarantine(Limits(max_size, max_age), total_size(present), dry_run, outcome)
+        limits = Limits(None if max_size is None else max(0, max_size - aside), max_age)
         kept = set(keep)
         while chosen := entries_to_evict(present, limits, self.clock(), kept):
             busy, faults = len(outcome.in_use), len(outcome.faults)
@@ -155,9 +160,10 @@ class Catalog:
         """What lies in the quarantine."""
         return quarantined(self.layout)
 
-    def drop_quarantine(self) -> int:
-        """Delete what lies in the quarantine, and return the bytes freed. `OSError` or `UnsafePath`."""
-        return drop_quarantine(self.layout)
+    def clear_quarantine(self, outcome: Removal, *, max_age: float = 0.0, dry_run: bool = False) -> None:
+        """Delete what has been in the quarantine for longer than `max_age` seconds."""
+        before = self.clock() - max_age if max_age else math.inf
+        self._drop(excess(self.quarantined(), before=before), dry_run, outcome)
 
     def other_formats(self) -> list[OtherFormatFolder]:
         """The entries that other versions of gearcache keep below the same root."""
@@ -166,6 +172,24 @@ class Catalog:
     def remove_format(self, folder: OtherFormatFolder) -> int:
         """Delete what another version keeps, unless it is in use, and return the bytes freed; `CacheError`."""
         return remove_format(self.layout, folder)
+
+    def _prune_quarantine(self, limits: Limits, entries_size: int, dry_run: bool, outcome: Removal) -> int:
+        """Make the quarantine fit beside the entries, and return the bytes that it keeps."""
+        items = self.quarantined()
+        room = None if limits.max_size is None else max(0, limits.max_size - entries_size)
+        before = 0.0 if limits.max_age is None else self.clock() - limits.max_age
+        dropped = excess(items, before=before, room=room)
+        self._drop(dropped, dry_run, outcome)
+        return sum(item.size for item in items[len(dropped) :])
+
+    def _drop(self, items: list[Quarantined], dry_run: bool, outcome: Removal) -> None:
+        try:
+            outcome.freed += sum(item.size for item in items) if dry_run else drop(self.layout, items)
+            outcome.quarantined += len(items)
+        except OSError as error:
+            outcome.faults.append(CacheError(f"`{error.filename}` cannot be removed: {error.strerror}"))
+        except CacheError as error:
+            outcome.faults.append(error)
 
     def _remove(self, pending: list[Entry], wait: float, dry_run: bool, outcome: Removal) -> None:
         deadline = time.monotonic() + wait

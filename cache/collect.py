@@ -11,6 +11,7 @@ from pathlib import Path
 from gearcache.cache.atomic import TEMPORARY_PREFIX, is_unfinished
 from gearcache.cache.entry import Identity
 from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout, is_digest, is_rank_scope
+from gearcache.cache.quarantine import MAX_KEPT_SECONDS, drop, excess, quarantined
 from gearcache.cache.remove import deleting, remove_entry, unlink_all
 from gearcache.cache.scan import Scan, scan
 from gearcache.errors import CacheError, CorruptEntry
@@ -25,6 +26,7 @@ class Collected:
 
     blobs: list[Path] = field(default_factory=list)
     leftovers: list[Path] = field(default_factory=list)
+    quarantined: int = 0
     freed: int = 0
     fault: CacheError | None = None
 
@@ -40,15 +42,19 @@ class Collected:
 def collect(layout: Layout, now: float, patience: float, *, dry_run: bool = False) -> Collected:
     """Remove what no entry needs, or with `dry_run` only name it. Never raises for a fault of the cache.
 
-    Blobs stay when a manifest cannot be read for the moment: it may name them.
+    What is too much in the quarantine, or older than `MAX_KEPT_SECONDS`, goes as well. Blobs stay when a manifest
+    cannot be read for the moment: it may name them.
     """
     found = Collected()
-    if not layout.bucket.is_dir():
-        return found
     try:
+        if not layout.bucket.is_dir():
+            return found
         if dry_run:
             _collect(layout, now, found, dry_run=True)
         else:
+            old = excess(quarantined(layout), before=now - MAX_KEPT_SECONDS)
+            found.quarantined = len(old)
+            found.freed += drop(layout, old)
             with deleting(layout, patience):
                 _collect(layout, now, found, dry_run=False)
     except CacheError as error:

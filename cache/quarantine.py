@@ -1,9 +1,9 @@
-"""Taking corrupt files out of the way, without losing them."""
+"""Taking corrupt files out of the way, without losing the newest of them."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +14,15 @@ from gearcache.cache.trust import read_trusted
 from gearcache.errors import CacheError, CorruptEntry
 
 REASON_SUFFIX = ".reason"
+MAX_KEPT = 100
+MAX_KEPT_SIZE = 256 << 20
+"""Bytes in the quarantine, beside the newest file: a disk that damages what it holds must not fill up with it."""
+MAX_KEPT_SECONDS = 30 * 86400.0
 _MAX_REASON_SIZE = 1 << 16
 
 
 def quarantine(layout: Layout, fault: CorruptEntry, name: str, check: Callable[[], object]) -> None:
-    """Move the file of a fault, and nothing else, to the quarantine, beside a `.reason` text.
+    """Move the file of a fault, and nothing else, to the quarantine, beside a `.reason` text; the oldest there go.
 
     `check` finds the fault again: another process may have put a sound file there meanwhile, which stays.
     Never raises for the disk: in a cache that cannot be written the corrupt file stays, and fails again.
@@ -26,37 +30,63 @@ def quarantine(layout: Layout, fault: CorruptEntry, name: str, check: Callable[[
     target = layout.quarantine(f"{name}-{os.urandom(4).hex()}")
     with suppress(OSError, CacheError):
         layout.prepare()
+        damaged = _identity(fault.path)
         try:
             check()
         except CorruptEntry:
             move_aside(fault.path, target)
+            if _identity(target) != damaged:
+                _put_back(target, fault.path)  # a sound file that came between the check and the move
+                return
             write_atomic(target.with_name(target.name + REASON_SUFFIX), f"{fault}\n".encode())
+        drop(layout, excess(quarantined(layout)))
 
 
 @dataclass(frozen=True)
 class Quarantined:
-    """A file in the quarantine; the reason is empty when a process was killed before it wrote it."""
+    """A file in the quarantine; the reason is empty when a process was killed before it wrote it.
+
+    `size` is in bytes, with that of the reason; `since` is in seconds since 1970.
+    """
 
     path: Path
     reason: str
     size: int
+    since: float
 
 
 def quarantined(layout: Layout) -> list[Quarantined]:
-    """What lies in the quarantine, by name. Never raises."""
+    """What lies in the quarantine, the oldest first. Never raises."""
     found = []
-    for path in sorted(_files(layout)):
-        if path.suffix != REASON_SUFFIX:
-            reason, size = "", 0
-            with suppress(OSError, CacheError):
-                size = path.lstat().st_size
-                reason = read_trusted(path.with_name(path.name + REASON_SUFFIX), _MAX_REASON_SIZE).decode().strip()
-            found.append(Quarantined(path, reason, size))
-    return found
+    for name in {path.name.removesuffix(REASON_SUFFIX) for path in _files(layout)}:
+        path = layout.quarantine(name)
+        reason, size, since = "", 0, 0.0
+        with suppress(OSError, CacheError):
+            for part in _parts(path):
+                with suppress(FileNotFoundError):
+                    state = part.lstat()
+                    # A rename changes the time of a file's state, and leaves that of its content.
+                    size, since = size + state.st_size, max(since, state.st_ctime)
+            reason = read_trusted(_parts(path)[1], _MAX_REASON_SIZE).decode(errors="replace").strip()
+        found.append(Quarantined(path, reason, size, since))
+    return sorted(found, key=lambda item: (item.since, item.path.name))
 
 
-def drop_quarantine(layout: Layout) -> int:
-    """Delete what lies in the quarantine, and return the bytes freed. `OSError` or `UnsafePath`."""
+def excess(items: list[Quarantined], *, before: float = 0.0, room: int | None = None) -> list[Quarantined]:
+    """The oldest, until the rest is within the bounds of the quarantine, moved there not `before` a time, and has at
+    most `room` bytes. For its own bounds the newest one stays, however large.
+    """
+    size = 0
+    for number, item in enumerate(reversed(items)):
+        size += item.size
+        is_too_much = number >= MAX_KEPT or (number > 0 and size > MAX_KEPT_SIZE)
+        if is_too_much or item.since < before or (room is not None and size > room):
+            return items[: len(items) - number]
+    return []
+
+
+def drop(layout: Layout, items: Iterable[Quarantined]) -> int:
+    """Delete some of it, and return the bytes freed. `OSError` or `UnsafePath`."""
     # Imported here: a relaunch deletes nothing.
     from gearcache.cache.remove import unlink_all
 
@@ -66,8 +96,31 @@ def drop_quarantine(layout: Layout) -> int:
         nonlocal freed
         freed += size
 
-    unlink_all(layout, _files(layout), count)
+    unlink_all(layout, (part for item in items for part in _parts(item.path)), count)
     return freed
+
+
+def _parts(path: Path) -> tuple[Path, Path]:
+    """The file and its reason."""
+    return path, path.with_name(path.name + REASON_SUFFIX)
+
+
+def _identity(path: Path) -> tuple[int, int, int]:
+    """What a move within the cache does not change."""
+    found = path.lstat()
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _put_back(moved: Path, path: Path) -> None:
+    """Undo a move, unless there is a file again."""
+    try:
+        path.hardlink_to(moved)
+    except FileExistsError:
+        moved.unlink()
+    except OSError:  # a file system without hard links
+        move_aside(moved, path)
+    else:
+        moved.unlink()
 
 
 def _files(layout: Layout) -> list[Path]:

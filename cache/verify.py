@@ -12,6 +12,7 @@ from gearcache.cache.catalog import Catalog
 from gearcache.cache.entry import Entry
 from gearcache.cache.layout import Layout, is_digest
 from gearcache.cache.quarantine import quarantine
+from gearcache.cache.remove import PATIENCE_SECONDS, deleting
 from gearcache.cache.scan import read_entry
 from gearcache.cache.signature import Signer
 from gearcache.cache.trust import check_folders
@@ -127,9 +128,16 @@ class _Verifier:
         repaired = False
         if self._repair and read is not None and type(error) in (CorruptEntry, _MissingBlobError):
             assert isinstance(error, CorruptEntry)
-            quarantine(self._layout, error, _quarantine_name(self._layout, path), read)
-            repaired = not path.exists()
+            repaired = self._quarantine(error, path, read)
         self._found.faults.append(Fault(path, _kind(error), reason, repaired))
+
+    def _quarantine(self, error: CorruptEntry, path: Path, read: Callable[[], object]) -> bool:
+        try:
+            with deleting(self._layout, PATIENCE_SECONDS):  # so that no blob that was missing comes in between
+                quarantine(self._layout, error, _quarantine_name(self._layout, path), read)
+            return not path.exists()
+        except (CacheError, OSError):
+            return False
 
     def _collect(self) -> None:
         collected = Catalog(self._layout).collect(dry_run=not self._repair)

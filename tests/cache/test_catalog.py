@@ -8,7 +8,7 @@ import pytest
 
 from gearcache.cache import remove as remove_module
 from gearcache.cache import scan as scan_module
-from gearcache.cache.catalog import Catalog
+from gearcache.cache.catalog import Catalog, Removal
 from gearcache.cache.evict import Limits
 from gearcache.cache.key import FORMAT_VERSION, CacheKey
 from gearcache.cache.layout import Layout
@@ -317,7 +317,9 @@ def test_verify_finds_every_kind_of_fault_and_repairs_what_it_may(layout: Layout
     catalog = Catalog(layout)
     assert len(catalog.quarantined()) == 3
     assert all(found.reason and found.size for found in catalog.quarantined())
-    assert catalog.drop_quarantine() > 0
+    catalog.clear_quarantine(cleared := Removal())
+    assert cleared.freed > 0
+    assert cleared.quarantined == 3
     assert list(layout.quarantine_folder.iterdir()) == []
     assert {entry.name for entry in catalog.entries()} == {KEYS[2].name, KEYS[3].name}
 

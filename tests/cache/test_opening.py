@@ -54,7 +54,7 @@ import os, shutil, sys
 from pathlib import Path
 from gearcache.cache import CacheKey, DiskStore, Layout, Limits, Signer
 from gearcache.cache.bundle import export_bundle, import_bundle
-from gearcache.cache.catalog import Catalog
+from gearcache.cache.catalog import Catalog, Removal
 from gearcache.cache.health import check_health
 from gearcache.cache.tally import count_misses, misses
 from gearcache.cache.verify import verify
@@ -100,7 +100,7 @@ def work():
         lambda: export_bundle(layout, catalog.entries(), place / "out.tar"), lambda: import_bundle(layout, bundle),
         lambda: verify(layout), lambda: verify(layout, repair=True), catalog.quarantined, catalog.other_formats,
         lambda: catalog.prune(max_size=0), catalog.collect, lambda: catalog.remove(catalog.entries()),
-        catalog.drop_quarantine,
+        lambda: catalog.clear_quarantine(Removal()),
     )
 
 

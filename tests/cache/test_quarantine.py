@@ -1,12 +1,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from gearcache.cache import quarantine as quarantine_module
+from gearcache.cache.catalog import Catalog, Removal
+from gearcache.cache.evict import Limits
+from gearcache.cache.key import CacheKey
 from gearcache.cache.layout import Layout
-from gearcache.cache.quarantine import quarantine
+from gearcache.cache.quarantine import MAX_KEPT, excess, quarantine, quarantined
+from gearcache.cache.store import DiskStore, Hit
 from gearcache.errors import CorruptEntry
+
+KEY = CacheKey("Model.decode", (("a", 1),))
 
 
 def fail(path: Path) -> None:
@@ -50,3 +58,111 @@ def test_a_cache_that_cannot_be_written_keeps_its_file(tmp_path: Path) -> None:
     blocked.write_bytes(b"bytes")
     quarantine(Layout(blocked / "cache"), CorruptEntry(blocked, "damaged"), "bad", lambda: fail(blocked))
     assert blocked.read_bytes() == b"bytes"
+
+
+def damage(layout: Layout, times: int, size: int = 1000) -> None:
+    for number in range(times):
+        bad = layout.blobs_folder / "bad"
+        bad.write_bytes(bytes(size))
+        fault = CorruptEntry(bad, f"damage {number}")
+
+        def check(fault: CorruptEntry = fault) -> None:
+            raise fault
+
+        quarantine(layout, fault, "bad.blob", check)
+
+
+def size_of(layout: Layout) -> int:
+    return sum(path.stat().st_size for path in layout.quarantine_folder.iterdir())
+
+
+def test_a_disk_that_damages_what_it_holds_does_not_fill_with_it(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    damage(layout, 3 * MAX_KEPT)
+    kept = quarantined(layout)
+    assert len(kept) == MAX_KEPT
+    assert {item.reason for item in kept} >= {f"`{layout.blobs_folder / 'bad'}` is corrupt: damage {3 * MAX_KEPT - 1}"}
+    assert len(list(layout.quarantine_folder.iterdir())) == 2 * MAX_KEPT
+    monkeypatch.setattr(quarantine_module, "MAX_KEPT_SIZE", 5500)
+    damage(layout, 1)
+    assert 2000 < size_of(layout) <= 5500
+    damage(layout, 1, size=10_000)
+    assert len(quarantined(layout)) == 1, "the newest one stays, however large"
+    assert size_of(layout) > 10_000
+
+
+def test_the_quarantine_counts_in_limits_and_goes_first(layout: Layout) -> None:
+    store = DiskStore(layout)
+    store.publish(KEY, {}, {store.put_blob(b"code"): 4}, {})
+    damage(layout, 10)
+    catalog = Catalog(layout)
+    entries = catalog.total_size(catalog.entries())
+    limit = entries + 4500
+    dry = catalog.prune(max_size=limit, dry_run=True)
+    outcome = catalog.prune(max_size=limit)
+    assert (dry.quarantined, dry.freed) == (outcome.quarantined, outcome.freed)
+    assert (outcome.removed, outcome.faults) == ([], [])
+    assert 0 < size_of(layout) <= 4500
+    store.limits = Limits(max_size=entries)
+    store.keep_limits(CacheKey("Model.other", ()))
+    assert size_of(layout) == 0
+    assert isinstance(store.lookup(KEY), Hit)
+
+
+@pytest.mark.parametrize("how", ["prune", "clear", "clear all", "collect"])
+def test_the_quarantine_goes_by_age_and_with_all(layout: Layout, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    damage(layout, 3)
+    now = quarantined(layout)[-1].since
+    catalog = Catalog(layout, clock=lambda: now + 40 * 86400)
+    outcome = Removal()
+    if how == "prune":
+        assert catalog.prune(max_age=50 * 86400).quarantined == 0
+        outcome = catalog.prune(max_age=39 * 86400)
+    elif how == "clear":
+        catalog.clear_quarantine(outcome, max_age=39 * 86400)
+    elif how == "clear all":
+        catalog.clear_quarantine(outcome)
+    else:
+        assert Catalog(layout, clock=lambda: now + 29 * 86400).collect().quarantined == 0
+        found = catalog.collect()
+        outcome = Removal(quarantined=found.quarantined, freed=found.freed)
+    assert outcome.quarantined == 3
+    assert outcome.freed > 3000
+    assert list(layout.quarantine_folder.iterdir()) == []
+
+
+def test_what_a_killed_process_left_in_the_quarantine_goes_too(layout: Layout) -> None:
+    for name in ("only-a-file.blob-00", "only-a-reason.blob-00.reason"):
+        (layout.quarantine_folder / name).write_bytes(b"text")
+    assert {(item.path.name, item.reason) for item in quarantined(layout)} == {
+        ("only-a-file.blob-00", ""),
+        ("only-a-reason.blob-00", "text"),
+    }
+    assert excess(quarantined(layout)) == []
+    Catalog(layout).prune(max_size=0)
+    assert list(layout.quarantine_folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_sound_file_that_comes_between_the_check_and_the_move_is_back_at_once(
+    layout: Layout, again: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = DiskStore(layout)
+    digest = store.put_blob(b"code")
+    path = layout.blob(digest)
+    path.write_bytes(b"wrong")
+    move = quarantine_module.move_aside
+
+    def late(source: Path, target: Path) -> Any:
+        DiskStore(layout).put_blob(b"code")
+        move(source, target)
+        if again:
+            DiskStore(layout).put_blob(b"code")
+
+    monkeypatch.setattr(quarantine_module, "move_aside", late)
+    with pytest.raises(CorruptEntry):
+        store.read_blob(digest)
+    assert store.read_blob(digest) == b"code"
+    assert list(layout.quarantine_folder.iterdir()) == []
+    assert path.stat().st_nlink == 1

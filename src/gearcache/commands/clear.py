@@ -70,6 +70,8 @@ def command(
     outcome = catalog.remove(chosen, wait=wait, dry_run=dry_run)
     if everything:
         _clear_rest(catalog, outcome, dry_run)
+    elif older_than is not None:
+        catalog.clear_quarantine(outcome, max_age=older_than, dry_run=dry_run)
     report_removal(outcome, catalog, dry_run=dry_run, as_json=as_json)
 
 
@@ -96,7 +98,8 @@ def _clear_rest(catalog: Catalog, outcome: Removal, dry_run: bool) -> None:
     collected = catalog.collect(dry_run=dry_run)
     outcome.freed += collected.freed
     outcome.blobs += len(collected.blobs)
-    outcome.freed += sum(item.size for item in catalog.quarantined()) if dry_run else catalog.drop_quarantine()
+    outcome.quarantined += collected.quarantined
+    catalog.clear_quarantine(outcome, dry_run=dry_run)
 
 
 def _clear_format(catalog: Catalog, version: int, dry_run: bool, as_json: bool) -> None:
@@ -122,6 +125,7 @@ def report_removal(outcome: Removal, catalog: Catalog, *, dry_run: bool, as_json
         for entry in outcome.removed:
             click.echo(f"{did} {short_name(entry)}{f' {entry.scope}' if entry.scope else ''}, {size_text(entry.size)}")
         blobs = f" and {count(outcome.blobs, 'blob')}" if outcome.blobs else ""
+        blobs += f" and {count(outcome.quarantined, 'file')} in quarantine" if outcome.quarantined else ""
         total = count(len(outcome.removed), "entry", "entries")
         click.echo(f"{did} {total}{blobs}, {size_text(outcome.freed)}")
     for fault in outcome.faults:
@@ -152,6 +156,7 @@ def _plain(outcome: Removal, catalog: Catalog, users: Any, dry_run: bool) -> dic
         ],
         "faults": [str(fault) for fault in outcome.faults],
         "blobs": outcome.blobs,
+        "quarantined": outcome.quarantined,
         "freed": outcome.freed,
         "dry_run": dry_run,
     }

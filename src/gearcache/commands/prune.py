@@ -22,8 +22,9 @@ def command(
 ) -> None:
     """Remove the least recently used entries until the cache is within its limits.
 
-    Blobs that entries share count once. An entry that a live process has loaded stays: where the limit cannot be met
-    for that reason, the exit code is 4. What dead writers left is collected as well.
+    Blobs that entries share count once; the quarantine counts too, and goes first. An entry that a live process has
+    loaded stays: where the limit cannot be met for that reason, the exit code is 4. What dead writers left is collected
+    as well.
     """
     if max_size is None and older_than is None:
         raise click.UsageError("give a limit: --max-size, --older-than or both")
@@ -32,6 +33,7 @@ def command(
     collected = catalog.collect(dry_run=dry_run)
     outcome.freed += collected.freed
     outcome.blobs += len(collected.blobs)
+    outcome.quarantined += collected.quarantined
     if max_size is not None and catalog.total_size(catalog.entries()) <= max_size:
         outcome.in_use.clear()  # others went in their place
     report_removal(outcome, catalog, dry_run=dry_run, as_json=as_json)
