@@ -20,6 +20,7 @@ def main() -> int:
     modules.add_argument("--processes", type=int, default=1)
     modules.add_argument("--minutes", type=float, default=None)
     modules.add_argument("--out", default=None, help="folder for the reproducers")
+    modules.add_argument("--again", default=None, help="folder of an earlier run: run what failed there again")
     modules.add_argument("--no-shrink", action="store_true")
     given = parser.parse_args()
     if given.kind == "manifest":

@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,8 +51,10 @@ class Campaign:
     features: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     found: list[Found] = field(default_factory=list)
+    #: Cases by number that are run instead of drawn ones.
+    written: dict[int, Case] = field(default_factory=dict)
 
-    def run(self, numbers: range, *, minutes: float | None = None, processes: int = 1) -> None:
+    def run(self, numbers: Sequence[int], *, minutes: float | None = None, processes: int = 1) -> None:
         """Run the cases of these numbers, in batches; stops in time."""
         begin = time.perf_counter()
         waiting: queue.Queue[list[int]] = queue.Queue()
@@ -77,6 +80,8 @@ class Campaign:
     def _batch(self, batch: list[int], until: float | None) -> None:
         with tempfile.TemporaryDirectory(prefix="fuzz-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None) as name:
             folder = Path(name)
+            for index in batch if self.written else []:
+                (folder / f"{index}.json").write_text(self.written[index].to_text())
             left, phase = batch, 0
             while left:
                 left = self._phase(left, phase, folder, until)
@@ -88,6 +93,7 @@ class Campaign:
         left = list(cases)
         while left and (until is None or time.perf_counter() < until):
             order = {"folder": str(folder), "cases": left, "phase": phase, "seed": self.seed, "backend": self.backend}
+            order["written"] = bool(self.written)
             begun = None
             with started(order, phase) as process:
                 assert process.stdout is not None

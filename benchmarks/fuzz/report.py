@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,14 +18,18 @@ from benchmarks.fuzz.case import Case, Failure
 from benchmarks.fuzz.replay import script
 
 #: Seconds for making one case small, and how many cases of one coarse signature are made small.
-PATIENCE = 90.0
-EACH = 3
+PATIENCE = 45.0
+EACH = 2
 
 
 def fuzz_modules(given: argparse.Namespace) -> int:
     """Run the cases, print sums and findings; 1 where something was found."""
     campaign = Campaign(given.seed, given.backend)
-    campaign.run(range(given.first, given.first + given.cases), minutes=given.minutes, processes=given.processes)
+    numbers: Sequence[int] = range(given.first, given.first + given.cases)
+    if given.again:
+        campaign.written = _kept(Path(given.again))
+        numbers = sorted(campaign.written)
+    campaign.run(numbers, minutes=given.minutes, processes=given.processes)
     print_sums(campaign)
     if given.out:
         _keep(campaign, Path(given.out))
@@ -45,6 +50,12 @@ def _keep(campaign: Campaign, out: Path) -> None:
         for found in campaign.found:
             case = found.case.to_text() if found.case else None
             file.write(json.dumps({"index": found.index, "failure": found.failure.__dict__, "case": case}) + "\n")
+
+
+def _kept(folder: Path) -> dict[int, Case]:
+    """Return the cases that an earlier run kept."""
+    lines = [json.loads(line) for line in (folder / "found.jsonl").read_text().splitlines()]
+    return {line["index"]: Case.from_text(line["case"]) for line in lines if line["case"]}
 
 
 def coarse(found: Found) -> str:
