@@ -50,6 +50,7 @@ class Campaign:
     events: Counter[str] = field(default_factory=Counter)
     features: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
+    known: Counter[str] = field(default_factory=Counter)
     found: list[Found] = field(default_factory=list)
     #: Cases by number that are run instead of drawn ones.
     written: dict[int, Case] = field(default_factory=dict)
@@ -136,6 +137,8 @@ class Campaign:
         self.features.update(features)
         if report.refusals:
             self.refused.update(features)
+        if report.known:
+            self.known[report.known] += 1
         if report.invalid:
             self.invalid[report.invalid] += 1
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from benchmarks.fuzz.case import Case, Failure
+
 #: Names in dictionaries of the user's (globals of a file, attributes of tensors) that only the cached world has.
 LEFT_BEHIND = {
     re.compile(r"_dynamo_"): "Dynamo marks tensors that it has seen, as under `torch.compile`",
@@ -12,6 +14,26 @@ LEFT_BEHIND = {
         r"_gearcache "
     ): "a frame finds what Dynamo made for it under a name in the globals that no program can write",
 }
+
+_DEFAULTS = "README: not seen until `.refresh()`: a function's `__code__` or `__defaults__` assigned"
+#: Edits that a process sees after `.refresh()` only, once it has called: a failure that `.refresh()` before each call
+#: mends is no failure then. Before the first call of a process they have to be seen.
+UNSEEN = {
+    "5 code replaced": _DEFAULTS,
+    "5 hook patched": _DEFAULTS,
+    "5 default changed": _DEFAULTS,
+    "5 dataclass default": _DEFAULTS,
+    "5 namedtuple default": _DEFAULTS,
+    "5 keyword default changed": _DEFAULTS,
+    "2 class of a child": "README: not seen until `.refresh()`: an object's `__class__` assigned",
+}
+
+
+def excuse(case: Case, failure: Failure) -> str:
+    """Return the sentence that may excuse a failure, if `.refresh()` mends it; "" where none does."""
+    labels = [step.label for step in case.phases[failure.phase].steps[: failure.step]]
+    late = labels[labels.index("call") :] if "call" in labels else []
+    return next((UNSEEN[label] for label in late if label in UNSEEN), "")
 
 
 def is_left_behind(name: str) -> bool:

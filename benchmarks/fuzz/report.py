@@ -142,6 +142,11 @@ def _print(signature: str, members: list[Found], out: Path | None) -> None:
 def print_sums(campaign: Campaign) -> None:
     """Print counts: cases, calls, refusals by reason, events."""
     print(campaign.line(), f"in {campaign.seconds:.0f} s, {campaign.seconds / max(1, campaign.cases):.3f} s a case")
-    for title, counts in (("events", campaign.events), ("refused", campaign.refusals), ("no case", campaign.invalid)):
+    for title, counts in (
+        ("events", campaign.events),
+        ("refused", campaign.refusals),
+        ("known", campaign.known),
+        ("no case", campaign.invalid),
+    ):
         for text, number in counts.most_common(60):
             print(f"  {title}: {number} x {text}")
