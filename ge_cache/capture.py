@@ -15,19 +15,24 @@ from typing import Any
 import torch
 
 from gearcache.errors import CaptureError
-from gearcache.ge_cache import _compat, _compat_dynamo, _compat_lookups
+from gearcache.ge_cache import _compat, _compat_dynamo, _compat_identities, _compat_lookups, _compat_reads
 from gearcache.ge_cache.graph_hook import GraphHook
-from gearcache.ge_cache.guards import GuardTranslator
+from gearcache.ge_cache.guards import GuardTranslator, tensor_sources
+from gearcache.ge_cache.identities import Identities
 from gearcache.ge_cache.looked_up import Lookups
 from gearcache.ge_cache.numbers import Numbers, check_unguarded, written_ints
 from gearcache.ge_cache.observed import Observer, observed_checks
 from gearcache.ge_cache.result_classes import result_class_checks
 from gearcache.ge_cache.sources import FrameNames
 from gearcache.ge_cache.symbols import Symbols
+from gearcache.ge_cache.tensor_reads import TensorReads
 from gearcache.ge_cache.weights import Weights
 from gearcache.ge_cache.written import Written
 from gearcache.guards.access import Access, Scope
 from gearcache.guards.checks import Check
+
+#: What a graph asks for of a tensor with which it does not compute: values are never such numbers.
+_NUMBERS = (torch.SymInt, torch.SymBool)
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,8 @@ class CapturedInput:
     device: torch.device
     requires_grad: bool
     example: torch.Tensor
+    #: Whether the graph computes with it, and does not only ask for its sizes.
+    computed: bool
 
 
 @dataclass
@@ -60,6 +67,8 @@ class Capture:
     #: Other globals that Dynamo made up for the frame.
     installed: dict[str, Any]
     checks: list[Check]
+    #: What has to hold of tensors on every call, wherever they live, beside what the inputs are compared with.
+    tensor_checks: list[Check]
     written: Written
     #: Dynamo's names of the weights that the trace bound although they lie behind what the frame writes.
     misbound: list[str] = field(default_factory=list)
@@ -95,8 +104,8 @@ def capture_method(
     """
     if _compat.torch_function_modes() > 0:
         raise CaptureError(method, "it was called under a torch function mode, which a static graph cannot honour")
-    hook = GraphHook(method, numbers)
-    observer, lookups = Observer(method), Lookups()
+    observer, lookups, reads, identities = Observer(method), Lookups(), TensorReads(method), Identities(method)
+    hook = GraphHook(method, numbers, identities)
     weights = Weights(getattr(function, "__func__", function), unbound)
     try:
         with (
@@ -104,6 +113,8 @@ def capture_method(
             _compat_dynamo.capture_settings(weights, dynamic=dynamic, numbers=numbers),
             _compat_dynamo.observed(observer),
             _compat_lookups.watched_lookups(lookups),
+            _compat_reads.watched_reads(reads),
+            _compat_identities.watched_identities(identities),
         ):
             frame, captured, installed = _compat_dynamo.compile_frame(function, arguments, keywords, hook)
     except _compat_dynamo.dynamo_errors() as error:
@@ -128,6 +139,9 @@ def capture_method(
     check_unguarded(hook.numbers, hook.shape_env)
     attributes, tensors = _attributes(hook, weights, translator)
     checks = translator.translate(captured.output_graph.guards)
+    checks += identities.checks(translator.access, translator.value)
+    tensors_met = tensor_sources(captured.output_graph.guards)
+    tensor_checks = reads.checks(tensors_met, hook.sources, translator.access, translator.value)
     types_met = [check.access for check in checks if check.kind == "type"]
     observed = observed_checks(observer, getattr(function, "__func__", function), types_met, names, scope)
     written = Written(hook.writes, scope)
@@ -144,6 +158,7 @@ def capture_method(
         imports=dict(captured.import_sources),
         installed=installed,
         checks=_distinct([*observed.checks, *checks, *result_class_checks(captured.bytecode)]),
+        tensor_checks=_distinct(tensor_checks),
         written=written,
         misbound=[hook.attribute_sources[name].name for name, path in attributes.items() if written.leads_to(path)],
         frame_globals=dict(captured.f_globals),
@@ -183,6 +198,7 @@ def _describe(access: Access, node: torch.fx.Node, scope: Scope) -> CapturedInpu
         dtype=fake.dtype,
         device=fake.device,
         requires_grad=bool(example.requires_grad),
+        computed=not all(isinstance(user.meta.get("example_value"), _NUMBERS) for user in node.users),
         example=example,
     )
 

@@ -21,6 +21,9 @@ from gearcache.guards.expressions import checked_expression
 from gearcache.guards.gears import GearSpec
 from gearcache.guards.variant import StoredGear
 
+#: Symbol, and where its value is read: input, `size` or `stride`, dim.
+Owner = tuple[str, int, str, int]
+
 
 def dynamic_gear(
     capture: Capture,
@@ -43,7 +46,7 @@ def dynamic_gear(
     graph.symbols = {
         "sizes": [[printer.plain(size) for size in row] for row in sizes],
         "strides": [[printer.plain(stride) for stride in row] for row in strides],
-        "hints": [[name, printer.hint(name)] for name, _, _ in owners],
+        "hints": [[owner[0], printer.hint(owner[0])] for owner in owners],
     }
     stored = StoredGear(
         text="dynamic",
@@ -110,18 +113,20 @@ class SizePrinter:
             return self.plain(self._symbols.simplify(value.node.expr))
         return value
 
-    def owners(self) -> list[tuple[str, int, int]]:
-        """Return for each free symbol the first input dim that is just that symbol."""
-        found: dict[str, tuple[str, int, int]] = {}
+    def owners(self) -> list[Owner]:
+        """Return for each free symbol the first size, or else stride, of an input that is just that symbol."""
+        found: dict[str, Owner] = {}
         needed: set[Any] = set()
-        for index, item in enumerate(self._capture.inputs):
-            for dim, size in enumerate(item.sizes):
-                simple = self._symbols.simplify(size)
+        rows = [("size", index, item.sizes) for index, item in enumerate(self._capture.inputs)]
+        rows += [("stride", index, item.strides) for index, item in enumerate(self._capture.inputs)]
+        for kind, index, row in rows:
+            for dim, number in enumerate(row):
+                simple = self._symbols.simplify(number)
                 if isinstance(simple, int):
                     continue
                 needed |= set(simple.free_symbols)
                 if simple.is_Symbol:
-                    found.setdefault(str(simple), (str(simple), index, dim))
+                    found.setdefault(str(simple), (str(simple), index, kind, dim))
         missing = sorted(str(symbol) for symbol in needed if str(symbol) not in found)
         if missing:
             raise CaptureError(self._capture.method, f"no input dim gives the size {missing[0]} by itself")
@@ -151,15 +156,15 @@ class SizePrinter:
         return [checked_expression(text) for text in found if re.search(r"\b[su]\d", text)]
 
     def layout(
-        self, sizes: list[list[Any]], strides: list[list[Any]], owners: list[tuple[str, int, int]]
+        self, sizes: list[list[Any]], strides: list[list[Any]], owners: list[Owner]
     ) -> tuple[list[list[Any]], list[int], list[str]]:
         """Return what ties sizes and strides to the free symbols: measures, contiguous inputs, conditions.
 
         The compiled graph computes every address from the free symbols alone, so whatever else is symbolic must be
         compared with what the trace says about it.
         """
-        numbers = itertools.count(1 + max((int(name[1:]) for name, _, _ in owners), default=0))
-        owned = {(index, dim) for _, index, dim in owners}
+        numbers = itertools.count(1 + max((int(name[1:]) for name, *_ in owners), default=0))
+        owned = {owner[1:] for owner in owners}
         measures: list[list[Any]] = []
         contiguous: list[int] = []
         ties: list[str] = []
@@ -171,7 +176,7 @@ class SizePrinter:
 
         for index, (row, steps) in enumerate(zip(sizes, strides, strict=True)):
             for dim, size in enumerate(row):
-                if not isinstance(size, int) and (index, dim) not in owned:
+                if not isinstance(size, int) and (index, "size", dim) not in owned:
                     tie(index, "size", dim, size)
             if all(isinstance(step, int) for step in steps):
                 continue
@@ -179,19 +184,19 @@ class SizePrinter:
                 contiguous.append(index)
                 continue
             for dim, step in enumerate(steps):
-                if not isinstance(step, int):
+                if not isinstance(step, int) and (index, "stride", dim) not in owned:
                     tie(index, "stride", dim, step)
         return measures, contiguous, ties
 
-    def conditions(self, owners: list[tuple[str, int, int]]) -> list[str]:
+    def conditions(self, owners: list[Owner]) -> list[str]:
         """Return ranges of the symbols and guards of the trace, which `TensorGuards` cannot see."""
-        least = [f"{name} >= {self.bounds(name)[0]}" for name, _, _ in owners]
+        least = [f"{name} >= {self.bounds(name)[0]}" for name, *_ in owners]
         return list(dict.fromkeys([*least, *self.guards()]))
 
     def guards(self) -> list[str]:
         """Return the guards of the trace, and ranges beyond Dynamo's own least size of 2."""
         found = []
-        for name, _, _ in self.owners():
+        for name, *_ in self.owners():
             lower, upper = self.bounds(name)
             found += [f"{name} >= {lower}"] if lower > 2 else []
             found += [f"{name} <= {upper}"] if upper is not None and upper < 2**62 else []

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from gearcache.errors import CompileError
 from gearcache.ge_cache import _compat_fake, _compat_symbols
 from gearcache.ge_cache.aten import decode_tensor, to_module
 from gearcache.ge_cache.backend import CompileJob
@@ -152,12 +153,15 @@ def _take_sizes(
     owners, sizes = [], []
     for name, size in symbolic.sizes.items():
         rows = job.graph["symbols"]["sizes"]
-        index, dim = next(
+        places = [
             (index, dim)
             for index, row in enumerate(rows)
             for dim, item in enumerate(row)
             if isinstance(item, dict) and item["expression"] == name
-        )
+        ]
+        if not places:
+            raise CompileError(job.method, job.gear, "an input has strides of its own; pass it contiguous")
+        index, dim = places[0]
         with module.graph.inserting_before(placeholders[0]):
             taken = module.graph.placeholder(f"size_{name}")
         taken.meta["val"] = size

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 
 from gearcache.errors import CaptureError
-from gearcache.ge_cache import _compat_dynamo, _compat_shapes
+from gearcache.ge_cache import _compat_dynamo, _compat_identities, _compat_shapes
+from gearcache.ge_cache.identities import Identities
 from gearcache.ge_cache.numbers import Numbers, take_numbers
 from gearcache.ge_cache.tensor_data import take_data
 from gearcache.ge_cache.written import Write
@@ -16,9 +17,10 @@ from gearcache.ge_cache.written import Write
 class GraphHook:
     """Dynamo's backend for the capture: keeps the graph and makes it take tensors only."""
 
-    def __init__(self, method: str, wanted: tuple[str, ...]) -> None:
+    def __init__(self, method: str, wanted: tuple[str, ...], identities: Identities) -> None:
         self._method = method
         self._wanted = wanted
+        self._identities = identities
         self.numbers = Numbers()
         self.module: torch.fx.GraphModule | None = None
         self.shape_env: Any = None
@@ -34,12 +36,16 @@ class GraphHook:
         self.shape_env = _compat_dynamo.tracing_context().fake_mode.shape_env
         self.writes = [Write(*write) for write in _compat_dynamo.writes()]
         self.attribute_sources = _compat_dynamo.attribute_sources()
+        self._identities.at_the_end(_compat_identities.tracked_objects())
         _compat_shapes.check_marked_dims()
         self.graph_name = str(module.meta["backend_id"])
         if not _compat_dynamo.forget_unused_streams(module):
             raise CaptureError(self._method, "it works with streams or events, which a static graph cannot honour")
         take_data(self._method, module.graph, self.attribute_sources)
         self.numbers = take_numbers(module.graph, self._wanted)
+        for node in reversed(module.graph.nodes):
+            if node.target is getattr and not node.users:  # what it gave is a constant of the trace
+                module.graph.erase_node(node)
         placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
         tensors = {
             node.meta["grapharg"].source.name: node

@@ -21,7 +21,7 @@ from gearcache.guards.constants import NotConstant, to_plain
 
 #: Guard kinds that need no check of their own, and why.
 _COVERED = {
-    "TENSOR_MATCH": "tensor inputs: `TensorGuards` on every call; parameters and buffers: the key's structure",
+    "TENSOR_MATCH": "inputs: `TensorGuards` on every call; parameters, buffers: the key; others: `TensorReads.checks`",
     "SHAPE_ENV": "evaluated for every gear when it is compiled; the gear's sizes are checked on every call",
     "GLOBAL_STATE": "`GlobalStateGuard` on every call, and the key",
     "GRAD_MODE": "every trace and every call runs without autograd",
@@ -84,6 +84,12 @@ _SPECIAL = {"ID_MATCH", "DUPLICATE_INPUT"}
 def known_kinds() -> set[str]:
     """Return all guard kinds that have a translation, a reason to be covered, or a reason to be refused."""
     return {*_COVERED, *_DIRECT, *_WITH_ARGUMENT, *_REFUSED, *_SPECIAL}
+
+
+def tensor_sources(guards: Any) -> list[Any]:
+    """Return the sources of all tensors that Dynamo guards."""
+    found = [guard.originating_source for guard in guards if guard.inner_create_fn().__name__ == "TENSOR_MATCH"]
+    return sorted(found, key=lambda source: source.name)
 
 
 class GuardTranslator:

@@ -45,30 +45,20 @@ class ResultPlan:
 
     def plan(self, outputs: list[Any], inputs: list[torch.Tensor], attributes: dict[str, torch.Tensor]) -> None:
         """Fill `results` (one per output) and `compiled` (indices of outputs that a backend computes)."""
-        bases = _bases(outputs)
-        positions: dict[int, int] = {}
-        for index in sorted({bases.get(index, index) for index, value in enumerate(outputs) if _is_tensor(value)}):
-            if self._borrowed(index, outputs[index], inputs, attributes) is None:
-                positions[index] = len(self.compiled)
-                self.compiled.append(index)
+        tensors = [index for index, value in enumerate(outputs) if _is_tensor(value)]
+        borrowed = {index: self._borrowed(index, outputs[index], inputs, attributes) for index in tensors}
+        # Nobody asks how large the storage of an input is: of a view it follows from no size of the inputs.
+        bases = _bases(outputs, [index for index in tensors if borrowed[index] is None])
+        self.compiled = sorted(set(bases.values()))
+        positions = {index: position for position, index in enumerate(self.compiled)}
         for index, value in enumerate(outputs):
-            self.results.append(self._result(index, outputs, value, positions, bases, inputs, attributes))
+            self.results.append(borrowed.get(index) or self._own(index, outputs, value, positions, bases))
 
-    def _result(
-        self,
-        index: int,
-        outputs: list[Any],
-        value: Any,
-        positions: dict[int, int],
-        bases: dict[int, int],
-        inputs: list[torch.Tensor],
-        attributes: dict[str, torch.Tensor],
+    def _own(
+        self, index: int, outputs: list[Any], value: Any, positions: dict[int, int], bases: dict[int, int]
     ) -> Result:
         if not _is_tensor(value):
             return ["constant", self._constant(value)]
-        borrowed = self._borrowed(index, value, inputs, attributes)
-        if borrowed is not None:
-            return borrowed
         base = bases[index]
         if base == index or value is outputs[base]:
             return ["output", positions[base]]
@@ -113,12 +103,11 @@ def _is_tensor(value: Any) -> bool:
     return isinstance(value, torch.Tensor)
 
 
-def _bases(outputs: list[Any]) -> dict[int, int]:
-    """Return output -> the output that it is taken from (itself, or one that covers their common storage)."""
+def _bases(outputs: list[Any], own: list[int]) -> dict[int, int]:
+    """Return for outputs with memory of their own what each is taken from: itself, or one that covers the storage."""
     groups: dict[int, list[int]] = {}
-    for index, value in enumerate(outputs):
-        if _is_tensor(value):
-            groups.setdefault(_compat.storage_key(value), []).append(index)
+    for index in own:
+        groups.setdefault(_compat.storage_key(outputs[index]), []).append(index)
     bases = {}
     for members in groups.values():
         covering = [index for index in members if _covers_storage(outputs[index])]

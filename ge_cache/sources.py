@@ -97,6 +97,13 @@ def access_of(source: Any, names: FrameNames) -> Access:
     raise UnknownSource(kind)
 
 
+def is_given(source: Any) -> bool:
+    """Whether a source leads to something that was there before the call: a trace may name what it made itself."""
+    while (base := getattr(source, "base", None)) is not None:
+        source = base
+    return source is not None and type(source).__name__ != "TempLocalSource"
+
+
 def is_of_namedtuple(source: Any, names: FrameNames) -> bool:
     """Whether a source lies in the globals that `collections.namedtuple` makes for a class's `__new__`.
 

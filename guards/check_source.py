@@ -12,6 +12,8 @@ import torch
 from gearcache.guards._native import first_size
 from gearcache.guards.access import _STEPS, Access, Scope
 from gearcache.guards.checks import Check, holds
+from gearcache.guards.relations import RELATIONS, others, relation_source
+from gearcache.guards.tensor_facts import tensor_predicate
 
 
 class CheckWriter:
@@ -121,8 +123,15 @@ class CheckWriter:
         if check.kind in ("has_attr", "no_attr"):
             negation = "not " if check.kind == "no_attr" else ""
             return f"{negation}{self.builtin(hasattr)}({value}, {str(expected)!r})"
-        if check.kind == "same":
-            return f"{value} is {self.path(Access.from_plain(expected))}"
+        if check.kind in RELATIONS:
+            counterparts = [self.path(other) for other in others(check.kind, expected)]
+            return relation_source(check.kind, expected, value, counterparts, self.builtin)
+        if check.kind == "tensor":
+            return f"{self.bind(tensor_predicate(expected))}({value})"
+        if check.kind == "reads" and expected[1] in (None, ["bool", True], ["bool", False]):
+            constant = None if expected[1] is None else expected[1][1]
+            if expected[0].isidentifier() and expected[0] != "is_inference":
+                return f"{value}.{expected[0]} is {constant!r}"
         if check.kind in ("name", "function"):
             return f"{value} is {self.bind(compared)}"
         return f"{self.bind(_holds(check))}({value})"

@@ -16,6 +16,9 @@ entry is loaded) and as a part of the dispatch (compiled to Python source, run o
 | `function` | the function has this name and this code |
 | `reached` | the function and all functions, defaults and globals that it uses are these |
 | `same` | the value is the very object at another path |
+| `distinct` | the value is not the object at any of some other paths, see `guards.relations` |
+| `tensor` | the value is a plain tensor of this dtype, device type, layout and rank (and sizes and strides) |
+| `reads` | an attribute of the value, or a method without arguments, gives this constant |
 | `empty` | the container is empty or None (module hooks) |
 | `process_group` | the group of `torch.distributed` has this name and these ranks |
 | `bases` | the class has these base classes, itself first, by name |
@@ -36,6 +39,8 @@ from gearcache.guards.constants import NotConstant, to_plain
 from gearcache.guards.identity import described
 from gearcache.guards.names import name_of
 from gearcache.guards.reason import Reason
+from gearcache.guards.relations import RELATIONS, others, relation_holds
+from gearcache.guards.tensor_facts import is_tensor, reads
 
 
 def _constant(value: Any) -> Any:
@@ -86,9 +91,11 @@ _PREDICATES: dict[str, Callable[[Any, Any], bool]] = {
     "no_attr": lambda value, name: not hasattr(value, name),
     "contains": _contains,
     "lacks": lambda value, key: not _contains(value, key),
+    "tensor": is_tensor,
+    "reads": reads,
 }
 
-KINDS = frozenset(_OBSERVE) | frozenset(_PREDICATES) | {"same"}
+KINDS = frozenset(_OBSERVE) | frozenset(_PREDICATES) | RELATIONS
 
 
 @dataclass(frozen=True)
@@ -124,12 +131,14 @@ class Check:
             value = walker.resolve(self.access)
         except (LookupError, AttributeError, TypeError, ImportError, ValueError) as error:
             return Failure(self, f"not there ({type(error).__name__}: {error})")
-        if self.kind == "same":
+        if self.kind in RELATIONS:
             try:
-                other = walker.resolve(Access.from_plain(self.expected))
+                counterparts = [walker.resolve(other) for other in others(self.kind, self.expected)]
             except (LookupError, AttributeError, TypeError, ImportError, ValueError) as error:
                 return Failure(self, f"without its counterpart ({type(error).__name__}: {error})")
-            return None if value is other else Failure(self, "another object")
+            if relation_holds(self.kind, self.expected, value, counterparts):
+                return None
+            return Failure(self, "another object" if self.kind == "same" else "one of the others")
         try:
             if holds(self.kind, value, self.expected):
                 return None
@@ -163,7 +172,7 @@ def _described_function(value: Any) -> str:
 
 
 def holds(kind: str, value: Any, expected: Any) -> bool:
-    """Whether a check of any kind but `same` holds for a value."""
+    """Whether a check holds for a value; not for those of `RELATIONS`."""
     predicate = _PREDICATES.get(kind)
     if predicate is not None:
         return predicate(value, expected)
@@ -172,7 +181,7 @@ def holds(kind: str, value: Any, expected: Any) -> bool:
 
 def observe(kind: str, access: Access, value: Any, argument: Any = None) -> Check:
     """Make the check that holds for `value` now; `NotConstant` when it has no plain form."""
-    if kind in _PREDICATES or kind == "same":
+    if kind in _PREDICATES or kind in RELATIONS:
         return Check(kind, access, argument)
     if kind == "constant":
         return Check(kind, access, to_plain(value))

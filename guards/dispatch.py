@@ -22,6 +22,7 @@ from gearcache.guards.checks import Check
 from gearcache.guards.constants import is_identity_constant
 from gearcache.guards.generated import define
 from gearcache.guards.graph_call import Mismatch
+from gearcache.guards.relations import RELATIONS, others
 from gearcache.guards.variant import StoredGear, StoredVariant
 
 Frame = Callable[..., Any]
@@ -105,7 +106,8 @@ def _group_lines(writer: CheckWriter, number: int, members: list[BoundGear], cal
     dynamic = [bound.frame for bound in members if bound.gear.is_dynamic]
     dims, table = _table(static)
     checks = members[0].variant.call_checks
-    writer.begin([check.access for check in checks] + [access for access, _ in dims])
+    related = [other for check in checks if check.kind in RELATIONS for other in others(check.kind, check.expected)]
+    writer.begin([check.access for check in checks] + related + [access for access, _ in dims])
     pairs = sorted(zip(checks, members[0].objects, strict=True), key=lambda pair: _order(pair[0]))
     test = " and ".join(writer.check(check, compared) for check, compared in pairs)
     empty = any(0 in row for bound in static for row in bound.gear.sizes)

@@ -20,6 +20,7 @@ import msgpack
 from gearcache.guards.access import _STEPS, Access, Scope, Walker
 from gearcache.guards.checks import KINDS, Check, Failure
 from gearcache.guards.checks import holds as check_holds
+from gearcache.guards.relations import RELATIONS, others, relation_holds
 
 Tree = list[Any]
 #: The node at which most steps end: the hooks of a module, of which there are none.
@@ -118,8 +119,10 @@ def _holds(tree: Tree, scope: Scope) -> bool:
             elif kind == "constant" and expected is None:
                 if value is not None:
                     return False
-            elif kind == "same":
-                if value is not walker.resolve(Access.from_plain(expected)):
+            elif kind in RELATIONS:
+                if not relation_holds(
+                    kind, expected, value, [walker.resolve(other) for other in others(kind, expected)]
+                ):
                     return False
             elif not check_holds(kind, value, expected):
                 return False

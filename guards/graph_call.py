@@ -127,7 +127,7 @@ class GraphCall:
                 namespace[f"read{index}"] = _reader(stored.access, self._scope)
                 lines.append(f"t{index} = read{index}()")
         listed = ", ".join(names)
-        if self._checks:
+        if self._checks and names:
             lines.append(f"if not ({self._checks.source(names, namespace)}): mismatch(({listed},))")
         lines += self._symbol_lines()
         for name, access in self.variant.numbers:
@@ -160,7 +160,7 @@ class GraphCall:
             return True
 
         namespace["seen"], namespace["is_apart"] = seen, is_apart
-        place = [f"{name}.data_ptr()" for name in names] + [name for name, _, _ in self.gear.symbols]
+        place = [f"{name}.data_ptr()" for name in names] + [name for name, *_ in self.gear.symbols]
         tensors = f"({', '.join(names)},)"
         return [
             f"place = ({', '.join(place)},)",
@@ -168,17 +168,12 @@ class GraphCall:
         ]
 
     def _symbol_lines(self) -> list[str]:
-        return [
-            f"{checked_expression(name)} = t{int(tensor)}.size({int(dim)})" for name, tensor, dim in self.gear.symbols
-        ]
+        return _measures(self.gear.symbols)
 
     def _condition_lines(self, listed: str) -> list[str]:
         """Check what the tensor check cannot see of a dynamic graph: how sizes and strides depend on each other."""
         gear = self.gear
-        lines = [
-            f"{checked_expression(name)} = t{int(tensor)}.{'stride' if kind == 'stride' else 'size'}({int(dim)})"
-            for name, tensor, kind, dim in gear.measures
-        ]
+        lines = _measures(gear.measures)
         tests = [f"({checked_expression(text)})" for text in gear.conditions]
         tests += [f"t{int(tensor)}.is_contiguous()" for tensor in gear.contiguous]
         return [*lines, f"if not ({' and '.join(tests)}): mismatch(({listed},))"] if tests else []
@@ -210,6 +205,14 @@ class GraphCall:
             f"{base}.as_strided(({_numbers(sizes)}), ({_numbers(strides)}), "
             f"{base}.storage_offset() + {_numbers([offset]).rstrip(', ')})"
         )
+
+
+def _measures(rows: list[list[Any]]) -> list[str]:
+    """Return statements that read sizes and strides."""
+    return [
+        f"{checked_expression(name)} = t{int(tensor)}.{'stride' if kind == 'stride' else 'size'}({int(dim)})"
+        for name, tensor, kind, dim in rows
+    ]
 
 
 def _numbers(values: list[Any]) -> str:

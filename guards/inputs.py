@@ -7,18 +7,22 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from gearcache.guards.tensor_facts import PLAIN_TYPES
 from gearcache.guards.variant import StoredGear, StoredInput
 
 #: What is found and what is allowed when an input requires grad.
 GRADIENT_WORDS = ("a tensor that requires grad", "tensors without grad, or a call under no_grad")
 #: The same for an inference tensor that the graph writes: eager mode raises there as well.
 INFERENCE_WORDS = ("an inference tensor, which the method writes", "a normal tensor, or a call under inference_mode()")
-_PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a tensor does not fit: the argument, what it is, what is allowed; `shape` for a size outside a gear."""
+    """Why a tensor does not fit: the argument, what it is, what is allowed.
+
+    `shape` is a size outside a gear; `read` is any difference of a tensor with which the graph does not compute, which
+    takes another trace and is no error.
+    """
 
     argument: str
     found: str
@@ -39,20 +43,24 @@ def find_problem(inputs: Sequence[StoredInput], gear: StoredGear, tensors: Seque
     """
     for stored, tensor in zip(inputs, tensors, strict=True):
         if (problem := _properties(stored, tensor, stored.access.text)) is not None:
-            return replace(problem, stored=stored)
+            return replace(problem, stored=stored, kind=_kind(problem, stored))
     seen: dict[int, str] = {}
     rows = zip(inputs, gear.sizes, gear.strides, tensors, strict=True)
     for index, (stored, sizes, strides, tensor) in enumerate(rows):
         name = stored.access.text
         if (problem := _layout(tensor, sizes, strides, name)) is not None:
             assumption = problem.kind == "shape" and _only_assumed(gear, tensors)
-            return replace(problem, is_assumption=assumption, stored=stored)
+            return replace(problem, is_assumption=assumption, stored=stored, kind=_kind(problem, stored))
         if index in gear.written and tensor.is_inference() and not torch.is_inference_mode_enabled():
             return Problem(name, *INFERENCE_WORDS, "inference")
         if id(tensor) in seen:
             return Problem(name, f"the same tensor as `{seen[id(tensor)]}`", "a tensor of its own", "alias")
         seen[id(tensor)] = name
     return None
+
+
+def _kind(problem: Problem, stored: StoredInput) -> str:
+    return problem.kind if stored.computed or problem.kind in ("grad", "structure") else "read"
 
 
 def _only_assumed(gear: StoredGear, tensors: Sequence[torch.Tensor]) -> bool:
@@ -70,7 +78,7 @@ def _only_assumed(gear: StoredGear, tensors: Sequence[torch.Tensor]) -> bool:
 def _properties(stored: StoredInput, tensor: object, name: str) -> Problem | None:
     if not isinstance(tensor, torch.Tensor):
         return Problem(name, f"a {type(tensor).__name__}", "a tensor", "structure")
-    if type(tensor) not in _PLAIN_TYPES:
+    if type(tensor) not in PLAIN_TYPES:
         return Problem(name, f"a {type(tensor).__qualname__}", "a plain torch.Tensor", "type")
     if tensor.dtype != stored.dtype:
         return Problem(name, f"of dtype {tensor.dtype}", f"dtype {stored.dtype}", "dtype")

@@ -6,7 +6,7 @@ that the caller passes. The plan, all numbers being ints or expressions over the
 
 | key | content |
 |---|---|
-| `symbols` | `(symbol, input, dim)`: where the value of each free symbol is read |
+| `symbols` | `(symbol, input, "size" or "stride", dim)`: where the value of each free symbol is read |
 | `padded` | the symbols that may be padded |
 | `conditions` | guards of the trace |
 | `ones` | sets of symbols that may be 1: a trace at 1 ran the same operations |
@@ -88,10 +88,11 @@ def padded_gear(
     plan = variant.padding
     if plan is None or gear.is_dynamic:
         return f"gear {gear.text} cannot be padded to"
-    if any(tensors[index].dim() <= dim for _, index, dim in plan["symbols"]):
+    if any(tensors[index].dim() <= dim for _, index, _, dim in plan["symbols"]):
         return f"gear {gear.text} has tensors of another rank"
-    real = {name: tensors[index].size(dim) for name, index, dim in plan["symbols"]}
-    full = {name: gear.sizes[index][dim] or 0 for name, index, dim in plan["symbols"]}
+    real = {name: getattr(tensors[index], kind)(dim) for name, index, kind, dim in plan["symbols"]}
+    rows = {"size": gear.sizes, "stride": gear.strides}
+    full = {name: rows[kind][index][dim] or 0 for name, index, kind, dim in plan["symbols"]}
     changed = [name for name in real if real[name] != full[name]]
     for name in changed:
         if real[name] > full[name] or real[name] < 1 or name not in plan["padded"]:

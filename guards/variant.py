@@ -19,12 +19,16 @@ from gearcache.guards.checks import Check
 
 @dataclass(frozen=True)
 class StoredInput:
-    """One tensor input of the graph; `in_frame` tells whether the frame passes it or the graph call reads it."""
+    """One tensor input of the graph; `in_frame` tells whether the frame passes it or the graph call reads it.
+
+    With one that is not `computed` the graph does nothing: the trace read its sizes.
+    """
 
     access: Access
     dtype: torch.dtype
     device: str
     in_frame: bool = True
+    computed: bool = True
 
     @property
     def is_weight(self) -> bool:
@@ -33,13 +37,14 @@ class StoredInput:
 
     def to_plain(self) -> list[Any]:
         """Return msgpack-able data."""
-        return [self.access.to_plain(), str(self.dtype).removeprefix("torch."), self.device, self.in_frame]
+        dtype = str(self.dtype).removeprefix("torch.")
+        return [self.access.to_plain(), dtype, self.device, self.in_frame, self.computed]
 
     @staticmethod
     def from_plain(data: Any) -> StoredInput:
         """Inverse of `to_plain`."""
-        access, dtype, device, in_frame = data
-        return StoredInput(Access.from_plain(access), getattr(torch, dtype), device, in_frame)
+        access, dtype, device, in_frame, computed = data
+        return StoredInput(Access.from_plain(access), getattr(torch, dtype), device, in_frame, computed)
 
 
 @dataclass(frozen=True)
@@ -55,11 +60,11 @@ class StoredGear:
     written: list[int] = field(default_factory=list)
     #: Input dims `(input, dim)` that were only assumed to follow the gear.
     assumed: list[list[int]] = field(default_factory=list)
-    #: For a dynamic graph: the name of each free dim `(symbol, input, dim)` and what must hold among them.
+    #: For a dynamic graph: each free size and stride, `(name, input, "size" or "stride", dim)`, and what must hold.
     symbols: list[list[Any]] = field(default_factory=list)
     conditions: list[str] = field(default_factory=list)
-    #: For a dynamic graph: other sizes and strides that the conditions name, `(name, input, "size" or "stride", dim)`,
-    #: and the inputs that must be contiguous.
+    #: For a dynamic graph: other sizes and strides that the conditions name, in the same form, and the inputs that must
+    #: be contiguous.
     measures: list[list[Any]] = field(default_factory=list)
     contiguous: list[int] = field(default_factory=list)
     #: How long its compile took.

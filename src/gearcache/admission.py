@@ -43,7 +43,7 @@ class Admission:
             raise GradientRequired(self.name, problem.argument, problem.found, problem.allowed)
         if problem is not None and (problem.kind == "structure" or _is_of_state(problem, arguments)):
             problem = None  # another variant, as for another number among the arguments
-        if problem is not None and problem.kind not in ("shape", "alias", "rank"):
+        if problem is not None and problem.kind not in ("shape", "alias", "rank", "read"):
             raise self._error(problem)
         if problem is not None and problem.kind == "rank" and self.on_miss == "raise":
             raise self._error(problem)
@@ -53,7 +53,7 @@ class Admission:
                 raise UnknownGear(self.name, *outside)
             problems.is_gear_miss = True
             return
-        is_declared = problem is not None and self._is_declared(problem)
+        is_declared = problem is not None and (problem.kind == "read" or self._is_declared(problem))
         if not self.spec.axes:
             if problem is not None and self.on_miss == "raise" and not is_declared:
                 raise self._error(problem)

@@ -15,7 +15,20 @@ class Problems:
     """Why no loaded graph takes a call; the most telling one is what the user is told."""
 
     #: `inference` first: it is found only where all else fits.
-    _ORDER = ("inference", "type", "device", "dtype", "grad", "layout", "structure", "alias", "rank", "stride", "shape")
+    _ORDER = (
+        "read",
+        "inference",
+        "type",
+        "device",
+        "dtype",
+        "grad",
+        "layout",
+        "structure",
+        "alias",
+        "rank",
+        "stride",
+        "shape",
+    )
 
     def __init__(self) -> None:
         self._found: list[tuple[str, Problem]] = []
@@ -46,8 +59,7 @@ class Problems:
 def broken_condition(graph: GraphCall, tensors: tuple[torch.Tensor, ...]) -> Problem | None:
     """Return the condition of a dynamic graph that a call breaks, as a problem of shape or stride."""
     gear, inputs = graph.gear, graph.variant.inputs
-    named = {name: (tensor, "size", dim) for name, tensor, dim in gear.symbols}
-    named |= {name: (tensor, kind, dim) for name, tensor, kind, dim in gear.measures}
+    named = {name: (tensor, kind, dim) for name, tensor, kind, dim in (*gear.symbols, *gear.measures)}
     values = {name: getattr(tensors[tensor], kind)(dim) for name, (tensor, kind, dim) in named.items()}
     for text in gear.conditions:
         used = [name for name in named if re.search(rf"\b{name}\b", text)]
@@ -60,7 +72,9 @@ def broken_condition(graph: GraphCall, tensors: tuple[torch.Tensor, ...]) -> Pro
             for name, words in readable.items():
                 allowed = re.sub(rf"\b{name}\b", words, allowed)
             tensor, kind, dim = named[used[0]] if used else (0, "size", 0)
-            kind = "stride" if any(named[name][1] == "stride" for name in used) else "shape"
+            # A stride that follows from the sizes is wrong; a free one takes another trace, as a size does.
+            tied = {name for name, _, kind, _ in gear.measures if kind == "stride"}
+            kind = "stride" if tied.intersection(used) else "shape"
             return Problem(inputs[tensor].access.text, f"of sizes {found}", allowed, kind, dims=(dim,))
     for tensor in gear.contiguous:
         if not tensors[tensor].is_contiguous():

@@ -459,3 +459,23 @@ def test_tracers_and_transforms_are_told() -> None:
     assert len(told) >= 9
     tell(x)
     assert told[-1] is False
+
+
+def test_what_a_watched_trace_patches_is_there() -> None:
+    from torch._dynamo.output_graph import OutputGraph
+    from torch._dynamo.side_effects import SideEffects
+    from torch._dynamo.variables import object_protocol
+    from torch._dynamo.variables.builder import VariableBuilder
+    from torch._dynamo.variables.builtin import BuiltinVariable
+    from torch._dynamo.variables.constant import FakeIdVariable
+    from torch._dynamo.variables.tensor import TensorVariable
+
+    assert {"var_getattr", "call_method", "__init__"} <= vars(TensorVariable).keys()
+    assert {"_size", "stride", "is_contiguous"} <= set(TensorVariable.__init__.__code__.co_names)
+    assert {"_make_handler", "call_function_handler_cache"} <= vars(BuiltinVariable).keys()
+    assert {"vt_identity_compare", "generic_hash_impl"} <= vars(object_protocol).keys()
+    assert hasattr(OutputGraph, "remove_unused_graphargs")
+    assert "param_name_to_source" in OutputGraph.__init__.__code__.co_names
+    assert {"is_modified", "__contains__", "__getitem__"} <= vars(SideEffects).keys()
+    assert hasattr(VariableBuilder, "_call_impl")
+    assert FakeIdVariable(5).as_python_constant() == 5

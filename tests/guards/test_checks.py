@@ -13,6 +13,7 @@ import torch
 from gearcache.guards.access import Access, Scope, Walker
 from gearcache.guards.checks import KINDS, Check, first_failure, holds, observe
 from gearcache.guards.evidence import changed_function, evidence_checks, evidence_failure, evidence_tree
+from gearcache.guards.relations import RELATIONS
 
 VALUE = Access(("argument", "value"))
 
@@ -91,6 +92,12 @@ CASES: dict[str, tuple[Any, Any, list[Any]]] = {
     "empty": ({}, None, [{1: 2}]),
     "process_group": (group("1", [0, 1]), None, [group("1", [0, 2]), group("2", [0, 1]), "1", None]),
     "bases": (Sub, None, [Base, Overriding, 5]),
+    "tensor": (
+        torch.ones(2, 3),
+        ["float32", "cpu", "torch.strided", 2],
+        [torch.ones(2), torch.ones(2, 3).int(), None, [1]],
+    ),
+    "reads": (torch.ones(2), ["requires_grad", ["bool", False]], [torch.ones(2, requires_grad=True), None]),
 }
 
 
@@ -99,7 +106,7 @@ def _failure(check: Check, value: Any) -> Any:
 
 
 def test_every_kind_is_tried() -> None:
-    assert set(CASES) == KINDS - {"same"}
+    assert set(CASES) == KINDS - RELATIONS
 
 
 @pytest.mark.parametrize("kind", CASES)
@@ -132,6 +139,21 @@ def test_two_paths_to_one_object_are_the_same_until_one_changes() -> None:
     assert _failure(check, types.SimpleNamespace(a=shared, b=shared)) is None
     assert _failure(check, types.SimpleNamespace(a=[1], b=[1])) is not None
     assert _failure(check, types.SimpleNamespace(a=[1])) is not None
+
+
+def test_objects_are_distinct_until_two_of_them_are_one() -> None:
+    paths = [VALUE.then("item", index) for index in range(4)]
+    written = Check("distinct", paths[0], [1, [path.to_plain() for path in paths[1:]]])
+    a, b, c, d = [1], [1], [1], [1]
+    tree = evidence_tree([written])
+    for objects, holds_now in (
+        ([a, b, c, d], True),
+        ([a, b, c, c], True),
+        ([a, a, c, d], False),
+        ([a, b, c, b], False),
+    ):
+        assert (_failure(written, objects) is None) == holds_now, "what nobody writes may be one object"
+        assert (evidence_failure(tree, Scope({"value": objects}, {})) is None) == holds_now
 
 
 def test_the_first_failure_is_told() -> None:

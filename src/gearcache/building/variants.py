@@ -13,6 +13,7 @@ from gearcache.guards.access import Access
 from gearcache.guards.arguments import parameter_names
 from gearcache.guards.checks import Check
 from gearcache.guards.evidence import evidence_tree
+from gearcache.guards.relations import RELATIONS, others
 from gearcache.guards.sources import record_sources
 from gearcache.guards.variant import StoredGear, StoredInput, StoredVariant
 
@@ -23,7 +24,7 @@ def built_variant(
     """Return the stored form of a capture of a bound method; `graph` is that of any of its gears."""
     capture = unit.capture
     moved = graph.written_attributes
-    inputs = [StoredInput(item.access, item.dtype, item.device.type) for item in capture.inputs]
+    inputs = [StoredInput(item.access, item.dtype, item.device.type, computed=item.computed) for item in capture.inputs]
     for name in moved:
         tensor = capture.attribute_tensors[name]
         inputs.append(StoredInput(capture.attributes[name], tensor.dtype, tensor.device.type, in_frame=False))
@@ -51,23 +52,23 @@ def built_variant(
 def split_checks(capture: Capture, instance: str) -> tuple[list[Check], list[Check]]:
     """Return the checks of every call, and those that are evidence.
 
-    Per call: what arguments are, and whatever the frame itself writes. Below `type(argument)` everything belongs
-    to a class, which the call's type check fixes: evidence.
+    Per call: what arguments are, whatever the frame itself writes, and the tensors that the graph takes, wherever
+    they live. Below `type(argument)` everything belongs to a class, which the call's type check fixes: evidence.
     """
-    tensors = {item.access for item in capture.inputs}
+    tensors = {item.access for item in capture.inputs} | {check.access for check in capture.tensor_checks}
 
     def per_call(access: Access) -> bool:
-        if capture.written.leads_to(access):
+        if access in tensors or capture.written.leads_to(access):
             return True
         is_argument = access.root[0] == "argument" and access.root[1] != instance
         return is_argument and all(kind != "type" for kind, _ in access.steps)
 
-    calls: list[Check] = []
+    calls = list(capture.tensor_checks)
     evidence: list[Check] = []
     for check in capture.checks:
         if check.kind == "type" and check.access in tensors:
             continue  # `TensorGuards` compares the exact type
-        other = [Access.from_plain(check.expected)] if check.kind == "same" else []
-        is_of_call = capture.written.affects(check) or any(per_call(access) for access in [check.access, *other])
+        related = others(check.kind, check.expected) if check.kind in RELATIONS else []
+        is_of_call = capture.written.affects(check) or any(per_call(access) for access in [check.access, *related])
         (calls if is_of_call else evidence).append(check)
     return calls, evidence

@@ -1,0 +1,46 @@
+"""Checks that compare objects at several paths: `same`, and `distinct`.
+
+`same` expects a path in plain form. `distinct` expects `[count, paths]`: the value and the first `count` of the others
+must be objects of their own, apart from each other and from the rest; what is in the rest may be one object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gearcache.guards.access import Access
+
+RELATIONS = frozenset({"same", "distinct"})
+
+
+def others(kind: str, expected: Any) -> list[Access]:
+    """Return the other paths of a relation."""
+    return [Access.from_plain(expected)] if kind == "same" else [Access.from_plain(path) for path in expected[1]]
+
+
+def relation_holds(kind: str, expected: Any, value: Any, counterparts: Sequence[Any]) -> bool:
+    """Whether a relation holds between a value and the objects at the other paths, in order."""
+    if kind == "same":
+        return all(value is other for other in counterparts)
+    single = int(expected[0])
+    rest = {id(other) for other in counterparts[single:]}
+    return len({id(value), *map(id, counterparts)}) == 1 + single + len(rest)
+
+
+def relation_source(
+    kind: str, expected: Any, value: str, counterparts: Sequence[str], name: Callable[[Any], str]
+) -> str:
+    """Return a relation as a boolean expression, given the sources of the value and of the others.
+
+    `name` gives the name of a builtin in that source.
+    """
+    if kind == "same":
+        return f"{value} is {counterparts[0]}"
+    if len(counterparts) == 1:
+        return f"{value} is not {counterparts[0]}"
+    single, length = int(expected[0]), name(len)
+    numbers = [f"{name(id)}({text})" for text in (value, *counterparts)]
+    rest = numbers[1 + single :]
+    count = f"{1 + single} + {length}({{{', '.join(rest)}}})" if len(rest) > 1 else str(len(numbers))
+    return f"{length}({{{', '.join(numbers)}}}) == {count}"
