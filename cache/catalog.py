@@ -202,6 +202,8 @@ class Catalog:
                 time.sleep(_POLL_SECONDS)
         except CacheError as error:
             outcome.faults.append(error)
+        except OSError as error:
+            outcome.faults.append(CacheError(f"`{error.filename}` cannot be removed: {error.strerror}"))
         outcome.in_use += pending
 
     def _remove_unused(self, pending: list[Entry], dry_run: bool, outcome: Removal) -> list[Entry]:

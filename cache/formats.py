@@ -7,7 +7,6 @@ import shutil
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 from gearcache.cache.key import FORMAT_VERSION
 from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout
@@ -35,8 +34,9 @@ def other_formats(layout: Layout) -> list[OtherFormatFolder]:
     with suppress(OSError):
         for path in layout.root.iterdir():
             version = version_of(path.name)
-            if version not in (None, FORMAT_VERSION) and is_bucket(path):
-                found.append(_measured(path, cast(int, version)))
+            with suppress(OSError):
+                if version is not None and version != FORMAT_VERSION and is_bucket(path):
+                    found.append(_measured(path, version))
     return sorted(found, key=lambda folder: folder.version)
 
 

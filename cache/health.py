@@ -36,8 +36,8 @@ def check_health(layout: Layout, hmac_key_file: Path | None = None) -> list[Chec
 
     Creates nothing where there is no cache yet: the nearest folder above stands for it. Never raises.
     """
-    checks = [_check_root(layout)]
-    if layout.root.is_dir():
+    checks = [_guarded("folder", lambda: _check_root(layout))]
+    if checks[0].ok:
         checks += [_guarded("permissions", lambda: _check_trust(layout))]
         checks += [_guarded("entries", lambda: _check_entries(layout))]
     folder = _nearest_folder(layout.root)
@@ -146,7 +146,7 @@ def _check_signatures(key_file: Path | None) -> Check:
 
 
 def _nearest_folder(path: Path) -> Path:
-    return next(folder for folder in (path, *path.parents) if folder.is_dir())
+    return next(folder for folder in (path, *path.parents) if os.path.isdir(folder))  # noqa: PTH112 - never raises
 
 
 def _file_system(folder: Path) -> str:

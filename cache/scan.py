@@ -122,7 +122,7 @@ class _Look:
                 continue
             try:
                 use = lstat(f"{folder}/{digest}/{USE_NAME}")
-            except (FileNotFoundError, NotADirectoryError):
+            except OSError:
                 others.append(digest)
                 continue
             if use.st_mtime_ns == entry.used_ns and use.st_size == entry.hits and use.st_ino == entry.use_inode:
@@ -131,7 +131,10 @@ class _Look:
                 others.append(digest)
         self._present += len(unchanged) - before
         for digest in others:
-            self._look_at(label, digest)
+            try:
+                self._look_at(label, digest)
+            except OSError as error:
+                self._found.faults.append(CacheError(f"`{error.filename}` cannot be read: {error.strerror}"))
 
     def _look_at(self, label: str, digest: str) -> None:
         entry = self._known.plain.get(label, {}).get(digest)

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 from typing import Any
 
@@ -73,8 +74,15 @@ class CommandGroup(click.Group):
         try:
             return super().invoke(context)
         except CacheError as error:
-            click.echo(f"error: {error}", err=True)
-            context.exit(3)
+            text = str(error)
+        except OSError as error:
+            if error.errno == errno.EPIPE:  # who reads our output has gone
+                raise
+            text = f"{f'`{error.filename}`: ' if error.filename else ''}{error.strerror or type(error).__name__}"
+        from gearcache.commands.printing import echo
+
+        echo(f"error: {text}", err=True)
+        raise click.exceptions.Exit(3)
 
 
 @click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)

@@ -170,6 +170,7 @@ def run(*arguments: str) -> Result:
     result = CliRunner().invoke(main, arguments)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
+    assert result.output.replace("\n", "").isprintable(), arguments
     if "--json" in arguments and result.exit_code in (0, 1, 4):
         json.loads(result.stdout, parse_constant=refuse)
     return result

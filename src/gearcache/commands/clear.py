@@ -30,6 +30,7 @@ from gearcache.commands.common import (
     stop,
     warn,
 )
+from gearcache.commands.printing import echo
 from gearcache.errors import CorruptEntry
 
 
@@ -112,7 +113,7 @@ def _clear_format(catalog: Catalog, version: int, dry_run: bool, as_json: bool) 
         print_json({"format": version, "entries": found.entries, "freed": freed, "dry_run": dry_run})
     else:
         did = "would remove" if dry_run else "removed"
-        click.echo(f"{did} {count(found.entries, 'entry', 'entries')} of format {version}, {size_text(freed)}")
+        echo(f"{did} {count(found.entries, 'entry', 'entries')} of format {version}, {size_text(freed)}")
 
 
 def report_removal(outcome: Removal, catalog: Catalog, *, dry_run: bool, as_json: bool) -> None:
@@ -123,11 +124,11 @@ def report_removal(outcome: Removal, catalog: Catalog, *, dry_run: bool, as_json
     else:
         did = "would remove" if dry_run else "removed"
         for entry in outcome.removed:
-            click.echo(f"{did} {short_name(entry)}{f' {entry.scope}' if entry.scope else ''}, {size_text(entry.size)}")
+            echo(f"{did} {short_name(entry)}{f' {entry.scope}' if entry.scope else ''}, {size_text(entry.size)}")
         blobs = f" and {count(outcome.blobs, 'blob')}" if outcome.blobs else ""
         blobs += f" and {count(outcome.quarantined, 'file')} in quarantine" if outcome.quarantined else ""
         total = count(len(outcome.removed), "entry", "entries")
-        click.echo(f"{did} {total}{blobs}, {size_text(outcome.freed)}")
+        echo(f"{did} {total}{blobs}, {size_text(outcome.freed)}")
     for fault in outcome.faults:
         warn(str(fault))
     for entry in outcome.in_use:

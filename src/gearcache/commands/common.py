@@ -21,6 +21,9 @@ from gearcache.cache.key import FORMAT_VERSION
 from gearcache.cache.layout import Layout, resolve_root
 from gearcache.cache.quantities import parse_age, parse_size
 from gearcache.cache.signature import KEY_FILE_VARIABLE, Signer
+from gearcache.commands.printing import note as note
+from gearcache.commands.printing import printable_json
+from gearcache.commands.printing import warn as warn
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _DIGEST_SHOWN = 12
@@ -141,16 +144,6 @@ def note_other_formats(layout: Layout) -> None:
         )
 
 
-def note(text: str) -> None:
-    """Tell something on stderr."""
-    click.echo(f"note: {text}", err=True)
-
-
-def warn(text: str) -> None:
-    """Warn on stderr."""
-    click.echo(f"warning: {text}", err=True)
-
-
 def print_json(value: Any) -> None:
     """Print one JSON document, indented; of a long list, one item a line: `indent` takes seconds for 100,000.
 
@@ -160,7 +153,7 @@ def print_json(value: Any) -> None:
         text = _json(value)
     except ValueError:
         text = _json(_finite(value))
-    click.echo(text)
+    click.echo(printable_json(text))
 
 
 def _json(value: Any) -> str:

@@ -9,6 +9,7 @@ import click
 
 from gearcache.cache.health import check_health
 from gearcache.commands.common import Exit, cache_dir_option, json_option, layout_at, print_json, stop
+from gearcache.commands.printing import echo, printable
 from gearcache.host_checks import check_host, check_settings
 
 _MARKS = {True: "ok", False: "FAIL", None: "-"}
@@ -30,8 +31,8 @@ def command(cache_dir: Path | None, as_json: bool) -> None:
         width = max(len(check.name) for check in checks)
         for check in checks:
             mark = click.style(f"{_MARKS[check.ok]:<4}", fg="red" if check.ok is False else None)
-            click.echo(f"{mark}  {check.name:<{width}}  {check.detail}")
+            click.echo(f"{mark}  {check.name:<{width}}  {printable(check.detail)}")
             if check.remedy:
-                click.echo(f"{'':<{width + 6}}  -> {check.remedy}")
+                echo(f"{'':<{width + 6}}  -> {check.remedy}")
     if any(check.ok is False for check in checks):
         stop(Exit.WRONG)

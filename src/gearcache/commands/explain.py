@@ -23,6 +23,7 @@ from gearcache.commands.common import (
     print_json,
     short_name,
 )
+from gearcache.commands.printing import echo
 from gearcache.errors import CacheError
 from gearcache.readable import check_lines, cut, evidence_lines, source_lines, understood, variants_of
 
@@ -75,22 +76,22 @@ def command(entry: str, other: str | None, cache_dir: Path | None, as_json: bool
             }
         )
         return
-    click.echo(f"wanted  {short_name(wanted)} {wanted.scope}".rstrip())
-    click.echo(f"stored  {short_name(second)} {second.scope}".rstrip())
+    echo(f"wanted  {short_name(wanted)} {wanted.scope}".rstrip())
+    echo(f"stored  {short_name(second)} {second.scope}".rstrip())
     _print("The keys differ in", [f"{path}: wanted {ours}, stored {theirs}" for path, ours, theirs in keys])
     if not keys:
-        click.echo("\nThe keys are equal" + (", the ranks differ" if wanted.scope != second.scope else ""))
+        echo("", "The keys are equal" + (", the ranks differ" if wanted.scope != second.scope else ""))
     _print("What the traces depend on differs in", variants)
     note_faults(catalog)
 
 
 def _print(title: str, lines: list[str]) -> None:
     if lines:
-        click.echo(f"\n{title}")
+        echo("", title)
         for line in lines[:_SHOWN]:
-            click.echo(f"  {line}")
+            echo(f"  {line}")
         if len(lines) > _SHOWN:
-            click.echo(f"  … {len(lines) - _SHOWN} more, see --json")
+            echo(f"  … {len(lines) - _SHOWN} more, see --json")
 
 
 def _nearest(catalog: Catalog, wanted: Entry, manifest: Manifest) -> tuple[Entry, Manifest] | None:

@@ -19,6 +19,7 @@ from gearcache.commands.common import (
     print_json,
     size_text,
 )
+from gearcache.commands.printing import echo
 
 
 @click.command("export")
@@ -41,7 +42,7 @@ def command(file: Path, entries: tuple[str, ...], cache_dir: Path | None, as_jso
     if as_json:
         print_json({"file": str(file), **bundle_plain(summary)})
     else:
-        click.echo(f"wrote {bundle_text(summary)} to `{file}`, {size_text(file.stat().st_size)}")
+        echo(f"wrote {bundle_text(summary)} to `{file}`, {size_text(file.stat().st_size)}")
     note_faults(catalog)
 
 

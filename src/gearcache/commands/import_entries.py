@@ -18,6 +18,7 @@ from gearcache.commands.common import (
     print_json,
 )
 from gearcache.commands.export_entries import bundle_plain, bundle_text
+from gearcache.commands.printing import echo
 
 
 @click.command("import")
@@ -38,6 +39,6 @@ def command(file: Path, max_size: int | None, cache_dir: Path | None, as_json: b
     if as_json:
         print_json({"file": str(file), "root": str(layout.root), **bundle_plain(summary)})
         return
-    click.echo(f"imported {bundle_text(summary)} into `{layout.root}`")
+    echo(f"imported {bundle_text(summary)} into `{layout.root}`")
     if summary.skipped:
         note(f"{count(len(summary.skipped), 'entry', 'entries')} of the bundle were present already")

@@ -24,6 +24,7 @@ from gearcache.commands.common import (
     stop,
     warn,
 )
+from gearcache.commands.printing import echo
 from gearcache.commands.table import print_table
 from gearcache.commands.target import find_target
 
@@ -99,7 +100,7 @@ def command(
         note("interrupted; what was finished is stored, and the next run goes on from there")
         stop(Exit.INTERRUPTED)
     if failure is not None:
-        click.echo(f"error: `{target}` raised {type(failure).__name__}", err=True)
+        echo(f"error: `{target}` raised {type(failure).__name__}", err=True)
     if failure is not None or not report.is_complete or not report.entries:
         stop(Exit.WRONG)
 
@@ -119,7 +120,7 @@ def _print(report: PrewarmReport, target: str) -> None:
         if report.dry_run and entry.missing:
             note(f"{entry.method}: {entry.reason}" if entry.reason else f"{entry.method}: missing")
         for gear, cause in entry.failed.items():
-            warn(f"{entry.method}, {gear}: {cause}")
+            echo(*f"warning: {entry.method}, {gear}: {cause}".splitlines(), err=True)
     for name in report.never_called:
         note(f"`{name}` is a cached method that `{target}` never called, so nothing was done for it")
     if not report.entries:
@@ -129,11 +130,11 @@ def _print(report: PrewarmReport, target: str) -> None:
     titles = ("Method", "Rank", "Compiled", "Present", last, "Compile time", "Size")
     print_table(titles, [_row(entry, report) for entry in report.entries], right=titles[2:])
     if report.missing:
-        click.echo(f"{report.missing} of {count(report.missing + report.present, 'gear')} missing")
+        echo(f"{report.missing} of {count(report.missing + report.present, 'gear')} missing")
     elif not report.compiled and report.is_complete:
-        click.echo(f"all present: {count(report.present, 'gear')}, in {seconds_text(report.seconds)}")
+        echo(f"all present: {count(report.present, 'gear')}, in {seconds_text(report.seconds)}")
     elif report.compiled:
-        click.echo(f"compiled {count(report.compiled, 'gear')} in {seconds_text(report.seconds)}")
+        echo(f"compiled {count(report.compiled, 'gear')} in {seconds_text(report.seconds)}")
 
 
 def _row(entry: Prewarmed, report: PrewarmReport) -> tuple[str, ...]:
@@ -164,11 +165,11 @@ def explain_target(target: str, cache_dir: Path | None, as_json: bool) -> None:
     else:
         for entry in report.entries:
             state = f"{count(len(entry.present), 'gear')} present, {len(entry.missing)} missing"
-            click.echo(f"{entry.method}: {state}\n  {entry.entry}")
+            echo(f"{entry.method}: {state}", f"  {entry.entry}")
             if entry.missing:
-                click.echo(f"  missing: {'; '.join(entry.missing)}\n  because: {entry.reason}")
+                echo(f"  missing: {'; '.join(entry.missing)}", f"  because: {entry.reason}")
             for call, cause in entry.failed.items():
-                click.echo(f"  failed: {call}: {cause}")
+                echo(*f"  failed: {call}: {cause}".splitlines())
         if not report.entries:
             warn(f"`{target}` called no cached method")
     if error is not None or not report.is_complete:

@@ -26,6 +26,7 @@ from gearcache.commands.common import (
     seconds_text,
     size_text,
 )
+from gearcache.commands.printing import echo
 from gearcache.readable import (
     check_lines,
     evidence_lines,
@@ -70,7 +71,7 @@ def command(entry: str, only: tuple[str, ...], full: bool, cache_dir: Path | Non
         print_json(plain)
         return
     for line in lines:
-        click.echo(line)
+        echo(line)
     note_other_formats(catalog.layout)
 
 

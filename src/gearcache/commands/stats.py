@@ -18,6 +18,7 @@ from gearcache.commands.common import (
     seconds_text,
     size_text,
 )
+from gearcache.commands.printing import echo
 
 
 @click.command("stats")
@@ -71,5 +72,5 @@ def command(cache_dir: Path | None, as_json: bool) -> None:
         lines.append(("Quarantine", f"{kept}, {size_text(sum(item.size for item in quarantined))}"))
     width = max(len(name) for name, _ in lines)
     for name, text in lines:
-        click.echo(f"{name:<{width}}  {text}")
+        echo(f"{name:<{width}}  {text}")
     note_faults(catalog)

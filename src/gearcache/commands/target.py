@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from gearcache.commands.common import Exit, stop
+from gearcache.commands.printing import echo
 
 
 def find_target(text: str) -> Callable[[], object]:
@@ -60,5 +61,5 @@ def _import_module(name: str) -> ModuleType:
 
 def _failed(name: str) -> ModuleType:
     traceback.print_exc(file=sys.stderr)
-    click.echo(f"error: `{name}` cannot be imported", err=True)
+    echo(f"error: `{name}` cannot be imported", err=True)
     stop(Exit.WRONG)

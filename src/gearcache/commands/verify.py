@@ -23,6 +23,7 @@ from gearcache.commands.common import (
     size_text,
     stop,
 )
+from gearcache.commands.printing import echo
 
 
 @click.command("verify")
@@ -42,9 +43,9 @@ def command(repair: bool, cache_dir: Path | None, as_json: bool) -> None:
     else:
         for fault in found.faults:
             state = ", repaired" if fault.repaired else ""
-            click.echo(f"{fault.kind}: {fault.path}: {fault.reason}{state}")
+            echo(f"{fault.kind}: {fault.path}: {fault.reason}{state}")
         read = f"{count(found.entries, 'entry', 'entries')} and {count(found.blobs, 'blob')}"
-        click.echo(f"{read} are sound, {size_text(found.size)}")
+        echo(f"{read} are sound, {size_text(found.size)}")
         kinds = Counter(fault.kind for fault in found.faults if not fault.repaired)
         if kinds and not repair:
             listed = ", ".join(f"{number} {kind}" for kind, number in kinds.items())
