@@ -12,7 +12,8 @@ import itertools
 import sys
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from opcode import opmap
 from typing import Any
 
 import torch
@@ -33,6 +34,7 @@ _TEXTS = ("co_filename", "co_name", "co_qualname")
 _TABLES = ("co_code", "co_linetable", "co_exceptiontable")
 _NAMES = ("co_names", "co_varnames", "co_freevars", "co_cellvars")
 _serial = itertools.count()
+_WRITES_GLOBAL = {opmap[name] for name in ("STORE_GLOBAL", "DELETE_GLOBAL")}
 
 
 class UnstorableConstant(Exception):
@@ -166,21 +168,57 @@ def bind_frame(
     references: dict[str, Any],
     method: types.FunctionType,
 ) -> types.FunctionType:
-    """Return the frame as a function in the *method's own* globals, closure and defaults.
+    """Return the frame as a function with the method's closure and defaults.
 
-    Helpers get unique names in those globals, so that a read or write of a user's global is the method's; they are
-    removed when the function dies. The names are no identifiers: no global of the user's can have one of them.
+    A frame that reads or writes globals of the user's runs in the *method's own* globals. Helpers are among these then
+    for as long as the function lives, under names that are no identifiers, so that no global of the user's has one of
+    them; what they lead to is not kept alive there, as it leads to the method's instance.
     """
     serial = next(_serial)
-    rename = {name: f"_gearcache {serial}.{index}" for index, name in enumerate(references)}
-    namespace = method.__globals__
-    for name, value in references.items():
-        namespace[rename[name]] = value
+    rename = {name: f"_gearcache {serial} {index}" for index, name in enumerate(references)}
+    helpers = {rename[name]: value for name, value in references.items()}
     code = decode_code(plain, rename)
+    namespace: dict[str, Any] = {"__builtins__": builtins, **helpers}
+    if shares := _uses_globals(code, helpers, method.__globals__):
+        namespace = method.__globals__
+        namespace.update((name, _weakly(value)) for name, value in helpers.items())
     function = types.FunctionType(code, namespace, method.__name__, method.__defaults__, method.__closure__)
     function.__kwdefaults__ = method.__kwdefaults__
-    weakref.finalize(function, _remove, namespace, list(rename.values()))
+    if shares:
+        vars(function)["helpers"] = helpers
+        weakref.finalize(function, _remove, namespace, list(helpers))
     return function
+
+
+def _uses_globals(code: types.CodeType, helpers: Mapping[str, Any], namespace: Mapping[str, Any]) -> bool:
+    """Whether a frame reads or writes a global that is no helper; functions that it makes may do so at any time."""
+    if any(isinstance(constant, types.CodeType) for constant in code.co_consts):
+        return True
+    argument, shift = 0, 1 if sys.version_info >= (3, 11) else 0
+    for operation, low in zip(code.co_code[::2], code.co_code[1::2], strict=True):
+        argument = argument << 8 | low
+        if operation == opmap["EXTENDED_ARG"]:
+            continue
+        if operation in _WRITES_GLOBAL:
+            return True
+        if operation == opmap["LOAD_GLOBAL"]:
+            name = code.co_names[argument >> shift]
+            if name not in helpers and name in namespace:
+                return True
+        argument = 0
+    return False
+
+
+def _weakly(value: Any) -> Any:
+    """Return a function that calls another one without keeping it alive; anything else as it is."""
+    if not isinstance(value, (types.FunctionType, types.MethodType)):
+        return value
+    reference = weakref.ref(value)
+
+    def call(*arguments: Any) -> Any:
+        return reference()(*arguments)  # type: ignore[misc]
+
+    return call
 
 
 def _remove(namespace: dict[str, Any], names: list[str]) -> None:

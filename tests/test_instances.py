@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
 import threading
+import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import gearcache
-from tests.models.instances import Base, Derived
+from tests.models.instances import Base, Derived, Twice, twice_again
 from tests.scenarios import strict_config
 
 
@@ -62,6 +66,100 @@ def test_a_module_with_cached_methods_survives_pickling(cache_dir: Path) -> None
     assert torch.equal(loaded.cached(x), expected)
     assert torch.equal(loaded.run(x), expected)
     assert loaded.cached._function.__self__ is loaded
+
+
+def _of_dictionary(net: Base) -> Base:
+    made = Base.__new__(Base)
+    made.__dict__ = dict(net.__dict__)
+    return made
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [copy.copy, copy.deepcopy, _of_dictionary, lambda net: pickle.loads(pickle.dumps(net))],
+    ids=["copy", "deepcopy", "dictionary", "pickle"],
+)
+@pytest.mark.parametrize("called_before", [True, False])
+def test_a_copy_answers_with_what_it_has_now(copied: Any, called_before: bool, cache_dir: Path) -> None:
+    net, x = Base(), torch.randn(2, 4)
+    if called_before:
+        net.run(x)
+    twin = copied(net)
+    twin._modules, twin._buffers = dict(twin._modules), dict(twin._buffers)
+    twin.linear, twin.shift = nn.Linear(4, 4), torch.randn(4)
+    for _ in range(2):
+        assert torch.equal(twin.run(x), _expected(twin, x))
+        assert torch.equal(net.run(x), _expected(net, x))
+    assert twin.run is twin.run
+    assert twin.run is not net.run
+    assert twin.run.function.__self__ is twin
+
+
+def test_a_replica_answers_with_its_own_weights(cache_dir: Path) -> None:
+    net, x = Base(), torch.randn(2, 4)
+    net.run(x)
+    replica = net._replicate_for_data_parallel()
+    linear = net.linear._replicate_for_data_parallel()
+    replica._modules["linear"] = linear
+    linear.weight, linear.bias = net.linear.weight.detach() * 2, net.linear.bias.detach() + 1
+    assert torch.equal(replica.run(x), _expected(replica, x))
+    assert torch.equal(net.run(x), _expected(net, x))
+
+
+def test_an_explicit_cached_method_stays_bound_as_any_bound_method(cache_dir: Path) -> None:
+    net, x = Base(), torch.randn(2, 4)
+    net.cached = gearcache.cache_compile(net.method, config=strict_config())
+    twin = copy.copy(net)
+    assert twin.cached is net.cached
+    assert copy.deepcopy(net).cached.function.__self__ is not net
+    assert torch.equal(twin.cached(x), _expected(net, x))
+
+
+def test_a_decorated_override_and_what_it_overrides_are_kept_apart(cache_dir: Path) -> None:
+    x = torch.randn(2, 4)
+    for net in (Twice(), pickle.loads(pickle.dumps(Twice())), copy.copy(Twice()), copy.deepcopy(Twice())):
+        with torch.no_grad():
+            own, under = net.linear(x) * 3 - net.shift, net.linear(x) * 2 + net.shift
+        for _ in range(2):
+            assert torch.equal(net.both(x), own * 10 + under)
+            assert torch.equal(net.run(x), own)
+        again = pickle.loads(pickle.dumps(net))
+        assert torch.equal(again.both(x), own * 10 + under)
+
+
+def test_classes_of_one_name_do_not_share_a_method(cache_dir: Path) -> None:
+    net, x = twice_again()(), torch.randn(2, 4)
+    with torch.no_grad():
+        expected = net.linear(x) * 7 + (net.linear(x) * 3 - net.shift)
+    assert torch.equal(net.run.function(x), expected)
+
+
+def test_what_is_assigned_in_place_of_a_decorated_method_is_used(
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net, x = Base(), torch.randn(2, 4)
+    with monkeypatch.context() as patch:
+        for called_before in (False, True):
+            patch.setattr(net, "run", lambda x: x - 1)
+            assert torch.equal(net.run(x), x - 1)
+            assert torch.equal(copy.copy(net).run(x), x - 1)
+            patch.undo()
+            assert torch.equal(net.run(x), _expected(net, x)), called_before
+    net.run = lambda x: x + 1  # type: ignore[method-assign, assignment]
+    del net.run
+    assert torch.equal(net.run(x), _expected(net, x))
+    other = Base()
+    net.run = other.run  # type: ignore[method-assign]
+    assert torch.equal(net.run(x), _expected(other, x))
+
+
+def test_a_module_with_a_decorated_method_is_collected_with_it(cache_dir: Path) -> None:
+    net, x = Base(), torch.randn(2, 4)
+    net.run(x), copy.copy(net).run(x)
+    gone = weakref.ref(net)
+    del net
+    gc.collect()
+    assert gone() is None
 
 
 def test_a_subclass_overrides_a_decorated_method_and_calls_super(cache_dir: Path) -> None:

@@ -1,4 +1,4 @@
-"""A bound method that runs through compiled graphs kept on disk, and the decorator that makes one per instance."""
+"""A bound method that runs through compiled graphs kept on disk."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import copy
 import functools
 import inspect
 import os
+import pickle
 import threading
 import types
 from collections.abc import Callable, Mapping
@@ -52,6 +53,8 @@ class CachedMethod:
 
     def __init__(self, function: types.MethodType, parameters: dict[str, Any]) -> None:
         self._function = _with_named_instance(_without_grad_decorators(function))
+        #: Whose method it is.
+        self.instance: Any = function.__self__
         self._parameters = parameters
         self._lock = MethodLock()
         self._counters = Counters()
@@ -230,7 +233,8 @@ class CachedMethod:
         return CachedMethod(types.MethodType(self._function.__func__, module), self._parameters)
 
     def __reduce__(self) -> Any:
-        return _rebuild, (self._function.__self__, self._function.__func__.__name__, self._parameters)
+        owner, attribute = _place(type(self.instance), self._function.__func__)
+        return _rebuild, (self.instance, owner, attribute, self._parameters)
 
 
 def _without_grad_decorators(function: types.MethodType) -> types.MethodType:
@@ -257,40 +261,20 @@ def _with_named_instance(function: types.MethodType) -> types.MethodType:
     return types.MethodType(functools.update_wrapper(named, original), function.__self__)
 
 
-def _rebuild(module: torch.nn.Module, name: str, parameters: dict[str, Any]) -> CachedMethod:
-    function = inspect.getattr_static(type(module), name)
-    if isinstance(function, CachedFunction):
-        function = function.function
-    return CachedMethod(types.MethodType(function, module), parameters)
+def _place(cls: type, function: Callable[..., Any]) -> tuple[type, str]:
+    """Return which class holds a method, and under which name; `PicklingError` where none does."""
+    for base in cls.__mro__:
+        for name, member in vars(base).items():
+            inner = getattr(member, "function", member)
+            while isinstance(inner, types.FunctionType):
+                if inner in (function, getattr(function, "__wrapped__", None)):
+                    return base, name
+                inner = getattr(inner, "__wrapped__", None)
+    raise pickle.PicklingError(
+        f"`{function.__qualname__}` is no method of `{cls.__qualname__}`, so it cannot be pickled"
+    )
 
 
-class CachedFunction:
-    """A decorated method of a class: gives each instance a `CachedMethod` of its own."""
-
-    def __init__(self, function: types.FunctionType, parameters: dict[str, Any]) -> None:
-        self.function = function
-        self._parameters = parameters
-        self._attribute = function.__name__
-        self.__doc__ = function.__doc__
-        self.__wrapped__ = function
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        if not issubclass(owner, torch.nn.Module):
-            raise TypeError(f"cache_compile decorates methods of torch.nn.Module, and {owner.__qualname__} is none")
-        self._attribute = name
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        if instance is None:
-            return self
-        # The instance's own dictionary answers the next access without this descriptor, unless a subclass
-        # overrides the method: then its entry is not ours to take.
-        is_own = inspect.getattr_static(type(instance), self._attribute, None) is self
-        name = self._attribute if is_own else f"__gearcache_{id(self)}"
-        found = instance.__dict__.get(name)
-        if not isinstance(found, CachedMethod):
-            found = CachedMethod(types.MethodType(self.function, instance), self._parameters)
-            instance.__dict__[name] = found
-        return found
-
-    def __call__(self, instance: Any, /, *args: Any, **kwargs: Any) -> Any:
-        return self.__get__(instance, type(instance))(*args, **kwargs)
+def _rebuild(module: torch.nn.Module, owner: type, name: str, parameters: dict[str, Any]) -> CachedMethod:
+    member = vars(owner)[name]
+    return CachedMethod(types.MethodType(getattr(member, "function", member), module), parameters)

@@ -9,7 +9,7 @@ from typing import Any, overload
 
 import torch
 
-from gearcache.cached_method import CachedFunction as CachedFunction
+from gearcache.cached_function import CachedFunction as CachedFunction
 from gearcache.cached_method import CachedMethod as CachedMethod
 from gearcache.guards.gears import parse_gears
 from gearcache.options import Settings, resolve_settings

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import types
+import weakref
 from typing import Any
 
 import msgpack
@@ -142,17 +144,39 @@ def test_a_constant_without_a_plain_form_is_refused_by_type() -> None:
         encode_code(code)
 
 
-def test_helper_names_are_unique_and_leave_no_trace_when_the_frame_dies() -> None:
+OFFSET = 10
+
+
+@pytest.mark.parametrize("reads_a_global", [True, False])
+def test_helpers_are_kept_apart_and_go_when_the_frame_dies(reads_a_global: bool) -> None:
     def method() -> Any:
         return helper()  # type: ignore[name-defined]  # noqa: F821
 
-    plain = encode_code(method.__code__)
-    first = bind_frame(plain, {"helper": lambda: 1}, method)  # type: ignore[arg-type]
-    second = bind_frame(plain, {"helper": lambda: 2}, method)  # type: ignore[arg-type]
-    assert (first(), second()) == (1, 2)
-    assert any(name.startswith("_gearcache ") for name in globals())
+    def method_with_global() -> Any:
+        return helper() + OFFSET  # type: ignore[name-defined]  # noqa: F821
+
+    own = method_with_global if reads_a_global else method
+    helpers = [lambda: 1, lambda: 2]
+    plain = encode_code(own.__code__)
+    first, second = (bind_frame(plain, {"helper": helper}, own) for helper in helpers)  # type: ignore[arg-type]
+    assert (first(), second()) == ((11, 12) if reads_a_global else (1, 2))
+    assert any(name.startswith("_gearcache ") for name in globals()) is reads_a_global
+    gone = weakref.ref(helpers[0])
+    helpers.clear()
+    assert (first(), second()) == ((11, 12) if reads_a_global else (1, 2))
     del first, second
+    gc.collect()
     assert not any(name.startswith("_gearcache ") for name in globals())
+    assert gone() is None
+
+
+def test_a_frame_that_writes_a_global_writes_the_methods() -> None:
+    def method() -> None:
+        global WRITTEN
+        WRITTEN = helper()  # type: ignore[name-defined]  # noqa: F821
+
+    bind_frame(encode_code(method.__code__), {"helper": lambda: 3}, method)()  # type: ignore[arg-type]
+    assert globals().pop("WRITTEN") == 3
 
 
 def test_references_stand_for_modules_objects_and_builtins() -> None:
