@@ -43,9 +43,15 @@ def is_rank_scope(text: str) -> bool:
 
 
 def resolve_root(cache_dir: str | os.PathLike[str] | None, environ: Mapping[str, str]) -> Path:
-    """`cache_dir`, else `$TORCHAIR_CACHE_HOME`, else `./.torchair_cache`; absolute, empty means not given."""
-    chosen = os.fspath(cache_dir or "") or environ.get(ROOT_VARIABLE) or DEFAULT_ROOT
-    return Path(os.path.abspath(os.path.expanduser(chosen)))
+    """`cache_dir`, else `$TORCHAIR_CACHE_HOME`, else `./.torchair_cache`; absolute, empty means not given.
+
+    In a working folder that was removed there is no absolute path: no file can be made at the relative one either.
+    """
+    chosen = os.path.expanduser(os.fspath(cache_dir or "") or environ.get(ROOT_VARIABLE) or DEFAULT_ROOT)
+    try:
+        return Path(os.path.abspath(chosen))
+    except FileNotFoundError:
+        return Path(chosen)
 
 
 @dataclass(frozen=True)

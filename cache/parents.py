@@ -38,7 +38,7 @@ def check_parents(root: Path) -> None:
             links += 1
             if links > _MAX_LINKS:
                 return  # nothing can be opened there either
-            if found.st_uid not in owners and path not in named:
+            if found.st_uid not in owners and folder.st_mode & stat.S_ISVTX and path not in named:
                 raise _unsafe(inner, f"it is a link of user {found.st_uid}, who may lead it elsewhere", "")
             target = str(Path(inner).readlink())
             pending.extend(part for part in reversed(target.split("/")) if part not in ("", "."))

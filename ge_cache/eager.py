@@ -42,6 +42,9 @@ class EagerBackend:
         """Write the graph as a function over the inputs and the live attributes."""
         graph = msgpack.unpackb(artifact.read(_GRAPH), raw=False, strict_map_key=False)
         constants = {name: decode_tensor(plain, device) for name, plain in graph["constants"].items()}
+        placeholders = sum(node[0] == "input" for node in graph["nodes"])
+        if placeholders != artifact.header["inputs"] + len(attributes):
+            raise ValueError(f"the graph takes {placeholders} tensors, its inputs and weights are others")
         run = to_python(graph, constants)
         # As they are: `aten::linear` folds otherwise for a weight that requires grad, which shows in the last bit.
         weights = list(attributes.values())

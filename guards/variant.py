@@ -15,6 +15,7 @@ import torch
 
 from gearcache.guards.access import TENSOR_DICTIONARIES, Access
 from gearcache.guards.checks import Check
+from gearcache.guards.form import check_gear
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,7 @@ def entry_from_plain(data: Mapping[str, Any]) -> list[StoredVariant]:
             made[name, number] = plain
         return made[name, number]
 
-    return [
+    variants = [
         StoredVariant(
             **{name: shared(name, row[name]) for name in _SHARED},
             graph_name=row["graph_name"],
@@ -172,3 +173,9 @@ def entry_from_plain(data: Mapping[str, Any]) -> list[StoredVariant]:
         )
         for row in data["variants"]
     ]
+    for variant in variants:
+        if variant.graph_name not in variant.frame["co_names"] or not variant.gears:
+            raise ValueError("a frame without a graph")
+        for gear in variant.gears:
+            check_gear(gear, len(variant.inputs), variant.attributes)
+    return variants

@@ -232,6 +232,21 @@ def full(root: Path) -> dict[str, Any]:
     }
 
 
+def nowhere(root: Path) -> dict[str, Any]:
+    """The one disk for cache, working folder and temporary files has no byte left."""
+
+    def work() -> dict[str, Any]:
+        os.chdir(root.parent)
+        os.environ["TMPDIR"] = tempfile.tempdir = str(root.parent)
+        return serve(root, strict=False)
+
+    (root.parent / "filler").touch()
+    with (root.parent / "filler").open("ab", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(b"x" * 1024)
+    return serve_in_memory(work)
+
+
 def read_only(root: Path) -> dict[str, Any]:
     """A cache that was filled, and is mounted read-only now."""
     serve_in_memory(lambda: serve(root))
@@ -273,6 +288,7 @@ def main() -> None:
         "died": died,
         "users": users,
         "full": full,
+        "nowhere": nowhere,
         "read_only": read_only,
         "serve": lambda path: serve(path, strict=False),
     }

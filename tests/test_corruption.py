@@ -114,7 +114,7 @@ def test_damage_is_a_miss_that_is_mended_once(cache_dir: Path, damage: str, monk
             loaded.append(data)
             return data
 
-        return load(self, StoredArtifact(artifact.header, read, artifact.path), *rest)  # type: ignore[arg-type]
+        return load(self, StoredArtifact(artifact.header, read, artifact.file), *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(EagerBackend, "load", watched)
     mended = Served(cache_dir)

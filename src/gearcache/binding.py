@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from gearcache.activate import ActiveVariant
 from gearcache.binding_watch import BindingWatch
-from gearcache.cache import DiskStore
 from gearcache.entry import Entry
+from gearcache.errors import GearcacheError
 from gearcache.gear_use import GearUse
 from gearcache.guards._native import state_checks
 from gearcache.guards.access import Scope
@@ -22,6 +22,7 @@ from gearcache.stats import Counters
 from gearcache.stored import StoredVariants
 
 if TYPE_CHECKING:
+    from gearcache.cache.protocol import Store
     from gearcache.unserved import UnservedCalls
 
 _MAX_STATES = 4
@@ -52,7 +53,7 @@ class Binding:
         """The name of the backend."""
         return self._method.backend.name
 
-    def loaded_variants(self) -> tuple[list[ActiveVariant], DiskStore]:
+    def loaded_variants(self) -> tuple[list[ActiveVariant], Store]:
         """Return the variants that are loaded, and the store that has their blobs."""
         return list(self.loaded.variants), self.entry.store
 
@@ -68,10 +69,13 @@ class Binding:
         """Return the function for the calls to come, valid for the global states met so far."""
         states = self._states if self._method.settings.validate == "inputs" else []
         instance = self._method.function.__self__
-        unchanged = self._watch.over(self.loaded.variants) if self.loaded.gears else None
-        return build_dispatch(
-            self._method.plain(), instance, self.loaded.gears, self.scope({}), states, unchanged, miss
-        )
+        method, scope = self._method.plain(), self.scope({})
+        try:
+            unchanged = self._watch.over(self.loaded.variants) if self.loaded.gears else None
+            return build_dispatch(method, instance, self.loaded.gears, scope, states, unchanged, miss)
+        except Exception as error:
+            self._stored.distrust(error)
+            return build_dispatch(method, instance, [], scope, states, None, miss)
 
     def is_outdated(self, arguments: Mapping[str, Any]) -> bool:
         """Whether what the loaded graphs were built on has changed, so that all is to be looked up again.
@@ -97,16 +101,30 @@ class Binding:
         Raises `InputError` and its kin for a call that no graph may take, `CaptureError` and `CompileError` when the
         method or a gear cannot be compiled.
         """
-        scope = self.scope(arguments)
-        problems = Problems()
-        misses = self.history.misses
-        frame = self.loaded.find(scope, problems)
-        if frame is None and self._stored.load(scope):
+        try:
+            scope = self.scope(arguments)
+            problems = Problems()
+            misses = self.history.misses
+            frame = self._find(scope, problems)
+            if frame is not None:
+                return frame
+            explained = self.history.misses > misses
+            return self._unserved_calls().frame(arguments, scope, problems, stance, explained=explained)
+        finally:
+            self.history.tell()
+
+    def _find(self, scope: Scope, problems: Problems) -> Callable[..., Any] | None:
+        """Return the frame that serves a call, of what is loaded and then of what is stored."""
+        try:
             frame = self.loaded.find(scope, problems)
-        if frame is not None:
-            return frame
-        explained = self.history.misses > misses
-        return self._unserved_calls().frame(arguments, scope, problems, stance, explained=explained)
+            if frame is None and self._stored.load(scope):
+                frame = self.loaded.find(scope, problems)
+        except GearcacheError:
+            raise
+        except Exception as error:
+            self._stored.distrust(error)
+            return None
+        return frame
 
     def complete(self, arguments: Mapping[str, Any]) -> None:
         """Compile the gears of the spec that are missing for a call that `prepare` has served.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from gearcache.admission import DelayedCalls
 from gearcache.cache.collection import resumed_collection
 from gearcache.call_sizes import call_sizes
 from gearcache.entry import Entry
-from gearcache.errors import CacheError, CompileError, TooManyVariants
+from gearcache.errors import CacheError, CompileError, GearcacheError, TooManyVariants
 from gearcache.guards.access import Scope
 from gearcache.guards.arguments import parameter_names
 from gearcache.guards.evidence import changed_function
@@ -18,11 +19,12 @@ from gearcache.guards.gears import GearSpec, gear_text
 from gearcache.guards.sources import changed_source
 from gearcache.guards.variant import StoredVariant
 from gearcache.history import History
+from gearcache.host_faults import is_host_fault
 from gearcache.loaded import LoadedVariants
 from gearcache.problems import Problems
 from gearcache.resolved import ResolvedMethod
 from gearcache.stats import Counters
-from gearcache.stored import StoredVariants
+from gearcache.stored import MISFITS, StoredVariants
 
 if TYPE_CHECKING:
     from gearcache.building.request import BuildResult
@@ -53,29 +55,72 @@ class Builds:
         self._fixed_ints: set[str] = set()
         self._unbound: set[str] = set()
 
-    def build(self, arguments: Mapping[str, Any], scope: Scope, spec: GearSpec) -> None:
-        """Compile under the key's lock, unless another process did it meanwhile; publish; load what was stored."""
-        result: BuildResult | None = None
+    def build(self, arguments: Mapping[str, Any], scope: Scope, spec: GearSpec) -> bool:
+        """Compile under the key's lock, unless another process did it meanwhile; publish; load what was stored.
+
+        Where the cache faults, what was compiled is loaded from memory. False where that cannot be, or the host lacks
+        what a compile needs: the method itself serves the call.
+        """
         try:
-            with self._entry.exclusive():
-                present = self._look_again(scope)
+            with contextlib.ExitStack() as lock:
+                present = self._begin(lock, scope)
                 if present is None:
-                    return
-                present = self._make_room(present, scope)
+                    return True
                 result = self._compile(arguments, scope, spec, present)
-                self._entry.publish(result, present)
-        except CacheError as error:
+                is_kept = self._keep(result, present)
+            self._raise_own_error(arguments, spec, result)
+            return (is_kept and self._load(scope)) or self._load_from_memory(result, scope)
+        except Exception as error:
+            if not is_host_fault(error):
+                raise
             self._history.fault(error)
-            if result is None:
-                result = self._compile(arguments, scope, spec, [])
-            self._entry.use_temporary_store()
-            self._entry.publish(result, [])
-        self._raise_own_error(arguments, spec, result)
-        # Through the same path as a relaunch: what was stored is what runs.
-        self._stored.read_again()
-        if self._loaded.find(scope, Problems()) is None and not self._stored.load(scope, counted=False):
-            reason = self._history.last_line.removeprefix("miss: ") or "its own evidence does not hold"
-            raise CompileError(self._method.name, "of this call", f"what was compiled cannot be used: {reason}")
+            return False
+
+    def _begin(self, lock: contextlib.ExitStack, scope: Scope) -> list[StoredVariant] | None:
+        """Lock the key, and return the variants to keep; None when one that fits this call has appeared."""
+        try:
+            lock.enter_context(self._entry.exclusive())
+            present = self._look_again(scope)
+            return None if present is None else self._make_room(self._stored.sound(present), scope)
+        except Exception as error:
+            self._fault(error)
+            self._entry.use_memory()
+            return []
+
+    def _keep(self, result: BuildResult, present: list[StoredVariant]) -> bool:
+        """Publish what was built; whether that was possible."""
+        try:
+            self._entry.publish(result, present)
+        except Exception as error:
+            self._fault(error)
+            return False
+        return True
+
+    def _load(self, scope: Scope) -> bool:
+        """Load what was published through the same path as a relaunch: what was stored is what runs."""
+        try:
+            self._stored.read_again()
+            if self._loaded.find(scope, Problems()) is not None or self._stored.load(scope, counted=False):
+                return True
+        except Exception as error:
+            self._fault(error)
+            return False
+        reason = self._history.last_line.removeprefix("miss: ")
+        text = f"what was compiled cannot be used: {reason or 'its own evidence does not hold'}"
+        if self._stored.last_kind in MISFITS:
+            raise CompileError(self._method.name, "of this call", text)
+        self._history.fault(CacheError(text))
+        return False
+
+    def _load_from_memory(self, result: BuildResult, scope: Scope) -> bool:
+        self._entry.use_memory()
+        return self._keep(result, []) and self._load(scope)
+
+    def _fault(self, error: Exception) -> None:
+        """Pass on what the user has to know of, and note everything else as a fault of the cache."""
+        if isinstance(error, GearcacheError) and not isinstance(error, CacheError):
+            raise error
+        self._history.fault(error)
 
     def complete(self, arguments: Mapping[str, Any], scope: Scope) -> None:
         """Compile the gears of the spec that are missing for a call that a loaded graph serves."""
@@ -150,7 +195,8 @@ class Builds:
                 result = build(request, self._counters)
         except BuildInterrupted as stop:
             if stop.result.variants:
-                self._entry.publish(stop.result, present)
+                with contextlib.suppress(Exception):  # the interrupt is what counts
+                    self._entry.publish(stop.result, present)
             raise
         for error in result.errors:
             logger.error("%s", error)

@@ -20,7 +20,7 @@ from gearcache.ge_cache.aten import decode_tensor
 
 if TYPE_CHECKING:
     from gearcache.activate import ActiveVariant
-    from gearcache.cache import DiskStore
+    from gearcache.cache.protocol import Store
 
 FORMAT = 1
 _LIBRARY, _CONSTANTS = "graph.so", "constants.msgpack"
@@ -52,7 +52,7 @@ def export(cached: Any, path: str | os.PathLike[str]) -> None:
     write_atomic(Path(path), data.getvalue())
 
 
-def _package(name: str, actives: list[ActiveVariant], store: DiskStore) -> dict[str, Any]:
+def _package(name: str, actives: list[ActiveVariant], store: Store) -> dict[str, Any]:
     inputs = [stored.access.text for stored in actives[0].variant.inputs]
     tensors: dict[str, torch.Tensor] = {}
     libraries: dict[str, torch.Tensor] = {}
@@ -77,7 +77,7 @@ def _gear(
     name: str,
     active: ActiveVariant,
     graph: Any,
-    store: DiskStore,
+    store: Store,
     tensors: dict[str, torch.Tensor],
     libraries: dict[str, torch.Tensor],
 ) -> dict[str, Any]:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import logging
-import shutil
-import tempfile
 import time
-import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +22,7 @@ from gearcache.options import Settings
 
 if TYPE_CHECKING:
     from gearcache.building.request import BuildResult
+    from gearcache.cache.protocol import Store
 
 logger = logging.getLogger("gearcache")
 
@@ -40,13 +38,13 @@ class Entry:
         self._settings = settings
         self._history = history
         self._keeps_files = keeps_files
-        self._temporary: Path | None = None
         #: Sizes in bytes of the blobs that the manifest names, by digest.
         self._blob_sizes: Mapping[str, int] = {}
         #: Texts of the gears that cannot exist, as a build has found.
         self.impossible: list[str] = []
-        #: The store of the cache keeps counting this process as a user, also when work goes on in a temporary one.
-        self._own = self.store = self._open_store(layout)
+        #: The store of the cache keeps counting this process as a user, also when work goes on in memory.
+        self._own = self._open_store(layout)
+        self.store: Store = self._own
         self._is_counted = False
 
     def look_up(self) -> tuple[Manifest | None, str]:
@@ -61,7 +59,7 @@ class Entry:
         """Return the stored variants at the first look, and count this process as one that uses the entry."""
         try:
             found = self._load()
-        except CacheError as error:
+        except Exception as error:
             self._history.fault(error)
             return []
         if not isinstance(found, Hit):
@@ -90,7 +88,7 @@ class Entry:
         try:
             self.impossible = [str(text) for text in manifest.payload.get("impossible", [])]  # type: ignore[union-attr]
             return entry_from_plain(manifest.payload)
-        except (LookupError, TypeError, ValueError) as error:
+        except Exception as error:  # what has another form than ours raises anything
             text = f"the variants of {manifest.name} cannot be read: {type(error).__name__}: {error}"
             self._history.miss(Reason("unreadable", text), kind="unreadable")
             return []
@@ -103,11 +101,21 @@ class Entry:
         """Return the bytes of all blobs of some variants."""
         return sum(self._blob_sizes.get(digest, 0) for digest in {item for each in variants for item in blobs_of(each)})
 
-    def folder(self, name: str) -> Path:
-        """Return a folder of this entry for files of the backend's own; raises `CacheError` where others can write."""
-        folder = self.store.layout.manifest(self.key).parent / name
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether the cache cannot be used."""
+        return self.store is not self._own
+
+    @property
+    def folder(self) -> Callable[[str], Path] | None:
+        """What gives a folder of this entry for files of the backend's own; None where there is none."""
+        return None if self.is_in_memory else self._folder
+
+    def _folder(self, name: str) -> Path:
+        """Return a folder; raises `CacheError` where others can write."""
+        folder = self.layout.manifest(self.key).parent / name
         try:
-            check_folders(self.store.layout.root, folder)
+            check_folders(self.layout.root, folder)
         except OSError as error:
             raise CacheError(f"`{folder}` cannot be used: {error.strerror}") from error
         return folder
@@ -118,7 +126,8 @@ class Entry:
         from gearcache.cache.tally import count_misses
 
         with self.store.exclusive(self.key):
-            count_misses(self.layout, self._history.uncounted)
+            if not self.is_in_memory:
+                count_misses(self.layout, self._history.uncounted)
             self._history.uncounted.clear()
             yield
 
@@ -127,7 +136,7 @@ class Entry:
         begin = time.perf_counter()
         # Until the manifest names them, only the lock of the store keeps the blobs from being collected.
         with self.store.writing():
-            variants = [variant for variant in present if all(map(self.store.has_blob, blobs_of(variant)))]
+            variants = [variant for variant in present if self._is_whole(variant)]
             for item in result.variants:
                 gears = []
                 for gear, artifact in zip(item.variant.gears, item.artifacts, strict=True):
@@ -151,15 +160,23 @@ class Entry:
             self.store.publish(self.key, payload, sizes, producer)
             self._is_counted = True
         self._history.note("publish", seconds=time.perf_counter() - begin, bytes=sum(sizes.values()))
-        logger.info("%s: stored %s", self._history.name, self.layout.manifest(self.key))
+        place = "in memory" if self.is_in_memory else self.layout.manifest(self.key)
+        logger.info("%s: stored %s", self._history.name, place)
         self.store.keep_limits(self.key)
 
-    def use_temporary_store(self) -> None:
-        """Work without the cache folder: artifacts live as long as this process."""
-        if self._temporary is None:
-            self._temporary = Path(tempfile.mkdtemp(prefix="gearcache-"))
-            weakref.finalize(self, shutil.rmtree, self._temporary, ignore_errors=True)
-            self.store = self._open_store(Layout(self._temporary))
+    def _is_whole(self, variant: StoredVariant) -> bool:
+        """Whether all blobs of a stored variant are there, and it names them as a variant does."""
+        try:
+            return all(map(self.store.has_blob, blobs_of(variant)))
+        except (AttributeError, TypeError, ValueError):
+            return False
+
+    def use_memory(self) -> None:
+        """Work without the cache from now on: what is published lives as long as this object, and only it finds it."""
+        from gearcache.cache.memory import MemoryStore
+
+        if not self.is_in_memory:
+            self.store = MemoryStore(self.layout, self._settings.lock_timeout)
 
     def _open_store(self, layout: Layout) -> DiskStore:
         settings = self._settings

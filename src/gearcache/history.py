@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from gearcache.errors import CacheError
+from gearcache.errors import CacheError, GearcacheError
 from gearcache.events import Event, Kind
 from gearcache.guards.reason import Reason
 from gearcache.stats import Counters
@@ -24,6 +24,8 @@ class History:
         self._key_name = key_name
         self._counters = counters
         self._strict = strict
+        self._told: set[str] = set()
+        self._untold: dict[str, None] = {}
 
     @property
     def misses(self) -> int:
@@ -56,10 +58,22 @@ class History:
         self.lines.extend(line for reason in reasons for line in reason.explained())
         logger.info("%s: miss: %s", self.name, "; ".join(str(reason) for reason in reasons))
 
-    def fault(self, error: CacheError) -> None:
-        """The one failure policy: a fault of the cache never breaks the model, unless `strict`."""
+    def fault(self, error: Exception) -> None:
+        """The one failure policy: a fault of the cache never breaks the model, unless `strict`.
+
+        Errors that are none of the cache's own must come from its work alone, too.
+        """
+        found = error if isinstance(error, GearcacheError) else CacheError(f"{type(error).__name__}: {error}")
         if self._strict:
-            raise error
-        self.note("fault", detail=str(error))
-        self.lines.append(f"fault: {error}")
-        logger.warning("%s: the cache cannot be used: %s", self.name, error)
+            raise found from (error if found is not error else error.__cause__)
+        self.note("fault", detail=str(found))
+        self.lines.append(f"fault: {found}")
+        if str(found) not in self._told:
+            self._untold[str(found)] = None
+
+    def tell(self) -> None:
+        """Give one warning of the faults of a call, at its end; of each fault once."""
+        if self._untold:
+            self._told |= self._untold.keys()
+            text, self._untold = "; then ".join(self._untold), {}
+            logger.warning("%s: the cache cannot be used: %s", self.name, text)

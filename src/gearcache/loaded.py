@@ -29,6 +29,11 @@ class LoadedVariants:
         self._name = name
         self._validate = validate
 
+    def forget(self) -> None:
+        """Serve nothing any more."""
+        self.variants.clear()
+        self.gears = []
+
     def gear_texts(self) -> list[str]:
         """Return the loaded gears."""
         return [graph.gear.text for active in self.variants for graph in active.graphs]

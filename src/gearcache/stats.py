@@ -86,7 +86,8 @@ class Stats:
     """Read-only view of the counters.
 
     `hits`, `misses`: lookups that found or did not find a stored variant; `traces`: Dynamo captures; `compiles`:
-    gears compiled; `loads`: gears loaded; `faults`: faults of the cache that were worked around; `calls`: calls that
+    gears compiled; `loads`: gears loaded; `faults`: faults of the cache that were worked around;
+    `eager_calls`: calls that the method itself served; `calls`: calls that
     returned a result; `gears`: calls per gear; `shapes`: calls per shape met; `miss_reasons`: why each miss was one;
     `trace_seconds`, `compile_seconds` (summed over gears, which compile in parallel) and `load_seconds`;
     `bytes_loaded`, `bytes_stored`; `reasons`: the misses as objects.
@@ -133,6 +134,11 @@ class Stats:
         return self._counters.faults
 
     @property
+    def eager_calls(self) -> int:
+        """Calls that the method itself served: by `on_miss="eager"`, a stance, or as the cache and memory failed."""
+        return self._counters.eager_calls
+
+    @property
     def trace_seconds(self) -> float:
         """Time spent in Dynamo captures."""
         return self._counters.trace_seconds
@@ -159,7 +165,7 @@ class Stats:
 
     @property
     def calls(self) -> int:
-        """Calls of compiled graphs, and calls that `on_miss="eager"` passed on."""
+        """Calls of compiled graphs, and calls that the method itself served."""
         return sum(self.gears.values()) + self._counters.eager_calls
 
     @property

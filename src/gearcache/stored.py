@@ -7,7 +7,7 @@ import time
 
 from gearcache.activate import EvidenceCheck, activate, misfit
 from gearcache.entry import Entry
-from gearcache.errors import CacheError, CorruptEntry
+from gearcache.errors import CacheError, CorruptEntry, GearcacheError
 from gearcache.gear_use import GearUse
 from gearcache.guards.access import Scope
 from gearcache.guards.reason import Reason
@@ -17,8 +17,11 @@ from gearcache.loaded import LoadedVariants
 from gearcache.resolved import ResolvedMethod
 
 logger = logging.getLogger("gearcache")
-#: The reasons of a miss, the most telling one first.
-_TELLING = ("corrupt", "unloadable", "unreadable", "source", "evidence", "arguments")
+#: The reasons of a miss that are faults of the cache or the host; all of them, the most telling one first.
+FAULTS = ("corrupt", "unloadable", "unreadable")
+#: Those that tell what the call, the code or the module differs in.
+MISFITS = ("source", "evidence", "arguments")
+_TELLING = (*FAULTS, *MISFITS)
 
 
 class StoredVariants:
@@ -33,6 +36,10 @@ class StoredVariants:
         self._history = history
         self._use = use
         self._known: list[StoredVariant] | None = None
+        #: What was tried in vain for a reason of `FAULTS`, by its id: it is not tried again, and at most told once.
+        self._unusable: dict[int, tuple[StoredVariant, str]] = {}
+        #: Why the last `load` has loaded nothing; empty where nothing was there.
+        self.last_kind = ""
 
     @property
     def known(self) -> list[StoredVariant]:
@@ -45,6 +52,7 @@ class StoredVariants:
         `counted=False`: what this process has just stored is no hit.
         """
         begin = time.perf_counter()
+        self.last_kind = ""
         if self._known is None:
             self._known = self._entry.read()
         loaded = {id(active.variant) for active in self._loaded.variants}
@@ -52,13 +60,15 @@ class StoredVariants:
         variants: list[StoredVariant] = []
         evidence = EvidenceCheck(scope)
         for variant in self._known:
-            if id(variant) in loaded:
+            if id(variant) in loaded or id(variant) in self._unusable:
                 continue
-            reason = misfit(variant, scope) or evidence.stale_reason(variant) or self._activate(variant, scope)
+            reason = self._take(variant, scope, evidence)
             if reason is None:
                 variants.append(variant)
-            else:
-                reasons.append(reason)
+                continue
+            reasons.append(reason)
+            if reason.kind in FAULTS:
+                self._unusable[id(variant)] = variant, reason.kind
         if variants:
             gears = tuple(gear.text for variant in variants for gear in variant.gears)
             seconds = time.perf_counter() - begin
@@ -69,7 +79,8 @@ class StoredVariants:
         elif reasons:
             # Of several variants the most telling one: that others take other arguments is no news.
             kinds = {reason.kind for reason in reasons}
-            self._history.miss(*dict.fromkeys(reasons), kind=next(kind for kind in _TELLING if kind in kinds))
+            self.last_kind = next(kind for kind in _TELLING if kind in kinds)
+            self._history.miss(*dict.fromkeys(reasons), kind=self.last_kind)
         return bool(variants)
 
     def read_again(self) -> list[StoredVariant]:
@@ -86,6 +97,31 @@ class StoredVariants:
         if fresh:
             self._known = [*self.known, *fresh]
         return present, bool(fresh)
+
+    def distrust(self, error: Exception) -> None:
+        """Let go of all that was loaded, and be done with it: what an entry holds is not what was compiled."""
+        for active in self._loaded.variants:
+            self._unusable[id(active.variant)] = active.variant, "unreadable"
+        self._loaded.forget()
+        self._history.miss(self._unreadable(error), kind="unreadable")
+
+    def sound(self, variants: list[StoredVariant]) -> list[StoredVariant]:
+        """Return those of some variants that are worth keeping: all that were not found to be of another form."""
+        odd = [_text(variant) for variant, kind in self._unusable.values() if kind == "unreadable"]
+        return [variant for variant in variants if (text := _text(variant)) is not None and text not in odd]
+
+    def _take(self, variant: StoredVariant, scope: Scope, evidence: EvidenceCheck) -> Reason | None:
+        """Load one variant if it fits the call; or return why not, whatever it holds."""
+        try:
+            return misfit(variant, scope) or evidence.stale_reason(variant) or self._activate(variant, scope)
+        except GearcacheError:
+            raise
+        except Exception as error:
+            return self._unreadable(error)
+
+    def _unreadable(self, error: Exception) -> Reason:
+        text = f"a variant of {self._entry.key.name} cannot be used: {type(error).__name__}: {error}"
+        return Reason("unreadable", text)
 
     def _activate(self, variant: StoredVariant, scope: Scope) -> Reason | None:
         """Load one variant, or return why that cannot be."""
@@ -116,5 +152,13 @@ class StoredVariants:
 
 def _unknown(variants: list[StoredVariant], known: list[StoredVariant]) -> list[StoredVariant]:
     """Return the variants that are not among the known ones."""
-    texts = {repr(variant.to_plain()) for variant in known}
-    return [variant for variant in variants if repr(variant.to_plain()) not in texts]
+    texts = set(map(_text, known))
+    return [variant for variant in variants if _text(variant) not in texts]
+
+
+def _text(variant: StoredVariant) -> str | None:
+    """Return what tells a variant from others; None for one that is not of the form of a variant."""
+    try:
+        return repr(variant.to_plain())
+    except Exception:
+        return None

@@ -55,6 +55,8 @@ class UnservedCalls:
         self._admission = Admission(method.name, method.spec, method.settings.on_miss)
         self._delayed = DelayedCalls()
         self._padded: PaddedCalls | None = None
+        #: Set when the cache and its fallback have failed: the method itself serves what no loaded graph does.
+        self.is_plain = False
         self.builds = Builds(method, entry, stored, loaded, history, counters, self._delayed)
 
     def frame(
@@ -88,11 +90,11 @@ class UnservedCalls:
         if not explained:  # the entry is there, a graph for this call is not
             self._explain_call(problems, scope)
         alone = problems.is_assumption
-        self.builds.build(
-            arguments,
-            scope,
-            self._admission.spec_of_build(arguments, lambda: self.builds.missing_gears(scope), alone=alone),
-        )
+        spec = self._admission.spec_of_build(arguments, lambda: self.builds.missing_gears(scope), alone=alone)
+        if self.is_plain or not self.builds.build(arguments, scope, spec):
+            self.is_plain = True
+            self._counters.eager_calls += 1
+            return None
         if is_padded:
             frame = self._pad(arguments, scope)
             if frame is None:

@@ -1,0 +1,34 @@
+"""Faults of the host that keep a compile from being made: no room, no descriptors, no place to write."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from gearcache.errors import CompileError
+
+_ERRORS = (
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENOMEM,
+    errno.ENOSPC,
+    errno.EROFS,
+)
+#: What compilers, and processes whose errors come back as text, say of them.
+_WORDS = (*(os.strerror(number) for number in _ERRORS), "No usable temporary directory")
+
+
+def is_host_fault(error: BaseException) -> bool:
+    """Whether an error comes from a full disk, a lack of descriptors or memory, or from having no place to write."""
+    seen: set[int] = set()
+    found: BaseException | None = error
+    while found is not None and id(found) not in seen:
+        seen.add(id(found))
+        if isinstance(found, OSError) and (found.errno in _ERRORS or str(found.strerror).startswith(_WORDS)):
+            return True
+        if isinstance(found, CompileError) and any(words in found.cause for words in _WORDS):
+            return True
+        found = found.__cause__ or found.__context__
+    return False

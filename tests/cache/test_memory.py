@@ -1,0 +1,48 @@
+"""The store in memory obeys the laws of every store, and needs no disk."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gearcache.cache.layout import Layout
+from gearcache.cache.memory import MemoryStore
+from gearcache.errors import CacheError
+from tests.conformance import STORE_LAWS, StoreLaw
+
+
+@pytest.mark.parametrize("law", STORE_LAWS, ids=lambda law: law.__name__)
+def test_the_store_in_memory_obeys(law: StoreLaw, tmp_path: Path) -> None:
+    root = tmp_path / "cache"
+    law(MemoryStore(Layout(root), 0.05), tmp_path)
+    assert not root.exists()
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+def test_objects_in_memory_are_loaded_and_cannot_be_changed(tmp_path: Path) -> None:
+    store = MemoryStore(Layout(tmp_path / "cache"), 0.05)
+    for number in (7, 8):
+        (tmp_path / "answer.c").write_text(f"int answer(void) {{ return {number}; }}\n")
+        target = tmp_path / "answer.so"
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", str(target), str(tmp_path / "answer.c")], check=True)
+        with store.blob_file(store.put_blob_file(target)) as name:
+            assert ctypes.CDLL(name).answer() == number
+            with pytest.raises(OSError, match="not permitted"):
+                Path(name).write_bytes(b"other")
+
+
+def test_a_host_without_files_in_memory_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(24, "Too many open files")
+
+    store = MemoryStore(Layout(tmp_path / "cache"), 0.05)
+    digest = store.put_blob(b"code")
+    monkeypatch.setattr(os, "memfd_create", refuse)
+    with pytest.raises(CacheError, match="Too many open files"), store.blob_file(digest):
+        pass
+    assert store.read_blob(digest) == b"code"
