@@ -14,8 +14,8 @@ import pytest
 
 from gearcache.cache.bundle import export_bundle, import_bundle
 from gearcache.cache.catalog import Catalog, Removal
-from gearcache.cache.health import check_health
 from gearcache.cache.evict import Limits
+from gearcache.cache.health import check_health
 from gearcache.cache.key import CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.store import DiskStore, Hit

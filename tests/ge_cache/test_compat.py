@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import os
+import subprocess
+import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -186,6 +190,39 @@ def test_settings_that_a_program_assigned_are_known_with_what_they_were_before()
             "post_grad_custom_post_pass": None,
         }
     assert _compat_inductor.unassigned_settings() == {}
+
+
+def test_the_probes_of_instruction_sets_import_nothing_from_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch._inductor import cpu_vec_isa
+
+    marker = tmp_path / "was run"
+    for name in ("ctypes", "struct"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(marker)!r}, 'w')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
+    program = cpu_vec_isa.VecISA._avx_py_load.replace("__lib_path__", torch._C.__file__)
+    module: Any = cpu_vec_isa
+    with _compat_inductor.probed_alike():
+        module.subprocess.run([sys.executable, "-c", program], check=False, stderr=-3)
+    assert not marker.exists()
+    assert module.subprocess is subprocess
+    subprocess.run([sys.executable, "-c", program], check=False, stderr=subprocess.DEVNULL)
+    assert marker.exists(), "without it the folder is imported from"
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o777], ids=oct)
+def test_inductor_works_in_its_folder_unless_others_can_write_there(
+    tmp_path: Path, mode: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    usual = tmp_path / "usual"
+    usual.mkdir()
+    usual.chmod(mode)
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(usual))
+    _compat_inductor.settle_folder(str(tmp_path / "own"))
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(usual if mode == 0o700 else tmp_path / "own")
+    assert (str(usual) in capsys.readouterr().err) is (mode == 0o777)
 
 
 def test_weights_of_one_element_are_no_constants_to_inductor() -> None:
