@@ -10,10 +10,10 @@ from pathlib import Path
 
 from gearcache.cache.atomic import TEMPORARY_PREFIX, is_unfinished
 from gearcache.cache.entry import Identity
-from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout, is_digest, is_rank_scope
+from gearcache.cache.layout import BACKEND_FOLDERS, USE_NAME, Layout, is_digest, is_rank_scope
 from gearcache.cache.quarantine import MAX_KEPT_SECONDS, drop, excess, quarantined
 from gearcache.cache.remove import deleting, remove_entry, unlink_all
-from gearcache.cache.scan import Scan, scan
+from gearcache.cache.scan import MisplacedEntry, Scan, scan
 from gearcache.errors import CacheError, CorruptEntry
 
 LEFTOVER_SECONDS = 3600.0
@@ -66,12 +66,15 @@ def collect(layout: Layout, now: float, patience: float, *, dry_run: bool = Fals
 
 def needed_blobs(found: Scan) -> set[str]:
     """The digests that entries name; `CacheError` when an entry cannot be read, so that they are not known."""
+    misplaced: set[str] = set()
     for fault in found.faults:
+        if isinstance(fault, MisplacedEntry):
+            misplaced.update(fault.blobs)  # only its place is wrong: it may be somebody's
         # Damaged for good: it is a miss for everyone, and goes to the quarantine at its next lookup.
-        if type(fault) is not CorruptEntry:
+        elif type(fault) is not CorruptEntry:
             raise fault
     packed = {entry.blobs for entry in found.entries}
-    return {blobs[at : at + 32].hex() for blobs in packed for at in range(0, len(blobs), 40)}
+    return misplaced | {blobs[at : at + 32].hex() for blobs in packed for at in range(0, len(blobs), 40)}
 
 
 def _collect(layout: Layout, now: float, found: Collected, *, dry_run: bool) -> None:
@@ -114,12 +117,18 @@ def _abandoned(layout: Layout) -> Iterator[Identity]:
     for label, digest in layout.names():
         folder = layout.entry(label, digest, "")
         inside = {path.name for path in _inside(folder)} - {USE_NAME}
-        scopes = {scope for scope in inside if is_rank_scope(scope) and scope != MANIFEST_NAME}
+        scopes = {scope for scope in inside if is_rank_scope(scope)}
         for scope in scopes:
-            if MANIFEST_NAME not in {path.name for path in _inside(folder / scope)}:
+            if not _holds_entry({path.name for path in _inside(folder / scope)}):
                 yield label, digest, scope
-        if MANIFEST_NAME not in inside and not scopes:
+        if not _holds_entry(inside):
             yield label, digest, ""
+
+
+def _holds_entry(names: set[str]) -> bool:
+    """Whether a folder holds more than what is left of an entry; what is not gearcache's could not be removed."""
+    left = {USE_NAME, *BACKEND_FOLDERS}
+    return any(name not in left and not name.startswith(TEMPORARY_PREFIX) for name in names)
 
 
 def _inside(folder: Path) -> list[Path]:

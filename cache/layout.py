@@ -19,6 +19,7 @@ MANIFEST_NAME = "manifest.msgpack"
 BACKEND_FOLDERS = ("ge", "static_kernels")
 USE_NAME = "use"
 
+_IN_ENTRY = frozenset((MANIFEST_NAME, USE_NAME, *BACKEND_FOLDERS))
 _HEXADECIMAL = "0123456789abcdef"
 _DIGEST_LENGTH = 64
 _MAX_RANK_SCOPE_LENGTH = 120
@@ -37,7 +38,11 @@ def is_label(text: str) -> bool:
 
 
 def is_rank_scope(text: str) -> bool:
-    """Whether a text is one plain folder name: letters, digits, `_`, and inside also `.`, `=` and `-`."""
+    """Whether a text is one plain folder name: letters, digits, `_`, and inside also `.`, `=` and `-`; and is the name
+    of nothing else that lies in the folder of an entry.
+    """
+    if text in _IN_ENTRY:
+        return False
     plain = text.isascii() and text.translate(_WITHOUT_MARKS).isalnum()
     return plain and text[0] not in ".=-" and len(text) <= _MAX_RANK_SCOPE_LENGTH
 
@@ -47,11 +52,23 @@ def resolve_root(cache_dir: str | os.PathLike[str] | None, environ: Mapping[str,
 
     In a working folder that was removed there is no absolute path: no file can be made at the relative one either.
     """
+    check_root(cache_dir)
     chosen = os.path.expanduser(os.fspath(cache_dir or "") or environ.get(ROOT_VARIABLE) or DEFAULT_ROOT)
     try:
         return Path(os.path.abspath(chosen))
     except FileNotFoundError:
         return Path(chosen)
+
+
+def check_root(cache_dir: str | os.PathLike[str] | None) -> None:
+    """Raise `TypeError` or `ValueError` for what can be no path of a cache."""
+    if cache_dir is None:
+        return
+    text = os.fspath(cache_dir)
+    if not isinstance(text, str):
+        raise TypeError(f"cache_dir is {text!r}; it must be a text or a path of text")
+    if "\0" in text:
+        raise ValueError(f"cache_dir is {text!r}; no path can hold a NUL character")
 
 
 @dataclass(frozen=True)

@@ -53,13 +53,23 @@ def read_entry(layout: Layout, path: Path, signer: Signer | None = None) -> Entr
     try:
         check_folders(layout.root, path.parent)
         manifest = read_manifest(path, digest, signer)
-        if manifest.name != f"{label}-{digest}":
-            raise CorruptEntry(path, f"it belongs to the entry {manifest.name}")
+        # On a file system without case, `m.run` lies in the folder of `M.run`.
+        if manifest.name.lower() != f"{label}-{digest}".lower():
+            raise MisplacedEntry(path, f"it belongs to the entry {manifest.name}", *manifest.blobs)
         return stored_entry(manifest, (label, digest, scope), path)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise CacheError(f"`{path}` cannot be read: {error.strerror}") from error
+
+
+class MisplacedEntry(CorruptEntry):
+    """A sound manifest in the folder of another label, and the blobs that it names."""
+
+    def __init__(self, path: Path | str, reason: str, *blobs: str) -> None:
+        super().__init__(path, reason)
+        self.data = str(path), reason, *blobs
+        self.blobs = blobs
 
 
 class _Known:

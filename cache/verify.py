@@ -11,6 +11,7 @@ from gearcache.cache.atomic import check_digest
 from gearcache.cache.catalog import Catalog
 from gearcache.cache.entry import Entry
 from gearcache.cache.layout import Layout, is_digest
+from gearcache.cache.manifest import OtherFormat
 from gearcache.cache.quarantine import quarantine
 from gearcache.cache.remove import PATIENCE_SECONDS, deleting
 from gearcache.cache.scan import read_entry
@@ -126,8 +127,7 @@ class _Verifier:
     def _add(self, path: Path, error: CacheError | OSError, read: Callable[[], object] | None = None) -> None:
         reason = error.reason if isinstance(error, (CorruptEntry, UnsafePath)) else str(error)
         repaired = False
-        if self._repair and read is not None and type(error) in (CorruptEntry, _MissingBlobError):
-            assert isinstance(error, CorruptEntry)
+        if self._repair and read is not None and isinstance(error, CorruptEntry) and not isinstance(error, OtherFormat):
             repaired = self._quarantine(error, path, read)
         self._found.faults.append(Fault(path, _kind(error), reason, repaired))
 

@@ -9,6 +9,7 @@ from typing import Any, overload
 
 import torch
 
+from gearcache.cache.layout import check_root
 from gearcache.cached_function import CachedFunction as CachedFunction
 from gearcache.cached_method import CachedMethod as CachedMethod
 from gearcache.guards.gears import parse_gears
@@ -98,6 +99,7 @@ def cache_compile(
     for name, rank in (("global_rank", global_rank), ("tp_rank", tp_rank), ("pp_rank", pp_rank)):
         if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int) or rank < 0):
             raise ValueError(f"cache_compile: {name} is {rank!r}; it must be an int of at least 0")
+    check_root(cache_dir)
     settings = resolve_settings(config, has_gears=True)
     parse_gears(gears, settings.policy)
     _check_settings(settings)

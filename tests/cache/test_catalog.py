@@ -97,7 +97,60 @@ def test_an_entry_in_the_folder_of_another_label_is_no_entry(layout: Layout) -> 
     (layout.entries_folder / "Model.decode").rename(layout.entries_folder / "Model.other")
     catalog = Catalog(layout)
     assert len(catalog.entries()) == 2
-    assert {type(fault) for fault in catalog.faults} == {CorruptEntry}
+    assert all(isinstance(fault, CorruptEntry) for fault in catalog.faults)
+    assert len(catalog.faults) == 2
+    before = set(layout.blobs())
+    assert catalog.collect().fault is None
+    assert set(layout.blobs()) == before, "a sound manifest may be somebody's, wherever it lies"
+    assert verify(layout, repair=True).faults
+    assert len(set(layout.blobs())) < len(before)
+
+
+def test_labels_that_differ_by_case_may_share_a_folder(layout: Layout) -> None:
+    """As on a file system without case, where `model.decode` is stored in the folder of `Model.decode`."""
+    other = CacheKey("model.decode", (("name", "other"),))
+    publish(layout, other, 9)
+    folder = layout.manifest(other).parent
+    folder.rename(layout.entries_folder / "Model.decode" / other.digest)
+    before = set(layout.blobs())
+    catalog = Catalog(layout)
+    assert len(catalog.entries()) == 5
+    assert catalog.faults == []
+    assert (catalog.collect().fault, catalog.collect().blobs) == (None, [])
+    assert set(layout.blobs()) == before
+    assert verify(layout).faults == []
+
+
+@pytest.mark.parametrize("state", ["empty", "full"])
+@pytest.mark.parametrize("scope", ["", "rank1"])
+def test_what_a_backend_keeps_is_no_leftover_of_a_sound_entry(tmp_path: Path, state: str, scope: str) -> None:
+    layout = Layout(tmp_path / "cache", scope)
+    store = DiskStore(layout)
+    store.publish(KEYS[0], {}, {}, {"folders": True})
+    kept = [layout.manifest(KEYS[0]).parent / name for name in ("ge", "static_kernels")]
+    for folder in kept:
+        folder.mkdir()
+        if state == "full":
+            (folder / "graph.om").write_bytes(b"graph")
+    catalog = Catalog(layout)
+    for used in (True, False):
+        if not used:
+            del store
+        assert verify(layout).faults == []
+        assert catalog.collect().leftovers == []
+        assert all(folder.is_dir() for folder in kept)
+    layout.manifest(KEYS[0]).unlink()
+    assert len(catalog.collect().leftovers) == 1
+    assert list(layout.entries_folder.iterdir()) == []
+
+
+def test_what_is_not_ours_in_the_folder_of_an_entry_is_no_leftover(layout: Layout) -> None:
+    stray = layout.manifest(KEYS[0]).with_name("notes.txt")
+    stray.write_text("mine")
+    layout.manifest(KEYS[0]).unlink()
+    for _ in range(2):
+        assert Catalog(layout).collect().leftovers == []
+    assert stray.exists()
 
 
 def test_a_removed_entry_leaves_nothing_but_what_others_need(layout: Layout) -> None:

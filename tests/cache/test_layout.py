@@ -40,7 +40,9 @@ def test_a_rank_scope_is_a_folder_between_entry_and_manifest(tmp_path: Path) -> 
     assert layout.lock(KEY) == Layout(tmp_path).lock(KEY)
 
 
-@pytest.mark.parametrize("scope", ["..", ".", "a/b", "-x", ".hidden", "ä", "a b", "___", "x" * 121, "\0"])
+@pytest.mark.parametrize(
+    "scope", ["..", ".", "a/b", "-x", ".hidden", "ä", "a b", "___", "x" * 121, "\0", "ge", "static_kernels", "use"]
+)
 def test_a_rank_scope_is_one_plain_folder_name(tmp_path: Path, scope: str) -> None:
     with pytest.raises(ValueError, match="rank scope"):
         Layout(tmp_path, scope)
@@ -209,3 +211,14 @@ def test_missing_folders_are_private_whatever_the_umask(tmp_path: Path) -> None:
         os.umask(before)
     folders = [layout.root, *(path for path in layout.root.rglob("*") if path.is_dir())]
     assert {folder.stat().st_mode & 0o777 for folder in folders} == {0o700}
+
+
+def test_what_can_be_no_path_is_refused_when_the_method_is_made() -> None:
+    import torch
+
+    import gearcache
+
+    module = torch.nn.Linear(2, 2)
+    for cache_dir, error in (("a\0b", ValueError), (b"bytes", TypeError), (5, TypeError)):
+        with pytest.raises(error, match=r"cache_dir|expected str"):
+            gearcache.cache_compile(module.forward, cache_dir=cache_dir)  # type: ignore[call-overload]

@@ -72,7 +72,9 @@ def test_what_is_not_signed_with_the_key_is_a_miss_and_is_replaced(tmp_path: Pat
     assert isinstance(signed.lookup(KEY), Hit)
 
 
-@pytest.mark.parametrize("fault", ["missing", "short", "empty", "huge", "folder", "writable", "readable", "foreign"])
+@pytest.mark.parametrize(
+    "fault", ["missing", "short", "empty", "huge", "folder", "writable", "readable", "group", "foreign", "above"]
+)
 def test_without_its_key_a_signed_cache_is_not_used(tmp_path: Path, fault: str) -> None:
     key = key_file(tmp_path)
     store(tmp_path, key).publish(KEY, {}, {}, {})
@@ -85,8 +87,12 @@ def test_without_its_key_a_signed_cache_is_not_used(tmp_path: Path, fault: str) 
         if os.geteuid() != 0:
             pytest.skip("only root can give files away")
         os.chown(key, 65534, 65534)
-    elif fault in ("writable", "readable"):
-        key.chmod(0o620 if fault == "writable" else 0o604)
+    elif fault in ("writable", "readable", "group"):
+        key.chmod({"writable": 0o620, "readable": 0o604, "group": 0o640}[fault])
+    elif fault == "above":
+        (tmp_path / "open").mkdir()
+        key = key.rename(tmp_path / "open" / "key")
+        key.parent.chmod(0o777)
     else:
         key.write_bytes({"short": b"x" * 15 + b"\n", "empty": b"", "huge": b"x" * 5000}[fault])
     with pytest.raises(UnsafePath) as caught:
@@ -94,6 +100,19 @@ def test_without_its_key_a_signed_cache_is_not_used(tmp_path: Path, fault: str) 
     assert str(key) in str(caught.value)
     with pytest.raises(UnsafePath):
         store(tmp_path, key).publish(KEY, {}, {}, {})
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a file of root")
+def test_a_key_of_root_may_be_readable_by_a_group_as_mounted_secrets_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a container runs as another user, its group is the only way to the secret."""
+    key = key_file(tmp_path)
+    key.chmod(0o440)
+    with pytest.raises(UnsafePath, match=r"mode 0440 lets others read the key; run `chmod go-r"):
+        Signer(key).signature(b"")
+    monkeypatch.setattr(os, "geteuid", lambda: 54321)
+    assert len(Signer(key).signature(b"")) == SIGNATURE_SIZE
 
 
 def test_a_key_may_be_a_link_as_mounted_secrets_are(tmp_path: Path) -> None:

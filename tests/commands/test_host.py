@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from gearcache.cache import Layout
 from gearcache.host_checks import check_host, check_settings
 from tests.commands.helpers import DECODE, PREFILL, run, run_json, run_process, store
 from tests.source_tree import ROOT
@@ -98,9 +99,9 @@ def test_a_wrong_setting_is_told() -> None:
 
 def test_doctor_tells_a_folder_that_others_can_write(cache_dir: Path) -> None:
     store(cache_dir, DECODE, b"d")
-    (cache_dir / "v2").chmod(0o777)
+    Layout(cache_dir).bucket.chmod(0o777)
     (check,) = [check for check in run_json("doctor", code=1) if check["name"] == "permissions"]
-    assert stat.S_IMODE((cache_dir / "v2").stat().st_mode) == 0o777, "doctor only tells"
+    assert stat.S_IMODE(Layout(cache_dir).bucket.stat().st_mode) == 0o777, "doctor only tells"
     assert "chmod" in check["remedy"]
 
 

@@ -11,6 +11,7 @@ import click
 from gearcache.cache.blob_folder import present_size
 from gearcache.cache.catalog import Catalog, Removal
 from gearcache.cache.entry import Entry
+from gearcache.cache.manifest import OtherFormat
 from gearcache.commands.common import (
     Age,
     Exit,
@@ -134,7 +135,7 @@ def report_removal(outcome: Removal, catalog: Catalog, *, dry_run: bool, as_json
     for entry in outcome.in_use:
         named = ", ".join(f"{user.pid} ({user.command[:60]})" for user in users[entry.identity])
         warn(f"{short_name(entry)} is in use by {f'process {named}' if named else 'a process'} and stays")
-    if any(type(fault) is not CorruptEntry for fault in outcome.faults):
+    if any(not isinstance(fault, CorruptEntry) or isinstance(fault, OtherFormat) for fault in outcome.faults):
         stop(Exit.CACHE)
     if outcome.faults:
         note("`gearcache verify --repair` moves what is damaged to the quarantine")
