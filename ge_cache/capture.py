@@ -160,7 +160,12 @@ def capture_method(
         checks=_distinct([*observed.checks, *checks, *result_class_checks(captured.bytecode)]),
         tensor_checks=_distinct(tensor_checks),
         written=written,
-        misbound=[hook.attribute_sources[name].name for name, path in attributes.items() if written.leads_to(path)],
+        # Also of tensors that the graph does not hold: of some a trace reads the size alone.
+        misbound=[
+            source.name
+            for source in hook.attribute_sources.values()
+            if weights.are_bound(source) and written.leads_to(translator.access(source))
+        ],
         frame_globals=dict(captured.f_globals),
         numbers=hook.numbers,
         number_accesses=[translator.access(source) for source in hook.numbers.symbols.values()],
