@@ -4,8 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import operator
+import types
 from collections.abc import Iterator
 from typing import Any
+
+#: Methods and attributes of C classes as objects, such as `torch.Tensor.cos`: Dynamo calls them and guards nothing.
+DESCRIPTORS = (
+    *(
+        types.MethodDescriptorType,
+        types.WrapperDescriptorType,
+        types.MethodWrapperType,
+        types.ClassMethodDescriptorType,
+    ),
+    *(types.GetSetDescriptorType, types.MemberDescriptorType, types.BuiltinMethodType),
+)
 
 
 @contextlib.contextmanager
@@ -35,6 +47,8 @@ def watched_identities(identities: Any) -> Iterator[None]:
         effects = self.tx.output.side_effects
         if value in effects:
             identities.met_again(self.source, effects[value].source)
+        elif isinstance(value, DESCRIPTORS):
+            identities.met_descriptor(self.source)
         return wrap(self, value)
 
     def builtin(function: Any, tx: Any, arguments: list[Any]) -> Any:

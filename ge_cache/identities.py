@@ -19,7 +19,7 @@ import torch
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.sources import is_given
 from gearcache.guards.access import Access
-from gearcache.guards.checks import Check
+from gearcache.guards.checks import Check, observe
 
 #: Where modules keep what they are made of: nobody passes these dictionaries on.
 _INNER = ("_modules", "_parameters", "_buffers", "_non_persistent_buffers_set", "__dict__", "__mro__", "__defaults__")
@@ -43,6 +43,7 @@ class Identities:
     _compared: dict[tuple[Any, Any], None] = field(default_factory=dict)
     _hashed: dict[Any, None] = field(default_factory=dict)
     _met_again: dict[tuple[Any, Any], None] = field(default_factory=dict)
+    _descriptors: dict[Any, None] = field(default_factory=dict)
     _numbers_looked_up: bool = False
 
     def compared(self, left: Any, right: Any) -> None:
@@ -64,6 +65,11 @@ class Identities:
         if source != first and is_given(source) and is_given(first):
             self._met_again[source, first] = None
 
+    def met_descriptor(self, source: Any) -> None:
+        """Note a method of a C class that is at hand as an object."""
+        if is_given(source):
+            self._descriptors[source] = None
+
     def at_the_end(self, tracked: Iterable[tuple[Any, Any, bool]]) -> None:
         """Note the objects that Dynamo keeps track of when the trace is done."""
         self._tracked = [entry for entry in tracked if is_given(entry[0])]
@@ -77,6 +83,7 @@ class Identities:
             for source, first in self._met_again
             if not isinstance(value(access(source)), _CONSTANTS)
         ]
+        found += [observe("name", path, value(path)) for path in self._paths_of_descriptors(access)]
         apart: dict[Access, set[Access]] = {}
         for left, right in self._compared:
             first, second = access(left), access(right)
@@ -100,6 +107,11 @@ class Identities:
         written = {type(item) for _, item, is_written in self._tracked if is_written}
         members = [entry for entry in self._tracked if type(entry[1]) in written]
         return found + _apart([(access(source), item, is_written) for source, item, is_written in members])
+
+    def _paths_of_descriptors(self, access: Callable[[Any], Access]) -> list[Access]:
+        """Return where descriptors lie; below a class they are found by name, and the class is checked."""
+        paths = [access(source) for source in self._descriptors]
+        return [path for path in paths if all(kind != "type" for kind, _ in path.steps) and path.root[0] != "module"]
 
     def _refuse_kept_numbers(self) -> None:
         """Refuse to look an `id` up in what was there before: another call may find another one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import types
 import unicodedata
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -132,7 +133,7 @@ class CheckWriter:
             constant = None if expected[1] is None else expected[1][1]
             if expected[0].isidentifier() and expected[0] != "is_inference":
                 return f"{value}.{expected[0]} is {constant!r}"
-        if check.kind in ("name", "function"):
+        if check.kind in ("name", "function") and not isinstance(compared, types.MethodWrapperType):
             return f"{value} is {self.bind(compared)}"
         return f"{self.bind(_holds(check))}({value})"
 

@@ -50,6 +50,12 @@ def _constant(value: Any) -> Any:
         return ["other", str(error)]
 
 
+def _named(value: Any) -> str:
+    """Return a name that nothing of another kind has: a function may take over the name of what it wraps."""
+    plain = isinstance(value, (type, types.ModuleType))
+    return name_of(value) if plain else f"{name_of(value)} ({name_of(type(value))})"
+
+
 def _keys(value: Any) -> Any:
     return [_constant(key) for key in value]
 
@@ -78,7 +84,7 @@ _OBSERVE: dict[str, Callable[[Any], Any]] = {
     "length": len,
     "keys": _keys,
     "not_none": lambda value: value is not None,
-    "name": name_of,
+    "name": _named,
     "function": function_plain,
     "reached": lambda value: described(value, name_of(value)),
     "empty": lambda value: not value,
@@ -188,7 +194,7 @@ def observe(kind: str, access: Access, value: Any, argument: Any = None) -> Chec
     if kind == "keys":
         return Check(kind, access, [to_plain(key) for key in value])
     if kind == "function" and not isinstance(getattr(value, "__func__", value), types.FunctionType):
-        return Check("name", access, name_of(value))
+        return Check("name", access, _named(value))
     return Check(kind, access, _OBSERVE[kind](value))
 
 

@@ -10,6 +10,12 @@ def name_of(value: Any) -> str:
     """Return `module:qualname` of a class, function, builtin or module."""
     if isinstance(value, types.ModuleType):
         return f"{value.__name__}:"
+    if isinstance(
+        value, types.MethodWrapperType
+    ):  # a slot of an object, `Tensor.T.__get__`: it is named after its kind
+        return f"{name_of(value.__self__)}.{value.__name__}"
+    if type(value).__module__ == "torch._ops":  # all operators have the name of one C++ class
+        return f"torch.ops:{value}"
     module = getattr(value, "__module__", None) or getattr(type(value), "__module__", "")
     name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None) or type(value).__qualname__
     return f"{module}:{name}"

@@ -21,3 +21,7 @@ def test_everything_that_is_read_of_a_tensor_is_compared(outcome: Outcome) -> No
 
 def test_one_object_or_two_is_seen_where_it_matters(outcome: Outcome) -> None:
     outcome.assert_right("one_object_or_two_is_seen")
+
+
+def test_a_callable_is_never_taken_for_another_one(outcome: Outcome) -> None:
+    outcome.assert_right("callables_are_told_apart")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import operator
 import random
 from collections.abc import Callable
 from typing import Any
@@ -175,3 +177,42 @@ def one_object_or_two_is_seen(run: Run) -> None:
                 with torch.no_grad():
                     results.append(call(x, a, b, act))
             run.check(f"{name} {place} {first} {number}", *reversed(results))
+
+
+def scaled(factor: float) -> Callable[[Tensor], Tensor]:
+    return lambda x: x * factor
+
+
+def calling(inner: Any) -> Callable[[Tensor], Tensor]:
+    return lambda x: inner(x)
+
+
+CALLABLES: list[Any] = [
+    *(Tensor.cos, Tensor.sin, torch.cos, torch.sin, torch.ops.aten.cos, torch.ops.aten.sin),
+    *(torch.ops.aten.cos.default, torch.ops.aten.sin.default, Tensor.__neg__, Tensor.__abs__, operator.neg, abs),
+    *(functools.wraps(torch.cos)(scaled(2.0)), functools.wraps(torch.cos)(scaled(3.0)), scaled(2.0), scaled(4.0)),
+    *(functools.partial(torch.mul, other=2.0), functools.partial(torch.mul, other=3.0), torch.special.expit),
+    *(calling(Tensor.cos), calling(Tensor.sin), calling(torch.ops.aten.cos), torch.nn.ReLU(), torch.nn.SiLU()),
+    *(Tensor.mT.__get__, Tensor.real.__get__, torch.nn.functional.gelu, Tensor.float, Tensor.double),
+]
+
+
+class Calls(nn.Module):
+    def argument(self, x: Tensor, f: Any) -> Tensor:
+        return f(x)
+
+    def in_list(self, x: Tensor, f: Any) -> Tensor:
+        return f[0](x)
+
+
+def callables_are_told_apart(run: Run) -> None:
+    net, x, rng = Calls(), torch.rand(3, 3), random.Random(3)
+    numbers = rng.sample(range(len(CALLABLES)), len(CALLABLES))
+    for method, wrapped in ((net.argument, False), (net.in_list, True)):
+        for first in (0, 15) if not wrapped else (7,):
+            cached = run.cache(method, dynamic=first == 15)
+            for round_, number in itertools.product(range(2), numbers[first : first + 15]):
+                f = [CALLABLES[number]] if wrapped else CALLABLES[number]
+                with torch.no_grad():
+                    expected = method(x, f)
+                run.check(f"{wrapped} {first} {number} {round_}", cached(x, f), expected)
