@@ -106,7 +106,8 @@ class Identities:
         found += [Check("distinct", path, [0, [item.to_plain() for item in rest]]) for path, rest in apart.items()]
         written = {type(item) for _, item, is_written in self._tracked if is_written}
         members = [entry for entry in self._tracked if type(entry[1]) in written]
-        return found + _apart([(access(source), item, is_written) for source, item, is_written in members])
+        paths = [(access(source), item, is_written) for source, item, is_written in members]
+        return found + _apart([entry for entry in paths if not _is_inner(entry[0])])
 
     def _paths_of_descriptors(self, access: Callable[[Any], Access]) -> list[Access]:
         """Return where descriptors lie; below a class they are found by name, and the class is checked."""
@@ -140,5 +141,5 @@ def _may_be_one(one: Any, other: Any) -> bool:
 
 
 def _is_inner(path: Access) -> bool:
-    kind, name = path.steps[-1] if path.steps else ("", "")
-    return kind == "attr" and (name in _INNER or name.endswith("_hooks"))
+    _, name = path.steps[-1] if path.steps else ("", "")
+    return isinstance(name, str) and (name in _INNER or name.endswith(("_hooks", "_hooks_with_kwargs")))
