@@ -7,6 +7,7 @@ functions import `torch._dynamo`, `torch._inductor` and `sympy` when they are ca
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -63,3 +64,16 @@ def is_traced() -> bool:
         return True
     lock: Any = getattr(sys.modules.get("torch._dynamo.convert_frame"), "compile_lock", None)
     return lock is not None and bool(lock._is_owned())
+
+
+def traced_as(function: Callable[..., Any], other: Callable[..., Any]) -> Callable[..., Any]:
+    """Have Dynamo trace another function wherever it comes upon a call of this one; returns this one.
+
+    Where Dynamo runs beside it (after a graph break) it leaves the function, and all that it calls, alone.
+    """
+    named: Any = function
+    named._torchdynamo_inline = other
+    frames: Any = torch._C._dynamo.eval_frame
+    skip = frames._FrameAction.SKIP
+    frames.set_code_exec_strategy(named.__code__, frames._FrameExecStrategy(skip, skip))
+    return function

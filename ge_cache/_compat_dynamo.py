@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from gearcache.ge_cache import _compat_fake
 from gearcache.ge_cache.exchanged import exchanged, here
 from gearcache.ge_cache.weights import Weights
 
@@ -165,6 +166,26 @@ def compile_frame(
     for remove in graph.cleanups:
         remove()
     return frame, captured, installed
+
+
+def references_dropper() -> Callable[[], None]:
+    """Return what drops the weak references to tensors that the trace under way makes; they forbid `swap_tensors`.
+
+    To be called when nothing is recorded of the trace any more.
+    """
+    from torch._dynamo.symbolic_convert import InstructionTranslator
+
+    context = tracing_context()
+    # For its backend, Dynamo takes another mode than for the trace.
+    before = getattr(InstructionTranslator.current_tx().output, "_old_fake_mode", None)
+    modes = [mode for mode in (context.fake_mode, before) if mode is not None]
+
+    def drop() -> None:
+        context.tensor_to_context.clear()
+        for mode in modes:
+            _compat_fake.forget_tensors(mode)
+
+    return drop
 
 
 def writes() -> list[tuple[Any, Any, str | None, bool]]:

@@ -30,6 +30,13 @@ def plain_modes() -> Iterator[None]:
         yield
 
 
+def forget_tensors(mode: Any) -> None:
+    """Drop the weak references that a mode has to the tensors it made fakes of: they forbid `swap_tensors`."""
+    describer = mode.fake_tensor_converter.meta_converter.describer
+    describer.lookup_tensor.clear()
+    describer.lookup_storage.clear()
+
+
 def is_fake(tensor: torch.Tensor) -> bool:
     """Whether a tensor is a fake one; imports nothing, as there is none before its module was imported."""
     module = sys.modules.get("torch._subclasses.fake_tensor")

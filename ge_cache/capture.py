@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,6 +81,8 @@ class Capture:
     number_accesses: list[Access] = field(default_factory=list)
     #: Dynamo's names of ints that the trace fixed although the frame writes them.
     written_ints: list[str] = field(default_factory=list)
+    #: Drops the weak references that Dynamo keeps to the tensors of the call and the module.
+    drop_references: Callable[[], None] = lambda: None
 
     def symbols(self) -> Symbols:
         """Return the symbols of the sizes."""
@@ -122,6 +124,11 @@ def capture_method(
         if isinstance(own, CaptureError):  # of the hook: it says all
             raise own from error
         raise CaptureError(method, _cause(error)) from error
+    except CaptureError:
+        raise
+    except Exception as error:  # Dynamo itself broke, or a function that it called
+        cause = f"Dynamo could not form one graph: it failed with {type(error).__name__}: {error}"
+        raise CaptureError(method, cause) from error
     if hook.module is None:
         raise CaptureError(method, "it runs no tensor operation that could be compiled")
     free_variables = tuple(frame.code.co_freevars)
@@ -153,6 +160,7 @@ def capture_method(
         attributes=attributes,
         attribute_tensors=tensors,
         shape_env=hook.shape_env,
+        drop_references=hook.drop_references,
         frame_code=captured.bytecode,
         graph_name=hook.graph_name,
         imports=dict(captured.import_sources),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ class GraphHook:
         self.numbers = Numbers()
         self.module: torch.fx.GraphModule | None = None
         self.shape_env: Any = None
+        self.drop_references: Callable[[], None] = lambda: None
         self.graph_name = ""
         self.sources: list[Any] = []
         self.nodes: list[torch.fx.Node] = []
@@ -37,6 +39,7 @@ class GraphHook:
         self.writes = [Write(*write) for write in _compat_dynamo.writes()]
         self.attribute_sources = _compat_dynamo.attribute_sources()
         self._identities.at_the_end(_compat_identities.tracked_objects())
+        self.drop_references = _compat_dynamo.references_dropper()
         _compat_shapes.check_marked_dims()
         self.graph_name = str(module.meta["backend_id"])
         if not _compat_dynamo.forget_unused_streams(module):

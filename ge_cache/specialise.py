@@ -84,6 +84,7 @@ def trace_gear(
         for name in capture.attributes
     }
     graph = record(capture.method, lifted, mode, fakes, attributes, decompositions, int)
+    _compat_fake.forget_tensors(mode)
     graph.inputs = list(inputs)
     graph.attributes = {
         name: TensorSpec(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, tensor.device)

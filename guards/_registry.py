@@ -58,12 +58,14 @@ def registered_functions(name: str) -> Iterator[tuple[str, Any]]:
 def python_libraries() -> Iterator[torch.library.Library]:
     """Yield the libraries that Python code made, but for the one with torch's own Meta kernels of `aten`.
 
-    torch lists them nowhere; each has a finalizer, and Python lists those.
+    torch lists them nowhere; each has a finalizer, and Python lists those. One that was destroyed holds nothing.
     """
     own = torch._meta_registrations._meta_lib_dont_use_me_use_register_meta
     finalized = torch.library._del_library
     for item in list(weakref.finalize._registry.values()):  # type: ignore[attr-defined]
-        if item.func is finalized and (library := item.weakref()) is not None and library is not own:
+        if item.func is not finalized or (library := item.weakref()) is None or library is own:
+            continue
+        if library.m is not None:
             yield library
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from gearcache.guards._native import tensor_check
 from gearcache.guards.access import Access, Scope
 from gearcache.guards.expressions import checked_expression
 from gearcache.guards.generated import define
@@ -127,7 +128,12 @@ class GraphCall:
                 namespace[f"read{index}"] = _reader(stored.access, self._scope)
                 lines.append(f"t{index} = read{index}()")
         listed = ", ".join(names)
-        if self._checks and names:
+        if self._checks and not names:
+            # No input tells of a tracer or transform around the call: a tensor of our own does.
+            probe = torch.empty(0)
+            namespace["probe"], namespace["is_plain"] = probe, tensor_check([probe], [[0]], [[1]])
+            lines.append("if not is_plain(probe): mismatch(())")
+        elif self._checks:
             lines.append(f"if not ({self._checks.source(names, namespace)}): mismatch(({listed},))")
         lines += self._symbol_lines()
         for name, access in self.variant.numbers:

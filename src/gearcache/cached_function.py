@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import types
@@ -11,6 +12,8 @@ from typing import Any
 import torch
 
 from gearcache.cached_method import CachedMethod
+from gearcache.errors import UnsupportedMethod
+from gearcache.ge_cache import _compat
 
 #: Taken while an instance gets its `CachedMethod`.
 _making = threading.RLock()
@@ -33,7 +36,9 @@ class CachedFunction(property):
 
     def __set_name__(self, owner: type, name: str) -> None:
         if not issubclass(owner, torch.nn.Module):
-            raise TypeError(f"cache_compile decorates methods of torch.nn.Module, and {owner.__qualname__} is none")
+            raise UnsupportedMethod(
+                f"cache_compile decorates methods of torch.nn.Module, and {owner.__qualname__} is none"
+            )
         key = f"{owner.__module__}.{owner.__qualname__}.{name}"
         inherited = [vars(base).get(name) for base in owner.__mro__[1:]]
         taken = {member.key for member in inherited if isinstance(member, CachedFunction)}
@@ -45,7 +50,14 @@ class CachedFunction(property):
     def _name(self, attribute: str, key: str) -> None:
         """Set under which key an instance keeps its method; no attribute of a user's has such a name."""
         self._attribute, self.key = attribute, f"_gearcache {key}"
-        property.__init__(self, _reader(self.key, self._make), self._assign, self._delete, self.__doc__)
+        reader = _compat.traced_as(_reader(self.key, self._make), self._as_it_is)
+        property.__init__(self, reader, self._assign, self._delete, self.__doc__)
+
+    def _as_it_is(self, instance: Any) -> Any:
+        """What Dynamo traces where the attribute is read: the method itself, or what was assigned in its place."""
+        if self._attribute in instance.__dict__ and self._is_own(instance):
+            return instance.__dict__[self._attribute]
+        return functools.partial(self.function, instance)
 
     def _is_own(self, instance: Any) -> bool:
         """Whether the instance's class finds this method under its name: a subclass may override it."""
@@ -54,6 +66,11 @@ class CachedFunction(property):
 
     def _make(self, instance: Any) -> Any:
         """Return what an instance has assigned in place of the method, or else its `CachedMethod`, made now."""
+        if not isinstance(instance, torch.nn.Module):
+            raise UnsupportedMethod(
+                f"`{self.function.__qualname__}` was called without a module: cache_compile decorates methods of its "
+                "instances, no static or class methods"
+            )
         held = instance.__dict__
         if self._attribute in held and self._is_own(instance):
             return held[self._attribute]

@@ -18,7 +18,7 @@ import torch
 from gearcache import session
 from gearcache.binding import Binding
 from gearcache.cache.fingerprint import state_component
-from gearcache.errors import GearcacheError
+from gearcache.errors import GearcacheError, UnsupportedMethod
 from gearcache.failures import Failures
 from gearcache.ge_cache import _compat
 from gearcache.gear_use import GearUse
@@ -138,7 +138,8 @@ class CachedMethod:
     def _serve_by(self, dispatch: Callable[..., Any] | None = None) -> None:
         """Make a function the object's `__call__`, unless the stance is that nothing compiled may run."""
         with _switch:
-            self._dispatch = dispatch or self._dispatch
+            if dispatch is not None:
+                self._dispatch = _compat.traced_as(dispatch, _as_it_is)
             is_eager = present_stance() == FORCE_EAGER
             type(self).__call__ = CachedMethod._run_eagerly if is_eager else self._dispatch  # type: ignore[method-assign]
 
@@ -278,3 +279,28 @@ def _place(cls: type, function: Callable[..., Any]) -> tuple[type, str]:
 def _rebuild(module: torch.nn.Module, owner: type, name: str, parameters: dict[str, Any]) -> CachedMethod:
     member = vars(owner)[name]
     return CachedMethod(types.MethodType(getattr(member, "function", member), module), parameters)
+
+
+def check_kind(function: Callable[..., Any]) -> None:
+    """Refuse a method whose call does not give a result but something that runs later."""
+    inner = inspect.unwrap(function)
+    kinds = {
+        "a generator": inspect.isgeneratorfunction,
+        "a coroutine": inspect.iscoroutinefunction,
+        "an asynchronous generator": inspect.isasyncgenfunction,
+    }
+    for kind, is_kind in kinds.items():
+        if is_kind(function) or is_kind(inner):
+            raise UnsupportedMethod(
+                f"`{inner.__qualname__}` is {kind}, whose body runs after the call: move what it computes into a "
+                "method of its own and cache that"
+            )
+
+
+def _as_it_is(self: CachedMethod, /, *args: Any, **kwargs: Any) -> Any:
+    """What Dynamo traces where a cached method is called: the method itself."""
+    return self._function(*args, **kwargs)
+
+
+for _call in (CachedMethod.__call__, CachedMethod._run_eagerly):
+    _compat.traced_as(_call, _as_it_is)

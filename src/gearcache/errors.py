@@ -14,6 +14,7 @@
     ├── CaptureError                  a method cannot be cached; the text names the method and the cause
     │   └── UncacheableGuard          Dynamo guards on something gearcache cannot check
     ├── CompileError                  a backend failed; names the gear
+    ├── UnsupportedMethod             what cannot be cached at all, told at `cache_compile` (also `TypeError`)
     ├── BackendUnavailable            a backend cannot run here (also `ImportError`)
     ├── GearSpecError                 a gear spec is wrong (also `ValueError`)
     ├── InputError                    a call does not fit the compiled graphs (also `ValueError`)
@@ -147,6 +148,17 @@ class UncacheableGuard(CaptureError):
     def __str__(self) -> str:
         detail = f" ({self.detail})" if self.detail else ""
         return f"`{self.method}` cannot be cached: {self.cause}, which gearcache cannot check{detail}"
+
+
+class UnsupportedMethod(GearcacheError, TypeError):
+    """Something that `cache_compile` cannot take; the text says what it takes instead."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class CompileError(GearcacheError):

@@ -12,6 +12,8 @@ import torch
 from gearcache.cache.layout import check_root
 from gearcache.cached_function import CachedFunction as CachedFunction
 from gearcache.cached_method import CachedMethod as CachedMethod
+from gearcache.cached_method import check_kind
+from gearcache.errors import UnsupportedMethod
 from gearcache.guards.gears import parse_gears
 from gearcache.options import Settings, resolve_settings
 
@@ -134,20 +136,45 @@ def _check_settings(settings: Settings) -> None:
 def _wrap(func: Any, parameters: dict[str, Any]) -> CachedMethod | CachedFunction:
     if isinstance(func, types.MethodType):
         if not isinstance(func.__self__, torch.nn.Module):
-            raise TypeError(
-                f"cache_compile takes a method of a torch.nn.Module, not of {type(func.__self__).__qualname__}"
+            owner = func.__self__ if isinstance(func.__self__, type) else type(func.__self__)
+            raise UnsupportedMethod(
+                f"cache_compile takes a method of a torch.nn.Module, not of {owner.__qualname__}: `{func.__name__}` "
+                "has no module whose weights could be bound; make it a method of a module's instances"
             )
+        if hasattr(func.__self__, "_orig_mod"):
+            raise UnsupportedMethod(_COMPILED)
+        check_kind(func.__func__)
         return CachedMethod(func, parameters)
     if isinstance(func, types.FunctionType):
-        owner, _, _ = func.__qualname__.rpartition(".")
-        if owner and not owner.endswith("<locals>"):
+        if hasattr(func, "_torchdynamo_orig_callable") or func.__module__.startswith("torch._dynamo"):
+            raise UnsupportedMethod(_COMPILED)
+        owner_name, _, _ = func.__qualname__.rpartition(".")
+        if owner_name and not owner_name.endswith("<locals>"):
+            check_kind(func)
             return CachedFunction(func, parameters)
-        raise TypeError(
+        raise UnsupportedMethod(
             f"cache_compile takes a bound method of a torch.nn.Module, or decorates one in a class body; "
             f"`{func.__qualname__}` is a plain function"
         )
     if isinstance(func, torch.nn.Module):
-        raise TypeError(
+        raise UnsupportedMethod(
             f"cache_compile takes a method, not a module: pass `{type(func).__name__}.forward` of the instance"
         )
-    raise TypeError(f"cache_compile takes a bound method of a torch.nn.Module, not a {type(func).__qualname__}")
+    kind = type(func).__qualname__
+    raise UnsupportedMethod(
+        f"cache_compile takes a bound method of a torch.nn.Module, not a {kind}{_ADVICE.get(kind, '')}"
+    )
+
+
+_COMPILED = (
+    "cache_compile takes a method that torch.compile has not compiled already: pass that of the module itself, "
+    "`model.forward` and not `torch.compile(model).forward`"
+)
+_ADVICE = {
+    "ScriptMethod": ": TorchScript runs without Python; pass the method of the module before `torch.jit`",
+    "partial": ": write a method that calls the other one with the arguments filled in",
+    "staticmethod": ": it has no module whose weights could be bound; make it a method",
+    "classmethod": ": it has no module whose weights could be bound; make it a method",
+    "property": ": decorate a method, and let the property call it",
+    "Tensor": ": a property was read; pass a method",
+}

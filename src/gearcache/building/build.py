@@ -39,7 +39,8 @@ def build(request: BuildRequest, counters: Counters) -> BuildResult:
     """
     request.backend.check_compiler()
     expected = max(1, len(request.spec.gears))
-    units = Units(request, Tracer(request, counters))
+    tracer = Tracer(request, counters)
+    units = Units(request, tracer)
     jobs, compiled, interrupted = GearJobs(request, units), _Compiled(), False
     with (
         CompilePool(
@@ -51,6 +52,8 @@ def build(request: BuildRequest, counters: Counters) -> BuildResult:
             _take(pool.compile(in_turns(jobs), progress.update), compiled, jobs, request.name, counters)
         except KeyboardInterrupt:
             interrupted, compiled.errors = True, []  # the interrupt reached compilers of this process as well
+        finally:
+            tracer.close()
     errors = [*compiled.errors, *units.errors]
     for error in errors:
         counters.note(Event("compile_failed", request.name, gear=error.gear, detail=error.cause))

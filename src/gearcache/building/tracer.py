@@ -33,6 +33,7 @@ class Tracer:
         self._signature = inspect.signature(request.function, follow_wrapped=False)
         #: Dynamo's names of ints that are kept symbolic.
         self._numbers: tuple[str, ...] = ()
+        self._captures: list[Capture] = []
 
     def free(self) -> Capture:
         """Trace with all dims dynamic, or only those of a declared range, or none."""
@@ -108,6 +109,11 @@ class Tracer:
                 self._request.fixed_ints.update(fresh)
         return capture
 
+    def close(self) -> None:
+        """Let go of the tensors of the call and the module; nothing is recorded of a capture after it."""
+        for capture in self._captures:
+            capture.drop_references()
+
     def resized(self, capture: Capture, assignment: Mapping[Any, int]) -> Arguments:
         """Return the call's arguments with tensors of the sizes that a trace gives them."""
         symbols = capture.symbols()
@@ -130,7 +136,7 @@ class Tracer:
         positional, keywords = _call_of(self._signature, arguments)
         name, function = self._request.name, self._request.function
         try:
-            return capture_method(
+            capture = capture_method(
                 function,
                 positional,
                 keywords,
@@ -139,6 +145,8 @@ class Tracer:
                 numbers=numbers,
                 unbound=self._request.unbound,
             )
+            self._captures.append(capture)
+            return capture
         finally:
             self._counters.note(Event("trace", name, seconds=time.monotonic() - begin))
 

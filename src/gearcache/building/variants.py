@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgpack
+
 from gearcache.building.request import BuiltVariant
 from gearcache.building.units import TraceUnit
+from gearcache.errors import CaptureError
 from gearcache.ge_cache.backend import Artifact
 from gearcache.ge_cache.capture import Capture
 from gearcache.ge_cache.specialise import GearGraph
@@ -29,6 +32,8 @@ def built_variant(
         tensor = capture.attribute_tensors[name]
         inputs.append(StoredInput(capture.attributes[name], tensor.dtype, tensor.device.type, in_frame=False))
     call_checks, evidence = split_checks(capture, next(iter(parameter_names(function))))
+    for check in (*call_checks, *evidence):
+        _check_storable(capture.method, check.to_plain())
     variant = StoredVariant(
         frame=unit.frame,
         references=unit.references,
@@ -46,7 +51,19 @@ def built_variant(
             for name, access in zip(capture.numbers.names().values(), capture.number_accesses, strict=True)
         ],
     )
+    _check_storable(capture.method, variant.to_plain())
     return BuiltVariant(variant, artifacts)
+
+
+def _check_storable(method: str, plain: Any) -> None:
+    """Raise `CaptureError` for a text or number that no manifest can hold."""
+    try:
+        msgpack.packb(plain)
+    except UnicodeEncodeError as error:
+        cause = f"it depends on the text {error.object!r}, whose lone surrogates cannot be stored"
+        raise CaptureError(method, cause) from None
+    except OverflowError:
+        raise CaptureError(method, "it depends on an integer of more than 64 bits") from None
 
 
 def split_checks(capture: Capture, instance: str) -> tuple[list[Check], list[Check]]:
