@@ -37,6 +37,12 @@ def torch_function_modes() -> int:
     return int(torch._C._len_torch_function_stack())
 
 
+def has_own_dispatch(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is of a class that answers operators itself (`__torch_dispatch__`), so without plain memory."""
+    plain: Any = torch._C._disabled_torch_dispatch_impl
+    return type(tensor).__torch_dispatch__ is not plain
+
+
 def process_group_ranks(name: str) -> list[int] | None:
     """Return the ranks of the process group of a name, or None where there is no such group."""
     if not torch.distributed.is_available() or not torch.distributed.is_initialized():

@@ -129,6 +129,9 @@ class InductorBackend:
         if any(kind == "constant" for kind, _ in bound.values()):
             stored = msgpack.unpackb(artifact.read(CONSTANTS), raw=False)
             constants = {name: decode_tensor(plain, device) for name, plain in stored.items()}
+        for name, weight in attributes.items():
+            if _compat.has_own_dispatch(weight):
+                raise TypeError(f"{name} is a {type(weight).__qualname__}, which has no memory of its own")
         # Detached: the same memory, but the weight itself stays free to be exchanged (`torch.utils.swap_tensors`).
         values = {
             internal: attributes[name].detach() if kind == "attribute" else constants[name]
@@ -174,6 +177,7 @@ class _Bound:
     """A runner together with the tensors that its `user_managed` constants point to."""
 
     __slots__ = ("run", "values")
+    is_native = True
 
     def __init__(self, run: Runner, values: dict[str, torch.Tensor]) -> None:
         self.run = run

@@ -97,6 +97,7 @@ def build_dispatch(
     source = "\n".join(lines) + "\n"
     function: Any = define(source, name, writer.namespace, f"dispatch of {method.__qualname__}")
     function.__defaults__, function.__kwdefaults__ = method.__defaults__, method.__kwdefaults__
+    function.__qualname__ = method.__qualname__  # as errors about missing arguments name it
     dispatch: Callable[..., Any] = function
     return dispatch
 

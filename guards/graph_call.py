@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from gearcache.errors import GraphError
 from gearcache.guards._native import tensor_check
 from gearcache.guards.access import Access, Scope
 from gearcache.guards.expressions import checked_expression
@@ -42,6 +43,7 @@ class GraphCall:
         scope: Scope,
         *,
         validate: bool,
+        name: str = "",
     ) -> None:
         self.variant = variant
         self.gear = gear
@@ -49,6 +51,8 @@ class GraphCall:
         self._attributes = attributes
         self._scope = scope
         self._validate = validate
+        self._name = name
+        self._is_native = bool(getattr(run, "is_native", False))
         self._checks = TensorChecks(gear, {index for index, stored in enumerate(variant.inputs) if stored.is_weight})
         #: Counts the runs of the graph.
         self.counter = itertools.count()
@@ -69,7 +73,9 @@ class GraphCall:
 
     def resized(self, gear: StoredGear, run: Runner) -> GraphCall:
         """Return a call of the same variant and weights at other sizes."""
-        return GraphCall(self.variant, gear, run, self._attributes, self._scope, validate=self._validate)
+        return GraphCall(
+            self.variant, gear, run, self._attributes, self._scope, validate=self._validate, name=self._name
+        )
 
     def count_shapes(self) -> None:
         """Count the sizes of the calls to come, which costs each of them some time (dynamic graphs only)."""
@@ -143,9 +149,16 @@ class GraphCall:
             lines += self._condition_lines(listed)
             lines += self._overlap_lines(names, namespace)
         lines.append("tick()")
-        lines += self._result_lines(f"run([{listed}])", namespace)
+        results = self._result_lines(f"run([{listed}])", namespace)
+        if self._is_native:  # its exceptions hold pages of C++
+            namespace["failed"] = self._failed
+            results = ["try:", *(f"    {line}" for line in results), "except RuntimeError as error: failed(error)"]
+        lines += results
         source = f"def graph({', '.join(parameters)}):\n    " + "\n    ".join(lines) + "\n"
         return define(source, "graph", namespace, "graph")
+
+    def _failed(self, error: RuntimeError) -> None:
+        raise GraphError(self._name, self.gear.text, str(error).partition("\n")[0]) from error
 
     def _mismatch(self, tensors: tuple[torch.Tensor, ...]) -> None:
         raise Mismatch(self, tensors)

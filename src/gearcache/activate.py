@@ -152,7 +152,8 @@ def activate(
         except Exception as error:
             # Nothing is deleted: the fault may be this host's, and pass.
             raise CacheError(f"gear {gear.text} cannot be loaded: {type(error).__name__}: {error}") from error
-        graphs.append(GraphCall(variant, gear, run, attributes, scope_of_instance(scope, method), validate=validate))
+        own = scope_of_instance(scope, method)
+        graphs.append(GraphCall(variant, gear, run, attributes, own, validate=validate, name=method.__qualname__))
     return ActiveVariant(variant, graphs, method, compared_objects(variant, scope), facts)
 
 

@@ -14,6 +14,7 @@
     ├── CaptureError                  a method cannot be cached; the text names the method and the cause
     │   └── UncacheableGuard          Dynamo guards on something gearcache cannot check
     ├── CompileError                  a backend failed; names the gear
+    ├── GraphError                    a compiled graph failed while it ran (also `RuntimeError`)
     ├── UnsupportedMethod             what cannot be cached at all, told at `cache_compile` (also `TypeError`)
     ├── BackendUnavailable            a backend cannot run here (also `ImportError`)
     ├── GearSpecError                 a gear spec is wrong (also `ValueError`)
@@ -148,6 +149,17 @@ class UncacheableGuard(CaptureError):
     def __str__(self) -> str:
         detail = f" ({self.detail})" if self.detail else ""
         return f"`{self.method}` cannot be cached: {self.cause}, which gearcache cannot check{detail}"
+
+
+class GraphError(GearcacheError, RuntimeError):
+    """A compiled graph that failed while it ran, as the method itself mostly does too for such a call."""
+
+    def __init__(self, method: str, gear: str, cause: str) -> None:
+        super().__init__(method, gear, cause)
+        self.method, self.gear, self.cause = method, gear, cause
+
+    def __str__(self) -> str:
+        return f"`{self.method}`, gear {self.gear}: the compiled graph failed: {self.cause}"
 
 
 class UnsupportedMethod(GearcacheError, TypeError):

@@ -177,4 +177,5 @@ _ADVICE = {
     "classmethod": ": it has no module whose weights could be bound; make it a method",
     "property": ": decorate a method, and let the property call it",
     "Tensor": ": a property was read; pass a method",
+    "Parameter": ": a property was read; pass a method",
 }

@@ -10,6 +10,7 @@ import torch
 from gearcache.building.request import BuildRequest
 from gearcache.building.units import TraceUnit
 from gearcache.errors import CaptureError
+from gearcache.ge_cache import _compat
 from gearcache.ge_cache.all_gears import all_gears_graph
 from gearcache.ge_cache.aten import encode_graph
 from gearcache.ge_cache.backend import CompileJob
@@ -70,6 +71,8 @@ def _record(
 ) -> tuple[GearGraph, StoredGear]:
     """Return the graph of one gear, and what is stored of it but for its artifact."""
     capture = unit.capture
+    if request.backend.compiles:
+        _refuse_subclasses(capture, request.backend.name)
     symbols = capture.symbols()
     is_dynamic = gear is None and any(symbols.symbols_of(size) for item in capture.inputs for size in item.sizes)
     assignment = gear.assignment if gear is not None else {}
@@ -106,6 +109,18 @@ def _record(
             assumed=gear.assumed if gear is not None else [],
         )
     return graph, stored
+
+
+def _refuse_subclasses(capture: Capture, backend: str) -> None:
+    tensors = {capture.attributes[name].text: capture.attribute_tensors[name] for name in capture.attributes}
+    tensors |= {item.access.text: item.example for item in capture.inputs}
+    for path, tensor in tensors.items():
+        if _compat.has_own_dispatch(tensor):
+            raise CaptureError(
+                capture.method,
+                f"`{path}` is a {type(tensor).__qualname__}, a tensor subclass without memory of its own, to which "
+                f"compiled code of backend `{backend}` cannot point; use backend='eager', or a plain tensor",
+            )
 
 
 def _all_gears_job(request: BuildRequest, unit: TraceUnit) -> CompileJob:
