@@ -110,7 +110,7 @@ class GuardTranslator:
             self.source_names.setdefault(access, source.name)
             return access
         except (UnknownSource, NotConstant) as error:
-            raise UncacheableGuard(self._method, type(source).__name__, source.name, str(error)) from None
+            raise UncacheableGuard(self._method, type(source).__name__, _name(source), str(error)) from None
 
     def value(self, access: Access) -> Any:
         """Return what an access path leads to in the traced call; None where it leads nowhere."""
@@ -213,3 +213,10 @@ def _identity(access: Access, value: Any) -> Check:
         if inspect.isroutine(value) or type(value).__module__.startswith("torch"):
             return observe("name" if hasattr(value, "__qualname__") else "type", access, value)
         raise
+
+
+def _name(source: Any) -> str:
+    try:
+        return str(source.name)
+    except NotImplementedError:  # it has none, as what the frame itself makes
+        return "a value of its own"

@@ -25,11 +25,8 @@ def check_gear(gear: StoredGear, inputs: int, attributes: Iterable[str]) -> None
         _expect(type(numbers) is list and all(_is_index(number, inputs) for number in numbers), "numbers of inputs")
     ranks = [len(row) for row in gear.sizes]
     dims = [tuple(item) for item in gear.assumed]
-    for name, index, dim in gear.symbols:
-        _expect(type(name) is str, "symbols")
-        dims.append((index, dim))
-    for name, index, kind, dim in gear.measures:
-        _expect(type(name) is str and kind in ("size", "stride"), "measures")
+    for name, index, kind, dim in (*gear.symbols, *gear.measures):
+        _expect(type(name) is str and kind in ("size", "stride"), "symbols or measures")
         dims.append((index, dim))
     for index, dim in dims:
         _expect(_is_index(index, inputs) and _is_index(dim, ranks[index]), "dims of inputs")

@@ -233,7 +233,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[Any, ...]], str]] = {
     "quantized weight": (Net.quantized_weight, [(X,), (X * 2,)], ""),
     "set": (Net.as_set, [(X,), (X,)], ""),
     "object": (Net.as_object, [(X,), (X,)], ""),
-    "lambda": (Net.as_lambda, [(X,)], "constant|frame"),
+    "lambda": (Net.as_lambda, [(X,)], "constant|frame|value of its own"),
     "raises": (Net.strict, [(torch.ones(5, 4),), (X,)], "exception"),
     "catches": (Net.catches, [(X,), (X,)], ""),
     "bad index": (Net.embeds, [(torch.tensor([1]),), (torch.tensor([9]),), (torch.tensor([2]),)], ""),
