@@ -186,6 +186,7 @@ def _plain_text(text: str) -> str:
     """Return the first line of a message without names and numbers."""
     first = text.strip().partition("\n")[0]
     first = re.sub(r"`[^`]*`|'[^']*'|\"[^\"]*\"", "`…`", first)
+    first = re.sub(r"\b[0-9a-f]{16,}\b", "…", first)
     return re.sub(r"\d+", "N", first)[:200]
 
 
