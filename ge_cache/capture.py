@@ -23,7 +23,7 @@ from gearcache.ge_cache.looked_up import Lookups
 from gearcache.ge_cache.numbers import Numbers, check_unguarded, written_ints
 from gearcache.ge_cache.observed import Observer, observed_checks
 from gearcache.ge_cache.result_classes import result_class_checks
-from gearcache.ge_cache.sources import FrameNames
+from gearcache.ge_cache.sources import FrameNames, is_of_namedtuple
 from gearcache.ge_cache.symbols import Symbols
 from gearcache.ge_cache.tensor_reads import TensorReads
 from gearcache.ge_cache.weights import Weights
@@ -146,6 +146,7 @@ def capture_method(
     check_unguarded(hook.numbers, hook.shape_env)
     attributes, tensors = _attributes(hook, weights, translator)
     checks = translator.translate(captured.output_graph.guards)
+    identities.forget(lambda source: is_of_namedtuple(source, names))
     checks += identities.checks(translator.access, translator.value)
     tensors_met = tensor_sources(captured.output_graph.guards)
     tensor_checks = reads.checks(tensors_met, hook.sources, translator.access, translator.value)

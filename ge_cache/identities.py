@@ -109,6 +109,10 @@ class Identities:
         paths = [(access(source), item, is_written) for source, item, is_written in members]
         return found + _apart([entry for entry in paths if not _is_inner(entry[0])])
 
+    def forget(self, is_internal: Callable[[Any], bool]) -> None:
+        """Leave out descriptors that the standard library keeps for itself: no path leads to them."""
+        self._descriptors = {source: None for source in self._descriptors if not is_internal(source)}
+
     def _paths_of_descriptors(self, access: Callable[[Any], Access]) -> list[Access]:
         """Return where descriptors lie; below a class they are found by name, and the class is checked."""
         paths = [access(source) for source in self._descriptors]
