@@ -11,6 +11,10 @@ import torch
 first_size: Callable[[Any], int] = torch._C.TensorBase.__len__  # type: ignore[attr-defined]
 
 
+#: Whether a torch function mode is active in this thread, in 30 ns.
+has_function_mode: Callable[[], bool] = torch._C._is_torch_function_mode_enabled
+
+
 def tensor_check(
     tensors: Sequence[torch.Tensor],
     sizes: Sequence[Sequence[int | None]],

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from gearcache.guards._native import has_function_mode
 from gearcache.guards.access import Access, Scope, Walker
 from gearcache.guards.check_source import CheckWriter, checked_name
 from gearcache.guards.checks import Check
@@ -84,6 +85,7 @@ def build_dispatch(
     indent = "    "
     conditions = [f"{writer.bind(unchanged, 'unchanged')}()"] if unchanged is not None else []
     if states:
+        conditions.append(f"not {writer.bind(has_function_mode, 'has_mode')}()")  # which no state tells
         holds = [f"{writer.bind(state, f'state{index}')}()" for index, state in enumerate(states)]
         conditions.append(f"({' or '.join(holds)})")
     if conditions:

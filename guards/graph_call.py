@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from gearcache.guards._native import tensor_check
 from gearcache.guards.access import Access, Scope
 from gearcache.guards.expressions import checked_expression
 from gearcache.guards.generated import define
-from gearcache.guards.memory import find_overlap
+from gearcache.guards.memory import BoundSpans, find_overlap
 from gearcache.guards.tensor_checks import TensorChecks
 from gearcache.guards.variant import StoredGear, StoredVariant
 
@@ -53,6 +53,7 @@ class GraphCall:
         self._validate = validate
         self._name = name
         self._is_native = bool(getattr(run, "is_native", False))
+        self._bound_spans = BoundSpans(attributes)
         self._checks = TensorChecks(gear, {index for index, stored in enumerate(variant.inputs) if stored.is_weight})
         #: Counts the runs of the graph.
         self.counter = itertools.count()
@@ -163,15 +164,26 @@ class GraphCall:
     def _mismatch(self, tensors: tuple[torch.Tensor, ...]) -> None:
         raise Mismatch(self, tensors)
 
+    def overlap(self, tensors: Sequence[torch.Tensor]) -> tuple[str, str] | None:
+        """Return the texts of a written input and of what shares memory with it; None where there is none.
+
+        Compiled code may read a weight after an input that shares its memory was written; the `eager` backend does not.
+        """
+        inputs, written = self.variant.inputs, self.gear.written
+        if (found := find_overlap(tensors, written)) is not None:
+            return inputs[found[0]].access.text, inputs[found[1]].access.text
+        if self._is_native and written and (met := self._bound_spans.find_overlap(tensors, written)) is not None:
+            return inputs[met[0]].access.text, self.variant.attributes[met[1]].text
+        return None
+
     def _overlap_lines(self, names: list[str], namespace: dict[str, Any]) -> list[str]:
-        """Check that no written input shares memory with another: at once for addresses that were seen before."""
-        if not self.gear.written or len(names) < 2:
+        """Check that no written input shares memory with others: at once for addresses that were seen before."""
+        if not self.gear.written or (len(names) < 2 and not (self._is_native and self._attributes)):
             return []
         seen: set[tuple[int, ...]] = set()
-        written = self.gear.written
 
         def is_apart(place: tuple[int, ...], tensors: tuple[torch.Tensor, ...]) -> bool:
-            if find_overlap(tensors, written) is not None:
+            if self.overlap(tensors) is not None:
                 return False
             if len(seen) >= _MAX_PLACES:
                 seen.clear()

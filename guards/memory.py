@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import bisect
+from collections.abc import Mapping, Sequence
 
 import torch
 
@@ -28,6 +29,35 @@ def find_overlap(tensors: Sequence[torch.Tensor], written: Sequence[int]) -> tup
             if index in writes:
                 furthest_written = max(furthest_written, (end, index))
     return None
+
+
+class BoundSpans:
+    """Where the weights that a graph reads lie in memory; looked at again when one of them has moved."""
+
+    def __init__(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        self._tensors = tensors
+        self._places: list[int] = []
+        #: Begin, end and name of each weight in order, and the furthest end up to each.
+        self._spans: list[tuple[int, int, str]] = []
+        self._ends: list[int] = []
+
+    def find_overlap(self, tensors: Sequence[torch.Tensor], written: Sequence[int]) -> tuple[int, str] | None:
+        """Return (written tensor, weight) when their byte ranges meet; None otherwise."""
+        self._follow()
+        for index in written:
+            start, end = _span(tensors[index])
+            before = bisect.bisect_left(self._spans, (end,))
+            if start < end and before and self._ends[before - 1] > start:
+                return index, next(name for _, last, name in self._spans[:before] if last > start)
+        return None
+
+    def _follow(self) -> None:
+        places = [tensor.data_ptr() for tensor in self._tensors.values()]
+        if places != self._places:
+            spans = sorted((*_span(tensor), name) for name, tensor in self._tensors.items() if tensor.numel())
+            self._places, self._spans, self._ends = places, spans, []
+            for _, end, _ in spans:
+                self._ends.append(max(end, self._ends[-1] if self._ends else end))
 
 
 def _span(tensor: torch.Tensor) -> tuple[int, int]:

@@ -163,16 +163,21 @@ def test_inputs_that_overlap_a_written_one_are_refused(cache_dir: Path) -> None:
         assert torch.equal(memory, torch.ones(3, 4))
 
 
-class _Mode(TorchFunctionMode):
+class _Doubling(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return func(*args, **(kwargs or {}))
+        result = func(*args, **(kwargs or {}))
+        return result * 2 if func is torch.Tensor.add else result
 
 
-def test_a_trace_under_a_torch_function_mode_is_refused(cache_dir: Path) -> None:
-    cached = gearcache.cache_compile(Net().plain, config=strict_config())
-    with _Mode(), pytest.raises(CaptureError, match="torch function mode"):
-        cached(torch.ones(2, 4))
-    cached(torch.ones(2, 4))
+def test_under_a_torch_function_mode_the_method_itself_runs(cache_dir: Path) -> None:
+    net, x = Net(), torch.ones(2, 4)
+    cached = gearcache.cache_compile(net.plain, config=strict_config())
+    for _ in range(2):  # before and after the load
+        with _Doubling():
+            expected, found = net.plain(x), cached(x)
+        assert torch.equal(found, expected)
+        assert torch.equal(cached(x), net.plain(x))
+    assert cached.stats.traces == 1
 
 
 def test_a_tensor_subclass_is_refused(cached_two: Callable[..., Any]) -> None:

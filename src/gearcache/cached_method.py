@@ -22,7 +22,7 @@ from gearcache.errors import GearcacheError, UnsupportedMethod
 from gearcache.failures import Failures
 from gearcache.ge_cache import _compat
 from gearcache.gear_use import GearUse
-from gearcache.guards._native import is_grad_decorator
+from gearcache.guards._native import has_function_mode, is_grad_decorator
 from gearcache.guards.graph_call import Mismatch
 from gearcache.preparing import MethodLock, is_preparing, preparing
 from gearcache.resolved import resolve
@@ -169,6 +169,8 @@ class CachedMethod:
             return opened.call(self, args, kwargs)
         if _compat.is_traced():  # part of something else, which is to see what the method does
             return self._function(*args, **kwargs)
+        if has_function_mode():  # it is to see what the method calls
+            return self._run_eagerly(*args, **kwargs)
         for _ in range(_ATTEMPTS):
             frame = self._ready(args, kwargs)
             if frame is None:

@@ -13,7 +13,6 @@ from gearcache.guards.access import Scope
 from gearcache.guards.dispatch import BoundGear
 from gearcache.guards.graph_call import GraphCall
 from gearcache.guards.inputs import find_problem
-from gearcache.guards.memory import find_overlap
 from gearcache.guards.reason import Reason
 from gearcache.guards.variant import StoredVariant
 from gearcache.problems import Problems, broken_condition
@@ -55,7 +54,11 @@ class LoadedVariants:
         self, active: ActiveVariant, graph: GraphCall, tensors: tuple[torch.Tensor, ...], scope: Scope
     ) -> Callable[..., Any]:
         """Return the frame of a graph, readied for tensors like these; `InputError` where a written one overlaps."""
-        self._check_overlap(active.variant, graph, tensors)
+        if (overlap := graph.overlap(tensors)) is not None:
+            written, other = overlap
+            raise InputError(
+                self._name, written, f"written, and shares memory with `{other}`", "tensors that do not overlap"
+            )
         if self._validate and not graph.admits(tensors):
             for sibling in active.graphs:
                 sibling.accept(tensors)
@@ -80,14 +83,6 @@ class LoadedVariants:
             if tensors is not None and _are_of_its_kind(active.variant, tensors):
                 for graph in active.graphs:
                     graph.accept(tensors)
-
-    def _check_overlap(self, variant: StoredVariant, graph: GraphCall, tensors: tuple[torch.Tensor, ...]) -> None:
-        overlap = find_overlap(tensors, graph.gear.written)
-        if overlap is not None:
-            written, other = (variant.inputs[index].access.text for index in overlap)
-            raise InputError(
-                self._name, written, f"written, and shares memory with `{other}`", "tensors that do not overlap"
-            )
 
 
 def _takes(variant: StoredVariant, scope: Scope) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gearcache.guards.memory import find_overlap
+from gearcache.guards.memory import BoundSpans, find_overlap
 
 MEMORY = torch.zeros(10, 4)
 
@@ -34,3 +34,15 @@ def test_a_long_tensor_that_spans_several_is_found() -> None:
     found = find_overlap(tensors, [2])
     assert found is not None
     assert found[0] == 2
+
+
+def test_a_written_tensor_that_meets_a_weight_is_found_also_when_the_weight_has_moved() -> None:
+    weights = {"low": MEMORY[:3], "high": MEMORY[6:8], "inner": MEMORY[1:2], "empty": MEMORY[4:4]}
+    spans = BoundSpans(weights)
+    other = torch.zeros(4)
+    assert spans.find_overlap([MEMORY[4:6], MEMORY[0], other], [0]) is None, "what is only read may be a weight"
+    assert spans.find_overlap([other, MEMORY[2:5]], [1]) == (1, "low")
+    assert spans.find_overlap([MEMORY[7:9]], [0]) == (0, "high")
+    assert spans.find_overlap([MEMORY[8:]], [0]) is None
+    weights["high"] = MEMORY[8:9]
+    assert spans.find_overlap([MEMORY[8:]], [0]) == (0, "high")
