@@ -67,6 +67,9 @@ def _run(case: Case, number: int, folder: Path, report: Report, events: Counter[
             return
         try:
             cached = World(case.name, file, case.backend, folder / "cache", refreshed=case.refreshed)
+        except GearcacheError as error:  # a method that is refused before its first call
+            report.refusals[_reason(error)] = 1
+            return
         except Exception as error:
             report.failure = _raw(error, number, -1, "import")
             return
@@ -112,13 +115,14 @@ def _step(label: str, text: str, index: int, number: int, plain: World, cached: 
     found = cached.take(text, index)
     rng = torch.get_rng_state()
     report.calls += cached.calls
-    if cached.calls and isinstance(found, GearcacheError):
+    if isinstance(found, GearcacheError):
         if isinstance(found, CacheError):
             report.failure = _raw(found, number, index, label)
             return False
         reason = _reason(found)
         report.refusals[reason] = report.refusals.get(reason, 0) + 1
-        return True  # nothing may have happened; what the step was to do is left out in the plain world
+        # Nothing may have happened; what the step was to do is left out in the plain world.
+        return cached.calls > 0
     expected = plain.take(text, index)
     if expected is not None and found is None:
         report.failure = Failure("not raised", number, index, label, _reason(expected), text=_trace(expected))
