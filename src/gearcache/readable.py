@@ -162,8 +162,9 @@ def path_text(access: Access) -> str:
 
 def input_lines(variant: Mapping[str, Any]) -> Iterator[str]:
     """Yield the tensor inputs and weights of the graph."""
-    for access, dtype, device, in_frame in variant["inputs"]:
-        yield f"{path_text(Access.from_plain(access))}: {dtype} on {device}{'' if in_frame else ', read by the graph'}"
+    for access, dtype, device, in_frame, computed in variant["inputs"]:
+        use = ("" if in_frame else ", read by the graph") + ("" if computed else ", of which only sizes are read")
+        yield f"{path_text(Access.from_plain(access))}: {dtype} on {device}{use}"
     for _, access in variant["attributes"]:
         yield f"{path_text(Access.from_plain(access))}: bound when it is loaded"
 

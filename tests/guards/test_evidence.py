@@ -12,7 +12,7 @@ import torch
 from gearcache.guards.access import Access, Scope
 from gearcache.guards.checks import observe
 from gearcache.guards.evidence import evidence_checks, evidence_failure, evidence_tree
-from gearcache.guards.variant import StoredInput, StoredVariant, entry_from_plain, entry_to_plain
+from gearcache.guards.variant import StoredGear, StoredInput, StoredVariant, entry_from_plain, entry_to_plain
 
 MODEL = Access(("argument", "self"))
 
@@ -57,7 +57,9 @@ def test_true_and_1_are_never_one_node() -> None:
 
 def variant(argument: Any) -> StoredVariant:
     inputs = [StoredInput(Access(("argument", "x"), (("item", argument),)), torch.float32, "cpu")]
-    return StoredVariant({"code": b"c"}, {}, "graph", inputs, {}, [], [[], []], {"files": [], "functions": []}, [])
+    frame = {"co_names": ["graph"]}
+    gear = StoredGear("", [[None]], [[None]], [], {}, {})
+    return StoredVariant(frame, {}, "graph", inputs, {}, [], [[], []], {"files": [], "functions": []}, [gear])
 
 
 def test_equal_parts_of_variants_become_one_object_and_others_stay_apart() -> None:
