@@ -38,7 +38,7 @@ def server(options: argparse.Namespace, recorder: stages.Recorder) -> dict[str, 
         model = names[1].from_pretrained(folder, add_pooling_layer=False).eval()
         encoder = SentenceEncoder(model, tokenizer, backend=options.backend, cache_dir=options.cache_dir)
 
-    with torch.no_grad():
+    with torch.inference_mode():
         recorder.warm("encode", encoder.cached_encode, *encoder.pad(SENTENCES[:1]))
         with recorder.stage("first embedding"):
             encoder.cached_encode(*encoder.pad(SENTENCES[:1]))

@@ -43,7 +43,7 @@ def server(options: argparse.Namespace, recorder: stages.Recorder) -> dict[str, 
         language = LanguageModel(model, tokenizer, backend=options.backend, cache_dir=options.cache_dir)
 
     texts: dict[str, list[str]] = {}
-    with torch.no_grad():
+    with torch.inference_mode():
         methods = {"prefill": language.cached_prefill, "decode": language.cached_decode}
         recorder.warm("prefill", language.cached_prefill, *language.prefill_call([1], LENGTHS[0]))
         token = torch.zeros(BATCHES[0], 1, dtype=torch.long)

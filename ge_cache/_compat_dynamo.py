@@ -264,8 +264,3 @@ def guard_kinds() -> list[str]:
 def reads_data(node: torch.fx.Node) -> bool:
     """Whether a captured node is `tensor.data`."""
     return node.target is torch._C._autograd._get_data_attr  # type: ignore[attr-defined]
-
-
-def is_grad_switch(node: torch.fx.Node) -> bool:
-    """Whether a captured node only turns autograd on or off, which means nothing in a graph that runs without."""
-    return node.target in (torch._C._set_grad_enabled, torch.set_grad_enabled) and not node.users

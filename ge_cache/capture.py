@@ -15,7 +15,15 @@ from typing import Any
 import torch
 
 from gearcache.errors import CaptureError
-from gearcache.ge_cache import _compat, _compat_dynamo, _compat_identities, _compat_lookups, _compat_reads
+from gearcache.ge_cache import (
+    _compat,
+    _compat_autograd,
+    _compat_dynamo,
+    _compat_identities,
+    _compat_lookups,
+    _compat_reads,
+)
+from gearcache.ge_cache.autograd_reads import AutogradReads
 from gearcache.ge_cache.graph_hook import GraphHook
 from gearcache.ge_cache.guards import GuardTranslator, tensor_sources
 from gearcache.ge_cache.identities import Identities
@@ -77,6 +85,8 @@ class Capture:
     unbacked: dict[Any, int] = field(default_factory=dict)
     #: Traced code that no check of `checks` compares: its files are hashed.
     traced_code: list[types.CodeType] = field(default_factory=list)
+    #: Whether the trace follows from grad mode.
+    asks_grad_mode: bool = False
     numbers: Numbers = field(default_factory=Numbers)
     number_accesses: list[Access] = field(default_factory=list)
     #: Dynamo's names of ints that the trace fixed although the frame writes them.
@@ -98,25 +108,28 @@ def capture_method(
     dynamic: bool,
     numbers: tuple[str, ...] = (),
     unbound: Collection[str] = (),
+    with_grad: bool = False,
 ) -> Capture:
     """Trace one call of a bound method; `CaptureError` names the method and why it cannot be one graph.
 
     `numbers`: Dynamo's names of ints to keep symbolic, see `ge_cache.numbers`; `unbound`: its names of parameters and
-    buffers that are to be inputs, see `ge_cache.weights`.
+    buffers that are to be inputs, see `ge_cache.weights`. `with_grad`: as with autograd on, which shows only where the
+    method asks.
     """
     if _compat.torch_function_modes() > 0:
         raise CaptureError(method, "it was called under a torch function mode, which a static graph cannot honour")
     observer, lookups, reads, identities = Observer(method), Lookups(), TensorReads(method), Identities(method)
-    hook = GraphHook(method, numbers, identities)
+    hook, autograd = GraphHook(method, numbers, identities), AutogradReads(method, with_grad)
     weights = Weights(getattr(function, "__func__", function), unbound)
     try:
         with (
-            torch.no_grad(),
+            torch.set_grad_enabled(with_grad),
             _compat_dynamo.capture_settings(weights, dynamic=dynamic, numbers=numbers),
             _compat_dynamo.observed(observer),
             _compat_lookups.watched_lookups(lookups),
             _compat_reads.watched_reads(reads),
             _compat_identities.watched_identities(identities),
+            _compat_autograd.watched_autograd(autograd),
         ):
             frame, captured, installed = _compat_dynamo.compile_frame(function, arguments, keywords, hook)
     except _compat_dynamo.dynamo_errors() as error:
@@ -131,6 +144,7 @@ def capture_method(
         raise CaptureError(method, cause) from error
     if hook.module is None:
         raise CaptureError(method, "it runs no tensor operation that could be compiled")
+    autograd.check_graph(hook.module.graph)
     free_variables = tuple(frame.code.co_freevars)
     scope = Scope(
         {name: value for name, value in frame.locals.items() if name not in free_variables},
@@ -148,6 +162,7 @@ def capture_method(
     checks = translator.translate(captured.output_graph.guards)
     identities.forget(lambda source: is_of_namedtuple(source, names))
     checks += identities.checks(translator.access, translator.value)
+    checks += autograd.checks(translator, [item.access for item in inputs], attributes.values())
     tensors_met = tensor_sources(captured.output_graph.guards)
     tensor_checks = reads.checks(tensors_met, hook.sources, translator.access, translator.value)
     types_met = [check.access for check in checks if check.kind == "type"]
@@ -180,6 +195,7 @@ def capture_method(
         number_accesses=[translator.access(source) for source in hook.numbers.symbols.values()],
         written_ints=written_ints(checks, written, translator.source_names, instance),
         unbacked=_unbacked_sizes(inputs, hook.shape_env),
+        asks_grad_mode=autograd.asks_mode,
         traced_code=[code for code in captured.traced_code if code not in observed.covered],
     )
 

@@ -14,6 +14,8 @@ that aliasing is the same as in eager mode on every backend.
 | `["attribute_view", name, size, stride, offset]` | the same for an attribute |
 | `["output_view", k, size, stride, offset]` | a view of compiled output `k` |
 
+A view of something that requires grad does so too, unless the method detached it: then a last item `True` follows.
+
 In a graph with dynamic dims, numbers may be expressions (strings) over the dims of the inputs.
 """
 
@@ -42,9 +44,20 @@ class ResultPlan:
         self._number = number
         self.results: list[Result] = []
         self.compiled: list[int] = []
+        self._detached: set[int] = set()
 
-    def plan(self, outputs: list[Any], inputs: list[torch.Tensor], attributes: dict[str, torch.Tensor]) -> None:
-        """Fill `results` (one per output) and `compiled` (indices of outputs that a backend computes)."""
+    def plan(
+        self,
+        outputs: list[Any],
+        inputs: list[torch.Tensor],
+        attributes: dict[str, torch.Tensor],
+        detached: set[int],
+    ) -> None:
+        """Fill `results` (one per output) and `compiled` (indices of outputs that a backend computes).
+
+        `detached` are the outputs that the method took out of autograd.
+        """
+        self._detached = detached
         tensors = [index for index, value in enumerate(outputs) if _is_tensor(value)]
         borrowed = {index: self._borrowed(index, outputs[index], inputs, attributes) for index in tensors}
         # Nobody asks how large the storage of an input is: of a view it follows from no size of the inputs.
@@ -89,7 +102,8 @@ class ResultPlan:
             )
         offset = self._number(value.storage_offset() - base.storage_offset())
         sizes = [self._number(size) for size in value.shape]
-        return [kind, owner, sizes, [self._number(stride) for stride in value.stride()], offset]
+        form = [kind, owner, sizes, [self._number(stride) for stride in value.stride()], offset]
+        return [*form, True] if index in self._detached and not kind.startswith("output") else form
 
     def _constant(self, value: Any) -> Any:
         if isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat)):
@@ -97,6 +111,34 @@ class ResultPlan:
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
         raise CaptureError(self._method, f"the graph returns a {type(value).__name__}, which cannot be stored")
+
+
+def detached_outputs(module: torch.fx.GraphModule, outputs: list[Any]) -> set[int]:
+    """Return the outputs that a recorded graph takes by way of `detach`; its output node has the tensors only."""
+    (output,) = [node for node in module.graph.nodes if node.op == "output"]
+    tensors = [index for index, value in enumerate(outputs) if _is_tensor(value)]
+    return {index for index, node in zip(tensors, output.args[0], strict=True) if _is_detached(node)}
+
+
+def _is_detached(node: torch.fx.Node) -> bool:
+    while (base := _viewed(node)) is not None:
+        if node.target is torch.ops.aten.detach.default:
+            return True
+        node = base
+    return False
+
+
+def _viewed(node: torch.fx.Node) -> torch.fx.Node | None:
+    """Return the node whose memory another one has, if it is a view of it."""
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor):
+        return None
+    for base in node.all_input_nodes:
+        parts = base.meta.get("val")
+        for part in parts if isinstance(parts, (list, tuple)) else [parts]:
+            if isinstance(part, torch.Tensor) and _compat.storage_key(value) == _compat.storage_key(part):
+                return base
+    return None
 
 
 def _is_tensor(value: Any) -> bool:

@@ -16,10 +16,10 @@ import torch
 from torch import fx
 
 from gearcache.errors import CaptureError
-from gearcache.ge_cache import _compat, _compat_dynamo, _compat_fake
+from gearcache.ge_cache import _compat, _compat_autograd, _compat_fake, inference_regions
 from gearcache.ge_cache.capture import Capture, CapturedInput
 from gearcache.ge_cache.custom_operators import record_expanded
-from gearcache.ge_cache.results import Result, ResultPlan
+from gearcache.ge_cache.results import Result, ResultPlan, detached_outputs
 from gearcache.ge_cache.tensor_spec import TensorSpec
 
 
@@ -38,13 +38,16 @@ class GearGraph:
     symbols: dict[str, Any] = field(default_factory=dict)
     #: Names of the operators that are not torch's, also of those that were taken apart.
     operators: list[str] = field(default_factory=list)
+    #: `[output, on]`: compiled outputs that the method makes with inference mode on, or off, by itself.
+    regions: list[list[Any]] = field(default_factory=list)
 
 
 def lift_attributes(capture: Capture) -> fx.GraphModule:
     """Return the captured graph with its attributes as trailing placeholders, in `attributes` order.
 
     Tensors that belong to no module (constants that Dynamo made) stay attributes and are recorded as constants.
-    ."""
+    What sets modes of autograd is left out; where regions of inference mode begin and end is marked.
+    """
     graph = fx.Graph()
     mapping: dict[fx.Node, fx.Node] = {}
     placeholders = [node for node in capture.module.graph.nodes if node.op == "placeholder"]
@@ -54,8 +57,12 @@ def lift_attributes(capture: Capture) -> fx.GraphModule:
     for node in capture.module.graph.nodes:
         if node.op == "get_attr" and node.target in lifted:
             mapping[node] = lifted[str(node.target)]
-        elif node.op != "placeholder" and not _compat_dynamo.is_grad_switch(node):
+        elif node.op != "placeholder" and not _compat_autograd.is_grad_switch(node):
             mapping[node] = graph.node_copy(node, lambda source: mapping[source])
+            if _compat_autograd.enters_inference_mode(node):
+                mapping[node].target = inference_regions.begin
+            elif _compat_autograd.leaves_inference_mode(node):
+                mapping[node].target = inference_regions.end
     return fx.GraphModule(capture.module, graph)
 
 
@@ -129,7 +136,9 @@ def record(
             method, f"its graph cannot be traced at these sizes: {type(error).__name__}: {error}"
         ) from error
     plan = ResultPlan(method, number)
-    plan.plan(outputs, inputs, attributes)
+    plan.plan(outputs, inputs, attributes, detached_outputs(module, outputs))
+    with mode, torch.no_grad():
+        regions = inference_regions.regions_of_outputs(lifted, arguments)
     _keep_outputs(module, outputs, plan.compiled)
     written = [tensor._version != version for tensor, version in zip(arguments, versions, strict=True)]
     names = list(attributes)
@@ -142,6 +151,11 @@ def record(
         written_attributes=[names[index] for index in range(len(names)) if written[len(inputs) + index]],
         random_operators=_random_operators(module),
         operators=operators,
+        regions=[
+            [position, regions[index]]
+            for position, index in enumerate(plan.compiled)
+            if regions and regions[index] is not None
+        ],
     )
 
 

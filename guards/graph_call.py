@@ -9,10 +9,11 @@ from typing import Any
 import torch
 
 from gearcache.errors import GraphError
-from gearcache.guards._native import tensor_check
+from gearcache.guards._native import inference_mode, tensor_check
 from gearcache.guards.access import Access, Scope
 from gearcache.guards.expressions import checked_expression
 from gearcache.guards.generated import define
+from gearcache.guards.inference_tensors import remade
 from gearcache.guards.memory import BoundSpans, find_overlap
 from gearcache.guards.tensor_checks import TensorChecks
 from gearcache.guards.variant import StoredGear, StoredVariant
@@ -212,9 +213,19 @@ class GraphCall:
     def _result_lines(self, call: str, namespace: dict[str, Any]) -> list[str]:
         results = self.gear.results
         if all(form == ["output", index] for index, form in enumerate(results)):
-            return [f"return {call}"]
-        values = [self._result(index, form, namespace) for index, form in enumerate(results)]
-        return [f"out = {call}", f"return [{', '.join(values)}]"]
+            lines = [f"out = {call}", "return out"] if self.gear.regions else [f"return {call}"]
+        else:
+            values = [self._result(index, form, namespace) for index, form in enumerate(results)]
+            lines = [f"out = {call}", f"return [{', '.join(values)}]"]
+        if self.gear.regions:
+            namespace["remade"] = remade
+            lines[1:1] = [
+                f"out[{int(index)}] = remade(out[{int(index)}], {bool(on)})" for index, on in self.gear.regions
+            ]
+        if not self.gear.in_inference_mode:
+            return lines
+        namespace["inference_mode"] = inference_mode
+        return ["with inference_mode(True):", *(f"    {line}" for line in lines)]
 
     def _result(self, index: int, form: list[Any], namespace: dict[str, Any]) -> str:
         kind, owner = form[0], form[1]
@@ -229,13 +240,17 @@ class GraphCall:
             base = f"attribute{index}"
         if not kind.endswith("_view"):
             return base
+        given = base
         if kind == "attribute_view" or (kind == "input_view" and self.variant.inputs[owner].is_weight):
-            base = f"{base}.detach()"  # a weight may require grad, and a call is without autograd
-        sizes, strides, offset = form[2:]
-        return (
-            f"{base}.as_strided(({_numbers(sizes)}), ({_numbers(strides)}), "
+            # As in eager, a view of a weight requires grad as the weight does; with autograd on, it would be recorded.
+            namespace["is_grad_enabled"] = torch.is_grad_enabled
+            given = f"({base}.detach() if is_grad_enabled() else {base})"
+        sizes, strides, offset, *is_detached = form[2:]
+        view = (
+            f"{given}.as_strided(({_numbers(sizes)}), ({_numbers(strides)}), "
             f"{base}.storage_offset() + {_numbers([offset]).rstrip(', ')})"
         )
+        return f"{view}.detach()" if is_detached else view
 
 
 def _measures(rows: list[list[Any]]) -> list[str]:

@@ -51,12 +51,16 @@ def find_problem(inputs: Sequence[StoredInput], gear: StoredGear, tensors: Seque
         if (problem := _layout(tensor, sizes, strides, name)) is not None:
             assumption = problem.kind == "shape" and _only_assumed(gear, tensors)
             return replace(problem, is_assumption=assumption, stored=stored, kind=_kind(problem, stored))
-        if index in gear.written and tensor.is_inference() and not torch.is_inference_mode_enabled():
+        if index in gear.written and tensor.is_inference() and not _in_inference_mode(gear):
             return Problem(name, *INFERENCE_WORDS, "inference")
         if id(tensor) in seen:
             return Problem(name, f"the same tensor as `{seen[id(tensor)]}`", "a tensor of its own", "alias")
         seen[id(tensor)] = name
     return None
+
+
+def _in_inference_mode(gear: StoredGear) -> bool:
+    return gear.in_inference_mode or torch.is_inference_mode_enabled()
 
 
 def _kind(problem: Problem, stored: StoredInput) -> str:

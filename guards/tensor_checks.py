@@ -110,7 +110,7 @@ class TensorChecks:
             chosen, [gear.sizes[index] for index in indices], [gear.strides[index] for index in indices]
         )
         # In inference mode a normal tensor has the keys of an inference tensor outside, where none must be written.
-        is_written = any(index in gear.written for index in indices)
+        is_written = any(index in gear.written for index in indices) and not gear.in_inference_mode
         in_inference_mode = is_written and torch.is_inference_mode_enabled()
         requires_grad = any(tensors[index].requires_grad for index in indices if index not in self._weights)
         alternatives.append(_Alternative(kind, check, requires_grad, in_inference_mode))

@@ -68,6 +68,10 @@ class StoredGear:
     #: be contiguous.
     measures: list[list[Any]] = field(default_factory=list)
     contiguous: list[int] = field(default_factory=list)
+    #: Whether decorators of the method put it under inference mode.
+    in_inference_mode: bool = False
+    #: `[output, on]`: outputs of the graph that the method makes with inference mode on, or off, by itself.
+    regions: list[list[Any]] = field(default_factory=list)
     #: How long its compile took.
     seconds: float = 0.0
 

@@ -15,9 +15,10 @@ from typing import Any
 import torch
 
 import gearcache
-from tests.models.modes import METHODS, MODES, SIDES, Net, made, without_recording
+from tests.models.modes import ASKING, METHODS, MODES, SIDES, Method, Net, made, without_recording
 from tests.scenarios import COMPILERS, strict_config
 
+ALL = METHODS | ASKING
 #: Inputs that require grad are refused where autograd is on.
 INPUTS = (*SIDES, "requires grad")
 
@@ -36,22 +37,22 @@ class Case:
         return f"{self.method}-{self.mode}-{self.weights}-{self.inputs}".replace(" ", "_")
 
 
-def cases(methods: list[str]) -> list[Case]:
-    """A third of the ways to compile each method first, another third for the next one: all modes and sides in each."""
+def cases(methods: list[str], step: int) -> list[Case]:
+    """Some of the twelve ways to compile each method first, others for the next one."""
     found = []
     for number, method in enumerate(methods):
         ways = list(itertools.product(MODES, SIDES, SIDES))
-        found += [Case(method, *way) for way in ways[number % 3 :: 3]]
+        found += [Case(method, *way) for way in ways[number % step :: step]]
     return found
 
 
 def serve(case: Case, root: str, backend: str, *, relaunched: bool, tolerance: float = 0.0) -> dict[str, Any]:
     """Call one method under all modes; return what differed from eager, and what it cost."""
     shuffled = random.Random(case.folder)
-    report: dict[str, Any] = {"differences": [], "refusals": 0}
+    report: dict[str, Any] = {"differences": [], "refusals": 0, "right": 0}
     for weights in SIDES if relaunched else (case.weights,):
-        net, reference = (made(weights, Net) for _ in range(2))
-        method = METHODS[case.method]
+        method = ALL[case.method]
+        net, reference = (made(weights, method.net) for _ in range(2))
         cached = gearcache.cache_compile(
             getattr(net, method.name),
             config=strict_config(backend, **method.options),
@@ -64,7 +65,7 @@ def serve(case: Case, root: str, backend: str, *, relaunched: bool, tolerance: f
             calls.insert(0, (case.mode, case.inputs))
         for number, (mode, side) in enumerate([*calls, *reversed(calls)]):
             for make in method.arguments:
-                _compare(case, net, reference, cached, (mode, side, make), report, tolerance)
+                _compare(method, net, reference, cached, (mode, side, make), report, tolerance)
             if number == 0:
                 report["traces of the first call"] = cached.stats.traces
         stats = cached.stats
@@ -83,7 +84,7 @@ def _graphs(cached: Any) -> Iterator[Any]:
 
 
 def _compare(
-    case: Case,
+    method: Method,
     net: Net,
     reference: Net,
     cached: Any,
@@ -97,8 +98,9 @@ def _compare(
     if side == "requires grad":
         arguments[0].requires_grad_()
         theirs[0].requires_grad_()
-    expected = _outcome(getattr(reference, METHODS[case.method].name), theirs, without_recording(mode))
-    found = _outcome(cached, arguments, MODES[mode]())
+    recording = MODES[mode]() if method.name in ASKING else without_recording(mode)
+    expected, after = _outcome(getattr(reference, method.name), theirs, recording)
+    found, found_after = _outcome(cached, arguments, MODES[mode]())
     where = f"{mode}, inputs {side}"
     if isinstance(expected, Exception) or isinstance(found, Exception):
         # Eager has written by the time it raises.
@@ -107,21 +109,31 @@ def _compare(
                 ours.copy_(other)
         report["refusals"] += 1
         is_clear = isinstance(found, gearcache.GearcacheError) and "inference tensor" in str(found)
-        if not (isinstance(expected, RuntimeError) and is_clear):
+        is_declared = (
+            isinstance(found, gearcache.GearcacheError) and bool(method.refusal) and method.refusal in str(found)
+        )
+        # Nothing is saved for a backward pass by a cached call.
+        is_saved = "saved for backward" in str(expected) and not isinstance(found, Exception)
+        if not ((isinstance(expected, RuntimeError) and is_clear) or is_declared or is_saved):
             report["differences"].append(f"{where}: eager {expected!r}, found {found!r}"[:600])
         return
+    report["right"] += 1
+    if after != found_after and method.name in ASKING:
+        report["differences"].append(f"{where}: modes afterwards {after}, found {found_after}")
     ours = _described(found, arguments, net, mode, tolerance)
     other = _described(expected, theirs, reference, mode, tolerance)
     if ours != other:
         report["differences"].append(f"{where}: eager {other}, found {ours}"[:1500])
 
 
-def _outcome(function: Any, arguments: Any, mode: Any) -> Any:
-    try:
-        with mode:
-            return function(*arguments)
-    except Exception as error:
-        return error
+def _outcome(function: Any, arguments: Any, mode: Any) -> tuple[Any, tuple[bool, bool]]:
+    """Return what a call gives or raises, and the modes that it leaves."""
+    with mode:
+        try:
+            result = function(*arguments)
+        except Exception as error:
+            result = error
+        return result, (torch.is_grad_enabled(), torch.is_inference_mode_enabled())
 
 
 def _described(result: Any, arguments: Any, net: Net, mode: str, tolerance: float) -> list[Any]:

@@ -6,15 +6,20 @@ every mode and kind of input: in the process that compiled it, and in a fresh on
 
 from __future__ import annotations
 
+import copy
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from tests.models.modes import METHODS
+import gearcache
+from tests.models.modes import ASKING, METHODS, MODES, SIDES, Asking, made
 from tests.modes import Case, cases, order_of, serve
 from tests.relaunch import run_python
+from tests.scenarios import strict_config
 
 
 @dataclass
@@ -34,7 +39,7 @@ def _served(chosen: list[Case], root: Path, backend: str = "eager", tolerance: f
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Served:
-    return _served(cases(list(METHODS)), tmp_path_factory.mktemp("modes"))
+    return _served(cases(list(METHODS), 3), tmp_path_factory.mktemp("modes"))
 
 
 def _assert_right(served: Served, method: str) -> None:
@@ -60,3 +65,157 @@ def test_inference_tensors_are_refused_where_they_are_written_outside_of_inferen
     writing = {"writes", "dynamic writes", "padded writes", "step", "counts", "returns what it writes"}
     for reports in (served.cold, served.warm):
         assert {case.method for case, report in reports.items() if report["refusals"]} == writing
+
+
+@pytest.fixture(scope="module")
+def asking(tmp_path_factory: pytest.TempPathFactory) -> Served:
+    return _served(cases(list(ASKING), 5), tmp_path_factory.mktemp("asking"))
+
+
+@pytest.mark.parametrize("method", ASKING)
+def test_what_a_method_asks_and_sets_of_the_modes_is_right_or_refused(asking: Served, method: str) -> None:
+    refusal = ASKING[method].refusal
+    for case in (case for case in asking.cold if case.method == method):
+        cold, warm = asking.cold[case], asking.warm[case]
+        assert (cold["differences"], warm["differences"]) == ([], []), case
+        if not refusal:
+            assert cold["right"] > 0
+            assert (warm["traces"], warm["misses"], warm["entries"]) == (0, 0, 1), case
+    assert not refusal or any(asking.cold[case]["refusals"] for case in asking.cold if case.method == method)
+
+
+def test_a_method_that_asks_is_traced_twice_and_keeps_a_variant_for_each_answer_that_differs(asking: Served) -> None:
+    traces = {
+        method: {asking.cold[case]["traces"] for case in asking.cold if case.method == method} for method in ASKING
+    }
+    assert traces["asks_in_vain"] == traces["asks_without"] == traces["sets_and_resets"] == {2}
+    assert traces["asks"] == {3}
+    assert traces["decorated_asks"] == traces["inside"] == {1}
+
+
+@pytest.mark.slow
+def test_compiled_graphs_serve_every_mode_as_eager_does(tmp_path: Path) -> None:
+    chosen = [
+        Case("step", "inference", "inside", "inside"),
+        Case("partly_inside", "grad", "inside", "outside"),
+        Case("decorated_writes", "no_grad", "outside", "inside"),
+    ]
+    served = _served(chosen, tmp_path, "inductor", 1e-4)
+    for case in chosen:
+        _assert_right(served, case.method)
+    assert served.imported == []
+
+
+class Model(Asking):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cached = gearcache.cache_compile(self.decorated_writes, config=strict_config())
+        self.asked = gearcache.cache_compile(self.layered, config=strict_config())
+
+
+@pytest.mark.parametrize(("mode", "weights", "inputs"), list(itertools.product(MODES, SIDES, SIDES))[::2])
+def test_what_is_prewarmed_under_one_mode_serves_every_mode(
+    cache_dir: Path, mode: str, weights: str, inputs: str
+) -> None:
+    def build() -> None:
+        with torch.device("meta"):
+            model = made(weights, Model)
+            x = made(inputs, lambda: torch.empty(2, 4))
+        with MODES[mode]():
+            model.cached.warm(x)
+            assert made(inputs, lambda: model.cached(x)).is_meta
+
+    report = gearcache.prewarm(build)
+    assert [(len(entry.compiled), entry.failed) for entry in report.entries] == [(1, {})]
+    for serving, side, kind in itertools.product(MODES, SIDES, SIDES):
+        model, reference = (made(side, Model) for _ in range(2))
+        x = made(kind, lambda: torch.ones(2, 4))
+        with MODES[serving]():
+            assert torch.equal(model.cached(x.clone()), reference.decorated_writes(x.clone()))
+        assert (model.cached.stats.traces, model.cached.stats.misses) == (0, 0)
+
+
+def test_what_asks_for_grad_mode_is_prewarmed_for_serving_without_grad_where_autograd_is_on(cache_dir: Path) -> None:
+    def build() -> None:
+        Model().asked.warm(torch.ones(2, 4))
+
+    gearcache.prewarm(build)
+    for mode in MODES:
+        model = Model()
+        with MODES[mode]():
+            assert torch.equal(model.asked(torch.ones(2, 4)), model.layered(torch.ones(2, 4)))
+        assert model.asked.stats.traces == 0
+
+
+@pytest.mark.parametrize("first", MODES)
+def test_warming_under_one_mode_readies_calls_of_the_others(cache_dir: Path, first: str) -> None:
+    model = made("inside", Asking)
+    cached = gearcache.cache_compile(model.plain, config=strict_config())
+    with MODES[first]():
+        cached.warm(torch.ones(2, 4))
+    for mode in MODES:
+        with MODES[mode]():
+            assert torch.equal(cached(torch.ones(2, 4)), model.plain(torch.ones(2, 4)))
+    assert (cached.stats.traces, cached.stats.misses) == (1, 1)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_calls_that_run_eagerly_run_under_the_decorator_of_their_method(cache_dir: Path, mode: str) -> None:
+    config = strict_config(on_miss="eager")
+    cached = gearcache.cache_compile(Asking().decorated, config=config, gears={"x": {0: [2]}})
+    with MODES[mode]():
+        for rows in (2, 3):
+            assert cached(torch.ones(rows, 4))[0].is_inference()
+        with torch.compiler.set_stance("force_eager"):
+            assert cached(torch.ones(2, 4))[0].is_inference()
+        copied = copy.deepcopy(cached)
+        assert copied(torch.ones(2, 4))[0].is_inference()
+
+
+class Decorated(Asking):
+    @torch.enable_grad()
+    def enabled(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    @torch.inference_mode(False)
+    def not_inside(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    @torch.inference_mode()
+    @torch.set_grad_enabled(True)
+    def on_at_last(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    @torch.autograd.set_multithreading_enabled(False)
+    def of_another_kind(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    @torch.inference_mode()
+    @torch.no_grad()
+    def doubly_off(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        ("enabled", "turns autograd on"),
+        ("not_inside", "turns autograd on"),
+        ("on_at_last", "turns autograd on"),
+        ("of_another_kind", "set_multithreading_enabled"),
+    ],
+)
+def test_a_decorator_that_no_cached_call_can_honour_is_refused_at_once(method: str, words: str) -> None:
+    with pytest.raises(gearcache.CaptureError, match=words):
+        gearcache.cache_compile(getattr(Decorated(), method))
+
+
+def test_the_decorator_is_in_the_key_and_counts_from_the_outside_in(cache_dir: Path) -> None:
+    model, x = Decorated(), torch.ones(2, 4)
+    plain = Decorated.doubly_off.__wrapped__.__wrapped__
+    paths = []
+    for method in (model.doubly_off, torch.no_grad()(plain).__get__(model), plain.__get__(model)):
+        cached = gearcache.cache_compile(method, config=strict_config())
+        assert cached(x).is_inference() == method(x).is_inference()
+        paths.append(cached.entry_path)
+    assert len(set(paths)) == 3

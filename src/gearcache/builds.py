@@ -7,13 +7,16 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from gearcache.admission import DelayedCalls
 from gearcache.cache.collection import resumed_collection
 from gearcache.call_sizes import call_sizes
 from gearcache.entry import Entry
 from gearcache.errors import CacheError, CompileError, GearcacheError, TooManyVariants
-from gearcache.guards.access import Scope
+from gearcache.guards.access import Scope, Walker
 from gearcache.guards.arguments import parameter_names
+from gearcache.guards.checks import first_failure
 from gearcache.guards.evidence import changed_function
 from gearcache.guards.gears import GearSpec, gear_text
 from gearcache.guards.sources import changed_source
@@ -188,6 +191,8 @@ class Builds:
             compile_timeout=self._method.settings.compile_timeout,
             fixed_ints=self._fixed_ints,
             unbound=self._unbound,
+            mode=self._method.mode,
+            grad_modes=self._grad_modes(present, scope),
             fills=Fills(self._method.settings.pad_values) if self._method.settings.on_miss == "pad" else None,
         )
         try:
@@ -205,6 +210,18 @@ class Builds:
             none = CompileError(self._method.name, "of this call", "no gear was compiled")
             raise result.errors[0] if result.errors else none
         return result
+
+    def _grad_modes(self, present: list[StoredVariant], scope: Scope) -> tuple[bool, ...]:
+        """Return the grad modes to build for where the method asks: off as well, unless that is stored."""
+        from gearcache.ge_cache.autograd_reads import GRAD_MODE
+
+        if not torch.is_grad_enabled():
+            return (False,)
+        for variant in present:
+            rest = [check for check in variant.call_checks if check.access != GRAD_MODE]
+            if len(rest) < len(variant.call_checks) and first_failure(rest, Walker(scope)) is None:
+                return (True,)
+        return (False, True)
 
     def _raise_own_error(self, arguments: Mapping[str, Any], spec: GearSpec, result: BuildResult) -> None:
         """Raise the error of the call's own gear, if that failed; the others are stored by then."""

@@ -18,11 +18,12 @@ import torch
 from gearcache import session
 from gearcache.binding import Binding
 from gearcache.cache.fingerprint import state_component
+from gearcache.decorated import undecorated
 from gearcache.errors import GearcacheError, UnsupportedMethod
 from gearcache.failures import Failures
 from gearcache.ge_cache import _compat
 from gearcache.gear_use import GearUse
-from gearcache.guards._native import has_function_mode, is_grad_decorator
+from gearcache.guards._native import has_function_mode
 from gearcache.guards.graph_call import Mismatch
 from gearcache.preparing import MethodLock, is_preparing, preparing
 from gearcache.resolved import resolve
@@ -52,7 +53,8 @@ class CachedMethod:
         return made
 
     def __init__(self, function: types.MethodType, parameters: dict[str, Any]) -> None:
-        self._function = _with_named_instance(_without_grad_decorators(function))
+        self._decorated = undecorated(function)
+        self._function = _with_named_instance(self._decorated.function)
         #: Whose method it is.
         self.instance: Any = function.__self__
         self._parameters = parameters
@@ -77,8 +79,8 @@ class CachedMethod:
 
     @property
     def function(self) -> Callable[..., Any]:
-        """The method itself."""
-        return self._function
+        """The method itself, as its user wrote it."""
+        return self._decorated.original
 
     def locked(self) -> AbstractContextManager[None]:
         """Keep other threads out while this method is being prepared."""
@@ -146,8 +148,11 @@ class CachedMethod:
     def _run_eagerly(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the method itself, without autograd as every cached call."""
         self._counters.eager_calls += 1
+        return self._run_plainly(args, kwargs)
+
+    def _run_plainly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with torch.no_grad():
-            return self._function(*args, **kwargs)
+            return self.function(*args, **kwargs)
 
     @property
     def name(self) -> str:
@@ -164,11 +169,11 @@ class CachedMethod:
     def _missed(self, instance: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Serve a call that the dispatch does not know: find, load or compile, then run."""
         if is_preparing():
-            return self._function(*args, **kwargs)
+            return self.function(*args, **kwargs)
         if (opened := session.current()) is not None:
             return opened.call(self, args, kwargs)
         if _compat.is_traced():  # part of something else, which is to see what the method does
-            return self._function(*args, **kwargs)
+            return self.function(*args, **kwargs)
         if has_function_mode():  # it is to see what the method calls
             return self._run_eagerly(*args, **kwargs)
         for _ in range(_ATTEMPTS):
@@ -179,8 +184,7 @@ class CachedMethod:
                 return frame(instance, *args, **kwargs)
             except Mismatch:  # another thread has changed what was found to fit
                 continue
-        with torch.no_grad():
-            return self._function(*args, **kwargs)
+        return self._run_plainly(args, kwargs)
 
     def _ready(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any] | None:
         """Return the frame that serves a call; None when the method itself is to run."""
@@ -226,26 +230,18 @@ class CachedMethod:
         state = state_component()
         identity = repr(sorted(state.items()))
         if identity not in self._bindings:
-            resolved = resolve(self.name, self._function, self._parameters, arguments, state)
+            resolved = resolve(self.name, self._function, self._decorated.mode, self._parameters, arguments, state)
             self._bindings[identity] = Binding(resolved, self._counters, self._use)
         return self._bindings[identity]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CachedMethod:
         """A copy of the module gets a binding of its own, resolved at its own first call."""
         module = copy.deepcopy(self._function.__self__, memo)
-        return CachedMethod(types.MethodType(self._function.__func__, module), self._parameters)
+        return CachedMethod(types.MethodType(self._decorated.original.__func__, module), self._parameters)
 
     def __reduce__(self) -> Any:
         owner, attribute = _place(type(self.instance), self._function.__func__)
         return _rebuild, (self.instance, owner, attribute, self._parameters)
-
-
-def _without_grad_decorators(function: types.MethodType) -> types.MethodType:
-    """Return the method inside `torch.no_grad()` and `torch.inference_mode()`: a cached method runs so anyway."""
-    inner = function.__func__
-    while getattr(inner, "__wrapped__", None) is not None and is_grad_decorator(inner):
-        inner = inner.__wrapped__  # type: ignore[attr-defined]
-    return types.MethodType(inner, function.__self__)
 
 
 def _with_named_instance(function: types.MethodType) -> types.MethodType:

@@ -40,6 +40,8 @@ class ResolvedMethod:
     dynamic: bool | None
     decompositions: Mapping[Any, Any] | None
     ge_cache: bool
+    #: The mode of autograd that decorators put the method under, see `gearcache.decorated`.
+    mode: str = ""
 
     def plain(self) -> types.FunctionType:
         """Return the function in the class."""
@@ -56,11 +58,14 @@ class ResolvedMethod:
 def resolve(
     name: str,
     function: types.MethodType,
+    mode: str,
     parameters: Mapping[str, Any],
     arguments: Mapping[str, Any],
     state: dict[str, Any],
 ) -> ResolvedMethod:
     """Settle backend, gears, ranks and key of a bound method; `parameters` are those of `cache_compile`.
+
+    `mode` is the one of autograd that decorators put it under.
 
     `arguments` are those of the call at hand, its instance first: they may carry gears (`set_dim_gears`) and marks.
     """
@@ -83,7 +88,7 @@ def resolve(
     key = method_key(
         module,
         method.__name__,
-        method=method_component(method),
+        method=method_component(method) | ({"mode": mode} if mode else {}),
         options=settings.compile_options,
         gears=spec.to_plain() | ({"pad": fill_dims(settings.pad_values)} if settings.pad_values else {}),
         dynamic=_dynamic_component(parameters["dynamic"], find_tensors(call)),
@@ -105,6 +110,7 @@ def resolve(
         dynamic=parameters["dynamic"],
         decompositions=parameters["custom_decompositions"],
         ge_cache=bool(parameters["ge_cache"]),
+        mode=mode,
     )
 
 

@@ -15,6 +15,7 @@ import torch
 
 from gearcache.ge_cache import (
     _compat,
+    _compat_autograd,
     _compat_dynamo,
     _compat_fake,
     _compat_inductor,
@@ -23,6 +24,7 @@ from gearcache.ge_cache import (
     _compat_symbols,
     _compat_threads,
 )
+from gearcache.ge_cache.autograd_reads import AutogradReads
 from gearcache.ge_cache.looked_up import Lookups
 from gearcache.ge_cache.weights import Weights
 from gearcache.guards._native import is_operator
@@ -146,8 +148,8 @@ def test_switching_autograd_is_recognised_as_a_node() -> None:
     graph = torch.fx.Graph()
     switch = graph.call_function(torch._C._set_grad_enabled, (False,))
     other = graph.call_function(torch.relu, (graph.placeholder("x"),))
-    assert _compat_dynamo.is_grad_switch(switch)
-    assert not _compat_dynamo.is_grad_switch(other)
+    assert _compat_autograd.is_grad_switch(switch)
+    assert not _compat_autograd.is_grad_switch(other)
 
 
 def test_symbolic_inputs_tell_what_a_compiler_assumed() -> None:
@@ -516,3 +518,33 @@ def test_what_a_watched_trace_patches_is_there() -> None:
     assert {"is_modified", "__contains__", "__getitem__"} <= vars(SideEffects).keys()
     assert hasattr(VariableBuilder, "_call_impl")
     assert FakeIdVariable(5).as_python_constant() == 5
+
+
+def test_what_a_trace_asks_about_autograd_is_told_and_the_hooks_are_undone() -> None:
+    from torch._dynamo.variables.ctx_manager import GradModeVariable
+    from torch._dynamo.variables.tensor import TensorVariable
+    from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
+
+    places: list[tuple[Any, str]] = [
+        (GradModeVariable, "create"),
+        (TensorVariable, "var_getattr"),
+        (TensorVariable, "method_requires_grad_"),
+        (TorchInGraphFunctionVariable, "call_function"),
+    ]
+    before = [inspect.getattr_static(place, name) for place, name in places]
+    reads = AutogradReads("method", with_grad=False)
+    with _compat_autograd.watched_autograd(reads):
+        changed = [inspect.getattr_static(place, name) for place, name in places]
+    after = [inspect.getattr_static(place, name) for place, name in places]
+    assert all(left is not right for left, right in zip(before, changed, strict=True))
+    assert [getattr(item, "__func__", item) for item in before] == [getattr(item, "__func__", item) for item in after]
+
+
+def test_regions_of_inference_mode_are_recognised_as_nodes() -> None:
+    graph = torch.fx.Graph()
+    begin = graph.call_function(torch.autograd.grad_mode._enter_inference_mode, (True,))
+    end = graph.call_function(torch.autograd.grad_mode._exit_inference_mode, (begin,))
+    assert _compat_autograd.enters_inference_mode(begin)
+    assert _compat_autograd.leaves_inference_mode(end)
+    assert not _compat_autograd.enters_inference_mode(end)
+    assert not _compat_autograd.leaves_inference_mode(begin)

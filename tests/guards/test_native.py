@@ -9,13 +9,15 @@ import pytest
 import torch
 
 from gearcache.guards._native import (
+    decorating_context,
     dispatch_state,
     first_size,
-    is_grad_decorator,
+    inference_mode,
     state_check,
     tensor_check,
     tensor_kind,
 )
+from gearcache.guards.inference_tensors import remade
 
 GOOD = torch.ones(2, 4)
 
@@ -99,12 +101,34 @@ def test_the_kind_of_a_tensor_is_what_the_check_takes_from_it() -> None:
         assert not check(other)
 
 
-def test_a_grad_mode_decorator_is_recognised() -> None:
+def test_inference_mode_is_entered_and_left() -> None:
+    with inference_mode(True):
+        assert torch.ones(2).is_inference()
+        with inference_mode(False):
+            assert not torch.ones(2).is_inference()
+    assert not torch.is_inference_mode_enabled()
+
+
+@pytest.mark.parametrize("is_inference", [True, False])
+def test_a_tensor_remade_has_the_same_memory_and_the_kind_that_was_wanted(is_inference: bool) -> None:
+    with inference_mode(not is_inference):
+        tensor = torch.arange(12.0).reshape(3, 4).t()[1:]
+    made = remade(tensor, is_inference)
+    assert made.is_inference() == is_inference
+    assert (made.data_ptr(), made.stride(), made.dtype) == (tensor.data_ptr(), tensor.stride(), tensor.dtype)
+    assert torch.equal(made, tensor)
+    assert remade(made, is_inference) is made
+
+
+def test_a_grad_mode_decorator_gives_its_context_away() -> None:
     def plain() -> None: ...
 
-    assert is_grad_decorator(torch.no_grad()(plain))
-    assert is_grad_decorator(torch.inference_mode()(plain))
-    assert not is_grad_decorator(plain)
+    assert isinstance(decorating_context(torch.no_grad()(plain)), torch.no_grad)
+    assert isinstance(decorating_context(torch.no_grad(plain)), torch.no_grad)
+    assert decorating_context(torch.inference_mode(False)(plain)).mode is False
+    assert decorating_context(torch.set_grad_enabled(True)(plain)).mode is True
+    assert decorating_context(plain) is None
+    assert torch.is_grad_enabled()
 
 
 def test_the_first_size_is_that_of_dim_0_and_refuses_what_is_no_tensor() -> None:

@@ -67,6 +67,121 @@ class Net(nn.Module):
         return self.linear(x) + self.table[position]
 
 
+class Asking(Net):
+    """Methods that ask for the modes, or set them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True, dropout=0.0).eval()
+
+    def asks(self, x: Tensor) -> Tensor:
+        return x + 1 if torch.is_grad_enabled() else x - 1
+
+    def asks_in_vain(self, x: Tensor) -> Tensor:
+        is_on = torch.is_grad_enabled()
+        return x * 2 if is_on or self.linear is not None else x
+
+    def asks_without(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            return self.asks(x)
+
+    def asks_an_input(self, x: Tensor) -> Tensor:
+        return x + 1 if x.requires_grad else x - 1
+
+    def asks_a_weight(self, x: Tensor) -> Tensor:
+        return x + 1 if self.linear.weight.requires_grad else x - 1
+
+    def asks_a_result(self, x: Tensor) -> Tensor:
+        return x + 1 if self.linear(x).requires_grad else x - 1
+
+    def asks_for_a_leaf(self, x: Tensor) -> Tensor:
+        return x + 1 if self.linear(x).is_leaf else x - 1
+
+    def layered(self, x: Tensor) -> Tensor:
+        return self.layer(x[None])
+
+    def inside(self, x: Tensor) -> Tensor:
+        with torch.inference_mode():
+            return self.linear(x)
+
+    def partly_inside(self, x: Tensor) -> Any:
+        with torch.inference_mode():
+            double = x * 2
+        return double[1:], double, double + 1, x[1:]
+
+    def outside(self, x: Tensor) -> Tensor:
+        with torch.inference_mode(False):
+            return x * 2
+
+    def through_a_decorated_one(self, x: Tensor) -> Tensor:
+        return self._decorated(x)
+
+    @torch.inference_mode()
+    def _decorated(self, x: Tensor) -> Tensor:
+        return self.linear(x)
+
+    @torch.inference_mode()
+    def decorated(self, x: Tensor) -> Any:
+        double = x * 2
+        return double, double.view(-1), x.view(-1), x
+
+    @torch.inference_mode()
+    def decorated_writes(self, x: Tensor) -> Tensor:
+        x.add_(1)
+        return x + self.count.add_(1)
+
+    @torch.no_grad()
+    def decorated_asks(self, x: Tensor) -> Tensor:
+        return self.asks(x)
+
+    def detaches(self, x: Tensor) -> Any:
+        return x.detach(), x.detach().view(-1), x.view(-1), self.linear.weight.detach()
+
+    def writes_inside(self, x: Tensor) -> Tensor:
+        with torch.inference_mode():
+            self.count.add_(1)
+        return x + self.count
+
+    def enables(self, x: Tensor) -> Tensor:
+        with torch.enable_grad():
+            return self.linear(x)
+
+    def enables_in_vain(self, x: Tensor) -> Tensor:
+        with torch.enable_grad():
+            return x * 2
+
+    def enables_and_asks(self, x: Tensor) -> Tensor:
+        with torch.enable_grad():
+            double = x * 2
+        return x + 1 if double.requires_grad else x - 1
+
+    def leaves_it_on(self, x: Tensor) -> Tensor:
+        torch.set_grad_enabled(True)
+        return x + 1
+
+    def leaves_it_off(self, x: Tensor) -> Tensor:
+        torch.set_grad_enabled(False)
+        return x + 1
+
+    def sets_and_resets(self, x: Tensor) -> Tensor:
+        before = torch.is_grad_enabled()
+        torch.set_grad_enabled(False)
+        double = x * 2
+        torch.set_grad_enabled(before)
+        return double
+
+    def asks_for_inference_mode(self, x: Tensor) -> Tensor:
+        return x + 1 if torch.is_inference_mode_enabled() else x - 1
+
+    def asks_for_an_inference_tensor(self, x: Tensor) -> Tensor:
+        return x + 1 if x.is_inference() else x - 1
+
+    def differentiates(self, x: Tensor) -> Tensor:
+        with torch.enable_grad():
+            z = x.detach().requires_grad_()
+            return torch.autograd.grad((z * z).sum(), z)[0]
+
+
 def _x(rows: int = 2) -> Callable[[], tuple[Any, ...]]:
     return lambda: (torch.randn(rows, 4),)
 
@@ -83,6 +198,9 @@ class Method:
     arguments: tuple[Callable[[], tuple[Any, ...]], ...]
     parameters: dict[str, Any] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
+    net: type[Net] = Net
+    #: Words of the error with which some calls of it are refused although eager runs them.
+    refusal: str = ""
 
 
 METHODS = {
@@ -107,6 +225,38 @@ METHODS = {
     "step": Method("step", (_step,)),
     "looks up": Method("looks_up", (lambda: (torch.randn(2, 4), torch.tensor([3, 0])),)),
 }
+
+
+#: Methods of `Asking`, and the words with which some or all of their calls are refused.
+REFUSALS = {
+    "asks": "",
+    "asks_in_vain": "",
+    "asks_without": "",
+    "asks_an_input": "",
+    "asks_a_weight": "",
+    "asks_a_result": "whether a result of inference tensors requires grad",
+    "asks_for_a_leaf": "whether a result of inference tensors requires grad",
+    "layered": "",
+    "inside": "",
+    "partly_inside": "",
+    "outside": "its result requires grad",
+    "through_a_decorated_one": "",
+    "decorated": "",
+    "decorated_writes": "",
+    "decorated_asks": "",
+    "detaches": "",
+    "writes_inside": "an inference tensor, which the method writes",
+    "enables": "its result requires grad",
+    "enables_in_vain": "its result requires grad",
+    "enables_and_asks": "under torch.enable_grad()",
+    "leaves_it_on": "leaves grad mode changed",
+    "leaves_it_off": "leaves grad mode changed",
+    "sets_and_resets": "",
+    "asks_for_inference_mode": "is_inference_mode_enabled",
+    "asks_for_an_inference_tensor": "is_inference",
+    "differentiates": "torch.autograd.grad",
+}
+ASKING = {name: Method(name, (_x(),), net=Asking, refusal=words) for name, words in REFUSALS.items()}
 
 
 def without_recording(mode: str) -> contextlib.AbstractContextManager[Any]:

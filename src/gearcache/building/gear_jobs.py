@@ -9,6 +9,7 @@ import torch
 
 from gearcache.building.request import BuildRequest
 from gearcache.building.units import TraceUnit
+from gearcache.decorated import INFERENCE_MODE
 from gearcache.errors import CaptureError
 from gearcache.ge_cache import _compat
 from gearcache.ge_cache.all_gears import all_gears_graph
@@ -78,7 +79,7 @@ def _record(
     assignment = gear.assignment if gear is not None else {}
     if is_dynamic:
         graph, stored = dynamic_gear(capture, unit.lifted, symbols, request.decompositions, request.spec)
-        stored = replace(stored, text=text or stored.text)
+        stored = replace(stored, text=text or stored.text, regions=graph.regions)
     else:
         inputs = [input_spec(item, lambda size: symbols.value(size, assignment)) for item in capture.inputs]
         graph = trace_gear(capture, unit.lifted, inputs, request.decompositions)
@@ -107,8 +108,9 @@ def _record(
             blobs={},
             written=graph.written_inputs,
             assumed=gear.assumed if gear is not None else [],
+            regions=graph.regions,
         )
-    return graph, stored
+    return graph, replace(stored, in_inference_mode=request.mode == INFERENCE_MODE)
 
 
 def _refuse_subclasses(capture: Capture, backend: str) -> None:

@@ -32,6 +32,10 @@ class BuildRequest:
     jobs: int
     #: Seconds that a worker may take for a gear.
     compile_timeout: float
+    #: The mode of autograd that decorators put the method under, see `gearcache.decorated`.
+    mode: str = ""
+    #: The grad modes to build for, where the method asks: that of the call, before it off.
+    grad_modes: tuple[bool, ...] = (False,)
     #: With `on_miss="pad"`: what to fill with.
     fills: Fills | None = None
     #: Ints that earlier builds found to be no mere counters (Dynamo's names); added to.

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from gearcache.building.grad_mode import settled
 from gearcache.building.request import BuildRequest
 from gearcache.call_sizes import call_sizes, enlarged_call, like_dims, like_tensor, range_dims
 from gearcache.errors import CaptureError, GearSpecError
@@ -31,6 +32,9 @@ class Tracer:
         self._counters = counters
         # What the arguments were bound to: a decorator's own `*args, **kwargs`, not what it wraps.
         self._signature = inspect.signature(request.function, follow_wrapped=False)
+        #: Whether captures are as with autograd on, and whether that is known to make a difference.
+        self.with_grad = False
+        self.asks_grad_mode = False not in request.grad_modes
         #: Dynamo's names of ints that are kept symbolic.
         self._numbers: tuple[str, ...] = ()
         self._captures: list[Capture] = []
@@ -132,6 +136,17 @@ class Tracer:
         return resized
 
     def _trace_once(self, arguments: Arguments, dynamic: bool, numbers: tuple[str, ...]) -> Capture:
+        def capture_as(with_grad: bool) -> Capture:
+            return self._trace_as(with_grad, arguments, dynamic, numbers)
+
+        capture = capture_as(self.with_grad)
+        if self._request.mode:  # set by a decorator
+            return capture
+        capture = settled(capture, self.with_grad, None if self.asks_grad_mode else capture_as)
+        self.asks_grad_mode |= capture.asks_grad_mode
+        return capture
+
+    def _trace_as(self, with_grad: bool, arguments: Arguments, dynamic: bool, numbers: tuple[str, ...]) -> Capture:
         begin = time.monotonic()
         positional, keywords = _call_of(self._signature, arguments)
         name, function = self._request.name, self._request.function
@@ -144,6 +159,7 @@ class Tracer:
                 dynamic=dynamic,
                 numbers=numbers,
                 unbound=self._request.unbound,
+                with_grad=with_grad,
             )
             self._captures.append(capture)
             return capture

@@ -83,7 +83,13 @@ class Units:
         self.impossible: list[str] = []
 
     def __iter__(self) -> Iterator[TraceUnit]:
-        """Yield captures with their gears, the call's own first."""
+        """Yield captures with their gears, the call's own first; where autograd is on and asked for, both answers."""
+        for with_grad in self._request.grad_modes:
+            if not with_grad or self._tracer.asks_grad_mode:
+                self._tracer.with_grad = with_grad
+                yield from self._of_mode()
+
+    def _of_mode(self) -> Iterator[TraceUnit]:
         spec = self._request.spec
         if not spec.axes:
             yield TraceUnit(self._tracer.free(), [("", None)])

@@ -9,6 +9,7 @@ import msgpack
 from gearcache.building.request import BuiltVariant
 from gearcache.building.units import TraceUnit
 from gearcache.errors import CaptureError
+from gearcache.ge_cache.autograd_reads import GRAD_MODE
 from gearcache.ge_cache.backend import Artifact
 from gearcache.ge_cache.capture import Capture
 from gearcache.ge_cache.specialise import GearGraph
@@ -69,13 +70,14 @@ def _check_storable(method: str, plain: Any) -> None:
 def split_checks(capture: Capture, instance: str) -> tuple[list[Check], list[Check]]:
     """Return the checks of every call, and those that are evidence.
 
-    Per call: what arguments are, whatever the frame itself writes, and the tensors that the graph takes, wherever
-    they live. Below `type(argument)` everything belongs to a class, which the call's type check fixes: evidence.
+    Per call: what arguments are, grad mode, whatever the frame itself writes, and the tensors that the graph takes,
+    wherever they live. Below `type(argument)` everything belongs to a class, which the call's type check fixes:
+    evidence.
     """
     tensors = {item.access for item in capture.inputs} | {check.access for check in capture.tensor_checks}
 
     def per_call(access: Access) -> bool:
-        if access in tensors or capture.written.leads_to(access):
+        if access == GRAD_MODE or access in tensors or capture.written.leads_to(access):
             return True
         is_argument = access.root[0] == "argument" and access.root[1] != instance
         return is_argument and all(kind != "type" for kind, _ in access.steps)

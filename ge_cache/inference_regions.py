@@ -1,0 +1,59 @@
+"""Which outputs of a graph a method makes inside of `with torch.inference_mode():`, whatever the mode of its caller.
+
+A recorded graph knows no modes. What a method makes in a region of its own is an inference tensor in eager, which a
+caller can tell, so the memory of each output is followed to the operation that made it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils import _pytree
+
+from gearcache.ge_cache import _compat
+
+
+def begin(is_on: bool = True) -> None:
+    """Stand in a graph where a region begins."""
+
+
+def end(region: Any) -> None:
+    """Stand in a graph where a region ends."""
+
+
+def regions_of_outputs(module: fx.GraphModule, arguments: list[torch.Tensor]) -> list[bool | None]:
+    """Return per output whether it is made with inference mode on, off, or (None) as its caller has it.
+
+    Runs the graph on fake tensors. What is taken from an argument is what that is: None.
+    """
+    if not any(node.target is begin for node in module.graph.nodes):
+        return []
+    followed = _Followed(module, arguments)
+    outputs = followed.run(*arguments)
+    return [followed.made.get(_compat.storage_key(value)) if _is_tensor(value) else None for value in outputs]
+
+
+class _Followed(fx.Interpreter):
+    """Runs a graph and notes in which region each memory appears first; keeps all values: no memory is used again."""
+
+    def __init__(self, module: fx.GraphModule, arguments: list[torch.Tensor]) -> None:
+        super().__init__(module, garbage_collect_values=False)
+        self.made: dict[Any, bool | None] = {_compat.storage_key(tensor): None for tensor in arguments}
+        self._regions: list[bool] = []
+
+    def run_node(self, n: fx.Node) -> Any:
+        result = super().run_node(n)
+        if n.target is begin:
+            self._regions.append(bool(n.args[0]))
+        elif n.target is end:
+            self._regions.pop()
+        for value in _pytree.tree_leaves(result):
+            if _is_tensor(value):
+                self.made.setdefault(_compat.storage_key(value), self._regions[-1] if self._regions else None)
+        return result
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)

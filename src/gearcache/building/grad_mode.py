@@ -1,0 +1,59 @@
+"""Captures of a method that asks for grad mode: one for both modes where they agree, else one for each."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from gearcache.errors import CaptureError
+from gearcache.ge_cache.autograd_reads import GRAD_MODE
+from gearcache.ge_cache.capture import Capture
+from gearcache.ge_cache.specialise import lift_attributes
+from gearcache.guards.checks import Check
+from gearcache.guards.constants import to_plain
+from gearcache.guards.frame import UnstorableConstant, encode_code
+
+
+def settled(capture: Capture, with_grad: bool, capture_as: Callable[[bool], Capture] | None) -> Capture:
+    """Return a capture that says in which grad mode it holds, if not in both.
+
+    `capture_as` makes that of a mode; None where the modes are known to differ.
+    """
+    if not capture.asks_grad_mode:
+        return capture
+    other = None
+    if capture_as is not None:
+        with contextlib.suppress(CaptureError):
+            other = capture_as(not with_grad)
+    if other is not None and _program(capture) == _program(other):
+        capture.checks = _joined(capture.checks, other.checks)
+        capture.tensor_checks = _joined(capture.tensor_checks, other.tensor_checks)
+        capture.traced_code = list(dict.fromkeys([*capture.traced_code, *other.traced_code]))
+        capture.asks_grad_mode = False
+    else:
+        capture.checks.append(Check("constant", GRAD_MODE, to_plain(with_grad)))
+    return capture
+
+
+def _joined(left: list[Check], right: list[Check]) -> list[Check]:
+    return list({repr(check.to_plain()): check for check in [*left, *right]}.values())
+
+
+def _program(capture: Capture) -> list[Any]:
+    """Return what a capture runs, without the name that is its own."""
+    try:
+        frame = repr(encode_code(capture.frame_code)).replace(capture.graph_name, "")
+    except UnstorableConstant:
+        frame = str(id(capture))
+    return [
+        frame,
+        lift_attributes(capture).code,
+        [[item.access, str(item.sizes), str(item.strides), item.dtype] for item in capture.inputs],
+        capture.attributes,
+        capture.misbound,
+        capture.written_ints,
+        capture.number_accesses,
+        sorted(map(str, capture.shape_env.guards)),
+        sorted(capture.unbacked.items(), key=str),
+    ]
