@@ -31,6 +31,9 @@ def check_gear(gear: StoredGear, inputs: int, attributes: Iterable[str]) -> None
     for index, dim in dims:
         _expect(_is_index(index, inputs) and _is_index(dim, ranks[index]), "dims of inputs")
     _expect(set(map(type, gear.conditions)) <= {str}, "conditions")
+    _expect(type(gear.in_inference_mode) is bool, "modes")
+    for output, is_on in gear.regions:
+        _expect(_is_index(output, None) and type(is_on) is bool, "modes")
     known = set(attributes)
     for form in gear.results:
         _check_result(form, inputs, known)
@@ -43,6 +46,8 @@ def _check_result(form: list[Any], inputs: int, attributes: set[str]) -> None:
         _expect(not view, "results")
         return
     base, is_view = kind.removesuffix("_view"), kind.endswith("_view")
+    if is_view and view[3:] == [True]:  # detached
+        view.pop()
     _expect(base in _BASES and len(view) == (3 if is_view else 0), "results")
     is_known = owner in attributes if base == "attribute" else _is_index(owner, inputs if base == "input" else None)
     _expect(is_known, "results")
