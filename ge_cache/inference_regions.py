@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.utils import _pytree
 
 from gearcache.ge_cache import _compat
 
@@ -49,10 +48,15 @@ class _Followed(fx.Interpreter):
             self._regions.append(bool(n.args[0]))
         elif n.target is end:
             self._regions.pop()
-        for value in _pytree.tree_leaves(result):
-            if _is_tensor(value):
-                self.made.setdefault(_compat.storage_key(value), self._regions[-1] if self._regions else None)
+        for tensor in _tensors(result):
+            self.made.setdefault(_compat.storage_key(tensor), self._regions[-1] if self._regions else None)
         return result
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, (list, tuple)):
+        return [tensor for item in value for tensor in _tensors(item)]
+    return [value] if isinstance(value, torch.Tensor) else []
 
 
 def _is_tensor(value: Any) -> bool:
