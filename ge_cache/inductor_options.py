@@ -11,6 +11,7 @@ import difflib
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from gearcache.errors import OptionError
 from gearcache.ge_cache.backend import CompileJob
 
 _VALUES = "it computes with the values of weights while compiling, and a cached graph takes them from the live module"
@@ -42,7 +43,7 @@ def check_options(options: Mapping[str, Any]) -> None:
     for name, value in options.items():
         fixed, reason = _FIXED.get(name, (value, ""))
         if value != fixed or type(value) is not type(fixed):
-            raise ValueError(
+            raise OptionError(
                 f"option `options` sets `{name}` to {value!r}; with backend `inductor` it is {fixed!r}: {reason}"
             )
 
@@ -50,7 +51,7 @@ def check_options(options: Mapping[str, Any]) -> None:
 def check_mode(mode: str | None) -> None:
     """Raise `ValueError` for a mode: Inductor's stand for settings, of which those that tune are refused."""
     if mode not in (None, "default"):
-        raise ValueError(f"option `mode` is {mode!r}; with backend `inductor` it is None or 'default'")
+        raise OptionError(f"option `mode` is {mode!r}; with backend `inductor` it is None or 'default'")
 
 
 def check_names(options: Collection[str], known: Collection[str]) -> None:
@@ -59,7 +60,7 @@ def check_names(options: Collection[str], known: Collection[str]) -> None:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=3)
             hint = f"; near it are {', '.join(f'`{item}`' for item in near)}" if near else ""
-            raise ValueError(f"option `options` sets `{name}`, which `torch._inductor.config` does not have{hint}")
+            raise OptionError(f"option `options` sets `{name}`, which `torch._inductor.config` does not have{hint}")
 
 
 def compile_options(job: CompileJob) -> dict[str, Any]:

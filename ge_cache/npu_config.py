@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from gearcache.errors import GearSpecError
+from gearcache.errors import GearSpecError, OptionError
 from gearcache.ge_cache.ascend import npugraph_ex_module, torch_npu_module, torchair_module
 from gearcache.ge_cache.npu_options import config_component
 
@@ -29,7 +29,7 @@ class NpuOptions:
     def __post_init__(self) -> None:
         if self.mode not in MODES:
             allowed = ", ".join(repr(mode) for mode in MODES)
-            raise ValueError(f"option `mode` is {self.mode!r}; backend `torchair` has {allowed}")
+            raise OptionError(f"option `mode` is {self.mode!r}; backend `torchair` has {allowed}")
         if self.gear_execution == "ge" and self.effective_mode != GE_MODE:
             raise GearSpecError(f"gear_execution='ge' needs mode {GE_MODE!r}; the mode is {self.effective_mode!r}")
 
@@ -105,6 +105,6 @@ def _set_options(config: Any, options: Mapping[str, Any]) -> Any:
             target = getattr(target, folder, None)
         if target is None or not hasattr(target, last):
             known = ", ".join(sorted(item for item in vars(config) if not item.startswith("_")))
-            raise ValueError(f"option {name!r} is unknown to {type(config).__module__}.CompilerConfig; it has {known}")
+            raise OptionError(f"option {name!r} is unknown to {type(config).__module__}.CompilerConfig; it has {known}")
         setattr(target, last, value)
     return config

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gearcache.errors import UnkeyableValue
+from gearcache.errors import OptionError, UnkeyableValue
 from gearcache.guards.code import code_digest
 from gearcache.guards.names import name_of
 
@@ -80,7 +80,7 @@ def check_refused(leaves: dict[str, Any]) -> None:
     """Raise `ValueError` for options under which nothing can be stored."""
     for name, (allowed, remedy) in REFUSED.items():
         if name in leaves and leaves[name] != allowed and bool(leaves[name]):
-            raise ValueError(f"config.{name} is {leaves[name]!r}, which a cached method cannot have: {remedy}")
+            raise OptionError(f"config.{name} is {leaves[name]!r}, which a cached method cannot have: {remedy}")
 
 
 def _plain(name: str, value: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import torch
 
-from gearcache.errors import BackendUnavailable
+from gearcache.errors import BackendUnavailable, OptionError
 from gearcache.ge_cache.backend import Backend
 
 
@@ -55,7 +55,7 @@ def select_backend(settings: BackendSettings, module: torch.nn.Module, tensors: 
     if settings.backend == "auto" and "npu" in devices:
         return _torchair(settings)
     if settings.gear_execution != "static":
-        raise ValueError(
+        raise OptionError(
             f"option `gear_execution` is {settings.gear_execution!r}; only backend `torchair` has it, not `inductor`"
         )
     if settings.mode is not None:

@@ -207,6 +207,11 @@ def test_set_dim_gears_refuses_and_marks_nothing(gears: Any, words: str) -> None
         errors.GradientRequired("Net.run", "x", "found", "allowed"),
         errors.RecompileRefused("Net.run", "reason"),
         errors.TooManyVariants("Net.run", 16, "reason"),
+        errors.OptionError("message"),
+        errors.UnsupportedMethod("message"),
+        errors.UnsupportedStance("inductor"),
+        errors.PreparationError("Net.run", "cause", "place"),
+        errors.GraphError("Net.run", "x.size(0)=2", "cause"),
     ],
     ids=lambda error: type(error).__name__,
 )

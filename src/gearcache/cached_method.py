@@ -6,11 +6,11 @@ import copy
 import functools
 import inspect
 import os
-import pickle
 import threading
 import types
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from pickle import PicklingError
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -269,9 +269,7 @@ def _place(cls: type, function: Callable[..., Any]) -> tuple[type, str]:
                 if inner in (function, getattr(function, "__wrapped__", None)):
                     return base, name
                 inner = getattr(inner, "__wrapped__", None)
-    raise pickle.PicklingError(
-        f"`{function.__qualname__}` is no method of `{cls.__qualname__}`, so it cannot be pickled"
-    )
+    raise PicklingError(f"`{function.__qualname__}` is no method of `{cls.__qualname__}`, so it cannot be pickled")
 
 
 def _rebuild(module: torch.nn.Module, owner: type, name: str, parameters: dict[str, Any]) -> CachedMethod:

@@ -162,6 +162,17 @@ class GraphError(GearcacheError, RuntimeError):
         return f"`{self.method}`, gear {self.gear}: the compiled graph failed: {self.cause}"
 
 
+class OptionError(GearcacheError, ValueError):
+    """An option or an environment variable with a value that is not possible; the text says what is."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message
+
+
 class UnsupportedMethod(GearcacheError, TypeError):
     """Something that `cache_compile` cannot take; the text says what it takes instead."""
 

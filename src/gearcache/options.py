@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gearcache.cache.quantities import parse_age, parse_size
+from gearcache.errors import OptionError
 
 KEY_FILE_VARIABLE = "GEARCACHE_HMAC_KEY_FILE"
 
@@ -34,12 +35,12 @@ class _Checked:
             raise AttributeError(f"{type(self).__name__} has no option `{name}`; it has {known}")
         if name in _ALLOWED and value not in _ALLOWED[name]:
             allowed = ", ".join(repr(item) for item in _ALLOWED[name])
-            raise ValueError(f"option `{name}` is {value!r}; allowed: {allowed}")
+            raise OptionError(f"option `{name}` is {value!r}; allowed: {allowed}")
         counts = name in ("jobs", "max_variants") and value is not None
         if counts and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            raise ValueError(f"option `{name}` is {value!r}; it must be an int of at least 1")
+            raise OptionError(f"option `{name}` is {value!r}; it must be an int of at least 1")
         if name == "compile_timeout" and value is not None and not _is_duration(value):
-            raise ValueError(f"option `{name}` is {value!r}; it must be a number of seconds above 0")
+            raise OptionError(f"option `{name}` is {value!r}; it must be a number of seconds above 0")
         if name == "pad_values":
             _check_pad_values(value)
         object.__setattr__(self, name, value)
@@ -51,13 +52,13 @@ def _is_duration(value: Any) -> bool:
 
 def _check_pad_values(values: Any) -> None:
     if not isinstance(values, Mapping) or not all(isinstance(path, str) for path in values):
-        raise ValueError(f"option `pad_values` is {values!r}; it must be a dict like {{'ids': 0}}")
+        raise OptionError(f"option `pad_values` is {values!r}; it must be a dict like {{'ids': 0}}")
     for path, given in values.items():
         fills = list(given.values()) if isinstance(given, Mapping) else [given]
         numbers = all(isinstance(fill, (bool, int, float)) for fill in fills)
         dims = not isinstance(given, Mapping) or all(type(dim) is int and dim >= 0 for dim in given)
         if not (fills and numbers and dims and len(set(map(repr, fills))) == 1):
-            raise ValueError(
+            raise OptionError(
                 f"option `pad_values` of `{path}` is {given!r}; it must be a number, or {{dim: number}} with one number"
             )
 
@@ -151,7 +152,7 @@ def resolve_settings(config: Any, *, has_gears: bool, environ: Mapping[str, str]
     if not isinstance(config, CompilerConfig):
         config = _from_torchair(config)
     if (config.on_miss == "pad") != bool(config.pad_values) or (config.pad_values and not has_gears):
-        raise ValueError(
+        raise OptionError(
             f"option `on_miss` is {config.on_miss!r} and `pad_values` is {config.pad_values!r}"
             f"{'' if has_gears else ', without gears'}; padding needs on_miss='pad', pad_values and gears"
         )
@@ -187,7 +188,7 @@ def _limit(environ: Mapping[str, str], name: str, parse: Callable[[str], Number]
     try:
         return parse(text)
     except ValueError as error:
-        raise ValueError(f"environment variable `{name}`: {error}") from None
+        raise OptionError(f"environment variable `{name}`: {error}") from None
 
 
 def _positive(environ: Mapping[str, str], name: str, default: int) -> int:
@@ -195,7 +196,7 @@ def _positive(environ: Mapping[str, str], name: str, default: int) -> int:
     if not text:
         return default
     if not text.isdigit() or int(text) < 1:
-        raise ValueError(f"environment variable `{name}` is {text!r}; it must be a whole number of at least 1")
+        raise OptionError(f"environment variable `{name}` is {text!r}; it must be a whole number of at least 1")
     return int(text)
 
 
