@@ -101,8 +101,12 @@ def observed(observer: Any) -> Iterator[None]:
     def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
         observer.left_untraced(self.value, self.source)
         result = call(self, tx, args, kwargs)
-        if self.can_constant_fold_through() and result.is_python_constant():
-            observer.constant(self.value, self.source, bool(args or kwargs))
+        if result.is_python_constant():
+            has_arguments = bool(args or kwargs)
+            if self.can_constant_fold_through():
+                observer.constant(self.value, self.source, has_arguments)
+            elif not has_arguments:
+                observer.queried(self.value, self.source)
         return result
 
     def invoke_and_store(tx: Any, fn: Any, name: str, args: Any, kwargs: Any) -> Any:

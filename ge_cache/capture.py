@@ -19,17 +19,19 @@ from gearcache.ge_cache import (
     _compat,
     _compat_autograd,
     _compat_dynamo,
+    _compat_facts,
     _compat_identities,
     _compat_lookups,
     _compat_reads,
 )
 from gearcache.ge_cache.autograd_reads import AutogradReads
+from gearcache.ge_cache.facts import Facts
 from gearcache.ge_cache.graph_hook import GraphHook
 from gearcache.ge_cache.guards import GuardTranslator, tensor_sources
 from gearcache.ge_cache.identities import Identities
 from gearcache.ge_cache.looked_up import Lookups
 from gearcache.ge_cache.numbers import Numbers, check_unguarded, written_ints
-from gearcache.ge_cache.observed import Observer, observed_checks
+from gearcache.ge_cache.observed import Observer, TracedCode, observed_checks
 from gearcache.ge_cache.result_classes import result_class_checks
 from gearcache.ge_cache.sources import FrameNames, is_of_namedtuple
 from gearcache.ge_cache.symbols import Symbols
@@ -121,11 +123,13 @@ def capture_method(
     observer, lookups, reads, identities = Observer(method), Lookups(), TensorReads(method), Identities(method)
     hook, autograd = GraphHook(method, numbers, identities), AutogradReads(method, with_grad)
     weights = Weights(getattr(function, "__func__", function), unbound)
+    facts = Facts(method)
     try:
         with (
             torch.set_grad_enabled(with_grad),
             _compat_dynamo.capture_settings(weights, dynamic=dynamic, numbers=numbers),
             _compat_dynamo.observed(observer),
+            _compat_facts.watched_facts(facts),
             _compat_lookups.watched_lookups(lookups),
             _compat_reads.watched_reads(reads),
             _compat_identities.watched_identities(identities),
@@ -142,6 +146,7 @@ def capture_method(
     except Exception as error:  # Dynamo itself broke, or a function that it called
         cause = f"Dynamo could not form one graph: it failed with {type(error).__name__}: {error}"
         raise CaptureError(method, cause) from error
+    facts.raise_refusals()
     if hook.module is None:
         raise CaptureError(method, "it runs no tensor operation that could be compiled")
     autograd.check_graph(hook.module.graph)
@@ -166,7 +171,9 @@ def capture_method(
     tensors_met = tensor_sources(captured.output_graph.guards)
     tensor_checks = reads.checks(tensors_met, hook.sources, translator.access, translator.value)
     types_met = [check.access for check in checks if check.kind == "type"]
-    observed = observed_checks(observer, getattr(function, "__func__", function), types_met, names, scope)
+    own = {write.attribute for write in hook.writes if isinstance(write.owner, type) and write.attribute is not None}
+    traced = TracedCode(getattr(function, "__func__", function), captured.traced_code, hook.module, own)
+    observed = observed_checks(observer, facts, traced, types_met, names, scope)
     written = Written(hook.writes, scope)
     instance = next(iter(frame.locals), "")
     return Capture(

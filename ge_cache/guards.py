@@ -16,7 +16,7 @@ import torch
 from gearcache.errors import UncacheableGuard
 from gearcache.ge_cache.sources import FrameNames, UnknownSource, access_of, is_of_namedtuple
 from gearcache.guards.access import Access, Scope, Walker
-from gearcache.guards.checks import Check, first_failure, observe
+from gearcache.guards.checks import Check, first_failure, observe, told_apart
 from gearcache.guards.constants import NotConstant, to_plain
 
 #: Guard kinds that need no check of their own, and why.
@@ -128,8 +128,8 @@ class GuardTranslator:
         for source, looked_up in self._names.looked_up.items():
             for check in looked_up.checks(self.access(source)):
                 checks.setdefault(repr(check.to_plain()), check)
-        translated = list(checks.values())
-        failure = first_failure(translated, self._walker)
+        translated = told_apart(list(checks.values()), self._walker)
+        failure = first_failure(translated, Walker(self._scope))
         if failure is not None:
             raise UncacheableGuard(self._method, failure.check.kind, failure.check.access.text, str(failure))
         return translated

@@ -8,6 +8,7 @@ from typing import Any
 from gearcache.ge_cache.sources import FrameNames, UnknownSource, access_of
 from gearcache.guards.access import Access, Walker
 from gearcache.guards.constants import NotConstant
+from gearcache.guards.names import name_of
 
 _FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
 
@@ -28,6 +29,24 @@ def located(function: types.FunctionType, source: Any, names: FrameNames, walker
                 owner = Access(candidate.root, candidate.steps[: _member_step(candidate)])
                 return ("member", walker.resolve(owner), candidate.steps[_member_step(candidate) :]), candidate
             return ("path", candidate), candidate
+    return None
+
+
+def named(function: types.FunctionType, walker: Walker) -> tuple[Any, Access] | None:
+    """Return (identity, path) of a function at the name that it states; None when that leads elsewhere."""
+    module, _, qualname = name_of(function).partition(":")
+    access = Access(("module", module))
+    if "<locals>" in qualname or module.startswith("torch._dynamo"):
+        return None
+    for part in qualname.split("."):
+        try:
+            step = "member" if isinstance(walker.resolve(access), type) else "attr"
+        except _FAULTS:
+            return None
+        access = access.then(step, part)
+    for candidate in (access, access.then("attr", "fget"), access.then("attr", "func")):
+        if _leads_to(candidate, function, walker):
+            return ("named", candidate), candidate
     return None
 
 

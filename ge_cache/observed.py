@@ -15,8 +15,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from gearcache.errors import CaptureError, UnkeyableValue
-from gearcache.ge_cache.located import located
+from gearcache.ge_cache.facts import Facts
+from gearcache.ge_cache.library_functions import check_tensors, library_checks, library_functions
+from gearcache.ge_cache.located import located, named
 from gearcache.ge_cache.sources import FrameNames, UnknownSource, access_of
 from gearcache.guards.access import Access, Scope, Walker
 from gearcache.guards.checks import Check, observe
@@ -75,6 +79,14 @@ class Observer:
         if name not in _PURE and not name.startswith(("math:", "torch.distributed")):
             raise CaptureError(self.method, f"it calls `{name}`, whose result may differ elsewhere")
 
+    def queried(self, function: Any, source: Any) -> None:
+        """Note a call whose result Dynamo takes as it is, although it stands in the graph: of torch's own settings."""
+        name = getattr(function, "__name__", "")
+        if name == "seed":
+            raise CaptureError(self.method, f"it calls `{name_of(function)}`, whose result is another one each time")
+        if name.startswith(("get_", "_get_")):
+            self.folded.append((function, source))
+
     def assumed_constant(self, function: Any, has_arguments: bool) -> None:
         """Refuse a call of a function marked with `torch.compiler.assume_constant_result`, or note it.
 
@@ -101,6 +113,16 @@ class Observer:
             self.untraced.append((function, source))
 
 
+@dataclass(frozen=True)
+class TracedCode:
+    """What was traced: the method, all code that Dynamo went through, the graph, what the frame writes of classes."""
+
+    method: types.FunctionType
+    codes: Iterable[types.CodeType]
+    graph: torch.fx.GraphModule
+    written: set[str]
+
+
 @dataclass
 class Observed:
     """Checks of what was met, and the code objects that they cover."""
@@ -110,26 +132,31 @@ class Observed:
 
 
 def observed_checks(
-    observer: Observer, method: types.FunctionType, types_met: Iterable[Access], names: FrameNames, scope: Scope
+    observer: Observer, facts: Facts, traced: TracedCode, types_met: Iterable[Access], names: FrameNames, scope: Scope
 ) -> Observed:
     """Return what an observer saw as checks that hold now. `types_met` are the paths whose exact type is checked.
 
     The method's own code is in the key.
     """
     walker = Walker(scope)
-    found: dict[Any, Check] = _shadows(method)
-    covered = set(code_objects(method.__code__))
+    found: dict[Any, Check] = _shadows(traced.method)
+    covered = set(code_objects(traced.method.__code__))
+    functions = _method_path(traced.method, scope)
     for function, source in observer.functions:
         found_at = located(function, source, names, walker)
+        kind = "function"
+        if found_at is None:
+            found_at, kind = named(function, walker), "definition"
         if found_at is not None:
             key, access = found_at
-            found.setdefault(key, Check("function", access, function_plain(function)))
+            found.setdefault(key, observe(kind, access, walker.resolve(access)))
+            functions[access] = function
             covered.update(code_objects(function.__code__))
         found |= _shadows(function)
     for name in sorted(observer.variables):
         access = Access(("environment", name))
         found["environment", name] = Check("constant", access, to_plain(os.environ.get(name)))
-    for function, source in observer.folded:
+    for function, source in [*observer.folded, *facts.calls]:
         access = _path(observer.method, function, source, names).then("call")
         try:
             expected = to_plain(walker.resolve(access))
@@ -138,7 +165,7 @@ def observed_checks(
                 observer.method, f"the result of `{name_of(function)}` is no constant but a {error}"
             ) from None
         found["call", access] = Check("constant", access, expected)
-    for function, source in observer.untraced:
+    for function, source in [*observer.untraced, *facts.untraced]:
         access = _path(observer.method, function, source, names)
         try:
             found["reached", access] = observe("reached", access, walker.resolve(access))
@@ -146,7 +173,22 @@ def observed_checks(
             raise CaptureError(observer.method, f"{error.detail} (a {error.type_name})") from None
     found |= _ancestors(types_met, walker)
     found |= _module_calls()
-    return Observed(list(found.values()), covered)
+    codes = {*covered, *traced.codes, *(function.__code__ for function, _ in observer.functions)}
+    library = library_functions(observer.method, traced.graph.graph)
+    asked = facts.names(codes) | library.names
+    check_tensors(observer.method, asked, (function for function, _ in observer.functions))
+    checks = [*library_checks(observer.method, library), *facts.checks(names, walker, asked, functions, traced.written)]
+    return Observed([*found.values(), *checks], covered)
+
+
+def _method_path(method: types.FunctionType, scope: Scope) -> dict[Access, types.FunctionType]:
+    """Return the path to the method on the class of its instance, where it lies there as it is."""
+    instance = next(iter(scope.arguments), "")
+    access = Access(("argument", instance)).then("type").then("member", method.__name__)
+    try:
+        return {access: method} if access.resolve(scope) is method else {}
+    except _FAULTS:
+        return {}
 
 
 def _path(method: str, function: Any, source: Any, names: FrameNames) -> Access:
@@ -204,8 +246,6 @@ def _is_library(cls: type) -> bool:
 
 def _module_calls() -> dict[Any, Check]:
     """Return checks of what lies between the call of a module and its `forward`."""
-    import torch
-
     module = Access(("module", _MODULE_GLOBALS))
     found = {
         ("hooks", name): observe("length", module.then("attr", name), getattr(torch.nn.modules.module, name))

@@ -52,6 +52,7 @@ _STEPS: dict[str, Callable[[Any, Any], Any]] = {
     "call": lambda value, _: value(),
     "fields": _dataclass_fields,
     "member": _member,
+    "hash_of": lambda value, text: value(text),
 }
 
 _SOURCE: dict[str, str] = {
@@ -182,6 +183,9 @@ class Walker:
         self._roots: dict[tuple[str, str], Any] = {}
         self._children: dict[tuple[int, str, Any], Any] = {}
         self._alive: list[Any] = []
+        #: The class that each name was found to stand for, see `guards.checks.is_one_class`.
+        self.classes: dict[str, type] = {}
+        self.names: dict[type, str] = {}
 
     def resolve(self, access: Access) -> Any:
         """Return the value at `access`, like `Access.resolve`."""

@@ -5,14 +5,14 @@ entry is loaded) and as a part of the dispatch (compiled to Python source, run o
 
 | kind | holds when |
 |---|---|
-| `type` | the exact type has this `module:qualname` |
+| `type` | the exact type has this `module:qualname`, and is that of all others with this text |
 | `constant` | the value is this constant, type included |
 | `length` | `len()` is this number |
 | `keys` | the mapping has these keys in this order |
 | `has_attr`, `no_attr` | `hasattr` is true or false |
 | `contains`, `lacks` | the container holds the constant or not |
 | `not_none` | the value is not `None` |
-| `name` | the class, function, builtin or module has this name |
+| `name` | the class, builtin or module has this name |
 | `function` | the function has this name and this code |
 | `reached` | the function and all functions, defaults and globals that it uses are these |
 | `same` | the value is the very object at another path |
@@ -22,6 +22,10 @@ entry is loaded) and as a part of the dispatch (compiled to Python source, run o
 | `empty` | the container is empty or None (module hooks) |
 | `process_group` | the group of `torch.distributed` has this name and these ranks |
 | `bases` | the class has these base classes, itself first, by name |
+| `order` | the set has these items in this order |
+| `definition` | the function has this name, this code, these defaults and closed-over values |
+| `instance`, `subclass` | `isinstance` or `issubclass` with the class at another path says this |
+| `classes` | these classes define what they did, see `guards.members` |
 """
 
 from __future__ import annotations
@@ -36,7 +40,9 @@ import torch
 from gearcache.guards.access import Access, Walker
 from gearcache.guards.code import function_plain
 from gearcache.guards.constants import NotConstant, to_plain
+from gearcache.guards.definition import definition
 from gearcache.guards.identity import described
+from gearcache.guards.members import changed_class
 from gearcache.guards.names import name_of
 from gearcache.guards.reason import Reason
 from gearcache.guards.relations import RELATIONS, others, relation_holds
@@ -86,6 +92,8 @@ _OBSERVE: dict[str, Callable[[Any], Any]] = {
     "not_none": lambda value: value is not None,
     "name": _named,
     "function": function_plain,
+    "definition": definition,
+    "order": lambda value: [_constant(item) for item in value],
     "reached": lambda value: described(value, name_of(value)),
     "empty": lambda value: not value,
     "process_group": _process_group,
@@ -101,7 +109,7 @@ _PREDICATES: dict[str, Callable[[Any, Any], bool]] = {
     "reads": reads,
 }
 
-KINDS = frozenset(_OBSERVE) | frozenset(_PREDICATES) | RELATIONS
+KINDS = frozenset(_OBSERVE) | frozenset(_PREDICATES) | RELATIONS | {"classes"}
 
 
 @dataclass(frozen=True)
@@ -118,6 +126,14 @@ class Failure:
     def __str__(self) -> str:
         if self.check.kind == "function":
             return f"`{self.check.access.text}` was the function `{self.check.expected[0]}`, is now {self.found}"
+        if self.check.kind == "definition":
+            return f"`{self.check.access.text}` or its defaults were changed"
+        if self.check.kind == "classes":
+            return f"what a class defines was changed: {self.found}"
+        if self.check.kind in ("instance", "subclass"):
+            path, answer = self.check.expected
+            cls = Access.from_plain(path).text
+            return f"`{self.check.access.text}`: `is{self.check.kind}` of `{cls}` was {answer}, is now {self.found}"
         if self.check.kind == "reached":
             return f"`{self.check.access.text}`, which the graph holds untraced, or what it uses was changed"
         return f"`{self.check.access.text}`: {self.check.kind} was {self.check.expected!r}, is now {self.found}"
@@ -144,8 +160,14 @@ class Check:
                 return Failure(self, f"without its counterpart ({type(error).__name__}: {error})")
             if relation_holds(self.kind, self.expected, value, counterparts):
                 return None
-            return Failure(self, "another object" if self.kind == "same" else "one of the others")
+            found = {"same": "another object", "distinct": "one of the others"}.get(self.kind, "otherwise")
+            return Failure(self, found)
+        if self.kind == "classes":
+            changed = changed_class(self.expected, walker)
+            return None if changed is None else Failure(self, f"`{changed[0]}` {changed[1]}")
         try:
+            if self.kind in ("type", "name") and not is_one_class(self.kind, value, self.expected, walker):
+                return Failure(self, "another class of this name")
             if holds(self.kind, value, self.expected):
                 return None
             if self.kind in _PREDICATES:
@@ -177,11 +199,42 @@ def _described_function(value: Any) -> str:
     return f"another: `{name_of(inner)}` in `{code.co_filename}`, line {code.co_firstlineno}"
 
 
+def is_one_class(kind: str, value: Any, expected: str, walker: Walker) -> bool:
+    """Whether a class is the one that all checks with this text have met: a name may stand for two classes.
+
+    Where two classes of one name were met when the checks were made, `told_apart` has numbered them.
+    """
+    cls = type(value) if kind == "type" else value
+    if not isinstance(cls, type):
+        return True
+    return walker.classes.setdefault(expected, cls) is cls and walker.names.setdefault(cls, expected) == expected
+
+
+def told_apart(checks: list[Check], walker: Walker) -> list[Check]:
+    """Return the checks with a number behind the name of each class that has its name from another one that was met."""
+    met: dict[str, list[type]] = {}
+    found = []
+    for check in checks:
+        if check.kind in ("type", "name"):
+            value = walker.resolve(check.access)
+            cls = type(value) if check.kind == "type" else value
+            if isinstance(cls, type):
+                classes = met.setdefault(check.expected, [])
+                if cls not in classes:
+                    classes.append(cls)
+                if (number := classes.index(cls)) > 0:
+                    check = Check(check.kind, check.access, f"{check.expected}#{number}")
+        found.append(check)
+    return found
+
+
 def holds(kind: str, value: Any, expected: Any) -> bool:
     """Whether a check holds for a value; not for those of `RELATIONS`."""
     predicate = _PREDICATES.get(kind)
     if predicate is not None:
         return predicate(value, expected)
+    if kind in ("type", "name"):
+        expected = expected.partition("#")[0]
     return bool(_OBSERVE[kind](value) == expected)
 
 
@@ -191,7 +244,7 @@ def observe(kind: str, access: Access, value: Any, argument: Any = None) -> Chec
         return Check(kind, access, argument)
     if kind == "constant":
         return Check(kind, access, to_plain(value))
-    if kind == "keys":
+    if kind in ("keys", "order"):
         return Check(kind, access, [to_plain(key) for key in value])
     if kind == "function" and not isinstance(getattr(value, "__func__", value), types.FunctionType):
         return Check("name", access, _named(value))

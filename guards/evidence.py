@@ -18,8 +18,9 @@ from typing import Any
 import msgpack
 
 from gearcache.guards.access import _STEPS, Access, Scope, Walker
-from gearcache.guards.checks import KINDS, Check, Failure
+from gearcache.guards.checks import KINDS, Check, Failure, is_one_class
 from gearcache.guards.checks import holds as check_holds
+from gearcache.guards.members import changed_class
 from gearcache.guards.relations import RELATIONS, others, relation_holds
 
 Tree = list[Any]
@@ -86,7 +87,7 @@ def evidence_failure(tree: Tree, scope: Scope) -> Failure | None:
     if _holds(tree, scope):
         return None
     walker = Walker(scope)
-    for check in evidence_checks(tree):
+    for check in sorted(evidence_checks(tree), key=lambda check: check.kind == "classes"):
         failure = check.failure(walker)
         if failure is not None:
             return failure
@@ -94,10 +95,13 @@ def evidence_failure(tree: Tree, scope: Scope) -> Failure | None:
 
 
 def changed_function(tree: Tree, scope: Scope) -> Failure | None:
-    """Return the first function of a tree that is another one now, or None."""
+    """Return the first function or class of a tree that is another one now, or None."""
     walker = Walker(scope)
     for check in evidence_checks(tree):
-        if check.kind in ("function", "reached") and (failure := check.failure(walker)) is not None:
+        if (
+            check.kind in ("function", "definition", "reached", "classes")
+            and (failure := check.failure(walker)) is not None
+        ):
             return failure
     return None
 
@@ -105,13 +109,16 @@ def changed_function(tree: Tree, scope: Scope) -> Failure | None:
 def _holds(tree: Tree, scope: Scope) -> bool:
     nodes, roots = tree
     walker = Walker(scope)
+    classes = walker.classes
     empty = nodes.index(EMPTY) if EMPTY in nodes else None
 
     def holds(value: Any, number: int) -> bool:
         checks, children = nodes[number]
         for kind, expected in checks:
             if kind == "type":
-                if _type_name(type(value)) != expected:
+                if classes.get(expected) is not type(value) and not (
+                    check_holds(kind, value, expected) and is_one_class(kind, value, expected, walker)
+                ):
                     return False
             elif kind == "empty":
                 if value:
@@ -124,7 +131,11 @@ def _holds(tree: Tree, scope: Scope) -> bool:
                     kind, expected, value, [walker.resolve(other) for other in others(kind, expected)]
                 ):
                     return False
-            elif not check_holds(kind, value, expected):
+            elif kind == "classes":
+                last.append(expected)
+            elif not check_holds(kind, value, expected) or (
+                kind == "name" and not is_one_class(kind, value, expected, walker)
+            ):
                 return False
         for step, argument, child in children:
             inner = getattr(value, argument) if step == "attr" else _STEPS[step](value, argument)
@@ -135,17 +146,11 @@ def _holds(tree: Tree, scope: Scope) -> bool:
                 return False
         return True
 
+    #: The checks of classes, which compare them with those that all others have met.
+    last: list[Any] = []
     try:
-        return all(holds(Access((kind, name)).resolve_root(scope), number) for kind, name, number in roots)
+        return all(holds(Access((kind, name)).resolve_root(scope), number) for kind, name, number in roots) and all(
+            changed_class(expected, walker) is None for expected in last
+        )
     except _FAULTS:
         return False
-
-
-_type_names: dict[type, str] = {}
-
-
-def _type_name(cls: type) -> str:
-    name = _type_names.get(cls)
-    if name is None:
-        name = _type_names[cls] = f"{cls.__module__}:{cls.__qualname__}"
-    return name

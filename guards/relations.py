@@ -1,7 +1,8 @@
-"""Checks that compare objects at several paths: `same`, and `distinct`.
+"""Checks that look at objects at several paths: `same`, `distinct`, `instance` and `subclass`.
 
-`same` expects a path in plain form. `distinct` expects `[count, paths]`: the value and the first `count` of the others
-must be objects of their own, apart from each other and from the rest; what is in the rest may be one object.
+`instance` and `subclass` expect `[path of the class, answer]`. `same` expects a path in plain form. `distinct` expects
+`[count, paths]`: the value and the first `count` of the others must be objects of their own, apart from each other and
+from the rest; what is in the rest may be one object.
 """
 
 from __future__ import annotations
@@ -11,16 +12,24 @@ from typing import Any
 
 from gearcache.guards.access import Access
 
-RELATIONS = frozenset({"same", "distinct"})
+RELATIONS = frozenset({"same", "distinct", "instance", "subclass"})
+_QUESTIONS: dict[str, Callable[[Any, Any], bool]] = {"instance": isinstance, "subclass": issubclass}
 
 
 def others(kind: str, expected: Any) -> list[Access]:
     """Return the other paths of a relation."""
+    if kind in _QUESTIONS:
+        return [Access.from_plain(expected[0])]
     return [Access.from_plain(expected)] if kind == "same" else [Access.from_plain(path) for path in expected[1]]
 
 
 def relation_holds(kind: str, expected: Any, value: Any, counterparts: Sequence[Any]) -> bool:
     """Whether a relation holds between a value and the objects at the other paths, in order."""
+    if kind in _QUESTIONS:
+        try:
+            return _QUESTIONS[kind](value, counterparts[0]) is expected[1]
+        except Exception:  # of the class's own code
+            return False
     if kind == "same":
         return all(value is other for other in counterparts)
     single = int(expected[0])
@@ -35,6 +44,8 @@ def relation_source(
 
     `name` gives the name of a builtin in that source.
     """
+    if kind in _QUESTIONS:
+        return f"{name(_QUESTIONS[kind])}({value}, {counterparts[0]}) is {expected[1]!r}"
     if kind == "same":
         return f"{value} is {counterparts[0]}"
     if len(counterparts) == 1:

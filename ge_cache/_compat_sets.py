@@ -1,0 +1,133 @@
+"""Private names of torch with which a trace is watched for the order of sets."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+#: Functions of Dynamo's own that go through a set for a result in which no order is left.
+_SET_POLYFILLS = {
+    "set_difference",
+    "set_difference_update",
+    "set_intersection",
+    "set_intersection_update",
+    "set_isdisjoint",
+    "set_symmetric_difference",
+    "set_symmetric_difference_update",
+    "set_union",
+    "set_update",
+}
+#: Builtins that are folded, and whose result tells the order of a set.
+_ORDERED = (str, repr, ascii, format, str.format, sum, operator.mod)
+
+
+def watched_sets(facts: Any) -> Iterator[tuple[Any, str, Any]]:
+    """Yield (class, name, replacement) of what Dynamo does with sets."""
+    from torch._dynamo.variables import functions
+    from torch._dynamo.variables.builtin import BuiltinVariable
+    from torch._dynamo.variables.constant import ConstantVariable
+    from torch._dynamo.variables.lists import CommonListMethodsVariable
+    from torch._dynamo.variables.sets import FrozensetVariable, SetVariable
+
+    list_methods: Any = CommonListMethodsVariable
+    sets: Any = SetVariable
+    frozen: Any = FrozensetVariable
+    builtin: Any = BuiltinVariable
+    constants: Any = ConstantVariable
+    unordered: list[Any] = []
+
+    def used(self: Any, tx: Any) -> None:
+        if type(self) not in (sets, frozen) or len(self.items) < 2 or any(self is item for item in unordered):
+            return
+        if tx.f_code.co_name in _SET_POLYFILLS and tx.f_code.co_filename.endswith("polyfills/__init__.py"):
+            return
+        items = [key.vt.as_python_constant() if key.vt.is_python_constant() else key for key in self.items]
+        if self.source is not None and not tx.output.side_effects.is_modified(self):
+            facts.ordered(self.source)
+            return
+        order = facts.order_of_made(items, getattr(self, "gearcache_constant", None))
+        if order is not None:
+            by_item = dict(zip(items, list(self.items.items()), strict=True))
+            self.items = dict(by_item[item] for item in order)
+
+    def using(function: Any) -> Any:
+        @functools.wraps(function)
+        def method(self: Any, tx: Any, *arguments: Any, **keywords: Any) -> Any:
+            used(self, tx)
+            return function(self, tx, *arguments, **keywords)
+
+        return method
+
+    def without_order(function: Any, *, keywords_matter: bool) -> Any:
+        """A function whose result does not tell the order of the set that it gets."""
+
+        @functools.wraps(function)
+        def call(self: Any, tx: Any, *arguments: Any, **keywords: Any) -> Any:
+            free = len(arguments) == 1 and not (keywords_matter and keywords.keys() - {"reverse"})
+            if not free or not all(map(_is_constant, getattr(arguments[0].realize(), "items", ()))):
+                return function(self, tx, *arguments, **keywords)
+            unordered.append(arguments[0].realize())
+            try:
+                return function(self, tx, *arguments, **keywords)
+            finally:
+                unordered.pop()
+
+        return call
+
+    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        if name == "pop":
+            used(self, tx)
+        return set_call(self, tx, name, args, kwargs)
+
+    def call_list_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        if name == "extend" and len(args) == 1:
+            used(args[0].realize(), tx)
+        return list_call(self, tx, name, args, kwargs)
+
+    def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+        """Call a builtin, which may be folded with whole sets and functions as arguments."""
+        given = [each.realize() for each in (*args, *kwargs.values())]
+        by_key = self.fn in (max, min) and "key" in kwargs
+        if by_key or self.fn in _ORDERED:
+            for each in given:
+                used(each, tx)
+        found = call(self, tx, args, kwargs)
+        if by_key and found.is_python_constant():
+            key = kwargs["key"].realize()
+            if isinstance(key, functions.BaseUserFunctionVariable):
+                facts.ran(key.get_function(), key.source)
+        return found
+
+    def create(value: Any, **keywords: Any) -> Any:
+        made = original_create(value, **keywords)
+        if type(value) is frozenset and made.source is None:
+            made.gearcache_constant = value
+        return made
+
+    set_call, list_call, call, original_create = (
+        sets.call_method,
+        list_methods.call_method,
+        builtin.call_function,
+        constants.create,
+    )
+    yield sets, "call_method", functools.wraps(set_call)(call_method)
+    yield list_methods, "call_method", functools.wraps(list_call)(call_list_method)
+    yield builtin, "call_function", functools.wraps(call)(call_function)
+    for owner in (sets, frozen):
+        for name in ("tp_iter_impl", "unpack_var_sequence", "repr_impl"):
+            if name in vars(owner):
+                yield owner, name, using(vars(owner)[name])
+    for name, keywords_matter in (
+        ("call_sorted", True),
+        ("call_min", True),
+        ("call_max", True),
+        ("call_frozenset", False),
+    ):
+        yield builtin, name, without_order(vars(builtin)[name], keywords_matter=keywords_matter)
+    yield constants, "create", staticmethod(functools.wraps(original_create)(create))
+
+
+def _is_constant(key: Any) -> bool:
+    return bool(getattr(key, "vt", key).is_python_constant())

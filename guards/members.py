@@ -1,0 +1,189 @@
+"""What classes define, as far as a trace may have asked: evidence that protocols and look-ups end where they did.
+
+A trace asks classes far more than it guards: whether there is a `__bool__`, a `__call__`, an `__iter__`, which class of
+the bases defines a name first, whether a name is absent. So the names that the traced code mentions (`names`) and all
+special names are compared for every class that the trace met, by the class that defines them and by what they are
+there: a function, a property, a value. A name that no traced code mentions does not count. Of torch's and the standard
+library's classes it counts as well whether a function is still theirs, and of the classes whose objects the method
+makes, what their functions, defaults and constants are.
+"""
+
+from __future__ import annotations
+
+import enum
+import sys
+import types
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from gearcache.guards.access import Access, Walker
+from gearcache.guards.code import is_versioned, versioned_place
+from gearcache.guards.definition import definition_digest
+from gearcache.guards.names import name_of
+
+#: `Py_TPFLAGS_IMMUTABLETYPE`: nothing can be added to the class.
+_IMMUTABLE = 1 << 8
+#: Special names that are no part of any protocol that a trace follows.
+_UNREAD = frozenset(
+    {
+        "__abstractmethods__",
+        "__annotations__",
+        "__copy__",
+        "__deepcopy__",
+        "__del__",
+        "__dict__",
+        "__dir__",
+        "__doc__",
+        "__firstlineno__",
+        "__getstate__",
+        "__init_subclass__",
+        "__module__",
+        "__orig_bases__",
+        "__parameters__",
+        "__qualname__",
+        "__reduce__",
+        "__reduce_ex__",
+        "__set_name__",
+        "__setstate__",
+        "__sizeof__",
+        "__static_attributes__",
+        "__subclasshook__",
+        "__type_params__",
+        "__weakref__",
+    }
+)
+#: Special names that matter only where an object of the class is made.
+_MAKING = frozenset(
+    {"__class_getitem__", "__dataclass_fields__", "__dataclass_params__", "__init__", "__new__", "__post_init__"}
+)
+_KINDS = {
+    types.FunctionType: "function",
+    property: "property",
+    classmethod: "class method",
+    staticmethod: "static method",
+    type(None): "None",
+}
+#: What a program may change while it runs. A trace that reads it has a guard.
+_CHANGING = (dict, list, set, bytearray)
+
+
+def is_library(cls: type) -> bool:
+    """Whether a class belongs to the interpreter, the standard library or torch, whose versions are in the key."""
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    if file is None:
+        return cls.__module__ in sys.builtin_module_names
+    return versioned_place(file) is not None
+
+
+def is_fixed(cls: type) -> bool:
+    """Whether neither a class nor any of its bases can be changed."""
+    return all(base.__flags__ & _IMMUTABLE for base in cls.__mro__)
+
+
+class Members:
+    """Describes classes for one set of names."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self._names = frozenset(names)
+        self._found: dict[tuple[type, bool], list[str]] = {}
+
+    def of(self, cls: type, made: bool) -> list[str]:
+        """Return what one class itself defines, in the order of the names; `made`: objects of it are made."""
+        key = (cls, made)
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = sorted(self._defined(cls, made))
+        return found
+
+    def _defined(self, cls: type, made: bool) -> Iterator[str]:
+        if cls.__flags__ & _IMMUTABLE:
+            return
+        names, library = self._names, is_library(cls)
+        for name, value in cls.__dict__.items():
+            if name[:2] == "__" and name[-2:] == "__":
+                if name in _UNREAD or (name in _MAKING and not made):
+                    continue
+            elif name not in names:
+                continue
+            text = f"{name}: {_KINDS.get(type(value)) or _kind(value)}"
+            if library:
+                own = getattr(value, "__name__", name)
+                if own != name:
+                    text = f"{text} {own}"
+                if is_foreign(value):
+                    text = f"{text}, not its own: {definition_digest(value)}"
+            elif made and (name == "__dataclass_fields__" or not isinstance(value, _CHANGING)):
+                text = f"{text} {definition_digest(value)}"
+            yield text
+        if made and isinstance(cls, enum.EnumMeta):
+            members: dict[str, Any] = dict(cls.__members__)
+            yield from (f"{name} = {definition_digest(item.value)}" for name, item in members.items())
+
+
+def _kind(value: Any) -> str:
+    cls = type(value)
+    if hasattr(cls, "__set__") or hasattr(cls, "__delete__"):
+        return "data descriptor"
+    return "descriptor" if hasattr(cls, "__get__") else "value"
+
+
+def is_foreign(value: Any) -> bool:
+    """Whether what torch or the standard library should hold is a function of somebody else; torch_npu is not."""
+    if isinstance(value, property):
+        return any(is_foreign(item) for item in (value.fget, value.fset) if item is not None)
+    inner = getattr(value, "__func__", value)
+    if not isinstance(inner, types.FunctionType) or is_versioned(inner.__code__):
+        return False
+    return str(inner.__module__).partition(".")[0] != "torch_npu"
+
+
+def classes_plain(found: dict[Access, tuple[type, bool]], names: Collection[str]) -> list[Any]:
+    """Return `[names, classes, paths]`: of each class and base its name and members, and by path its bases."""
+    members = Members(names)
+    made = {base for cls, is_made in found.values() if is_made for base in cls.__mro__}
+    numbers: dict[type, int] = {}
+    classes: list[Any] = []
+    paths = []
+    for access, (cls, _) in found.items():
+        for base in cls.__mro__:
+            if base not in numbers:
+                numbers[base] = len(classes)
+                classes.append([name_of(base), base in made, members.of(base, base in made)])
+        paths.append([access.to_plain(), [numbers[base] for base in cls.__mro__]])
+    return [sorted(names), classes, paths]
+
+
+def changed_class(expected: list[Any], walker: Walker) -> tuple[str, str] | None:
+    """Return (path, what is another there) of the first class that is not what it was, or None."""
+    names, classes, paths = expected
+    members = Members(names)
+    for plain, bases in paths:
+        access = Access.from_plain(plain)
+        try:
+            cls = walker.resolve(access)
+        except (LookupError, AttributeError, TypeError, ImportError, ValueError) as error:
+            return access.text, f"is not there ({type(error).__name__}: {error})"
+        if not isinstance(cls, type):
+            return access.text, f"is a {type(cls).__qualname__} now"
+        name = name_of(cls)
+        # Where `told_apart` has numbered the classes of a name, the name says nothing.
+        if f"{name}#1" not in walker.classes and walker.classes.setdefault(name, cls) is not cls:
+            return access.text, "is another class than that of the objects"
+        was = [classes[number][0] for number in bases]
+        now = [name_of(base) for base in cls.__mro__]
+        if now != was:
+            return access.text, f"has the bases {', '.join(now)} now, and had {', '.join(was)}"
+        for base, number in zip(cls.__mro__, bases, strict=True):
+            name, made, members_then = classes[number]
+            members_now = members.of(base, made)
+            if members_now != members_then:
+                return access.text, f"{name}: {_difference(members_then, members_now)}"
+    return None
+
+
+def _difference(then: list[str], now: list[str]) -> str:
+    """Return which name is another one."""
+    other = sorted({*then} ^ {*now})[0]
+    name = other.partition(":")[0].partition(" = ")[0]
+    before, after = (any(item.partition(":")[0].partition(" = ")[0] == name for item in each) for each in (then, now))
+    return f"`{name}` {'was changed' if before and after else 'is gone' if before else 'was added'}"
