@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gearcache.ge_cache import _compat_sets
+from gearcache.ge_cache.exchanged import exchanged, here
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]{6,}")
 
@@ -24,21 +25,25 @@ def watched_facts(facts: Any) -> Iterator[None]:
     protocol: Any = object_protocol
     protocol._get_cached_slots.cache_clear()  # a class may have got a `__bool__` since the last trace
     handlers = BuiltinVariable.call_function_handler_cache  # they hold the functions that are replaced here
-    with contextlib.ExitStack() as stack:
+    replacements = (
+        *_of_classes(facts),
+        *_of_attributes(facts),
+        *_of_type_tests(facts),
+        *_compat_sets.watched_sets(facts),
+        *_of_addresses(facts),
+        *_of_texts(facts),
+    )
+    patches = []
+    for owner, name, replacement in replacements:
+        original = vars(owner)[name]
+        chosen: Any = functools.wraps(replacement)(here(replacement, getattr(original, "__func__", original)))
+        patches.append((owner, name, staticmethod(chosen) if isinstance(original, staticmethod) else chosen))
+    handlers.clear()
+    try:
+        with exchanged(patches):
+            yield
+    finally:
         handlers.clear()
-        stack.callback(handlers.clear)
-        for owner, name, replacement in (
-            *_of_classes(facts),
-            *_of_attributes(facts),
-            *_of_type_tests(facts),
-            *_compat_sets.watched_sets(facts),
-            *_of_addresses(facts),
-            *_of_texts(facts),
-        ):
-            before = vars(owner)[name]
-            setattr(owner, name, replacement)
-            stack.callback(setattr, owner, name, before)
-        yield
 
 
 def _of_classes(facts: Any) -> Iterator[tuple[Any, str, Any]]:

@@ -29,6 +29,7 @@ _HARMLESS = {
     "make_guard",
     "mp_subscript_impl",
     "python_type",
+    "realize",
     "realize_key_vt",
     "resolve_type_attr",
     "set_source_location",

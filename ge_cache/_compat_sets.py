@@ -88,11 +88,10 @@ def watched_sets(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
     def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
         """Call a builtin, which may be folded with whole sets and functions as arguments."""
-        given = [each.realize() for each in (*args, *kwargs.values())]
         by_key = self.fn in (max, min) and "key" in kwargs
         if by_key or self.fn in _ORDERED:
-            for each in given:
-                used(each, tx)
+            for each in (*args, *kwargs.values()):
+                used(each.realize(), tx)
         found = call(self, tx, args, kwargs)
         if by_key and found.is_python_constant():
             key = kwargs["key"].realize()
@@ -126,7 +125,7 @@ def watched_sets(facts: Any) -> Iterator[tuple[Any, str, Any]]:
         ("call_frozenset", False),
     ):
         yield builtin, name, without_order(vars(builtin)[name], keywords_matter=keywords_matter)
-    yield constants, "create", staticmethod(functools.wraps(original_create)(create))
+    yield constants, "create", functools.wraps(original_create)(create)
 
 
 def _is_constant(key: Any) -> bool:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
+import random
 import sys
 import traceback
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,34 +19,38 @@ import gearcache
 
 PROJECT = Path(__file__).parent / "projects" / "process"
 FILES = ("checks", "classes", "library", "made", "sets", "surroundings")
+_CONFIG = gearcache.CompilerConfig(backend="eager", strict=True)
 
 
-def facts(file: str = "") -> dict[str, Any]:
-    """Return the modules of the project, or of one of its files, by name."""
+def facts() -> dict[str, Any]:
+    """Return the modules of the project by name."""
     if str(PROJECT) not in sys.path:
         sys.path.insert(0, str(PROJECT))
     base = importlib.import_module("fact").Fact
     return {
         f"{name}.{each.__name__}": each
-        for name in ([file] if file else FILES)
+        for name in FILES
         for each in list(vars(importlib.import_module(name)).values())
         if isinstance(each, type) and issubclass(each, base) and each.__module__ == name and "run" in vars(each)
     }
 
 
-def met(cls: Any, cache: str, *, changed: bool) -> dict[str, Any]:
-    """Make one call, with the fact changed or not, and compare it with the method itself."""
+def seed() -> None:
+    """Let all random generators begin anew."""
+    random.seed(0)
     torch.manual_seed(0)
-    module, x = cls(), torch.arange(16.0).reshape(4, 4) / 4 - 1
-    config = gearcache.CompilerConfig(backend="eager", strict=True)
+
+
+def _called(cached: Any, module: Any) -> dict[str, Any]:
+    """Make one call, and compare it with the method itself."""
+    x = torch.arange(16.0).reshape(4, 4) / 4 - 1
+    traces, hits, calls = cached.stats.traces, cached.stats.hits, cached.stats.eager_calls
     try:
-        with importlib.import_module("fact").Patch() as patch, warnings.catch_warnings():
+        with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            if changed:
-                module.change(patch)
-            with torch.no_grad():
-                expected = module.run(x.clone())
-            cached = gearcache.cache_compile(module.run, cache_dir=cache, config=config)
+            seed()
+            expected = module.run(x.clone())
+            seed()
             try:
                 found = cached(x.clone())
             except gearcache.GearcacheError as error:
@@ -52,21 +58,38 @@ def met(cls: Any, cache: str, *, changed: bool) -> dict[str, Any]:
     except Exception:
         return {"state": "raw", "detail": traceback.format_exc(), "expected": None}
     right = found.dtype == expected.dtype and torch.equal(found, expected)
-    reasons = [str(reason) for reason in cached.stats.miss_reasons]
-    state = "wrong" if not right else "hit" if cached.stats.traces == 0 else "traced"
-    return {"state": state, "detail": reasons, "expected": expected.tolist()}
+    stats = cached.stats
+    served = "traced" if stats.traces > traces else "eager" if stats.eager_calls > calls else "served"
+    state = "wrong" if not right else "hit" if served == "served" and stats.hits > hits else served
+    return {"state": state, "detail": [str(reason) for reason in stats.miss_reasons], "expected": expected.tolist()}
+
+
+def _met(cls: Any, cache: str) -> tuple[Any, Any]:
+    seed()
+    module = cls()
+    return gearcache.cache_compile(module.run, cache_dir=cache, config=_CONFIG), module
+
+
+def _in_first_process(cls: Any, cache: str) -> dict[str, Any]:
+    """Compile a method, with its fact as it is."""
+    return {"plain": _called(*_met(cls, cache))}
+
+
+def _in_second_process(cls: Any, cache: str) -> dict[str, Any]:
+    """Load what was compiled, and load it where the fact is changed. Nothing is traced."""
+    found = {"again": _called(*_met(cls, cache))}
+    cached, module = _met(cls, cache)
+    with importlib.import_module("fact").Patch() as patch:
+        module.change(patch)
+        found["changed before the load"] = _called(cached, module)
+    return found
 
 
 def child() -> None:
-    """Meet every fact: in the first process both ways, in the second each way with what the other way left."""
-    root, file, order = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
-    reports: dict[str, Any] = {}
-    for name, cls in facts(file).items():
-        plain, changed = str(root / name / "plain"), str(root / name / "changed")
-        if order == "first":
-            ways = {"plain": (plain, False), "changed": (changed, True)}
-        else:
-            ways = {"to changed": (plain, True), "to plain": (changed, False), "again": (plain, False)}
-        reports[name] = {way: met(cls, cache, changed=is_changed) for way, (cache, is_changed) in ways.items()}
+    """Meet every fact as the first or as the second process does."""
+    root, order = Path(sys.argv[1]), sys.argv[2]
+    meet: Callable[[Any, str], dict[str, Any]] = _in_first_process if order == "first" else _in_second_process
+    with torch.compiler.set_stance("default" if order == "first" else "eager_on_recompile"):
+        reports = {name: meet(cls, str(root / name)) for name, cls in facts().items()}
     with contextlib.suppress(BrokenPipeError):
         print(json.dumps(reports))
