@@ -75,11 +75,12 @@ static int same_value(PyObject *one, PyObject *other) {
     if (PyTuple_CheckExact(one)) {
         Py_ssize_t count = PyTuple_GET_SIZE(one);
         if (count != PyTuple_GET_SIZE(other)) return 0;
-        for (Py_ssize_t i = 0; i < count; i++) {
-            int same = same_value(PyTuple_GET_ITEM(one, i), PyTuple_GET_ITEM(other, i));
-            if (same <= 0) return same;
-        }
-        return 1;
+        if (Py_EnterRecursiveCall(" in a comparison of tuples")) return -1;
+        int same = 1;
+        for (Py_ssize_t i = 0; same > 0 && i < count; i++)
+            same = same_value(PyTuple_GET_ITEM(one, i), PyTuple_GET_ITEM(other, i));
+        Py_LeaveRecursiveCall();
+        return same;
     }
     return 0;
 }
@@ -107,7 +108,7 @@ static int keys_hold(Watch *self, Py_ssize_t index) {
 
 /* Offsets in bytes. A tensor of more dims than fit has a pointer to its sizes and strides where the sizes would stand. */
 static struct {
-    int is_known;
+    PyTypeObject *tensor;                        /* NULL: not known */
     Py_ssize_t implementation;                   /* in the Python object */
     Py_ssize_t storage, rank, sizes, strides, offset; /* in the implementation; two words follow the offset */
     Py_ssize_t data;                             /* in the storage */
@@ -130,16 +131,20 @@ static inline const uint64_t *strides_of(uintptr_t implementation, uint64_t rank
 #define FIXED 10
 #define RANK 3
 
-static const uint64_t no_storage[8]; /* read in place of a storage that is not there */
+#define LONGEST 256 /* no offset is larger (set_tensor_layout) */
+
+static const uint64_t nothing[LONGEST / 8 + 4]; /* read in place of what is not there */
+
+static inline uintptr_t there(uintptr_t address) { return address != 0 ? address : (uintptr_t)nothing; }
 
 static inline void read_words(PyObject *tensor, uint64_t words[FIXED]) {
-    uintptr_t implementation = word_at((uintptr_t)tensor, layout.implementation);
+    uintptr_t implementation = there(word_at((uintptr_t)tensor, layout.implementation));
     uintptr_t storage = word_at(implementation, layout.storage);
     const uint64_t *strides = (const uint64_t *)(implementation + layout.strides);
     const uint64_t *tail = (const uint64_t *)(implementation + layout.offset);
     words[0] = implementation;
     words[1] = storage;
-    words[2] = word_at(storage != 0 ? storage : (uintptr_t)no_storage, layout.data);
+    words[2] = word_at(there(storage), layout.data);
     words[RANK] = word_at(implementation, layout.rank);
     words[4] = word_at(implementation, layout.sizes);
     words[5] = strides[0];
@@ -220,6 +225,7 @@ static Py_ssize_t changed_dict(Watch *self) {
 static int list_holds(PyObject *list, PyObject *items) {
     Py_ssize_t count = PyTuple_GET_SIZE(items);
     if (PyList_GET_SIZE(list) != count) return 0;
+    if (count == 0) return 1; /* such a list has no memory */
     if (memcmp(((PyListObject *)list)->ob_item, ((PyTupleObject *)items)->ob_item, count * sizeof(PyObject *)) == 0)
         return 1;
     for (Py_ssize_t i = 0; i < count; i++) {
@@ -305,14 +311,14 @@ static PyObject **objects(Py_ssize_t count) {
     return made;
 }
 
-/* Take a list of pairs apart into two arrays; the first of each must pass a test. */
+/* Take a tuple of pairs (which no code that runs meanwhile can change) apart into two arrays; the first of each must pass a test. */
 static int take_pairs(
     PyObject *pairs, PyObject ***firsts, PyObject ***seconds, Py_ssize_t *count, int (*is_right)(PyObject *), PyTypeObject *second
 ) {
-    Py_ssize_t length = PyList_GET_SIZE(pairs);
+    Py_ssize_t length = PyTuple_GET_SIZE(pairs);
     if ((*firsts = objects(length)) == NULL || (*seconds = objects(length)) == NULL) return -1;
     for (Py_ssize_t i = 0; i < length; i++) {
-        PyObject *pair = PyList_GET_ITEM(pairs, i);
+        PyObject *pair = PyTuple_GET_ITEM(pairs, i);
         if (!PyTuple_CheckExact(pair) || PyTuple_GET_SIZE(pair) != 2 || !is_right(PyTuple_GET_ITEM(pair, 0)) ||
             (second != NULL && !Py_IS_TYPE(PyTuple_GET_ITEM(pair, 1), second))) {
             PyErr_SetString(PyExc_TypeError, "a Watch takes pairs of a container and what is in it");
@@ -353,9 +359,9 @@ static int leave_object(PyObject *dict) {
 
 /* Take the dictionaries: (dictionary or class, keys or None). What the keys lead to now is what is expected. */
 static int take_dicts(Watch *self, PyObject *given) {
-    Py_ssize_t length = PyList_GET_SIZE(given), keys = 0;
+    Py_ssize_t length = PyTuple_GET_SIZE(given), keys = 0;
     for (Py_ssize_t i = 0; i < length; i++) {
-        PyObject *pair = PyList_GET_ITEM(given, i);
+        PyObject *pair = PyTuple_GET_ITEM(given, i);
         if (!PyTuple_CheckExact(pair) || PyTuple_GET_SIZE(pair) != 2) goto wrong;
         PyObject *first = PyTuple_GET_ITEM(pair, 0), *second = PyTuple_GET_ITEM(pair, 1);
         if (!PyDict_Check(first) && !PyType_Check(first)) goto wrong;
@@ -371,7 +377,7 @@ static int take_dicts(Watch *self, PyObject *given) {
         return -1;
     }
     for (Py_ssize_t i = 0; i < length; i++) {
-        PyObject *pair = PyList_GET_ITEM(given, i);
+        PyObject *pair = PyTuple_GET_ITEM(given, i);
         PyObject *dict = PyTuple_GET_ITEM(pair, 0), *names = PyTuple_GET_ITEM(pair, 1);
         if (PyType_Check(dict)) {
 #if HAS_WATCHERS
@@ -425,9 +431,14 @@ static int note_writes(Watch *self) {
 }
 
 static int take_tensors(Watch *self, PyObject *given) {
-    Py_ssize_t length = PyList_GET_SIZE(given);
-    if (length > 0 && !layout.is_known) {
+    Py_ssize_t length = PyTuple_GET_SIZE(given);
+    if (length > 0 && layout.tensor == NULL) {
         PyErr_SetString(PyExc_RuntimeError, "the layout of tensors is not known");
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < length; i++) {
+        if (PyObject_TypeCheck(PyTuple_GET_ITEM(given, i), layout.tensor)) continue;
+        PyErr_SetString(PyExc_TypeError, "a Watch takes tensors as tensors only");
         return -1;
     }
     self->tensors = objects(length);
@@ -439,7 +450,7 @@ static int take_tensors(Watch *self, PyObject *given) {
     size_t words = 0;
     for (Py_ssize_t i = 0; i < length; i++) {
         uint64_t *place = self->places + FIXED * i;
-        self->tensors[i] = Py_NewRef(PyList_GET_ITEM(given, i));
+        self->tensors[i] = Py_NewRef(PyTuple_GET_ITEM(given, i));
         self->tensor_count = i + 1;
         read_words(self->tensors[i], place);
         if (place[RANK] > 2) words += 2 * place[RANK];
@@ -463,8 +474,8 @@ static PyObject *watch_new(PyTypeObject *type, PyObject *args, PyObject *keyword
     static char *names[] = {"dicts", "lists", "collections", "cells", "slots", "tensors", NULL};
     PyObject *dicts, *lists, *sets, *cells, *slots, *tensors;
     if (!PyArg_ParseTupleAndKeywords(
-            args, keywords, "O!O!O!O!O!O!", names, &PyList_Type, &dicts, &PyList_Type, &lists, &PyList_Type, &sets,
-            &PyList_Type, &cells, &PyList_Type, &slots, &PyList_Type, &tensors))
+            args, keywords, "O!O!O!O!O!O!", names, &PyTuple_Type, &dicts, &PyTuple_Type, &lists, &PyTuple_Type, &sets,
+            &PyTuple_Type, &cells, &PyTuple_Type, &slots, &PyTuple_Type, &tensors))
         return NULL;
     Watch *self = (Watch *)type->tp_alloc(type, 0);
     if (self == NULL) return NULL;
@@ -553,23 +564,32 @@ static PyTypeObject WatchType = {
 };
 
 static PyObject *set_tensor_layout(PyObject *module, PyObject *args) {
-    Py_ssize_t implementation, storage, data, rank, sizes, strides, offset;
-    if (!PyArg_ParseTuple(args, "nnnnnnn", &implementation, &storage, &data, &rank, &sizes, &strides, &offset))
+    PyTypeObject *tensor;
+    Py_ssize_t offsets[7];
+    if (!PyArg_ParseTuple(args, "O!nnnnnnn", &PyType_Type, &tensor, offsets, offsets + 1, offsets + 2, offsets + 3,
+                          offsets + 4, offsets + 5, offsets + 6))
         return NULL;
-    layout.implementation = implementation;
-    layout.storage = storage;
-    layout.data = data;
-    layout.rank = rank;
-    layout.sizes = sizes;
-    layout.strides = strides;
-    layout.offset = offset;
-    layout.is_known = 1;
+    for (int i = 0; i < 7; i++) {
+        if (offsets[i] >= 0 && offsets[i] <= LONGEST && offsets[i] % 8 == 0) continue;
+        PyErr_SetString(PyExc_ValueError, "an offset is no multiple of a word, or too large");
+        return NULL;
+    }
+    layout.implementation = offsets[0];
+    layout.storage = offsets[1];
+    layout.data = offsets[2];
+    layout.rank = offsets[3];
+    layout.sizes = offsets[4];
+    layout.strides = offsets[5];
+    layout.offset = offsets[6];
+    Py_INCREF(tensor);
+    Py_XSETREF(layout.tensor, tensor);
     Py_RETURN_NONE;
 }
 
 static PyMethodDef functions[] = {
     {"set_tensor_layout", set_tensor_layout, METH_VARARGS,
-     "Set offsets in bytes: implementation; storage in it; data in that; rank, sizes, strides, storage offset."},
+     "Set the class of tensors, and offsets in bytes: implementation; storage in it; data in that; rank, sizes, strides, "
+     "storage offset."},
     {NULL, NULL, 0, NULL},
 };
 

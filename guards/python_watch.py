@@ -18,12 +18,12 @@ class PythonWatch:
 
     def __init__(
         self,
-        dicts: list[tuple[Any, tuple[Any, ...] | None]],
-        lists: list[tuple[list[Any], tuple[Any, ...]]],
-        collections: list[tuple[Any, Any]],
-        cells: list[tuple[types.CellType, Any]],
-        slots: list[tuple[Any, tuple[types.MemberDescriptorType, Any]]],
-        tensors: list[torch.Tensor],
+        dicts: tuple[tuple[Any, tuple[Any, ...] | None], ...],
+        lists: tuple[tuple[list[Any], tuple[Any, ...]], ...],
+        collections: tuple[tuple[Any, Any], ...],
+        cells: tuple[tuple[types.CellType, Any], ...],
+        slots: tuple[tuple[Any, tuple[types.MemberDescriptorType, Any]], ...],
+        tensors: tuple[torch.Tensor, ...],
     ) -> None:
         held = [(vars(holder) if isinstance(holder, type) else holder, keys) for holder, keys in dicts]
         self._keyed = [(holder, keys, _found(holder, keys)) for holder, keys in held if keys is not None]

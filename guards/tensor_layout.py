@@ -9,14 +9,13 @@ tests/guards/test_watch.py tries it.
 from __future__ import annotations
 
 import ctypes
-import struct
 from typing import Any, NamedTuple
 
 import torch
 
 _WORD = 8
-#: How far is looked, in bytes: less than each of the three objects is long (torch 2.13: 64, 208 and 64 or more).
-_OBJECT, _IMPLEMENTATION, _STORAGE = 48, 200, 40
+#: How far is looked, in bytes: no further than each of the three objects is long (torch 2.13: 48, 176 and more than 40).
+_OBJECT, _IMPLEMENTATION, _STORAGE = 48, 176, 40
 #: Numbers that stand for themselves in the implementation.
 _SIZES, _STRIDES, _OFFSET = (37, 41, 43), (43 * 47, 47, 1), 53
 
@@ -57,14 +56,15 @@ def _layout(tensor: Any) -> TensorLayout | None:
     return TensorLayout(*offsets) if len(offsets) == len(found) else None
 
 
-def _words(address: int, count: int) -> tuple[int, ...]:
-    return struct.unpack(f"{count}Q", ctypes.string_at(address, count * _WORD))
+def _word(address: int) -> int:
+    return int(ctypes.c_uint64.from_address(address).value)
 
 
 def _find(address: int, length: int, wanted: list[int]) -> int | None:
-    """Return the offset of the first place where these words stand one after the other."""
-    words = _words(address, length // _WORD)
-    for position in range(len(words) - len(wanted) + 1):
-        if list(words[position : position + len(wanted)]) == wanted:
-            return position * _WORD
+    """Return the offset of the first place where these words stand one after the other; nothing behind it is read."""
+    words: list[int] = []
+    for offset in range(0, length, _WORD):
+        words.append(_word(address + offset))
+        if words[-len(wanted) :] == wanted:
+            return offset - (len(wanted) - 1) * _WORD
     return None

@@ -35,17 +35,17 @@ class Watched:
 
     def __init__(self, facts: WatchedFacts) -> None:
         self._facts = facts
-        dicts = [(holder, None if keys is None else tuple(keys)) for holder, keys, _ in facts.dicts.values()]
-        lists = [(value, tuple(value)) for value in facts.lists.values()]
-        collections = [(value, copy.copy(value)) for value in facts.collections.values()]
-        cells = [(cell, cell.cell_contents) for cell in facts.cells.values()]
-        slots = [
+        dicts = tuple((holder, None if keys is None else tuple(keys)) for holder, keys, _ in facts.dicts.values())
+        lists = tuple((value, tuple(value)) for value in facts.lists.values())
+        collections = tuple((value, copy.copy(value)) for value in facts.collections.values())
+        cells = tuple((cell, cell.cell_contents) for cell in facts.cells.values())
+        slots = tuple(
             (holder, (descriptor, descriptor.__get__(holder, type(holder))))
             for holder, descriptor in facts.slots.values()
-        ]
-        tensors = list(facts.tensors.values())
+        )
+        tensors = tuple(facts.tensors.values())
         self._watch: Watch = watch_class()(dicts, lists, collections, cells, slots, tensors)
-        self._tensors: Watch = watch_class()([], [], [], [], [], tensors)
+        self._tensors: Watch = watch_class()((), (), (), (), (), tensors)
         #: Whether nothing changed; what the dispatch asks.
         self.holds: Callable[[], bool] = self._watch.holds
 
@@ -81,7 +81,7 @@ def watch_class() -> Callable[..., Watch]:
     layout = find_layout()
     if layout is None:
         return PythonWatch
-    set_tensor_layout(*layout)
+    set_tensor_layout(torch._C.TensorBase, *layout)
     return NativeWatch if sees_moved_memory(NativeWatch) else PythonWatch
 
 
@@ -90,7 +90,7 @@ def sees_moved_memory(watch: Callable[..., Watch]) -> bool:
     with torch.inference_mode(False), torch.no_grad():
         for shape, move, is_seen in _MOVES:
             tensor = torch.nn.Parameter(torch.zeros(shape, device="cpu"), requires_grad=False)
-            watched = watch([], [], [], [], [], [tensor])
+            watched = watch((), (), (), (), (), (tensor,))
             if not watched.holds():
                 return False
             move(tensor)

@@ -118,6 +118,7 @@ class _Steps:
         """Return the case."""
         g = self.g
         steps = [self._build(), *self._call(first=True)]
+        self.began_around = self.is_around
         if self.chance.random() < 0.6:
             steps += self._call()
         for _ in range(self.chance.choices([0, 1, 2], [3, 5, 2])[0]):
@@ -161,7 +162,7 @@ class _Steps:
                 steps += self._edit()
             steps += self._call(again=self.chance.random() < 0.3)
         # What is there is found again: another mode of the call or of the build is no reason to trace, a set is one.
-        is_stable = not self.g.wants.get("second process") and not was_around
+        is_stable = not (self.g.wants.get("second process") or was_around or self.began_around)
         return Phase(source, tuple(steps), hits=is_repeated and is_stable)
 
     def _build(self) -> Step:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import os
 import random
 import types
 import weakref
@@ -13,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 
+from gearcache.guards import tensor_layout
 from gearcache.guards.python_watch import PythonWatch
 from gearcache.guards.tensor_layout import find_layout
 from gearcache.guards.watch import sees_moved_memory, watch_class
@@ -31,7 +34,20 @@ class Thing:
 
 def over(watch: Callable[..., Any], **given: Any) -> Any:
     kinds = ("dicts", "lists", "collections", "cells", "slots", "tensors")
-    return watch(*(given.get(kind, []) for kind in kinds))
+    return watch(*(tuple(given.get(kind, ())) for kind in kinds))
+
+
+def test_no_word_behind_what_is_looked_for_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An implementation is 176 bytes long in torch 2.13: what lies behind it is not ours, and may not be mapped."""
+    read: list[int] = []
+    word = tensor_layout._word
+    monkeypatch.setattr(tensor_layout, "_word", lambda address: (read.append(address), word(address))[1])
+    tensor = torch.empty(53 + 37 * 43 * 47).as_strided((37, 41, 43), (43 * 47, 47, 1), 53)
+    layout = tensor_layout._layout(tensor)
+    assert layout is not None
+    places = [tensor._cdata, tensor.untyped_storage()._cdata, id(tensor)]  # type: ignore[attr-defined]
+    ends = [layout.offset + 8, layout.data, layout.implementation]
+    assert all(any(place <= address <= place + end for place, end in zip(places, ends, strict=True)) for address in read)
 
 
 def test_the_extension_was_built_and_knows_this_torch() -> None:
@@ -186,6 +202,144 @@ def test_what_is_no_container_is_refused() -> None:
         {"lists": [((), ())]},
         {"cells": [(1, 2)]},
         {"slots": [(1, (2, 3))]},
+        {"tensors": [1]},
     ):
         with pytest.raises(TypeError, match="a Watch takes"):
             over(watch, **given)
+
+
+def test_a_tuple_of_any_depth_is_compared() -> None:
+    held: dict[str, Any] = {}
+
+    def deep() -> tuple[Any, ...]:
+        made: tuple[Any, ...] = (1.5,)
+        for _ in range(200_000):
+            made = (made,)
+        return made
+
+    held["a"] = deep()
+    watched = over(watch_class(), dicts=[(held, ("a",))])
+    assert watched.holds()
+    held["a"] = deep()
+    assert not watched.holds()  # too deep to tell
+
+
+class Meddler:
+    """A key, item or value whose comparison and whose end run code that asks and changes everything."""
+
+    def __init__(self, number: int, act: Callable[[], None]) -> None:
+        self.number, self.act = number, act
+
+    def __hash__(self) -> int:
+        return self.number
+
+    def __eq__(self, other: object) -> bool:
+        self.act()
+        return self is other
+
+    def __del__(self) -> None:
+        self.act()
+
+
+#: More of them after a change of the C, under `-fsanitize=address,undefined`.
+ROUNDS = int(os.environ.get("GEARCACHE_WATCH_ROUNDS", "300"))
+
+
+def test_what_is_watched_may_change_and_die_at_any_moment() -> None:
+    """Also within a question, and while garbage is collected."""
+    chance, depth = random.Random(7), 0
+    watches: list[Any] = []
+    things: list[Any] = []
+
+    def act() -> None:
+        nonlocal depth
+        if depth > 2:
+            return
+        depth += 1
+        with contextlib.suppress(RuntimeError, LookupError, ValueError):  # what was drawn from is empty by now
+            chance.choice([ask, spoil, drop, collect])()
+        depth -= 1
+
+    def collect() -> None:
+        gc.collect(1)
+
+    def ask() -> None:
+        for watched in chance.choices(watches, k=3):
+            watched.holds() if chance.random() < 0.5 else watched.changed()
+
+    def drop() -> None:
+        if watches:
+            watches.pop(chance.randrange(len(watches)))
+        if len(things) > 3:
+            things.pop(chance.randrange(len(things)))
+
+    def fresh() -> Any:
+        return chance.choice(
+            [1, 2.5, "a", (1.5, "b", (2,)), None, torch.zeros(2), object(), Meddler(hash("a"), act), watches[-1:]]
+        )
+
+    def spoil() -> None:
+        held, items, members, cell, slotted, tensor = chance.choice(things)
+        name = chance.choice(["a", "b", "c"])
+        what = chance.randrange(12)
+        if what == 0:
+            held[name] = fresh()
+        elif what == 1:
+            held.pop(name, None)
+        elif what == 2:
+            held.clear()
+        elif what == 3:
+            held[Meddler(hash(name), act)] = fresh()
+        elif what == 4:
+            items[chance.randrange(len(items)) :] = [fresh()] * chance.randrange(9)
+        elif what == 5:
+            members.add(chance.choice([1, Meddler(1, act), "x"]))
+        elif what == 6:
+            members.clear()
+        elif what == 7:
+            cell.cell_contents = fresh()
+        elif what == 8:
+            slotted.level = fresh()
+        elif what == 9:
+            tensor.data = torch.zeros([2] * chance.randrange(8))
+        elif what == 10:
+            tensor.untyped_storage().resize_(chance.choice([0, 8, 4096]))
+        else:
+            torch.utils.swap_tensors(tensor, torch.nn.Parameter(torch.ones([3] * chance.randrange(8))))
+
+    class Slotted:
+        __slots__ = ("__dict__", "level")
+
+    def thing() -> Any:
+        slotted: Any = Slotted()
+        slotted.level = fresh()
+        tensor = torch.nn.Parameter(torch.zeros([2] * chance.randrange(8)), requires_grad=False)
+        made = (slotted.__dict__, [fresh(), fresh()], {1, Meddler(2, act)}, types.CellType(fresh()), slotted, tensor)
+        made[0]["cycle"] = made
+        return made
+
+    for _ in range(ROUNDS):
+        things.append(thing())
+        some = chance.choices(things, k=4)
+        held = Slotted.__dict__["level"]
+        with contextlib.suppress(RuntimeError, ValueError):  # a set that changed while it was copied, an empty cell
+            watches.append(
+                over(
+                    watch_class(),
+                    dicts=[(each[0], chance.choice([None, ("a", "b")])) for each in some] + [(Meddler, ("act",))],
+                    lists=[(each[1], tuple(each[1])) for each in some],
+                    collections=[(each[2], set(each[2])) for each in some],
+                    cells=[(each[3], each[3].cell_contents) for each in some],
+                    slots=[(each[4], (held, each[4].level)) for each in some],
+                    tensors=[each[5] for each in some],
+                )
+            )
+            some[0][0]["watch"] = watches[-1]
+        for _ in range(3):
+            act()
+        del watches[:-6], things[:-8]
+    depth = 9
+    assert all(watched.changed() is None or not watched.holds() for watched in watches)
+    watches.clear()
+    things.clear()
+    gc.collect()
