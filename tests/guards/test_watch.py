@@ -47,7 +47,9 @@ def test_no_word_behind_what_is_looked_for_is_read(monkeypatch: pytest.MonkeyPat
     assert layout is not None
     places = [tensor._cdata, tensor.untyped_storage()._cdata, id(tensor)]  # type: ignore[attr-defined]
     ends = [layout.offset + 8, layout.data, layout.implementation]
-    assert all(any(place <= address <= place + end for place, end in zip(places, ends, strict=True)) for address in read)
+    assert all(
+        any(place <= address <= place + end for place, end in zip(places, ends, strict=True)) for address in read
+    )
 
 
 def test_the_extension_was_built_and_knows_this_torch() -> None:
