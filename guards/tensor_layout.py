@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 
 _WORD = 8
-#: How far is looked, in bytes: no further than each of the three objects is long (torch 2.13: 48, 176 and more than 40).
+#: How far is looked, in bytes: no further than each of the three objects is long (torch 2.13: 48, 176 40 or more).
 _OBJECT, _IMPLEMENTATION, _STORAGE = 48, 176, 40
 #: Numbers that stand for themselves in the implementation.
 _SIZES, _STRIDES, _OFFSET = (37, 41, 43), (43 * 47, 47, 1), 53
