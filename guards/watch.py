@@ -81,7 +81,7 @@ def watch_class() -> Callable[..., Watch]:
     layout = find_layout()
     if layout is None:
         return PythonWatch
-    set_tensor_layout(torch._C.TensorBase, *layout)
+    set_tensor_layout(torch.Tensor, *layout)
     return NativeWatch if sees_moved_memory(NativeWatch) else PythonWatch
 
 
