@@ -12,7 +12,7 @@ _SIZES = {int, type(None)}
 _BASES = ("output", "input", "attribute")
 
 
-def check_gear(gear: StoredGear, inputs: int, attributes: Iterable[str]) -> None:
+def check_gear(gear: StoredGear, inputs: int, attributes: Iterable[str], outputs: int) -> None:
     """Raise `ValueError` or `TypeError` for a gear that was not stored as `building` stores one."""
     _expect(type(gear.text) is str and type(gear.header) is dict, "text or header")
     _expect(type(gear.blobs) is dict and set(map(type, gear.blobs.values())) <= {str}, "blobs")
@@ -35,6 +35,7 @@ def check_gear(gear: StoredGear, inputs: int, attributes: Iterable[str]) -> None
     for output, is_on in gear.regions:
         _expect(_is_index(output, None) and type(is_on) is bool, "modes")
     known = set(attributes)
+    _expect(type(gear.results) is list and len(gear.results) == outputs, "results")
     for form in gear.results:
         _check_result(form, inputs, known)
 

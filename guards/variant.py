@@ -108,6 +108,8 @@ class StoredVariant:
     padding: dict[str, Any] | None = None
     #: Ints that results are computed from, `[name, access]`: read when the graph is called.
     numbers: list[list[Any]] = field(default_factory=list)
+    #: How many results the frame takes from the graph, whichever gear it is.
+    outputs: int = 0
 
     def to_plain(self) -> dict[str, Any]:
         """Return msgpack-able data."""
@@ -123,6 +125,7 @@ class StoredVariant:
             "gears": [gear.to_plain() for gear in self.gears],
             "padding": self.padding,
             "numbers": self.numbers,
+            "outputs": self.outputs,
         }
 
 
@@ -174,6 +177,7 @@ def entry_from_plain(data: Mapping[str, Any]) -> list[StoredVariant]:
             gears=[StoredGear.from_plain(gear) for gear in row["gears"]],
             padding=row.get("padding"),
             numbers=row.get("numbers", []),
+            outputs=row["outputs"],
         )
         for row in data["variants"]
     ]
@@ -181,5 +185,5 @@ def entry_from_plain(data: Mapping[str, Any]) -> list[StoredVariant]:
         if variant.graph_name not in variant.frame["co_names"] or not variant.gears:
             raise ValueError("a frame without a graph")
         for gear in variant.gears:
-            check_gear(gear, len(variant.inputs), variant.attributes)
+            check_gear(gear, len(variant.inputs), variant.attributes, variant.outputs)
     return variants

@@ -42,7 +42,8 @@ def test_weights_of_one_element_are_read_from_the_live_module(outcome: Outcome) 
 
 
 def test_custom_operators_and_those_without_a_c_interface_run_inside_compiled_code(outcome: Outcome) -> None:
-    outcome.assert_right("operators_without_a_c_interface", traces=2)
+    # The layer asks for grad mode: its trace is made in both.
+    outcome.assert_right("operators_without_a_c_interface", traces=3)
 
 
 def test_shape_controls_hold_for_compiled_graphs(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

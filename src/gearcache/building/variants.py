@@ -51,6 +51,7 @@ def built_variant(
             [name, access.to_plain()]
             for name, access in zip(capture.numbers.names().values(), capture.number_accesses, strict=True)
         ],
+        outputs=len(graph.results),
     )
     _check_storable(capture.method, variant.to_plain())
     return BuiltVariant(variant, artifacts)
