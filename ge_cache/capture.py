@@ -23,6 +23,7 @@ from gearcache.ge_cache import (
     _compat_identities,
     _compat_lookups,
     _compat_reads,
+    _compat_views,
 )
 from gearcache.ge_cache.autograd_reads import AutogradReads
 from gearcache.ge_cache.facts import Facts
@@ -129,6 +130,7 @@ def capture_method(
             torch.set_grad_enabled(with_grad),
             _compat_dynamo.capture_settings(weights, dynamic=dynamic, numbers=numbers),
             _compat_dynamo.observed(observer),
+            _compat_views.watched_views(observer.stale, observer.missing),
             _compat_facts.watched_facts(facts),
             _compat_lookups.watched_lookups(lookups),
             _compat_reads.watched_reads(reads),
@@ -174,6 +176,12 @@ def capture_method(
     own = {write.attribute for write in hook.writes if isinstance(write.owner, type) and write.attribute is not None}
     traced = TracedCode(getattr(function, "__func__", function), captured.traced_code, hook.module, own)
     observed = observed_checks(observer, facts, traced, types_met, names, scope)
+    # A class that gets an attribute hides that of its bases, which may have been read before.
+    checks += [
+        Check("lacks", translator.access(write.source).then("attr", "__dict__"), write.attribute)
+        for write in hook.writes
+        if isinstance(write.owner, type) and write.attribute is not None and write.attribute not in vars(write.owner)
+    ]
     written = Written(hook.writes, scope)
     instance = next(iter(frame.locals), "")
     return Capture(

@@ -107,6 +107,19 @@ class Observer:
         name = f"__import_{module.replace('.', '_dot_')}"
         raise CaptureError(self.method, f"its module has a global `{name}`, a name that Dynamo needs; rename it")
 
+    def stale(self, name: str, holder: str) -> None:
+        """Refuse a read of what the trace wrote to another place, as Dynamo would answer it with the old value."""
+        raise CaptureError(
+            self.method,
+            f"it writes `{name}` of the {holder} and then reads it at another place (through an object or a subclass, "
+            f"in a `__dict__`, as a global or as an attribute of its module), where Dynamo finds the old value; read "
+            f"it where it is written, or keep what was written in a variable",
+        )
+
+    def missing(self, name: str) -> None:
+        """Refuse to delete what is not there: an `AttributeError` in eager, and nothing for Dynamo."""
+        raise CaptureError(self.method, f"it deletes `{name}`, which is not there at this call")
+
     def left_untraced(self, function: Any, source: Any) -> None:
         """Note a function that Dynamo puts into the graph as it is: it runs when the graph is recorded."""
         if is_users(function):

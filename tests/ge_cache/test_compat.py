@@ -503,11 +503,14 @@ def test_tracers_and_transforms_are_told() -> None:
 def test_what_a_watched_trace_patches_is_there() -> None:
     from torch._dynamo.output_graph import OutputGraph
     from torch._dynamo.side_effects import SideEffects
+    from torch._dynamo.symbolic_convert import InstructionTranslatorBase
     from torch._dynamo.variables import object_protocol
     from torch._dynamo.variables.builder import VariableBuilder
     from torch._dynamo.variables.builtin import BuiltinVariable
     from torch._dynamo.variables.constant import FakeIdVariable
+    from torch._dynamo.variables.misc import PythonModuleVariable
     from torch._dynamo.variables.tensor import TensorVariable
+    from torch._dynamo.variables.user_defined import UserDefinedClassVariable, UserDefinedObjectVariable
 
     assert {"var_getattr", "call_method", "__init__"} <= vars(TensorVariable).keys()
     assert {"_size", "stride", "is_contiguous"} <= set(TensorVariable.__init__.__code__.co_names)
@@ -516,6 +519,12 @@ def test_what_a_watched_trace_patches_is_there() -> None:
     assert hasattr(OutputGraph, "remove_unused_graphargs")
     assert "param_name_to_source" in OutputGraph.__init__.__code__.co_names
     assert {"is_modified", "__contains__", "__getitem__"} <= vars(SideEffects).keys()
+    assert {"store_attr", "load_attr", "has_pending_mutation_of_attr"} <= vars(SideEffects).keys()
+    assert {"id_to_variable", "store_attr_mutations"} <= set(SideEffects.__init__.__code__.co_varnames)
+    assert "lookup_class_mro_attr" in vars(UserDefinedObjectVariable)
+    assert {"lookup_cls_mro_attr", "lookup_metaclass_attr", "call_obj_hasattr"} <= vars(UserDefinedClassVariable).keys()
+    assert {"call_obj_hasattr", "var_getattr"} <= vars(PythonModuleVariable).keys()
+    assert "symbolic_globals" in InstructionTranslatorBase._load_global.__code__.co_names
     assert hasattr(VariableBuilder, "_call_impl")
     assert FakeIdVariable(5).as_python_constant() == 5
 
