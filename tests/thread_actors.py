@@ -113,6 +113,8 @@ def forked(root: Path) -> dict[str, str]:
     """A fork while another thread traces: what the child and the parent can do after it."""
     from gearcache.ge_cache.graph_hook import GraphHook
 
+    # A forked child has not the threads of its parent's OpenMP pool: eager's own operators wait for them for ever.
+    torch.set_num_threads(1)
     loaded, traced = Model(root, 1), Model(root, 2)
     assert is_right(loaded, 2)
     inside, go_on = threading.Event(), threading.Event()
