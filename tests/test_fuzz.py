@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,12 +11,14 @@ from typing import Any
 import pytest
 import torch
 
+from benchmarks.fuzz.campaign import Silence
 from benchmarks.fuzz.case import Case, Phase, Step
 from benchmarks.fuzz.compare import Comparison, Different
 from benchmarks.fuzz.compose import draw_case
 from benchmarks.fuzz.run_case import run_phase
 from benchmarks.fuzz.shrink import shrink
 
+ASKS = "print(1, flush=True); input()"
 SOURCE = """
 import torch
 from benchmarks.fuzz.world import cached
@@ -120,3 +124,13 @@ def test_an_error_that_is_not_ours_is_a_failure_and_one_that_is_ours_a_refusal(t
     report = run_phase(replace(case, phases=(Phase(SOURCE, (STEPS[0], wrong, STEPS[2])),)), 0, tmp_path)
     assert report.failure is None
     assert sum(report.refusals.values()) == 1
+
+
+def test_a_worker_that_tells_nothing_is_killed() -> None:
+    silence = Silence(3.0)
+    with subprocess.Popen(
+        [sys.executable, "-c", ASKS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert list(silence.lines(process)) == ["1\n"]
+    assert silence.is_over
+    assert process.returncode == -9

@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ ROOT = Path(__file__).resolve().parents[2]
 MEMORY = "/dev/shm"
 #: Cases per process.
 BATCH = 100
+#: Seconds after which a worker that tells nothing is killed: longer than it gives a case itself.
+LIMIT = {"eager": 60.0, "inductor": 600.0}
 
 
 @dataclass
@@ -95,10 +97,9 @@ class Campaign:
         while left and (until is None or time.perf_counter() < until):
             order = {"folder": str(folder), "cases": left, "phase": phase, "seed": self.seed, "backend": self.backend}
             order["written"] = bool(self.written)
-            begun = None
+            begun, silence = None, Silence(LIMIT[self.backend])
             with started(order, phase) as process:
-                assert process.stdout is not None
-                for line in process.stdout:
+                for line in silence.lines(process):
                     told = json.loads(line)
                     if "begin" in told:
                         begun = told["begin"]
@@ -117,7 +118,9 @@ class Campaign:
             if begun is not None:  # the process died in this case
                 left.remove(begun)
                 text = (folder / "errors").read_text()[-5000:]
-                self._note(begun, Failure("crash", phase, -1, "", f"exit {process.wait()}", text=text), folder)
+                detail = f"exit {process.wait()}"
+                kind = "hang" if silence.is_over else "crash"
+                self._note(begun, Failure(kind, phase, -1, "", detail, text=text), folder)
             elif left:
                 raise RuntimeError(f"a worker ended early with {process.wait()}")
         return going
@@ -147,6 +150,31 @@ class Campaign:
         refused = sum(self.refusals.values())
         found = f"{self.raised} raised alike, {len(self.found)} failures"
         return f"{self.cases} cases, {self.calls} calls, {refused} refused, {found}"
+
+
+class Silence:
+    """Kills a process that says nothing for some seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.is_over = False
+
+    def lines(self, process: subprocess.Popen[str]) -> Iterator[str]:
+        """Yield the lines that a process prints."""
+
+        def end() -> None:
+            self.is_over = True
+            process.kill()
+
+        assert process.stdout is not None
+        while True:
+            timer = threading.Timer(self._seconds, end)
+            timer.start()
+            line = process.stdout.readline()
+            timer.cancel()
+            if not line:
+                return
+            yield line
 
 
 def started(order: dict[str, Any], phase: int) -> subprocess.Popen[str]:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.fuzz.campaign import ROOT, Campaign, Found
+from benchmarks.fuzz.campaign import LIMIT, ROOT, Campaign, Found, Silence
 from benchmarks.fuzz.case import Case, Failure
 from benchmarks.fuzz.replay import script
 
@@ -108,7 +108,7 @@ def _shrunk(groups: dict[str, list[Found]]) -> dict[str, list[Found]]:
             order = {"case": found.case.to_text(), "failure": found.failure.__dict__, "seconds": PATIENCE}
             process.stdin.write(json.dumps(order) + "\n")
             process.stdin.flush()
-            line = process.stdout.readline()
+            line = next(Silence(LIMIT[found.case.backend] + 2 * PATIENCE).lines(process), "")
             if not line:
                 return groups
             told = json.loads(line)

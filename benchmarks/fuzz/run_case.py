@@ -20,10 +20,10 @@ import gearcache
 from benchmarks.fuzz.case import ARGUMENTS, PROCESS, Case, Failure, Report
 from benchmarks.fuzz.compare import Comparison, Different
 from benchmarks.fuzz.world import World
-from gearcache.errors import CacheError, GearcacheError
+from gearcache.errors import CacheError, GearcacheError, PreparationError
 
-#: Seconds after which a phase counts as hung.
-PATIENCE = 120
+#: Seconds after which a phase counts as hung; the campaign ends a worker that does not hear of it.
+PATIENCE = {"eager": 45, "inductor": 500}
 TOLERANCE = {"eager": 0.0, "inductor": 2e-4}
 
 
@@ -33,16 +33,16 @@ class TooSlow(BaseException):
 
 def run_phase(case: Case, number: int, folder: Path) -> Report:
     """Run one phase in this process; `folder` holds what the phases share: the cache and the file of the module."""
-    report = Report()
+    report, patience = Report(), PATIENCE[case.backend]
     begin = time.perf_counter()
     events: Counter[str] = Counter()
     remove = gearcache.add_listener(lambda event: events.update([_event_text(event)]))
     try:
-        with _limited(PATIENCE), _same_process_state(), warnings.catch_warnings():
+        with _limited(patience), _same_process_state(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             _run(case, number, folder, report, events)
     except TooSlow:
-        report.failure = Failure("hang", number, -1, "", f"not done after {PATIENCE} s")
+        report.failure = Failure("hang", number, -1, "", f"not done after {patience} s")
     except Exception as error:
         report.failure = Failure("harness", number, -1, "", f"{type(error).__name__}: {error}", text=_trace(error))
     finally:
@@ -116,7 +116,7 @@ def _step(label: str, text: str, index: int, number: int, plain: World, cached: 
     rng = torch.get_rng_state()
     report.calls += cached.calls
     if isinstance(found, GearcacheError):
-        if isinstance(found, CacheError):
+        if isinstance(found, (CacheError, PreparationError)):  # the second: what nobody foresaw
             report.failure = _raw(found, number, index, label)
             return False
         reason = _reason(found)
@@ -162,7 +162,7 @@ def _place(path: str) -> str:
 
 
 def _raw(error: BaseException, number: int, index: int, label: str) -> Failure:
-    kind = "fault" if isinstance(error, CacheError) else "raw error"
+    kind = "fault" if isinstance(error, (CacheError, PreparationError)) else "raw error"
     return Failure(
         kind, number, index, label, f"{type(error).__name__}: {_plain_text(str(error))}", _where(error), _trace(error)
     )
