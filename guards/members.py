@@ -1,11 +1,11 @@
 """What classes define, as far as a trace may have asked: evidence that protocols and look-ups end where they did.
 
 A trace asks classes far more than it guards: whether there is a `__bool__`, a `__call__`, an `__iter__`, which class of
-the bases defines a name first, whether a name is absent. So the names that the traced code mentions (`names`) and all
-special names are compared for every class that the trace met, by the class that defines them and by what they are
-there: a function, a property, a value. A name that no traced code mentions does not count. Of torch's and the standard
-library's classes it counts as well whether a function is still theirs, and of the classes whose objects the method
-makes, what their functions, defaults and constants are.
+the bases defines a name first, whether a name is absent. So the names that the traced code mentions (`names`) and the
+special names of all protocols are compared for every class that the trace met, by the class that defines them and by
+what they are there: a function, a property, a value. A name that no traced code mentions does not count. Of torch's and
+the standard library's classes it counts as well whether a function is still theirs, and of the classes whose objects
+the method makes, what their functions, defaults and constants are.
 """
 
 from __future__ import annotations
@@ -20,42 +20,10 @@ from gearcache.guards.access import Access, Walker
 from gearcache.guards.code import is_versioned, versioned_place
 from gearcache.guards.definition import definition_digest
 from gearcache.guards.names import name_of
+from gearcache.guards.special_names import ADDED_LATER, MADE, MET
 
 #: `Py_TPFLAGS_IMMUTABLETYPE`: nothing can be added to the class.
 _IMMUTABLE = 1 << 8
-#: Special names that are no part of any protocol that a trace follows.
-_UNREAD = frozenset(
-    {
-        "__abstractmethods__",
-        "__annotations__",
-        "__copy__",
-        "__deepcopy__",
-        "__del__",
-        "__dict__",
-        "__dir__",
-        "__doc__",
-        "__firstlineno__",
-        "__getstate__",
-        "__init_subclass__",
-        "__module__",
-        "__orig_bases__",
-        "__parameters__",
-        "__qualname__",
-        "__reduce__",
-        "__reduce_ex__",
-        "__set_name__",
-        "__setstate__",
-        "__sizeof__",
-        "__static_attributes__",
-        "__subclasshook__",
-        "__type_params__",
-        "__weakref__",
-    }
-)
-#: Special names that matter only where an object of the class is made.
-_MAKING = frozenset(
-    {"__class_getitem__", "__dataclass_fields__", "__dataclass_params__", "__init__", "__new__", "__post_init__"}
-)
 _KINDS = {
     types.FunctionType: "function",
     property: "property",
@@ -84,7 +52,8 @@ class Members:
     """Describes classes for one set of names."""
 
     def __init__(self, names: Collection[str]) -> None:
-        self._names = frozenset(names)
+        self._names = (frozenset(names) | MET) - ADDED_LATER
+        self._made = self._names | MADE
         self._found: dict[tuple[type, bool], list[str]] = {}
 
     def of(self, cls: type, made: bool) -> list[str]:
@@ -98,12 +67,9 @@ class Members:
     def _defined(self, cls: type, made: bool) -> Iterator[str]:
         if cls.__flags__ & _IMMUTABLE:
             return
-        names, library = self._names, is_library(cls)
+        names, library = self._made if made else self._names, is_library(cls)
         for name, value in cls.__dict__.items():
-            if name[:2] == "__" and name[-2:] == "__":
-                if name in _UNREAD or (name in _MAKING and not made):
-                    continue
-            elif name not in names:
+            if name not in names:
                 continue
             text = f"{name}: {_KINDS.get(type(value)) or _kind(value)}"
             if library:

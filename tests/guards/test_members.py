@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from gearcache.guards.access import Access, Scope, Walker
 from gearcache.guards.checks import Check, observe, told_apart
 from gearcache.guards.evidence import evidence_failure, evidence_tree
 from gearcache.guards.members import changed_class, classes_plain
+from gearcache.guards.special_names import MADE, MET
 
 PATH = Access(("argument", "cls"))
 
@@ -46,6 +48,8 @@ CHANGES: dict[str, tuple[Callable[[Any], None], bool, bool]] = {
     "a default of what makes it": (lambda cls: setattr(cls.__init__, "__defaults__", (2,)), False, True),
     "an unmentioned method": (lambda cls: setattr(cls, "other", tripled), False, False),
     "what a dictionary holds": (lambda cls: cls.table.update(a=1), False, False),
+    "a note that copying leaves on it": (lambda cls: setattr(cls, "__slotnames__", []), False, False),
+    "a note of a library": (lambda cls: setattr(cls, "__noted__", 1), False, False),
     "the documentation": (lambda cls: setattr(cls, "__doc__", "words"), False, False),
 }
 
@@ -87,6 +91,16 @@ def test_two_classes_of_one_name_are_told_apart() -> None:
     assert evidence_failure(tree, Scope(arguments, {})) is None
     for other in ({"b": first()}, {"c": second()}, {"a": second()}):
         assert evidence_failure(tree, Scope(arguments | other, {})) is not None
+
+
+def test_every_name_that_the_interpreter_looks_up_by_itself_is_known() -> None:
+    met = {
+        name
+        for cls in (object, int, float, list, dict, set, tuple, str, bytes, type, property, types.GeneratorType)
+        for name, value in vars(cls).items()
+        if isinstance(value, types.WrapperDescriptorType)
+    }
+    assert met - MET - MADE == set()
 
 
 def test_a_class_that_is_gone_is_named() -> None:
