@@ -130,7 +130,8 @@ def _of_type_tests(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     @functools.wraps(isinstance_of)
     def call_isinstance(self: Any, tx: Any, arg: Any, isinstance_type_var: Any) -> Any:
         found = isinstance_of(self, tx, arg, isinstance_type_var)
-        value = getattr(arg.realize(), "value", arg) if arg.source is not None else arg
+        # Of its own dictionary: for some classes `value` is made from what is in the variable, if that is constant.
+        value = vars(arg.realize()).get("value", arg) if arg.source is not None else arg
         asked = [*_classes(isinstance_type_var)]
         facts.type_test("instance", arg.python_type(), arg.source, value, asked, found.as_python_constant())
         return found

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import _collections_abc
 import functools
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,7 +66,7 @@ class FactChecks:
         """
         found = [access for access in map(self._access, sources) if access is not None]
         fixed = [access for access in found if all(not step.startswith("nth_") for step, _ in access.steps)]
-        for access in (*fixed, _path_of(cls), *found):
+        for access in (*fixed, _path_of(cls), *found, *_other_paths_of(cls)):
             if not access.root[1].startswith("torch._dynamo") and self._leads_to(access, cls):
                 return access
         return None
@@ -185,6 +186,14 @@ def _path_of(cls: type) -> Access:
     for part in cls.__qualname__.split("."):
         access = access.then("attr", part)
     return access
+
+
+def _other_paths_of(cls: type) -> Iterator[Access]:
+    """Yield where the standard library keeps classes of the interpreter without a name of their own (generators)."""
+    if cls.__module__ == "builtins":
+        for module in (types, _collections_abc):
+            for name in [name for name, value in vars(module).items() if value is cls]:
+                yield Access(("module", module.__name__)).then("attr", name)
 
 
 def _is_plain(cls: type) -> bool:

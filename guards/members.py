@@ -31,6 +31,8 @@ _KINDS = {
     staticmethod: "static method",
     type(None): "None",
 }
+#: What puts functions of its own into torch's classes, around theirs, once a process has used it.
+_INSTRUMENTS = "torch._dynamo"
 #: What a program may change while it runs. A trace that reads it has a guard.
 _CHANGING = (dict, list, set, bytearray)
 
@@ -74,7 +76,7 @@ class Members:
             text = f"{name}: {_KINDS.get(type(value)) or _kind(value)}"
             if library:
                 own = getattr(value, "__name__", name)
-                if own != name:
+                if own != name and not str(getattr(value, "__module__", "")).startswith(_INSTRUMENTS):
                     text = f"{text} {own}"
                 if is_foreign(value):
                     text = f"{text}, not its own: {definition_digest(value)}"

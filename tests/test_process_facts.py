@@ -17,6 +17,9 @@ from tests.relaunch import run_python
 OTHERS = ("sets.", "surroundings.TheEnvironmentAsADictionary", "surroundings.TheHashSeed")
 
 
+TORCH_COMPILE = "library.TorchCompileWasUsed"
+
+
 @pytest.fixture(scope="module")
 def met(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """The reports of both processes by fact."""
@@ -50,5 +53,10 @@ def test_most_facts_are_followed_and_not_refused(met: dict[str, dict[str, Any]])
 
 
 def test_what_a_method_does_not_depend_on_stays_a_hit(met: dict[str, dict[str, Any]]) -> None:
-    for name in ("classes.ATensorIsUnaffected", "library.AnUnrelatedTensorMethod", "sets.AMemberIsLookedUp"):
+    for name in (
+        "classes.ATensorIsUnaffected",
+        "library.AnUnrelatedTensorMethod",
+        "sets.AMemberIsLookedUp",
+        TORCH_COMPILE,
+    ):
         assert met[name]["again"]["state"] == met[name]["changed before the load"]["state"] == "hit", name

@@ -4,8 +4,10 @@ import abc
 import collections.abc
 import functools
 import numbers
+import types
 import typing
 
+import torch
 from fact import Fact
 
 
@@ -136,6 +138,34 @@ class AnObjectMadeIsChecked(Fact):
 
     def change(self, patch):
         registered(patch, Shape, Square)
+
+
+class AGeneratorIsAskedAbout(Fact):
+    def run(self, x):
+        return x * 2 if isinstance((n for n in (1, 2)), Shape) else x * 3
+
+    def change(self, patch):
+        registered(patch, Shape, types.GeneratorType)
+
+
+class AViewOfKeysIsAskedAbout(Fact):
+    def run(self, x):
+        return x * 2 if isinstance({"a": 1}.keys(), Shape) else x * 3
+
+    def change(self, patch):
+        registered(patch, Shape, type({}.keys()))
+
+
+class AListOfTensorsIsAskedAbout(Fact):
+    def __init__(self):
+        super().__init__()
+        self.values = [torch.ones(4), [torch.ones(4)]]
+
+    def run(self, x):
+        return x * self.values[0] if isinstance(self.values, Shape) else x * self.values[1][0] * 3
+
+    def change(self, patch):
+        registered(patch, Shape, list)
 
 
 class AMappingIsRegistered(WithSquare):

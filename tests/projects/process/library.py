@@ -469,6 +469,21 @@ class ATensorConversion(Fact):
         patch(torch.Tensor, "to", lambda self, *a: original(self, *a) * 7)
 
 
+class TorchCompileWasUsed(Fact):
+    """`torch.compile` puts an `__init__` of its own into `nn.Module`, for good."""
+
+    def run(self, x):
+        return nn.functional.relu(x)
+
+    def change(self, patch):
+        from torch._dynamo.mutation_guard import install_generation_tagging_init
+
+        for name in ("__init__", "__setstate__"):
+            patch(nn.Module, name, vars(nn.Module)[name])
+        patch(nn.Module, "___needs_generation_tag_patch", True)
+        install_generation_tagging_init()
+
+
 class AnUnrelatedTensorMethod(Fact):
     def run(self, x):
         return x * 2
