@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import types
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -22,7 +23,10 @@ from gearcache.guards.graph_call import GraphCall
 from gearcache.guards.reason import Reason
 from gearcache.guards.sources import changed_source
 from gearcache.guards.variant import StoredGear, StoredVariant
+from gearcache.guards.watch import Watched
 from gearcache.guards.watched_facts import WatchedFacts
+
+_FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
 
 
 class BlobReader(Protocol):
@@ -45,8 +49,9 @@ class ActiveVariant:
     graphs: list[GraphCall]
     method: types.FunctionType
     objects: list[Any]
-    #: What has to stay as it is for the graphs to be right.
+    #: What has to stay as it is for the graphs to be right, and the watch over that since before it was found right.
     facts: WatchedFacts
+    watched: Watched
 
     def bound_gears(self) -> list[BoundGear]:
         """Return a frame per gear, as the dispatch needs them."""
@@ -59,6 +64,19 @@ class ActiveVariant:
             )
             for graph in self.graphs
         ]
+
+    def is_right(self, scope: Scope) -> bool:
+        """Whether it would be loaded again just as it is; what it rests on is noted anew."""
+        if evidence_failure(self.variant.evidence, scope) is not None:
+            return False
+        try:
+            noted = _noted(self.variant, scope)
+        except _FAULTS:
+            return False
+        if noted is None or self.watched.has_moved_tensors():
+            return False
+        self.facts, self.watched, bound = noted
+        return all(graph.attributes.get(name) is tensor for graph in self.graphs for name, tensor in bound.items())
 
     def _references(self, graph: GraphCall) -> dict[str, Any]:
         references = {name: resolve_reference(kind, value) for name, (kind, value) in self.variant.references.items()}
@@ -80,6 +98,22 @@ def tensors_of(variant: StoredVariant, scope: Scope) -> tuple[Any, ...] | None:
         return tuple(stored.access.resolve(scope) for stored in variant.inputs)
     except (LookupError, AttributeError, TypeError):
         return None
+
+
+def _noted(variant: StoredVariant, scope: Scope) -> tuple[WatchedFacts, Watched, dict[str, torch.Tensor]] | None:
+    """Note what a variant rests on, whose evidence holds, and what its graphs are bound to; watched from here on.
+
+    None where another thread has changed something between the look at the evidence and the beginning of the watch.
+    """
+    facts = WatchedFacts()
+    bound = facts.collect(variant, scope)
+    watched = Watched(facts)
+    if len(sys._current_frames()) > 1:
+        if evidence_failure(variant.evidence, scope) is not None:
+            return None
+        if any(path.resolve(scope) is not bound[name] for name, path in variant.attributes.items()):
+            return None
+    return facts, watched, bound
 
 
 class EvidenceCheck:
@@ -128,14 +162,17 @@ def activate(
     validate: bool,
     folder: Callable[[str], Path] | None = None,
     keeps_compiled: bool = False,
-) -> ActiveVariant:
+) -> ActiveVariant | None:
     """Load every gear; the live weights are bound without a copy. `folder` is where a backend may keep own files, with
     `keeps_compiled` also what the compiler below it makes.
 
-    `CacheError` when a blob is missing, corrupt or not to be trusted.
+    None where another thread changed what it rests on. `CacheError` when a blob is missing, corrupt or not to be
+    trusted.
     """
-    facts = WatchedFacts()
-    attributes = facts.collect(variant, scope)
+    noted = _noted(variant, scope)
+    if noted is None:
+        return None
+    facts, watched, attributes = noted
     device = torch.device(variant.inputs[0].device if variant.inputs else "cpu")
     graphs = []
 
@@ -154,7 +191,7 @@ def activate(
             raise CacheError(f"gear {gear.text} cannot be loaded: {type(error).__name__}: {error}") from error
         own = scope_of_instance(scope, method)
         graphs.append(GraphCall(variant, gear, run, attributes, own, validate=validate, name=method.__qualname__))
-    return ActiveVariant(variant, graphs, method, compared_objects(variant, scope), facts)
+    return ActiveVariant(variant, graphs, method, compared_objects(variant, scope), facts, watched)
 
 
 def scope_of_instance(scope: Scope, method: types.FunctionType) -> Scope:

@@ -7,12 +7,10 @@ from collections.abc import Callable
 
 from gearcache.activate import ActiveVariant
 from gearcache.guards.access import Scope
-from gearcache.guards.evidence import evidence_failure
 from gearcache.guards.watch import Watched
 from gearcache.guards.watched_facts import WatchedFacts
 
 logger = logging.getLogger("gearcache")
-_FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
 
 
 class BindingWatch:
@@ -26,10 +24,7 @@ class BindingWatch:
     def over(self, variants: list[ActiveVariant]) -> Callable[[], bool]:
         """Return the question whether all is as it was when these variants were loaded."""
         if self._watched is None or self._variants != variants:
-            facts = WatchedFacts()
-            for active in variants:
-                facts.include(active.facts)
-            self._variants, self._watched = list(variants), Watched(facts)
+            self._variants, self._watched = list(variants), _joined(variants)
         return self._watched.holds
 
     def is_outdated(self, scope: Scope) -> bool:
@@ -43,21 +38,19 @@ class BindingWatch:
         change = self._watched.change()
         if change is None:
             return False
-        if self._watched.has_moved_tensors() or not all(_is_right(active, scope) for active in self._variants):
+        if not all(active.is_right(scope) for active in self._variants):
             logger.info("%s: changed since it was loaded: %s", self._name, change)
             return True
         self._watched = None
         return False
 
 
-def _is_right(active: ActiveVariant, scope: Scope) -> bool:
-    """Whether a variant would be loaded again just as it is; what it rests on is collected anew."""
-    if evidence_failure(active.variant.evidence, scope) is not None:
-        return False
+def _joined(variants: list[ActiveVariant]) -> Watched:
+    """Return one watch over several variants, or the watch over one where that has seen a change already."""
+    if len(variants) == 1:
+        return variants[0].watched
     facts = WatchedFacts()
-    try:
-        bound = facts.collect(active.variant, scope)
-    except _FAULTS:
-        return False
-    active.facts = facts
-    return all(graph.attributes.get(name) is tensor for graph in active.graphs for name, tensor in bound.items())
+    for active in variants:
+        facts.include(active.facts)
+    joined = Watched(facts)
+    return next((active.watched for active in variants if not active.watched.holds()), joined)

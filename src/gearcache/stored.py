@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 
-from gearcache.activate import EvidenceCheck, activate, misfit
+from gearcache.activate import ActiveVariant, EvidenceCheck, activate, misfit
 from gearcache.entry import Entry
 from gearcache.errors import CacheError, CorruptEntry, GearcacheError
 from gearcache.gear_use import GearUse
@@ -16,6 +16,8 @@ from gearcache.history import History
 from gearcache.loaded import LoadedVariants
 from gearcache.resolved import ResolvedMethod
 
+#: How often a variant is loaded while another thread changes the module.
+_ATTEMPTS = 3
 logger = logging.getLogger("gearcache")
 #: The reasons of a miss that are faults of the cache or the host; all of them, the most telling one first.
 FAULTS = ("corrupt", "unloadable", "unreadable")
@@ -126,6 +128,26 @@ class StoredVariants:
     def _activate(self, variant: StoredVariant, scope: Scope) -> Reason | None:
         """Load one variant, or return why that cannot be."""
         try:
+            active = self._active(variant, scope)
+        except CorruptEntry as error:  # quarantined by the store: a miss like any other
+            logger.warning("%s: %s", self._history.name, error)
+            return Reason("corrupt", str(error), file=str(error.path))
+        except CacheError as error:
+            self._history.fault(error)
+            return Reason("unloadable", str(error))
+        if active is None:
+            changed = Reason("evidence", "another thread changed the module while this was loaded")
+            return EvidenceCheck(scope).stale_reason(variant) or changed
+        for graph in active.graphs:
+            if self._method.settings.count_shapes and graph.gear.is_dynamic:
+                graph.count_shapes()
+            self._use.add(graph.gear.text, graph.counter)
+        self._loaded.variants.append(active)
+        return None
+
+    def _active(self, variant: StoredVariant, scope: Scope) -> ActiveVariant | None:
+        """Return a variant with its graphs; None where other threads keep changing what it rests on."""
+        for _ in range(_ATTEMPTS):
             active = activate(
                 variant,
                 scope,
@@ -136,17 +158,10 @@ class StoredVariants:
                 folder=self._entry.folder,
                 keeps_compiled=self._method.ge_cache,
             )
-        except CorruptEntry as error:  # quarantined by the store: a miss like any other
-            logger.warning("%s: %s", self._history.name, error)
-            return Reason("corrupt", str(error), file=str(error.path))
-        except CacheError as error:
-            self._history.fault(error)
-            return Reason("unloadable", str(error))
-        for graph in active.graphs:
-            if self._method.settings.count_shapes and graph.gear.is_dynamic:
-                graph.count_shapes()
-            self._use.add(graph.gear.text, graph.counter)
-        self._loaded.variants.append(active)
+            if active is not None:
+                return active
+            if EvidenceCheck(scope).stale_reason(variant) is not None:
+                return None
         return None
 
 
