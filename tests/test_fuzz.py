@@ -18,6 +18,7 @@ from benchmarks.fuzz.compose import draw_case
 from benchmarks.fuzz.run_case import run_phase
 from benchmarks.fuzz.shrink import shrink
 
+PAIR = (1, 2.5)
 ASKS = "print(1, flush=True); input()"
 SOURCE = """
 import torch
@@ -56,6 +57,8 @@ def shared(*, is_shared: bool) -> list[torch.Tensor]:
     ("left", "right", "found"),
     [
         (torch.ones(2), torch.ones(2), "equal"),
+        ([PAIR, PAIR], [PAIR, tuple([1, 2.5])], "equal"),
+        ([[PAIR], [PAIR]], [[PAIR]] * 2, "identity"),
         (torch.tensor([float("nan")]), torch.tensor([float("nan")]), "equal"),
         (torch.ones(2), torch.zeros(2), "value"),
         (torch.tensor([0.0]), torch.tensor([-0.0]), "value"),
