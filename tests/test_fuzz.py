@@ -57,7 +57,7 @@ def shared(*, is_shared: bool) -> list[torch.Tensor]:
     ("left", "right", "found"),
     [
         (torch.ones(2), torch.ones(2), "equal"),
-        ([PAIR, PAIR], [PAIR, tuple([1, 2.5])], "equal"),
+        ([PAIR, PAIR], [PAIR, (1, 2.5)], "equal"),
         ([[PAIR], [PAIR]], [[PAIR]] * 2, "identity"),
         (torch.tensor([float("nan")]), torch.tensor([float("nan")]), "equal"),
         (torch.ones(2), torch.zeros(2), "value"),
