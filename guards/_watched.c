@@ -4,7 +4,9 @@
    and the very objects found there; lists, sets and closure cells with their items; and tensors with where their memory
    is. `holds()` compares. A dictionary is first told by whether it was written at all: CPython up to 3.11 numbers the
    writes of every dictionary, from 3.12 on a watcher tells the writes of the watched ones. Only where one was written
-   are its keys looked up again, so that a write to another key costs a lookup and no more.
+   are its keys looked up again, so that a write to another key costs a lookup and no more. Of a class with very many
+   keys that matter a copy of its dictionary is kept in place of them. The bases of a class are told by its `__mro__`, a
+   function by its code and its defaults.
 
    Where a tensor keeps its memory is found and tried by `guards/tensor_layout.py`. */
 
@@ -22,15 +24,22 @@
 #define MAX_INLINE 5 /* dims that an implementation holds itself (torch 2.13 c10/core/impl/SizesAndStrides.h) */
 
 typedef struct {
-    Py_ssize_t first, count; /* its keys; count -1: any write counts */
+    Py_ssize_t first, count; /* its keys; count ANY: any write counts; NAMED: the keys in a set, see named_keys_hold */
 } Keys;
+
+#define ANY (-1)
+#define NAMED (-2)
 
 typedef struct {
     PyObject_HEAD
     Py_ssize_t dict_count, key_count, list_count, set_count, cell_count, slot_count, tensor_count;
+    Py_ssize_t class_count, function_count, question_count;
     PyObject **dicts;
     Keys *dict_keys;
-    PyObject **keys, **values; /* a value of NULL: the key is absent */
+    PyObject **keys, **values; /* a value of NULL: the key is absent; NAMED: one set of keys, one copy of the dictionary */
+    PyObject **classes, **mros;
+    PyObject **functions, **parts;   /* parts: PARTS of each, or NULL */
+    PyObject **questions, **answers; /* functions of C without arguments */
     PyObject **lists, **items; /* items: tuples */
     PyObject **sets, **members; /* sets and queues, and copies of them */
     PyObject **cells, **contents;
@@ -85,9 +94,34 @@ static int same_value(PyObject *one, PyObject *other) {
     return 0;
 }
 
+/* Whether all keys in a set lead to what they led to in a copy of the dictionary. */
+static int named_keys_hold(PyObject *dict, PyObject *names, PyObject *before) {
+    PyObject *key, *value;
+    Py_ssize_t position = 0;
+    int same = 1;
+    dict = PyDict_Copy(dict); /* a comparison may run code, which may write */
+    if (dict == NULL) return -1;
+    while (same > 0 && PyDict_Next(dict, &position, &key, &value)) {
+        PyObject *was = PyDict_GetItemWithError(before, key);
+        if (was == value) continue;
+        int matters = was == NULL && PyErr_Occurred() ? -1 : PySet_Contains(names, key);
+        if (matters != 0) same = matters < 0 ? -1 : same_value(value, was);
+    }
+    position = 0;
+    while (same > 0 && PyDict_Next(before, &position, &key, &value)) {
+        int is_there = PyDict_Contains(dict, key);
+        int matters = is_there != 0 ? is_there < 0 ? -1 : 0 : PySet_Contains(names, key);
+        if (matters != 0) same = matters < 0 ? -1 : 0;
+    }
+    Py_DECREF(dict);
+    return same;
+}
+
 /* Whether the keys of a dictionary lead to what they led to; an equal plain value is taken for the old one. */
 static int keys_hold(Watch *self, Py_ssize_t index) {
     Keys range = self->dict_keys[index];
+    if (range.count == NAMED)
+        return named_keys_hold(self->dicts[index], self->keys[range.first], self->values[range.first]);
     if (range.count < 0) return 0;
     for (Py_ssize_t i = range.first; i < range.first + range.count; i++) {
         PyObject *found = PyDict_GetItemWithError(self->dicts[index], self->keys[i]);
@@ -238,6 +272,40 @@ static int list_holds(PyObject *list, PyObject *items) {
     return 1;
 }
 
+#define PARTS 3
+
+static void parts_of(PyObject *function, PyObject *found[PARTS]) {
+    PyFunctionObject *held = (PyFunctionObject *)function;
+    found[0] = held->func_code;
+    found[1] = held->func_defaults;
+    found[2] = held->func_kwdefaults;
+}
+
+/* Return the number of the first function that has another code or other defaults, -1 for none. */
+static Py_ssize_t changed_function(Watch *self) {
+    PyObject *found[PARTS];
+    for (Py_ssize_t i = 0; i < self->function_count; i++) {
+        parts_of(self->functions[i], found);
+        if (memcmp(found, self->parts + PARTS * i, sizeof found) != 0) return i;
+    }
+    return -1;
+}
+
+/* Return the number of the first class that has other bases, -1 for none. */
+static Py_ssize_t changed_class(Watch *self) {
+    for (Py_ssize_t i = 0; i < self->class_count; i++)
+        if (((PyTypeObject *)self->classes[i])->tp_mro != self->mros[i]) return i;
+    return -1;
+}
+
+static int answer_holds(PyObject *question, PyObject *answer) {
+    PyObject *found = PyObject_CallNoArgs(question);
+    if (found == NULL) return -1;
+    int same = same_value(found, answer);
+    Py_DECREF(found);
+    return same;
+}
+
 /* Ask the descriptor of a slot itself: no code of a class runs. */
 static int slot_holds(PyObject *object, PyObject *slot) {
     PyObject *descriptor = PyTuple_GET_ITEM(slot, 0);
@@ -252,6 +320,8 @@ static int slot_holds(PyObject *object, PyObject *slot) {
 static const char *changed_thing(Watch *self, Py_ssize_t *number) {
     if ((*number = changed_dict(self)) != -1) return "dictionary";
     if ((*number = changed_tensor(self)) != -1) return "tensor";
+    if ((*number = changed_class(self)) != -1) return "class";
+    if ((*number = changed_function(self)) != -1) return "function";
     for (Py_ssize_t i = 0; i < self->list_count; i++) {
         int holds = list_holds(self->lists[i], self->items[i]);
         if (holds <= 0) {
@@ -279,6 +349,13 @@ static const char *changed_thing(Watch *self, Py_ssize_t *number) {
         if (same <= 0) {
             *number = same < 0 ? -2 : i;
             return "collection";
+        }
+    }
+    for (Py_ssize_t i = 0; i < self->question_count; i++) {
+        int same = answer_holds(self->questions[i], self->answers[i]);
+        if (same <= 0) {
+            *number = same < 0 ? -2 : i;
+            return "question";
         }
     }
     return NULL;
@@ -334,6 +411,7 @@ static int take_pairs(
 static int is_list(PyObject *value) { return PyList_Check(value); }
 static int is_any(PyObject *value) { return 1; }
 static int is_cell(PyObject *value) { return PyCell_Check(value); }
+static int is_c_function(PyObject *value) { return PyCFunction_CheckExact(value); }
 
 /* Whether the slots are pairs of a descriptor that reads a slot, and a value. */
 static int are_slots(Watch *self) {
@@ -357,6 +435,39 @@ static int leave_object(PyObject *dict) {
 }
 #endif
 
+static int take_classes(Watch *self, PyObject *given) {
+    Py_ssize_t length = PyTuple_GET_SIZE(given);
+    if ((self->classes = objects(length)) == NULL || (self->mros = objects(length)) == NULL) return -1;
+    for (Py_ssize_t i = 0; i < length; i++) {
+        PyObject *cls = PyTuple_GET_ITEM(given, i);
+        if (!PyType_Check(cls)) {
+            PyErr_SetString(PyExc_TypeError, "a Watch takes classes");
+            return -1;
+        }
+        self->classes[i] = Py_NewRef(cls);
+        self->mros[i] = Py_XNewRef(((PyTypeObject *)cls)->tp_mro);
+        self->class_count = i + 1;
+    }
+    return 0;
+}
+
+static int take_functions(Watch *self, PyObject *given) {
+    Py_ssize_t length = PyTuple_GET_SIZE(given);
+    if ((self->functions = objects(length)) == NULL || (self->parts = objects(PARTS * length)) == NULL) return -1;
+    for (Py_ssize_t i = 0; i < length; i++) {
+        PyObject *function = PyTuple_GET_ITEM(given, i);
+        if (!PyFunction_Check(function)) {
+            PyErr_SetString(PyExc_TypeError, "a Watch takes functions");
+            return -1;
+        }
+        self->functions[i] = Py_NewRef(function);
+        parts_of(function, self->parts + PARTS * i);
+        for (int part = 0; part < PARTS; part++) Py_XINCREF(self->parts[PARTS * i + part]);
+        self->function_count = i + 1;
+    }
+    return 0;
+}
+
 /* Take the dictionaries: (dictionary or class, keys or None). What the keys lead to now is what is expected. */
 static int take_dicts(Watch *self, PyObject *given) {
     Py_ssize_t length = PyTuple_GET_SIZE(given), keys = 0;
@@ -365,8 +476,8 @@ static int take_dicts(Watch *self, PyObject *given) {
         if (!PyTuple_CheckExact(pair) || PyTuple_GET_SIZE(pair) != 2) goto wrong;
         PyObject *first = PyTuple_GET_ITEM(pair, 0), *second = PyTuple_GET_ITEM(pair, 1);
         if (!PyDict_Check(first) && !PyType_Check(first)) goto wrong;
-        if (second != Py_None && !PyTuple_CheckExact(second)) goto wrong;
-        if (second != Py_None) keys += PyTuple_GET_SIZE(second);
+        if (second != Py_None && !PyTuple_CheckExact(second) && !PyFrozenSet_CheckExact(second)) goto wrong;
+        if (second != Py_None) keys += PyTuple_CheckExact(second) ? PyTuple_GET_SIZE(second) : 1;
     }
     self->dicts = objects(length);
     self->dict_keys = PyMem_Calloc(length ? length : 1, sizeof(Keys));
@@ -394,8 +505,16 @@ static int take_dicts(Watch *self, PyObject *given) {
         }
         self->dicts[i] = dict;
         self->dict_count = i + 1;
-        self->dict_keys[i] = (Keys){self->key_count, -1};
+        self->dict_keys[i] = (Keys){self->key_count, ANY};
         if (names == Py_None) continue;
+        if (PyFrozenSet_CheckExact(names)) {
+            PyObject *copy = PyDict_Copy(dict);
+            if (copy == NULL) return -1;
+            self->keys[self->key_count] = Py_NewRef(names);
+            self->values[self->key_count++] = copy;
+            self->dict_keys[i].count = NAMED;
+            continue;
+        }
         self->dict_keys[i].count = PyTuple_GET_SIZE(names);
         for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(names); k++) {
             PyObject *name = PyTuple_GET_ITEM(names, k);
@@ -410,7 +529,7 @@ static int take_dicts(Watch *self, PyObject *given) {
     return 0;
 wrong:
     if (!PyErr_Occurred())
-        PyErr_SetString(PyExc_TypeError, "a Watch takes pairs of a dictionary or class and a tuple of keys or None");
+        PyErr_SetString(PyExc_TypeError, "a Watch takes pairs of a dictionary or class and a tuple or set of keys, or None");
     return -1;
 }
 
@@ -471,11 +590,13 @@ static int take_tensors(Watch *self, PyObject *given) {
 }
 
 static PyObject *watch_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"dicts", "lists", "collections", "cells", "slots", "tensors", NULL};
-    PyObject *dicts, *lists, *sets, *cells, *slots, *tensors;
+    static char *names[] = {"dicts",   "lists",     "collections", "cells", "slots", "tensors",
+                            "classes", "functions", "questions",   NULL};
+    PyObject *dicts, *lists, *sets, *cells, *slots, *tensors, *classes, *functions, *questions;
     if (!PyArg_ParseTupleAndKeywords(
-            args, keywords, "O!O!O!O!O!O!", names, &PyTuple_Type, &dicts, &PyTuple_Type, &lists, &PyTuple_Type, &sets,
-            &PyTuple_Type, &cells, &PyTuple_Type, &slots, &PyTuple_Type, &tensors))
+            args, keywords, "O!O!O!O!O!O!O!O!O!", names, &PyTuple_Type, &dicts, &PyTuple_Type, &lists, &PyTuple_Type,
+            &sets, &PyTuple_Type, &cells, &PyTuple_Type, &slots, &PyTuple_Type, &tensors, &PyTuple_Type, &classes,
+            &PyTuple_Type, &functions, &PyTuple_Type, &questions))
         return NULL;
     Watch *self = (Watch *)type->tp_alloc(type, 0);
     if (self == NULL) return NULL;
@@ -484,6 +605,8 @@ static PyObject *watch_new(PyTypeObject *type, PyObject *args, PyObject *keyword
         take_pairs(sets, &self->sets, &self->members, &self->set_count, is_any, NULL) < 0 ||
         take_pairs(cells, &self->cells, &self->contents, &self->cell_count, is_cell, NULL) < 0 ||
         take_pairs(slots, &self->slotted, &self->slots, &self->slot_count, is_any, &PyTuple_Type) < 0 ||
+        take_pairs(questions, &self->questions, &self->answers, &self->question_count, is_c_function, NULL) < 0 ||
+        take_classes(self, classes) < 0 || take_functions(self, functions) < 0 ||
         !are_slots(self)) {
         Py_DECREF(self);
         return NULL;
@@ -502,6 +625,10 @@ static int watch_traverse(Watch *self, visitproc visit, void *arg) {
     EACH(self->cells, self->cell_count) { Py_VISIT(self->cells[i]); Py_VISIT(self->contents[i]); }
     EACH(self->slotted, self->slot_count) { Py_VISIT(self->slotted[i]); Py_VISIT(self->slots[i]); }
     EACH(self->tensors, self->tensor_count) Py_VISIT(self->tensors[i]);
+    EACH(self->classes, self->class_count) { Py_VISIT(self->classes[i]); Py_VISIT(self->mros[i]); }
+    EACH(self->functions, self->function_count) Py_VISIT(self->functions[i]);
+    EACH(self->parts, PARTS * self->function_count) Py_VISIT(self->parts[i]);
+    EACH(self->questions, self->question_count) { Py_VISIT(self->questions[i]); Py_VISIT(self->answers[i]); }
     return 0;
 }
 
@@ -516,7 +643,8 @@ static void drop(PyObject ***array, Py_ssize_t count) {
 static int watch_clear(Watch *self) {
     Py_ssize_t dicts = self->dict_count, keys = self->key_count, lists = self->list_count, sets = self->set_count;
     Py_ssize_t cells = self->cell_count, slots = self->slot_count, tensors = self->tensor_count;
-    self->slot_count = 0;
+    Py_ssize_t classes = self->class_count, functions = self->function_count, questions = self->question_count;
+    self->slot_count = self->class_count = self->function_count = self->question_count = 0;
     self->dict_count = self->key_count = self->list_count = self->set_count = self->cell_count = self->tensor_count = 0;
     drop(&self->dicts, dicts);
     drop(&self->keys, keys);
@@ -530,6 +658,12 @@ static int watch_clear(Watch *self) {
     drop(&self->slotted, slots);
     drop(&self->slots, slots);
     drop(&self->tensors, tensors);
+    drop(&self->classes, classes);
+    drop(&self->mros, classes);
+    drop(&self->functions, functions);
+    drop(&self->parts, PARTS * functions);
+    drop(&self->questions, questions);
+    drop(&self->answers, questions);
     return 0;
 }
 
@@ -555,7 +689,8 @@ static PyTypeObject WatchType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "gearcache.guards._watched.Watch",
     .tp_basicsize = sizeof(Watch),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .tp_doc = "Objects as they were when it was made: dicts, lists, collections, cells, slots, tensors.",
+    .tp_doc = "Objects as they were when it was made: dicts, lists, collections, cells, slots, tensors, "
+              "classes, functions, questions.",
     .tp_new = watch_new,
     .tp_dealloc = (destructor)watch_dealloc,
     .tp_traverse = (traverseproc)watch_traverse,

@@ -202,3 +202,17 @@ class Walker:
                 value = children[key] = _STEPS[kind](value, argument)
                 self._alive.append(value)
         return value
+
+    def resolve_plain(self, path: Any) -> Any:
+        """Return the value at a path in plain form, without keeping what is on the way."""
+        if isinstance(path, str):
+            return self.resolve(Access.from_plain(path))
+        (kind, name), steps = path
+        root = (kind, name)
+        try:
+            value = self._roots[root]
+        except KeyError:
+            value = self._roots[root] = Access(root).resolve_root(self._scope)
+        for step, argument in steps:
+            value = getattr(value, argument) if step == "attr" else _STEPS[step](value, argument)
+        return value

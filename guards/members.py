@@ -13,7 +13,7 @@ from __future__ import annotations
 import enum
 import sys
 import types
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Any
 
 from gearcache.guards.access import Access, Walker
@@ -24,7 +24,7 @@ from gearcache.guards.special_names import ADDED_LATER, MADE, MET
 
 #: `Py_TPFLAGS_IMMUTABLETYPE`: nothing can be added to the class.
 _IMMUTABLE = 1 << 8
-_KINDS = {
+_KINDS: dict[type, str] = {
     types.FunctionType: "function",
     property: "property",
     classmethod: "class method",
@@ -47,49 +47,54 @@ def is_library(cls: type) -> bool:
 
 def is_fixed(cls: type) -> bool:
     """Whether neither a class nor any of its bases can be changed."""
-    return all(base.__flags__ & _IMMUTABLE for base in cls.__mro__)
+    return all(is_immutable(base) for base in cls.__mro__)
+
+
+def is_immutable(cls: type) -> bool:
+    """Whether nothing can be added to a class."""
+    return bool(cls.__flags__ & _IMMUTABLE)
+
+
+def all_names(names: Collection[str], *, made: bool) -> frozenset[str]:
+    """Return the names that matter of a class: those that traced code mentions, and those of all protocols."""
+    found = (frozenset(names) | MET) - ADDED_LATER
+    return found | MADE if made else found
 
 
 class Members:
     """Describes classes for one set of names."""
 
     def __init__(self, names: Collection[str]) -> None:
-        self._names = (frozenset(names) | MET) - ADDED_LATER
-        self._made = self._names | MADE
-        self._found: dict[tuple[type, bool], list[str]] = {}
+        self._names, self._made = all_names(names, made=False), all_names(names, made=True)
 
-    def of(self, cls: type, made: bool) -> list[str]:
+    def of(self, cls: type, *, made: bool, library: bool) -> list[str]:
         """Return what one class itself defines, in the order of the names; `made`: objects of it are made."""
-        key = (cls, made)
-        found = self._found.get(key)
-        if found is None:
-            found = self._found[key] = sorted(self._defined(cls, made))
-        return found
-
-    def _defined(self, cls: type, made: bool) -> Iterator[str]:
-        if cls.__flags__ & _IMMUTABLE:
-            return
-        names, library = self._made if made else self._names, is_library(cls)
-        for name, value in cls.__dict__.items():
-            if name not in names:
-                continue
-            text = f"{name}: {_KINDS.get(type(value)) or _kind(value)}"
+        if is_immutable(cls):
+            return []
+        names, own = self._made if made else self._names, cls.__dict__
+        found = []
+        for name in names.intersection(own):
+            value = own[name]
+            text = f"{name}: {_kind_of(type(value))}"
             if library:
-                own = getattr(value, "__name__", name)
-                if own != name and not str(getattr(value, "__module__", "")).startswith(_INSTRUMENTS):
-                    text = f"{text} {own}"
+                told = getattr(value, "__name__", name)
+                if told != name and not str(getattr(value, "__module__", "")).startswith(_INSTRUMENTS):
+                    text = f"{text} {told}"
                 if is_foreign(value):
                     text = f"{text}, not its own: {definition_digest(value)}"
             elif made and (name == "__dataclass_fields__" or not isinstance(value, _CHANGING)):
                 text = f"{text} {definition_digest(value)}"
-            yield text
+            found.append(text)
         if made and isinstance(cls, enum.EnumMeta):
             members: dict[str, Any] = dict(cls.__members__)
-            yield from (f"{name} = {definition_digest(item.value)}" for name, item in members.items())
+            found += [f"{name} = {definition_digest(item.value)}" for name, item in members.items()]
+        return sorted(found)
 
 
-def _kind(value: Any) -> str:
-    cls = type(value)
+def _kind_of(cls: type) -> str:
+    known = _KINDS.get(cls)
+    if known is not None:
+        return known
     if hasattr(cls, "__set__") or hasattr(cls, "__delete__"):
         return "data descriptor"
     return "descriptor" if hasattr(cls, "__get__") else "value"
@@ -106,7 +111,10 @@ def is_foreign(value: Any) -> bool:
 
 
 def classes_plain(found: dict[Access, tuple[type, bool]], names: Collection[str]) -> list[Any]:
-    """Return `[names, classes, paths]`: of each class and base its name and members, and by path its bases."""
+    """Return `[names, classes, paths]`: of each class and base its name and members, and by path its bases.
+
+    Whether a class is the library's is told as well: to find out takes a look at the file system.
+    """
     members = Members(names)
     made = {base for cls, is_made in found.values() if is_made for base in cls.__mro__}
     numbers: dict[type, int] = {}
@@ -116,7 +124,8 @@ def classes_plain(found: dict[Access, tuple[type, bool]], names: Collection[str]
         for base in cls.__mro__:
             if base not in numbers:
                 numbers[base] = len(classes)
-                classes.append([name_of(base), base in made, members.of(base, base in made)])
+                kind = {"made": base in made, "library": is_library(base)}
+                classes.append([name_of(base), *kind.values(), members.of(base, **kind)])
         paths.append([access.to_plain(), [numbers[base] for base in cls.__mro__]])
     return [sorted(names), classes, paths]
 
@@ -125,28 +134,34 @@ def changed_class(expected: list[Any], walker: Walker) -> tuple[str, str] | None
     """Return (path, what is another there) of the first class that is not what it was, or None."""
     names, classes, paths = expected
     members = Members(names)
-    for plain, bases in paths:
-        access = Access.from_plain(plain)
+    compared: dict[type, int] = {}
+    for path, numbers in paths:
         try:
-            cls = walker.resolve(access)
+            cls = walker.resolve_plain(path)
         except (LookupError, AttributeError, TypeError, ImportError, ValueError) as error:
-            return access.text, f"is not there ({type(error).__name__}: {error})"
+            return _text(path), f"is not there ({type(error).__name__}: {error})"
         if not isinstance(cls, type):
-            return access.text, f"is a {type(cls).__qualname__} now"
-        name = name_of(cls)
+            return _text(path), f"is a {type(cls).__qualname__} now"
+        bases = cls.__mro__
+        others = [pair for pair in zip(bases, numbers) if compared.get(pair[0]) != pair[1]]  # noqa: B905
+        if len(bases) != len(numbers) or any(name_of(base) != classes[number][0] for base, number in others):
+            was, now = (", ".join(each) for each in ([classes[n][0] for n in numbers], map(name_of, bases)))
+            return _text(path), f"has the bases {now} now, and had {was}"
+        name = classes[numbers[0]][0]
         # Where `told_apart` has numbered the classes of a name, the name says nothing.
         if f"{name}#1" not in walker.classes and walker.classes.setdefault(name, cls) is not cls:
-            return access.text, "is another class than that of the objects"
-        was = [classes[number][0] for number in bases]
-        now = [name_of(base) for base in cls.__mro__]
-        if now != was:
-            return access.text, f"has the bases {', '.join(now)} now, and had {', '.join(was)}"
-        for base, number in zip(cls.__mro__, bases, strict=True):
-            name, made, members_then = classes[number]
-            members_now = members.of(base, made)
+            return _text(path), "is another class than that of the objects"
+        for base, number in others:
+            name, made, library, members_then = classes[number]
+            members_now = members.of(base, made=made, library=library)
             if members_now != members_then:
-                return access.text, f"{name}: {_difference(members_then, members_now)}"
+                return _text(path), f"{name}: {_difference(members_then, members_now)}"
+            compared[base] = number
     return None
+
+
+def _text(path: Any) -> str:
+    return Access.from_plain(path).text
 
 
 def _difference(then: list[str], now: list[str]) -> str:

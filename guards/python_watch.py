@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -18,12 +19,15 @@ class PythonWatch:
 
     def __init__(
         self,
-        dicts: tuple[tuple[Any, tuple[Any, ...] | None], ...],
+        dicts: tuple[tuple[Any, tuple[Any, ...] | frozenset[str] | None], ...],
         lists: tuple[tuple[list[Any], tuple[Any, ...]], ...],
         collections: tuple[tuple[Any, Any], ...],
         cells: tuple[tuple[types.CellType, Any], ...],
         slots: tuple[tuple[Any, tuple[types.MemberDescriptorType, Any]], ...],
         tensors: tuple[torch.Tensor, ...],
+        classes: tuple[type, ...],
+        functions: tuple[types.FunctionType, ...],
+        questions: tuple[tuple[Any, Any], ...],
     ) -> None:
         held = [(vars(holder) if isinstance(holder, type) else holder, keys) for holder, keys in dicts]
         self._keyed = [(holder, keys, _found(holder, keys)) for holder, keys in held if keys is not None]
@@ -32,6 +36,9 @@ class PythonWatch:
         self._numbers += [number for number, (_, keys) in enumerate(held) if keys is None]
         self._lists, self._collections, self._cells, self._slots = lists, collections, cells, slots
         self._tensors = [(tensor, _place(tensor)) for tensor in tensors]
+        self._classes = [(cls, cls.__mro__) for cls in classes]
+        self._functions = [(function, _parts(function)) for function in functions]
+        self._questions = questions
 
     def holds(self) -> bool:
         """Whether nothing that is watched has changed."""
@@ -48,6 +55,12 @@ class PythonWatch:
         for number, (tensor, place) in enumerate(self._tensors):
             if _place(tensor) != place:
                 return "tensor", number
+        for number, (cls, bases) in enumerate(self._classes):
+            if cls.__mro__ is not bases:
+                return "class", number
+        for number, (function, parts) in enumerate(self._functions):
+            if any(one is not other for one, other in zip(_parts(function), parts, strict=True)):
+                return "function", number
         for number, (value, items) in enumerate(self._lists):
             if len(value) != len(items) or not all(map(_same, value, items)):
                 return "list", number
@@ -60,10 +73,17 @@ class PythonWatch:
         for number, (collection, copied) in enumerate(self._collections):
             if not _equal(collection, copied):
                 return "collection", number
+        for number, (question, answer) in enumerate(self._questions):
+            if question() != answer:
+                return "question", number
         return None
 
 
-def _found(holder: Any, keys: tuple[Any, ...]) -> list[Any]:
+def _parts(function: types.FunctionType) -> tuple[Any, ...]:
+    return function.__code__, function.__defaults__, function.__kwdefaults__
+
+
+def _found(holder: Any, keys: Iterable[Any]) -> list[Any]:
     return [holder.get(key, _ABSENT) for key in keys]
 
 

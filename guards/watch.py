@@ -35,7 +35,10 @@ class Watched:
 
     def __init__(self, facts: WatchedFacts) -> None:
         self._facts = facts
-        dicts = tuple((holder, None if keys is None else tuple(keys)) for holder, keys, _ in facts.dicts.values())
+        dicts: tuple[tuple[Any, Any], ...] = (
+            *((holder, None if keys is None else tuple(keys)) for holder, keys, _ in facts.dicts.values()),
+            *facts.named.values(),
+        )
         lists = tuple((value, tuple(value)) for value in facts.lists.values())
         collections = tuple((value, copy.copy(value)) for value in facts.collections.values())
         cells = tuple((cell, cell.cell_contents) for cell in facts.cells.values())
@@ -43,9 +46,12 @@ class Watched:
             (holder, (descriptor, descriptor.__get__(holder, type(holder))))
             for holder, descriptor in facts.slots.values()
         )
-        tensors = tuple(facts.tensors.values())
-        self._watch: Watch = watch_class()(dicts, lists, collections, cells, slots, tensors)
-        self._tensors: Watch = watch_class()((), (), (), (), (), tensors)
+        tensors, classes = tuple(facts.tensors.values()), tuple(facts.classes.values())
+        functions = tuple(facts.functions.values())
+        questions = tuple((question, question()) for question in facts.questions)
+        contents = (dicts, lists, collections, cells, slots, tensors, classes, functions, questions)
+        self._watch: Watch = watch_class()(*contents)
+        self._tensors: Watch = watch_class()((), (), (), (), (), tensors, (), (), ())
         #: Whether nothing changed; what the dispatch asks.
         self.holds: Callable[[], bool] = self._watch.holds
 
@@ -55,6 +61,15 @@ class Watched:
         if found is None:
             return None
         kind, number = found
+        if kind == "class" or (kind == "dictionary" and number >= len(self._facts.dicts)):
+            classes = list(self._facts.classes.values())
+            if kind != "class":
+                number, classes = number - len(self._facts.dicts), [cls for cls, _ in self._facts.named.values()]
+            return f"the class {classes[number].__qualname__}"
+        if kind == "function":
+            return f"the function {list(self._facts.functions.values())[number].__qualname__}"
+        if kind == "question":
+            return "which classes are registered with an abstract class"
         if kind == "dictionary" and number >= 0:
             _, keys, owner = list(self._facts.dicts.values())[number]
             named = "its keys" if keys is None else ", ".join(str(key) for key in list(keys)[:4])
@@ -90,7 +105,7 @@ def sees_moved_memory(watch: Callable[..., Watch]) -> bool:
     with torch.inference_mode(False), torch.no_grad():
         for shape, move, is_seen in _MOVES:
             tensor = torch.nn.Parameter(torch.zeros(shape, device="cpu"), requires_grad=False)
-            watched = watch((), (), (), (), (), (tensor,))
+            watched = watch((), (), (), (), (), (tensor,), (), (), ())
             if not watched.holds():
                 return False
             move(tensor)

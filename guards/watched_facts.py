@@ -6,25 +6,28 @@ as long as these hold the very same objects, the evidence holds and need not be 
 
 from __future__ import annotations
 
+import abc
 import builtins
 import collections
 import gc
 import os
 import types
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 
 from gearcache.guards.access import _STEPS, Access, Scope
 from gearcache.guards.evidence import EMPTY, Tree
+from gearcache.guards.members import all_names, is_immutable
 from gearcache.guards.variant import StoredVariant
 
 #: Kinds of checks that say nothing of what is in a container.
-_OF_THE_OBJECT = {"type", "not_none", "same", "name", "bases", "function", "has_attr", "no_attr"}
+_OF_THE_OBJECT = {"type", "not_none", "same", "name", "bases", "has_attr", "no_attr"}
 _HOOKS = torch.utils.hooks.RemovableHandle
 #: Of a module, where its attributes are looked for after its own dictionary and its class.
 _MODULE_PARTS = ("_parameters", "_buffers", "_modules")
+_OF_DESCRIPTORS = frozenset({"__get__", "__set__", "__delete__"})
 _PLAIN_KEYS = (str, int, bytes)
 _ABSENT = object()
 
@@ -44,6 +47,12 @@ class WatchedFacts:
         #: By identities: an object, and the descriptor of one of its slots.
         self.slots: dict[tuple[int, int], tuple[Any, types.MemberDescriptorType]] = {}
         self.tensors: dict[int, torch.Tensor] = {}
+        #: Classes that a trace met, of which bases and many names matter: the former, and the latter with the names.
+        self.classes: dict[int, type] = {}
+        self.named: dict[int, tuple[type, frozenset[str]]] = {}
+        self.functions: dict[int, types.FunctionType] = {}
+        #: Functions of the standard library whose answer matters.
+        self.questions: dict[Callable[[], Any], None] = {}
 
     def collect(self, variant: StoredVariant, scope: Scope) -> dict[str, torch.Tensor]:
         """Add all that a variant rests on, whose evidence holds; returns the tensors that its graphs are bound to."""
@@ -60,8 +69,10 @@ class WatchedFacts:
         """Add what another collection holds."""
         for holder, keys, owner in other.dicts.values():
             self._add_keys(holder, keys, owner)
-        for name in ("lists", "collections", "cells", "slots", "tensors"):
+        for name in ("lists", "collections", "cells", "slots", "tensors", "classes", "functions", "questions"):
             getattr(self, name).update(getattr(other, name))
+        for cls, names in other.named.values():
+            self._add_named(cls, names)
 
     def _add_evidence(self, tree: Tree) -> None:
         """Add all that the paths of an evidence tree go through; its checks hold now."""
@@ -123,11 +134,64 @@ class WatchedFacts:
             self._add_attributes(value, (str(expected),))
         elif kind == "constant":
             self._add_content(value)
+        elif kind in ("function", "definition"):
+            self._add_function(value)
+        elif kind in ("instance", "subclass"):
+            self._add_type_test(value, self._add_path(Access.from_plain(expected[0])))
+        elif kind == "classes":
+            self._add_classes(expected)
         elif kind not in _OF_THE_OBJECT:
             if kind in ("lacks", "contains") and type(expected) in _PLAIN_KEYS and isinstance(_plain(value), dict):
                 self._add_keys(_plain(value), (expected,), "a dictionary")
             else:
                 self._add_container(value)
+
+    def _add_classes(self, expected: list[Any]) -> None:
+        """Watch the bases of classes, and what the names that matter lead to in each of them."""
+        names, classes, paths = expected
+        of_met, of_made = all_names(names, made=False), all_names(names, made=True)
+        for path, numbers in paths:
+            cls = self._add_path(Access.from_plain(path))
+            self.classes[id(cls)] = cls
+            for base, number in zip(cls.__mro__, numbers, strict=True):
+                if is_immutable(base):
+                    continue
+                _, made, library, _ = classes[number]
+                self._add_named(base, of_made if made else of_met)
+                for value in [base.__dict__[name] for name in of_made.intersection(base.__dict__)]:
+                    if made and not library:
+                        self._add_function(value)
+                    if not is_immutable(type(value)):
+                        self._add_named(type(value), _OF_DESCRIPTORS)
+
+    def _add_type_test(self, value: Any, asked: Any) -> None:
+        """Watch what code of a class may look at that decides what its instances are."""
+        self.questions[abc.get_cache_token] = None
+        for cls in (*asked.__mro__, *type(asked).__mro__):
+            if not is_immutable(cls):
+                self._add_keys(cls, None, cls.__name__)
+        protocols = [cls for cls in asked.__mro__ if "_is_protocol" in vars(cls)]
+        if not protocols and type(asked) is abc.ABCMeta:
+            return
+        names = {name for cls in protocols for name in (*vars(cls), *vars(cls).get("__annotations__", ()))} or None
+        for cls in (value if isinstance(value, type) else type(value)).__mro__:
+            if not is_immutable(cls):
+                self._add_keys(cls, names, cls.__name__)
+        own = _instance_dictionary(value)
+        if own is not None:
+            self._add_keys(own, names, type(value).__name__)
+
+    def _add_named(self, cls: type, names: frozenset[str]) -> None:
+        kept = self.named.get(id(cls))
+        self.named[id(cls)] = (cls, names if kept is None or kept[1] is names else kept[1] | names)
+
+    def _add_function(self, value: Any) -> None:
+        """Watch the code and the defaults of a function, or of what a descriptor holds."""
+        for inner in (value.fget, value.fset) if isinstance(value, property) else (getattr(value, "__func__", value),):
+            if isinstance(inner, types.FunctionType):
+                self.functions[id(inner)] = inner
+                if inner.__kwdefaults__ is not None:
+                    self._add_container(inner.__kwdefaults__)
 
     def _add_container(self, value: Any) -> None:
         """Watch all that a container holds, without what is in that."""
@@ -164,6 +228,7 @@ class WatchedFacts:
         elif isinstance(value, types.CellType):
             self._add_cell(value)
         else:
+            self._add_function(value)
             own = _instance_dictionary(value)
             if own is not None:
                 self._add_keys(own, names, type(value).__name__)

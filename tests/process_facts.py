@@ -76,8 +76,12 @@ def _in_first_process(cls: Any, cache: str) -> dict[str, Any]:
 
 
 def _in_second_process(cls: Any, cache: str) -> dict[str, Any]:
-    """Load what was compiled, and load it where the fact is changed. Nothing is traced."""
-    found = {"again": _called(*_met(cls, cache))}
+    """Load what was compiled; change the fact after that; and load it where the fact is changed. Nothing is traced."""
+    cached, module = _met(cls, cache)
+    found = {"again": _called(cached, module)}
+    with importlib.import_module("fact").Patch() as patch:
+        module.change(patch)
+        found["changed after the load"] = _called(cached, module)
     cached, module = _met(cls, cache)
     with importlib.import_module("fact").Patch() as patch:
         module.change(patch)

@@ -1,7 +1,7 @@
 """A fact of the process that a method depends on changes: the result is that of the method, there and then.
 
 The first process compiles each module of `tests/projects/process`. The second, of another hash seed, may trace nothing:
-it loads each as it is, and where the fact is another one.
+it loads each, changes its fact, and calls again; and it loads each where the fact is another one already.
 """
 
 from __future__ import annotations
@@ -17,6 +17,15 @@ from tests.relaunch import run_python
 OTHERS = ("sets.", "surroundings.TheEnvironmentAsADictionary", "surroundings.TheHashSeed")
 
 
+#: What a trace asked once, by a call or in a place that no dictionary holds: seen at a load, and after `.refresh()`.
+ASKED_ONCE = (
+    "classes.SubclassesAreCounted",
+    "surroundings.AFlagOfABackend",
+    "surroundings.AModulesGetattr",
+    "surroundings.AThreadLocal",
+    "surroundings.DeterministicFill",
+    "surroundings.TheRecursionLimit",
+)
 TORCH_COMPILE = "library.TorchCompileWasUsed"
 
 
@@ -37,6 +46,8 @@ def test_the_result_is_that_of_the_method_in_its_process(met: dict[str, dict[str
         assert "cannot be cached" in compiled["detail"]
         return
     for way, report in met[name].items():
+        if way == "changed after the load" and name.startswith(ASKED_ONCE):
+            continue
         assert report["state"] not in ("wrong", "raw", "refused"), f"{way}: {report}"
 
 
@@ -60,3 +71,4 @@ def test_what_a_method_does_not_depend_on_stays_a_hit(met: dict[str, dict[str, A
         TORCH_COMPILE,
     ):
         assert met[name]["again"]["state"] == met[name]["changed before the load"]["state"] == "hit", name
+        assert met[name]["changed after the load"]["state"] == "served", name

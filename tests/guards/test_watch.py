@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import gc
 import os
@@ -33,7 +34,7 @@ class Thing:
 
 
 def over(watch: Callable[..., Any], **given: Any) -> Any:
-    kinds = ("dicts", "lists", "collections", "cells", "slots", "tensors")
+    kinds = ("dicts", "lists", "collections", "cells", "slots", "tensors", "classes", "functions", "questions")
     return watch(*(tuple(given.get(kind, ())) for kind in kinds))
 
 
@@ -186,6 +187,62 @@ def test_both_watches_agree_on_random_writes() -> None:
 
 
 @each_watch
+def test_the_names_of_a_class_are_watched_and_no_others(watch: Callable[..., Any]) -> None:
+    made: Any = type("Made", (Thing,), {"level": 1, "table": {}})
+    watched = over(watch, dicts=[(made, frozenset({"level", "scale", "__bool__"}))])
+    made.other = 1
+    made.level = int("1")
+    made.table["a"] = 1
+    del made.other
+    assert watched.holds()
+    for change, undo in (
+        (lambda: setattr(made, "level", 2), lambda: setattr(made, "level", 1)),
+        (lambda: setattr(made, "__bool__", len), lambda: delattr(made, "__bool__")),
+        (lambda: delattr(made, "level"), lambda: setattr(made, "level", 1)),
+    ):
+        change()
+        assert watched.changed() == ("dictionary", 0)
+        undo()
+        assert watched.holds()
+
+
+@each_watch
+def test_bases_code_defaults_and_registrations_are_watched(watch: Callable[..., Any]) -> None:
+    def function(x: int, y: int = 1, *, z: int = 2) -> int:
+        return x + y + z
+
+    def other(x: int, y: int = 1, *, z: int = 2) -> int:
+        return x * y * z
+
+    class Base(Thing):
+        pass
+
+    class Sub(Base):
+        pass
+
+    class Abstract(abc.ABC):  # noqa: B024
+        pass
+
+    def made() -> Any:
+        questions = [(abc.get_cache_token, abc.get_cache_token())]
+        return over(watch, classes=[Thing, Sub], functions=[function], questions=questions)
+
+    changes: list[tuple[Callable[[], Any], str]] = [
+        (lambda: setattr(Base, "__bases__", (type("Thing", (Thing,), {}),)), "class"),
+        (lambda: setattr(function, "__defaults__", (3,)), "function"),
+        (lambda: setattr(function, "__kwdefaults__", {"z": 3}), "function"),
+        (lambda: setattr(function, "__code__", other.__code__), "function"),
+        (lambda: Abstract.register(Sub), "question"),
+    ]
+    for change, kind in changes:
+        watched = made()
+        assert watched.holds()
+        change()
+        assert watched.changed()[0] == kind
+        assert not watched.holds()
+
+
+@each_watch
 def test_a_watch_in_a_cycle_is_collected(watch: Callable[..., Any]) -> None:
     thing = Thing()
     thing.watch = over(watch, dicts=[(thing.__dict__, ("scale",))], lists=[([thing], (thing,))])  # type: ignore[attr-defined]
@@ -205,6 +262,9 @@ def test_what_is_no_container_is_refused() -> None:
         {"cells": [(1, 2)]},
         {"slots": [(1, (2, 3))]},
         {"tensors": [1]},
+        {"classes": [1]},
+        {"functions": [len]},
+        {"questions": [(lambda: 1, 1)]},
     ):
         with pytest.raises(TypeError, match="a Watch takes"):
             over(watch, **given)
