@@ -361,11 +361,18 @@ static const char *changed_thing(Watch *self, Py_ssize_t *number) {
     return NULL;
 }
 
+/* A comparison that fails is a change; an interrupt, or the end of the program, is none. */
+static int forgive(void) {
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) return -1;
+    PyErr_Clear();
+    return 0;
+}
+
 static PyObject *watch_holds(Watch *self, PyObject *Py_UNUSED(ignored)) {
     Py_ssize_t number;
     const char *kind = changed_thing(self, &number);
     if (kind == NULL) Py_RETURN_TRUE;
-    if (number == -2) PyErr_Clear(); /* a comparison that fails is a change */
+    if (number == -2 && forgive() < 0) return NULL;
     Py_RETURN_FALSE;
 }
 
@@ -374,7 +381,7 @@ static PyObject *watch_changed(Watch *self, PyObject *Py_UNUSED(ignored)) {
     const char *kind = changed_thing(self, &number);
     if (kind == NULL) Py_RETURN_NONE;
     if (number == -2) {
-        PyErr_Clear();
+        if (forgive() < 0) return NULL;
         number = -1;
     }
     return Py_BuildValue("(sn)", kind, number);

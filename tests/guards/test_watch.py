@@ -286,6 +286,27 @@ def test_a_tuple_of_any_depth_is_compared() -> None:
     assert not watched.holds()  # too deep to tell
 
 
+@each_watch
+def test_an_interrupt_within_a_comparison_comes_out(watch: Callable[..., Any]) -> None:
+    class Odd:
+        raised: type[BaseException] = ValueError
+
+        def __hash__(self) -> int:
+            return 1
+
+        def __eq__(self, other: object) -> bool:
+            raise self.raised
+
+    members = {Odd()}
+    watched = over(watch, collections=[(members, {1})])
+    assert not watched.holds()
+    Odd.raised = KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt):
+        watched.holds()
+    with pytest.raises(KeyboardInterrupt):
+        watched.changed()
+
+
 class Meddler:
     """A key, item or value whose comparison and whose end run code that asks and changes everything."""
 
