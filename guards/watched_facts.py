@@ -228,7 +228,8 @@ class WatchedFacts:
         elif isinstance(value, types.CellType):
             self._add_cell(value)
         else:
-            self._add_function(value)
+            if isinstance(value, types.FunctionType):
+                self._add_function(value)
             own = _instance_dictionary(value)
             if own is not None:
                 self._add_keys(own, names, type(value).__name__)
