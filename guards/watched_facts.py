@@ -12,7 +12,7 @@ import collections
 import gc
 import os
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -20,16 +20,40 @@ import torch
 from gearcache.guards.access import _STEPS, Access, Scope
 from gearcache.guards.evidence import EMPTY, Tree
 from gearcache.guards.members import all_names, is_immutable
-from gearcache.guards.variant import StoredVariant
 
 #: Kinds of checks that say nothing of what is in a container.
-_OF_THE_OBJECT = {"type", "not_none", "same", "name", "bases", "has_attr", "no_attr"}
+_OF_THE_OBJECT = {"type", "not_none", "name", "bases"}
 _HOOKS = torch.utils.hooks.RemovableHandle
 #: Of a module, where its attributes are looked for after its own dictionary and its class.
 _MODULE_PARTS = ("_parameters", "_buffers", "_modules")
 _OF_DESCRIPTORS = frozenset({"__get__", "__set__", "__delete__"})
 _PLAIN_KEYS = (str, int, bytes)
+#: Slots that cannot be assigned.
+_FIXED_SLOTS = {
+    *((types.FunctionType, name) for name in ("__closure__", "__globals__", "__builtins__")),
+    *((types.MethodType, name) for name in ("__func__", "__self__")),
+    *((property, name) for name in ("fget", "fset", "fdel")),
+}
 _ABSENT = object()
+
+
+class _Plan:
+    """What one node of the evidence asks to watch, put together for all values that it stands for."""
+
+    __slots__ = ("attributes", "checks", "children", "keys", "steps")
+
+    def __init__(self, checks: list[Any], children: list[Any], empty: int | None) -> None:
+        keys = [key for kind, key in checks if _is_key(kind, key)]
+        self.checks = [(kind, key) for kind, key in checks if kind not in _OF_THE_OBJECT and not _is_key(kind, key)]
+        self.children = [child for child in children if child[2] != empty]
+        self.attributes = [name for step, name, _ in children if step == "attr"]
+        self.keys = dict.fromkeys([*keys, *(name for step, name, _ in self.children if _is_key(step, name))])
+        self.steps = [(step, name) for step, name, _ in self.children if step != "attr" and not _is_key(step, name)]
+
+
+def _is_key(kind: str, key: Any) -> bool:
+    """Whether a check or a step asks for one key of a dictionary, if it is one."""
+    return kind in ("item", "dict_item", "lacks", "contains") and type(key) in _PLAIN_KEYS
 
 
 class WatchedFacts:
@@ -38,6 +62,8 @@ class WatchedFacts:
     def __init__(self) -> None:
         self._scope = Scope({}, {})
         self._members: dict[tuple[type, str], Any] = {}
+        #: Steps of paths that were added: what was stepped from, kept so that its identity is its own, and to.
+        self._met: dict[tuple[int, str, Any], tuple[Any, Any]] = {}
         #: By identity: a dictionary or class, the keys that matter (None: all of them), and what it belongs to.
         self.dicts: dict[int, tuple[Any, dict[Any, None] | None, str]] = {}
         self.lists: dict[int, list[Any]] = {}
@@ -54,14 +80,14 @@ class WatchedFacts:
         #: Functions of the standard library whose answer matters.
         self.questions: dict[Callable[[], Any], None] = {}
 
-    def collect(self, variant: StoredVariant, scope: Scope) -> dict[str, torch.Tensor]:
-        """Add all that a variant rests on, whose evidence holds; returns the tensors that its graphs are bound to."""
+    def collect(self, evidence: Tree, attributes: Mapping[str, Access], scope: Scope) -> dict[str, torch.Tensor]:
+        """Add all that evidence which holds and weights rest on; returns the tensors that the graphs are bound to."""
         self._scope = scope
         try:
-            self._add_evidence(variant.evidence)
-            bound: dict[str, torch.Tensor] = {name: self._add_path(path) for name, path in variant.attributes.items()}
+            self._add_evidence(evidence)
+            bound: dict[str, torch.Tensor] = {name: self._add_path(path) for name, path in attributes.items()}
         finally:  # nothing of the call is kept
-            self._scope = Scope({}, {})
+            self._scope, self._met = Scope({}, {}), {}
         self.tensors |= {id(tensor): tensor for tensor in bound.values()}
         return bound
 
@@ -78,25 +104,21 @@ class WatchedFacts:
         """Add all that the paths of an evidence tree go through; its checks hold now."""
         nodes, roots = tree
         empty = nodes.index(EMPTY) if EMPTY in nodes else None
-        attributes = [[name for step, name, _ in children if step == "attr"] for _, children in nodes]
-        has_hooks = False
+        plans = [_Plan(checks, children, empty) for checks, children in nodes]
+        has_hooks = any(child == empty for _, children in nodes for _, _, child in children)
 
         def walk(value: Any, number: int) -> None:
-            nonlocal has_hooks
-            checks, children = nodes[number]
-            for kind, expected in checks:
+            plan = plans[number]
+            for kind, expected in plan.checks:
                 self._add_check(value, kind, expected)
-            if attributes[number]:
-                self._add_attributes(value, attributes[number])
-            for step, argument, child in children:
-                if child == empty:
-                    has_hooks = True
-                    continue
-                if step == "attr":
-                    walk(getattr(value, argument), child)
-                else:
-                    self._add_step(value, step, argument)
-                    walk(_STEPS[step](value, argument), child)
+            if plan.attributes:
+                self._add_attributes(value, plan.attributes)
+            if plan.keys:
+                self._add_items(value, plan.keys)
+            for step, argument in plan.steps:
+                self._add_step(value, step, argument)
+            for step, argument, child in plan.children:
+                walk(getattr(value, argument) if step == "attr" else _STEPS[step](value, argument), child)
 
         for kind, name, number in roots:
             walk(self._root(Access((kind, name))), number)
@@ -107,11 +129,18 @@ class WatchedFacts:
         """Add all that one path goes through; returns what it leads to."""
         value = self._root(Access(access.root))
         for step, argument in access.steps:
+            met = id(value), step, argument
+            if met in self._met:
+                value = self._met[met][1]
+                continue
             if step == "attr":
                 self._add_attributes(value, (argument,))
+            elif _is_key(step, argument):
+                self._add_items(value, (argument,))
             else:
                 self._add_step(value, step, argument)
-            value = _STEPS[step](value, argument)
+            holder, value = value, _STEPS[step](value, argument)
+            self._met[met] = holder, value
         return value
 
     def _root(self, access: Access) -> Any:
@@ -140,11 +169,8 @@ class WatchedFacts:
             self._add_type_test(value, self._add_path(Access.from_plain(expected[0])))
         elif kind == "classes":
             self._add_classes(expected)
-        elif kind not in _OF_THE_OBJECT:
-            if kind in ("lacks", "contains") and type(expected) in _PLAIN_KEYS and isinstance(_plain(value), dict):
-                self._add_keys(_plain(value), (expected,), "a dictionary")
-            else:
-                self._add_container(value)
+        else:
+            self._add_container(value)
 
     def _add_classes(self, expected: list[Any]) -> None:
         """Watch the bases of classes, and what the names that matter lead to in each of them."""
@@ -211,15 +237,19 @@ class WatchedFacts:
         for item in value.values() if isinstance(value, (dict, types.MappingProxyType)) else value:
             self._add_content(item)
 
+    def _add_items(self, value: Any, keys: Iterable[Any]) -> None:
+        """Watch some keys, of a dictionary; else the whole container."""
+        holder = _plain(value)
+        if isinstance(holder, dict):
+            self._add_keys(holder, keys, "a dictionary")
+        else:
+            self._add_container(holder)
+
     def _add_step(self, value: Any, step: str, argument: Any) -> None:
         if step == "member":
             self._add_member(value, argument)
         elif step not in ("type", "call", "fields"):
-            value = _plain(value)
-            if isinstance(value, dict) and step in ("item", "dict_item") and type(argument) in _PLAIN_KEYS:
-                self._add_keys(value, (argument,), "a dictionary")
-            else:
-                self._add_container(value)
+            self._add_container(value)
 
     def _add_attributes(self, value: Any, names: Iterable[str]) -> None:
         if isinstance(value, type):
@@ -243,7 +273,7 @@ class WatchedFacts:
         if name in ("__dict__", "__class__"):
             return
         member = self._add_member(type(value), name)
-        if type(member) is types.MemberDescriptorType:
+        if type(member) is types.MemberDescriptorType and (type(value), name) not in _FIXED_SLOTS:
             self.slots[id(value), id(member)] = (value, member)
         if member is not _ABSENT or own is None or not isinstance(value, torch.nn.Module):
             return

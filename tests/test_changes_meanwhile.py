@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import gearcache
-from gearcache import activate, binding_watch
+from gearcache import basis, binding_watch
 from gearcache.errors import CompileError
 from gearcache.ge_cache import eager
 from gearcache.guards.watched_facts import WatchedFacts
@@ -37,7 +37,7 @@ CHANGES: list[Callable[[Net], Any]] = [
     lambda net: net.parts.__setitem__(0, 9.0),
 ]
 #: Where in a first call the other thread gets its turn.
-MOMENTS = [(eager.EagerBackend, "load"), (WatchedFacts, "collect"), (activate, "Watched"), (binding_watch, "_joined")]
+MOMENTS = [(eager.EagerBackend, "load"), (WatchedFacts, "collect"), (basis, "Watched"), (binding_watch, "joined")]
 
 
 @pytest.fixture

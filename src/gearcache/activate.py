@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import types
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -12,6 +11,7 @@ from typing import Any, Protocol
 
 import torch
 
+from gearcache.basis import Bases, Basis
 from gearcache.errors import CacheError
 from gearcache.ge_cache.backend import Backend, StoredArtifact
 from gearcache.guards.access import Scope, Walker
@@ -23,10 +23,6 @@ from gearcache.guards.graph_call import GraphCall
 from gearcache.guards.reason import Reason
 from gearcache.guards.sources import changed_source
 from gearcache.guards.variant import StoredGear, StoredVariant
-from gearcache.guards.watch import Watched
-from gearcache.guards.watched_facts import WatchedFacts
-
-_FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
 
 
 class BlobReader(Protocol):
@@ -49,9 +45,7 @@ class ActiveVariant:
     graphs: list[GraphCall]
     method: types.FunctionType
     objects: list[Any]
-    #: What has to stay as it is for the graphs to be right, and the watch over that since before it was found right.
-    facts: WatchedFacts
-    watched: Watched
+    basis: Basis
 
     def bound_gears(self) -> list[BoundGear]:
         """Return a frame per gear, as the dispatch needs them."""
@@ -64,19 +58,6 @@ class ActiveVariant:
             )
             for graph in self.graphs
         ]
-
-    def is_right(self, scope: Scope) -> bool:
-        """Whether it would be loaded again just as it is; what it rests on is noted anew."""
-        if evidence_failure(self.variant.evidence, scope) is not None:
-            return False
-        try:
-            noted = _noted(self.variant, scope)
-        except _FAULTS:
-            return False
-        if noted is None or self.watched.has_moved_tensors():
-            return False
-        self.facts, self.watched, bound = noted
-        return all(graph.attributes.get(name) is tensor for graph in self.graphs for name, tensor in bound.items())
 
     def _references(self, graph: GraphCall) -> dict[str, Any]:
         references = {name: resolve_reference(kind, value) for name, (kind, value) in self.variant.references.items()}
@@ -98,22 +79,6 @@ def tensors_of(variant: StoredVariant, scope: Scope) -> tuple[Any, ...] | None:
         return tuple(stored.access.resolve(scope) for stored in variant.inputs)
     except (LookupError, AttributeError, TypeError):
         return None
-
-
-def _noted(variant: StoredVariant, scope: Scope) -> tuple[WatchedFacts, Watched, dict[str, torch.Tensor]] | None:
-    """Note what a variant rests on, whose evidence holds, and what its graphs are bound to; watched from here on.
-
-    None where another thread has changed something between the look at the evidence and the beginning of the watch.
-    """
-    facts = WatchedFacts()
-    bound = facts.collect(variant, scope)
-    watched = Watched(facts)
-    if len(sys._current_frames()) > 1:
-        if evidence_failure(variant.evidence, scope) is not None:
-            return None
-        if any(path.resolve(scope) is not bound[name] for name, path in variant.attributes.items()):
-            return None
-    return facts, watched, bound
 
 
 class EvidenceCheck:
@@ -155,6 +120,7 @@ class EvidenceCheck:
 def activate(
     variant: StoredVariant,
     scope: Scope,
+    bases: Bases,
     method: types.FunctionType,
     backend: Backend,
     store: BlobReader,
@@ -169,10 +135,10 @@ def activate(
     None where another thread changed what it rests on. `CacheError` when a blob is missing, corrupt or not to be
     trusted.
     """
-    noted = _noted(variant, scope)
-    if noted is None:
+    basis = bases.of(variant, scope)
+    if basis is None:
         return None
-    facts, watched, attributes = noted
+    attributes = basis.bound
     device = torch.device(variant.inputs[0].device if variant.inputs else "cpu")
     graphs = []
 
@@ -191,7 +157,7 @@ def activate(
             raise CacheError(f"gear {gear.text} cannot be loaded: {type(error).__name__}: {error}") from error
         own = scope_of_instance(scope, method)
         graphs.append(GraphCall(variant, gear, run, attributes, own, validate=validate, name=method.__qualname__))
-    return ActiveVariant(variant, graphs, method, compared_objects(variant, scope), facts, watched)
+    return ActiveVariant(variant, graphs, method, compared_objects(variant, scope), basis)
 
 
 def scope_of_instance(scope: Scope, method: types.FunctionType) -> Scope:

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable
 
 from gearcache.activate import ActiveVariant
+from gearcache.basis import Basis, joined
 from gearcache.guards.access import Scope
 from gearcache.guards.watch import Watched
-from gearcache.guards.watched_facts import WatchedFacts
 
 logger = logging.getLogger("gearcache")
 
@@ -18,13 +18,14 @@ class BindingWatch:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._variants: list[ActiveVariant] = []
+        self._bases: list[Basis] = []
         self._watched: Watched | None = None
 
     def over(self, variants: list[ActiveVariant]) -> Callable[[], bool]:
         """Return the question whether all is as it was when these variants were loaded."""
-        if self._watched is None or self._variants != variants:
-            self._variants, self._watched = list(variants), _joined(variants)
+        bases = list(dict.fromkeys(active.basis for active in variants))
+        if self._watched is None or self._bases != bases:
+            self._bases, self._watched = bases, joined(bases)
         return self._watched.holds
 
     def is_outdated(self, scope: Scope) -> bool:
@@ -38,19 +39,8 @@ class BindingWatch:
         change = self._watched.change()
         if change is None:
             return False
-        if not all(active.is_right(scope) for active in self._variants):
+        if not all(basis.is_right(scope) for basis in self._bases):
             logger.info("%s: changed since it was loaded: %s", self._name, change)
             return True
         self._watched = None
         return False
-
-
-def _joined(variants: list[ActiveVariant]) -> Watched:
-    """Return one watch over several variants, or the watch over one where that has seen a change already."""
-    if len(variants) == 1:
-        return variants[0].watched
-    facts = WatchedFacts()
-    for active in variants:
-        facts.include(active.facts)
-    joined = Watched(facts)
-    return next((active.watched for active in variants if not active.watched.holds()), joined)

@@ -6,6 +6,7 @@ import logging
 import time
 
 from gearcache.activate import ActiveVariant, EvidenceCheck, activate, misfit
+from gearcache.basis import Bases
 from gearcache.entry import Entry
 from gearcache.errors import CacheError, CorruptEntry, GearcacheError
 from gearcache.gear_use import GearUse
@@ -60,11 +61,11 @@ class StoredVariants:
         loaded = {id(active.variant) for active in self._loaded.variants}
         reasons: list[Reason] = []
         variants: list[StoredVariant] = []
-        evidence = EvidenceCheck(scope)
+        evidence, bases = EvidenceCheck(scope), Bases()
         for variant in self._known:
             if id(variant) in loaded or id(variant) in self._unusable:
                 continue
-            reason = self._take(variant, scope, evidence)
+            reason = self._take(variant, scope, evidence, bases)
             if reason is None:
                 variants.append(variant)
                 continue
@@ -112,10 +113,10 @@ class StoredVariants:
         odd = [_text(variant) for variant, kind in self._unusable.values() if kind == "unreadable"]
         return [variant for variant in variants if (text := _text(variant)) is not None and text not in odd]
 
-    def _take(self, variant: StoredVariant, scope: Scope, evidence: EvidenceCheck) -> Reason | None:
+    def _take(self, variant: StoredVariant, scope: Scope, evidence: EvidenceCheck, bases: Bases) -> Reason | None:
         """Load one variant if it fits the call; or return why not, whatever it holds."""
         try:
-            return misfit(variant, scope) or evidence.stale_reason(variant) or self._activate(variant, scope)
+            return misfit(variant, scope) or evidence.stale_reason(variant) or self._activate(variant, scope, bases)
         except GearcacheError:
             raise
         except Exception as error:
@@ -125,10 +126,10 @@ class StoredVariants:
         text = f"a variant of {self._entry.key.name} cannot be used: {type(error).__name__}: {error}"
         return Reason("unreadable", text)
 
-    def _activate(self, variant: StoredVariant, scope: Scope) -> Reason | None:
+    def _activate(self, variant: StoredVariant, scope: Scope, bases: Bases) -> Reason | None:
         """Load one variant, or return why that cannot be."""
         try:
-            active = self._active(variant, scope)
+            active = self._active(variant, scope, bases)
         except CorruptEntry as error:  # quarantined by the store: a miss like any other
             logger.warning("%s: %s", self._history.name, error)
             return Reason("corrupt", str(error), file=str(error.path))
@@ -145,12 +146,13 @@ class StoredVariants:
         self._loaded.variants.append(active)
         return None
 
-    def _active(self, variant: StoredVariant, scope: Scope) -> ActiveVariant | None:
+    def _active(self, variant: StoredVariant, scope: Scope, bases: Bases) -> ActiveVariant | None:
         """Return a variant with its graphs; None where other threads keep changing what it rests on."""
         for _ in range(_ATTEMPTS):
             active = activate(
                 variant,
                 scope,
+                bases,
                 self._method.plain(),
                 self._method.backend,
                 self._entry.store,
