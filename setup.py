@@ -2,12 +2,12 @@
 
 from setuptools import Extension, setup
 
-# Optional: without a C compiler the package installs as well, and `gearcache.guards.python_watch` takes its place.
+# Optional: without a C compiler the package installs as well, and `guards.watch.python_watch` takes its place.
 setup(
     ext_modules=[
         Extension(
-            "gearcache.guards._watched",
-            ["src/gearcache/guards/_watched.c"],
+            "gearcache.guards.watch._watched",
+            ["src/gearcache/guards/watch/_watched.c"],
             extra_compile_args=["-O3"],
             optional=True,
         )

@@ -65,14 +65,14 @@ def ours(order: dict[str, Any]) -> dict[str, Any]:
     """gearcache; cold or relaunched, as the cache folder is. Splits a relaunch into what it does."""
     decoder, calls = _model(order)
     begin = time.perf_counter()
-    import gearcache.activate
-    import gearcache.ge_cache.inductor
-    import gearcache.stored
-    import gearcache.wrapper
+    import gearcache.api
+    import gearcache.ge_cache.inductor.backend
+    import gearcache.serving.activate
+    import gearcache.serving.stored
 
     imported = time.perf_counter() - begin
-    evidence = _watch(gearcache.activate.EvidenceCheck, "stale_reason")
-    activated = _watch(gearcache.stored, "activate")
+    evidence = _watch(gearcache.serving.activate.EvidenceCheck, "stale_reason")
+    activated = _watch(gearcache.serving.stored, "activate")
     begin, worked = time.perf_counter(), time.process_time()
     method = models.cached(
         decoder,

@@ -85,7 +85,7 @@ def _contestant(name: str, root: str, layers: int) -> None:
         )
     else:
         import gearcache
-        import gearcache.ge_cache.torchair
+        import gearcache.ge_cache.npu.backend
 
         config = gearcache.CompilerConfig(backend="torchair", torchair=torchair.CompilerConfig(), strict=True)
         compiled = gearcache.cache_compile(model.decode, config=config, dynamic=False, cache_dir=root)

@@ -244,7 +244,7 @@ def our_many(order: dict[str, Any]) -> dict[str, Any]:
 def our_lists(order: dict[str, Any]) -> dict[str, Any]:
     """List what `our_many` left, and evict some of it."""
     from gearcache.cache import Layout
-    from gearcache.cache.catalog import Catalog
+    from gearcache.cache.admin.catalog import Catalog
 
     count = order["entries"]
     layout = Layout(_root() / "spread")

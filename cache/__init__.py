@@ -1,5 +1,6 @@
 """Keys, entries, bytes and paths; imports no torch (only `fingerprint`, which is not re-exported, does)."""
 
+from gearcache.cache.admin.evict import Limits as Limits
 from gearcache.cache.atomic import TEMPORARY_PREFIX as TEMPORARY_PREFIX
 from gearcache.cache.atomic import file_digest as file_digest
 from gearcache.cache.atomic import read_verified as read_verified
@@ -8,7 +9,6 @@ from gearcache.cache.encoding import Encodable as Encodable
 from gearcache.cache.encoding import Plain as Plain
 from gearcache.cache.encoding import encode as encode
 from gearcache.cache.encoding import lower as lower
-from gearcache.cache.evict import Limits as Limits
 from gearcache.cache.key import FORMAT_VERSION as FORMAT_VERSION
 from gearcache.cache.key import CacheKey as CacheKey
 from gearcache.cache.key import Difference as Difference

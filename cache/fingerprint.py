@@ -149,8 +149,8 @@ def method_key(
 ) -> CacheKey:
     """Return the key; `UnkeyableValue` names the component that has no stable form.
 
-    `method` and `decompositions` come from `guards.identity`, `overrides` from `guards.overrides`; `software` names
-    further versions.
+    `method` and `decompositions` come from `guards.evidence.identity`, `overrides` from `guards.evidence.overrides`;
+    `software` names further versions.
     """
     components: tuple[tuple[str, Any], ...] = (
         ("method", dict(method)),

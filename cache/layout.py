@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from gearcache.cache.admin.marks import foreign_name, is_marked, mark
 from gearcache.cache.atomic import make_folder
 from gearcache.cache.key import FORMAT_VERSION, MAX_LABEL_LENGTH, CacheKey
-from gearcache.cache.marks import foreign_name, is_marked, mark
 from gearcache.errors import UnsafePath
 
 ROOT_VARIABLE = "TORCHAIR_CACHE_HOME"

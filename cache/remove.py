@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from gearcache.cache.entry import Identity
+from gearcache.cache.admin.row import Identity
 from gearcache.cache.layout import BACKEND_FOLDERS, MANIFEST_NAME, USE_NAME, Layout
 from gearcache.cache.lock import store_lock
 from gearcache.cache.trust import check_folders

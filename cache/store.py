@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from gearcache.cache.admin.evict import NO_LIMITS, Limits
 from gearcache.cache.atomic import write_atomic
 from gearcache.cache.blob_folder import BlobFolder, prepare_entry, prepare_folder, present_size
-from gearcache.cache.evict import NO_LIMITS, Limits
 from gearcache.cache.key import CacheKey, Plain
 from gearcache.cache.layout import Layout
 from gearcache.cache.lock import key_lock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from gearcache.cache.evict import Limits
+from gearcache.cache.admin.evict import Limits
 from gearcache.cache.layout import Layout
 from gearcache.cache.manifest import Manifest
 from gearcache.errors import CacheError
@@ -15,8 +15,8 @@ _PATIENCE_SECONDS = 1.0
 def note_entry(layout: Layout, manifest: Manifest, identity: tuple[str, str, str]) -> None:
     """Tell the index of an entry that was just written, by its journal."""
     # Imported here: a relaunch publishes nothing.
-    from gearcache.cache.entry import stored_entry
-    from gearcache.cache.journal import append_entry
+    from gearcache.cache.admin.journal import append_entry
+    from gearcache.cache.admin.row import stored_entry
     from gearcache.cache.layout import MANIFEST_NAME
 
     with suppress(OSError, CacheError):
@@ -25,7 +25,7 @@ def note_entry(layout: Layout, manifest: Manifest, identity: tuple[str, str, str
 
 def keep_limits(layout: Layout, limits: Limits, identity: tuple[str, str, str]) -> None:
     """Drop what is over the limits, but not this entry; when others write or delete just now, leave it to the next."""
-    from gearcache.cache.catalog import Catalog
+    from gearcache.cache.admin.catalog import Catalog
 
     with suppress(OSError, CacheError):
         catalog = Catalog(layout, patience=_PATIENCE_SECONDS)

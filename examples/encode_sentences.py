@@ -24,7 +24,7 @@ def server(options: argparse.Namespace, recorder: stages.Recorder) -> dict[str, 
     with recorder.stage("import torch"):
         import torch
     with recorder.stage("import gearcache"):
-        import gearcache.wrapper  # noqa: F401
+        import gearcache.api  # noqa: F401
     with recorder.stage("import transformers"):
         import transformers
 

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 
 from gearcache.errors import CaptureError
-from gearcache.ge_cache import _compat
-from gearcache.guards.check_source import checked_name
-from gearcache.guards.generated import define
+from gearcache.ge_cache.private_torch import core as private_core
+from gearcache.guards.dispatch.check_code import checked_name
+from gearcache.guards.dispatch.generated import define
 
 Plain = Any
 
@@ -66,7 +66,7 @@ def encode_graph(method: str, module: torch.fx.GraphModule) -> Plain:
 
 
 def _target_name(method: str, target: Any) -> str:
-    if isinstance(target, _compat.OpOverload):
+    if isinstance(target, private_core.OpOverload):
         namespace, _, name = target._schema.name.partition("::")
         return f"{namespace}::{name}.{target._overloadname}"
     known = _FUNCTION_NAMES.get(id(target))

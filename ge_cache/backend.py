@@ -37,7 +37,7 @@ class CompileJob:
 class Artifact:
     """What a backend made of one gear: a small plain header and named blobs.
 
-    `conditions` are what the compiler assumed about dynamic dims, as `guards.expressions`.
+    `conditions` are what the compiler assumed about dynamic dims, as `guards.gears.expressions`.
     """
 
     header: dict[str, Any]

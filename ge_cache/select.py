@@ -59,7 +59,7 @@ def select_backend(settings: BackendSettings, module: torch.nn.Module, tensors: 
             f"option `gear_execution` is {settings.gear_execution!r}; only backend `torchair` has it, not `inductor`"
         )
     if settings.mode is not None:
-        from gearcache.ge_cache.inductor_options import check_mode
+        from gearcache.ge_cache.inductor.options import check_mode
 
         check_mode(settings.mode)
     unsupported = sorted(devices - {"cpu", "meta"})
@@ -68,14 +68,14 @@ def select_backend(settings: BackendSettings, module: torch.nn.Module, tensors: 
             "inductor",
             f"the module or its inputs are on `{unsupported[0]}`; it serves `cpu`, use backend='eager' there",
         )
-    from gearcache.ge_cache.inductor import InductorBackend
+    from gearcache.ge_cache.inductor.backend import InductorBackend
 
     return InductorBackend(settings.options)
 
 
 def _torchair(settings: BackendSettings) -> Backend:
-    from gearcache.ge_cache.npu_config import NpuOptions
-    from gearcache.ge_cache.torchair import TorchairBackend
+    from gearcache.ge_cache.npu.backend import TorchairBackend
+    from gearcache.ge_cache.npu.config import NpuOptions
 
     options = NpuOptions(
         mode=settings.mode or "max-autotune",

@@ -183,7 +183,7 @@ class Walker:
         self._roots: dict[tuple[str, str], Any] = {}
         self._children: dict[tuple[int, str, Any], Any] = {}
         self._alive: list[Any] = []
-        #: The class that each name was found to stand for, see `guards.checks.is_one_class`.
+        #: The class that each name was found to stand for, see `guards.evidence.checks.is_one_class`.
         self.classes: dict[str, type] = {}
         self.names: dict[type, str] = {}
 

@@ -25,8 +25,8 @@ import torch._dynamo.convert_frame
 
 import gearcache
 from gearcache.cache import CacheKey, DiskStore, Layout
-from gearcache.cache.catalog import Catalog
-from gearcache.cache.verify import verify
+from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.admin.verify import verify
 from gearcache.ge_cache.eager import EagerBackend
 
 GEARS = {"input": {0: [2, 3]}}

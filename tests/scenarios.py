@@ -22,7 +22,7 @@ import torch
 import gearcache
 
 #: What a hit must not import: compilers, and what drives them.
-COMPILERS = ("torch._dynamo", "torch._inductor", "sympy", "gearcache.building", "gearcache.ge_cache.capture")
+COMPILERS = ("torch._dynamo", "torch._inductor", "sympy", "gearcache.building", "gearcache.ge_cache.capture.capture")
 
 
 def strict_config(backend: str = "eager", **options: Any) -> gearcache.CompilerConfig:

@@ -15,7 +15,7 @@ LAYERS = ("cache", "guards", "ge_cache")
 def layer_files(layer: str) -> list[Path]:
     """All modules of one layer, or of the root package for `root`, relative to the repository."""
     if layer == "root":  # the layers are links inside it
-        found = [path for folder in (".", "building", "commands", "compat") for path in (PACKAGE / folder).glob("*.py")]
+        found = [path for path in PACKAGE.glob("**/*.py") if path.relative_to(PACKAGE).parts[0] not in LAYERS]
     else:
         found = [*(ROOT / layer).glob("**/*.py")]
     return sorted(path.relative_to(ROOT) for path in found)

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from gearcache.cache import CacheKey, DiskStore, Layout, Miss, MissReason
-from gearcache.cache.bundle import export_bundle, import_bundle
-from gearcache.cache.catalog import Catalog
-from gearcache.cache.verify import verify
+from gearcache.cache.admin.bundle import export_bundle, import_bundle
+from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.admin.verify import verify
 from gearcache.errors import CacheError
 
 KEYS = [

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 import gearcache
-from gearcache.guards import watch as watch_module
-from gearcache.guards.python_watch import PythonWatch
+from gearcache.guards.watch import watch as watch_module
+from gearcache.guards.watch.python_watch import PythonWatch
 from tests.scenarios import strict_config
 
 OFFSET = 1.0
@@ -164,7 +164,7 @@ IRRELEVANT: dict[str, Callable[[Net, pytest.MonkeyPatch], Any]] = {
 @pytest.fixture(params=["installed", "python"])
 def each_watch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "python":
-        monkeypatch.setattr("gearcache.guards.watch.watch_class", lambda: PythonWatch)
+        monkeypatch.setattr("gearcache.guards.watch.watch.watch_class", lambda: PythonWatch)
     else:
         assert watch_module.watch_class() is not PythonWatch
 

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 import gearcache
-from gearcache import basis, binding_watch
 from gearcache.errors import CompileError
 from gearcache.ge_cache import eager
-from gearcache.guards.watched_facts import WatchedFacts
+from gearcache.guards.watch.facts import WatchedFacts
+from gearcache.serving import basis, binding_watch
 from tests.scenarios import strict_config
 
 

@@ -19,15 +19,15 @@ from gearcache.cache import DiskStore, Layout
 from gearcache.errors import CompileError
 from gearcache.ge_cache.backend import CompileJob
 from gearcache.ge_cache.eager import EagerBackend
-from gearcache.ge_cache.scratch import PREFIX
-from gearcache.ge_cache.workers import CompilePool
+from gearcache.ge_cache.workers.pool import CompilePool
+from gearcache.ge_cache.workers.scratch import PREFIX
 
 #: A compiler that never ends, also when it is asked to, and that has started something.
 HUNG = "#!/bin/sh\ntrap '' TERM\necho $$ >> {log}\nsleep 1000 &\necho $! >> {log}\nwait\nwait\nwait\n"
 PARENT = """
 import os, sys
 from tests.test_compile_workers import Parallel
-from gearcache.ge_cache.workers import CompilePool
+from gearcache.ge_cache.workers.pool import CompilePool
 pool = CompilePool(Parallel(), 2, 1, 1000.0)
 if sys.argv[1] == "forked" and os.fork() == 0:
     os.close(1)

@@ -18,7 +18,7 @@ import torch
 
 import gearcache
 from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Limits, Miss
-from gearcache.cache.catalog import Catalog
+from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.lock import store_lock
 from gearcache.errors import LockTimeout, PublishError
 from tests.scenarios import strict_config

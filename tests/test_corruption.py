@@ -11,9 +11,9 @@ import torch
 
 import gearcache
 from gearcache.cache import Layout
+from gearcache.cache.admin.verify import verify
 from gearcache.cache.key import FORMAT_VERSION
 from gearcache.cache.manifest import MAGIC, OtherFormat, decode_manifest
-from gearcache.cache.verify import verify
 from gearcache.errors import CorruptEntry
 from gearcache.ge_cache.backend import StoredArtifact
 from gearcache.ge_cache.eager import EagerBackend

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import gearcache
-from gearcache.cpp_package import header_folder
+from gearcache.exporting.cpp_package import header_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 

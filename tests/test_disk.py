@@ -17,8 +17,8 @@ import torch
 
 import gearcache
 from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Miss, MissReason
-from gearcache.cache.catalog import Catalog
-from gearcache.cache.verify import verify
+from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.admin.verify import verify
 from tests.test_crashes import report, run
 
 KEY = CacheKey("Model.decode", (("a", 1),))
@@ -189,8 +189,8 @@ OTHER_USER = """
 import os, sys
 from pathlib import Path
 from gearcache.cache import CacheKey, DiskStore, Layout
-from gearcache.cache.catalog import Catalog
-import filelock, gearcache.cache.index, gearcache.cache.journal  # another user may not read the interpreter's files
+from gearcache.cache.admin.catalog import Catalog
+import filelock, gearcache.cache.admin.index, gearcache.cache.admin.journal  # unreadable for others
 from gearcache.errors import CacheError
 os.setgid(65534); os.setuid(65534)
 store = DiskStore(Layout(Path(sys.argv[1])), lock_timeout=0)

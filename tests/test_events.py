@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import gearcache
-from gearcache.gear_use import gear_calls
+from gearcache.telemetry.gear_use import gear_calls
 from tests.scenarios import strict_config
 
 
@@ -26,7 +26,7 @@ class Net(nn.Module):
         return self.linear(x) * self.factor
 
 
-def cached(net: Net, **options: object) -> gearcache.wrapper.CachedMethod:
+def cached(net: Net, **options: object) -> gearcache.api.CachedMethod:
     return gearcache.cache_compile(net.decode, config=strict_config(**options), gears={"x": {0: [2, 4]}})
 
 
@@ -102,7 +102,7 @@ def test_a_miss_names_its_reason(heard: list[gearcache.Event], break_it: object,
 def test_every_reason_and_kind_is_documented() -> None:
     from gearcache.cache import MissReason
     from gearcache.events import KINDS, MISS_REASONS, Kind
-    from gearcache.stored import _TELLING
+    from gearcache.serving.stored import _TELLING
 
     assert {reason.value for reason in MissReason} | set(_TELLING) == set(MISS_REASONS)
     assert set(KINDS) == set(Kind.__args__)

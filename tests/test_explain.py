@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import gearcache
-from gearcache.guards.reason import Reason
+from gearcache.guards.evidence.reason import Reason
 from tests.models.symbols import Net
 from tests.scenarios import strict_config
 

@@ -15,7 +15,7 @@ import gearcache
 from gearcache.errors import BackendUnavailable, CompileError
 from gearcache.ge_cache.backend import Artifact, CompileJob
 from gearcache.ge_cache.eager import EagerBackend
-from gearcache.ge_cache.workers import CompilePool
+from gearcache.ge_cache.workers.pool import CompilePool
 from tests.scenarios import strict_config
 
 GEARS = {"input": {0: [2, 3, 4]}}

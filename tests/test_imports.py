@@ -21,13 +21,13 @@ from tests.source_tree import (
 )
 
 COMPAT = (
-    *sorted(path for path in layer_files("ge_cache") if path.name.startswith("_compat")),
-    Path("guards/_native.py"),
-    Path("guards/_registry.py"),
-    Path("guards/tensor_layout.py"),
+    *sorted(path for path in layer_files("ge_cache") if path.parts[1] == "private_torch"),
+    Path("guards/dispatch/native.py"),
+    Path("guards/evidence/registry.py"),
+    Path("guards/watch/tensor_layout.py"),
 )
 FINGERPRINT = Path("cache/fingerprint.py")
-ASCEND = Path("ge_cache/ascend.py")
+ASCEND = Path("ge_cache/npu/ascend.py")
 
 #: What a layer may import of gearcache. The root package, `wrapper.py` above all, may import everything.
 ALLOWED = {
@@ -157,7 +157,7 @@ def test_import_gearcache_loads_neither_torch_nor_a_layer() -> None:
 
 def test_the_cache_layer_loads_no_torch() -> None:
     modules = [module_name(path) for path in layer_files("cache") if path != FINGERPRINT]
-    suspects = ("torch", "torch_npu", "gearcache.guards", "gearcache.ge_cache", "gearcache.wrapper")
+    suspects = ("torch", "torch_npu", "gearcache.guards", "gearcache.ge_cache", "gearcache.api")
     assert loaded_after_import(modules, suspects) == {}
 
 
@@ -182,6 +182,6 @@ def test_the_backends_load_no_compiler_before_they_compile() -> None:
         "sympy",
         "torch_npu",
         "gearcache.cache",
-        "gearcache.wrapper",
+        "gearcache.api",
     )
     assert loaded_after_import(modules, suspects) == {}

@@ -245,7 +245,7 @@ def test_an_unexpected_exception_is_ours_or_the_method_runs_uncached(
     config = gearcache.CompilerConfig(backend="eager", strict=strict)
     cached = gearcache.cache_compile(net.plain, config=config)
     with monkeypatch.context() as patch, torch.no_grad():
-        patch.setattr("gearcache.binding.Binding.prepare", fail)
+        patch.setattr("gearcache.serving.binding.Binding.prepare", fail)
         for _ in range(5):
             if strict:
                 with pytest.raises(PreparationError, match=r"Kinds.plain.*ZeroDivisionError: nobody.*report"):

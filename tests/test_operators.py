@@ -18,8 +18,8 @@ from torch.library import Library, register_fake
 
 import gearcache
 from gearcache import errors
-from gearcache.guards.identity import decompositions_component
-from gearcache.guards.operators import changed_operator, is_outside, operator_plain, record_operators
+from gearcache.guards.evidence.identity import decompositions_component
+from gearcache.guards.evidence.operators import changed_operator, is_outside, operator_plain, record_operators
 from tests.relaunch import IMPORT_MUCH_OF_TORCH, run_python
 from tests.scenarios import strict_config
 
@@ -186,7 +186,7 @@ def test_what_a_graph_holds_of_an_operator_is_compared(
 ) -> None:
     case, net, x = CASES[name], Net(), torch.arange(6.0).view(2, 3)
 
-    def served() -> tuple[Tensor, gearcache.wrapper.CachedMethod]:
+    def served() -> tuple[Tensor, gearcache.api.CachedMethod]:
         method = getattr(net, case.method)
         cached = gearcache.cache_compile(method, cache_dir=cache_dir, dynamic=False, config=strict_config())
         result = cached(x.clone())
@@ -310,7 +310,7 @@ def test_code_in_cpp_is_told_by_its_place_and_composites_of_it_are_refused() -> 
 def test_every_operator_of_torch_is_its_own() -> None:
     code = (
         f"{IMPORT_MUCH_OF_TORCH}\n"
-        "from gearcache.guards.operators import is_outside\n"
+        "from gearcache.guards.evidence.operators import is_outside\n"
         "print(json.dumps([name for name in torch._C._dispatch_get_all_op_names() if is_outside(name)]))"
     )
     assert run_python(code) == []

@@ -15,8 +15,8 @@ import gearcache
 from gearcache import errors
 from gearcache.errors import GearSpecError
 from gearcache.ge_cache.backend import CompileJob
-from gearcache.ge_cache.inductor import RECIPE, InductorBackend, inductor_variables
-from gearcache.ge_cache.inductor_options import compile_options
+from gearcache.ge_cache.inductor.backend import RECIPE, InductorBackend, inductor_variables
+from gearcache.ge_cache.inductor.options import compile_options
 from gearcache.options import CompilerConfig, InferenceConfig, resolve_settings
 
 

@@ -12,7 +12,7 @@ from tests.relaunch import IMPORT_MUCH_OF_TORCH, run_python
 def test_a_process_has_none_whatever_of_torch_it_imports() -> None:
     code = (
         f"{IMPORT_MUCH_OF_TORCH}\n"
-        "from gearcache.guards.overrides import overrides_component\n"
+        "from gearcache.guards.evidence.overrides import overrides_component\n"
         "print(json.dumps(overrides_component('Net.run', compiled=True)))"
     )
     assert run_python(code) == []

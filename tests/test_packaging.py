@@ -24,10 +24,11 @@ def expected_files() -> dict[str, bytes]:
     """Name inside the package and content of every file that must be installed."""
     files = {f"gearcache/{path}": ROOT / path for layer in LAYERS for path in layer_files(layer)}
     files |= {path.relative_to("src").as_posix(): ROOT / path for path in layer_files("root")}
-    files["gearcache/guards/_watched.pyi"] = ROOT / "guards" / "_watched.pyi"
+    files["gearcache/guards/watch/_watched.pyi"] = ROOT / "guards" / "watch" / "_watched.pyi"
     files["gearcache/py.typed"] = PACKAGE / "py.typed"
-    files["gearcache/ge_cache/exports.map"] = ROOT / "ge_cache" / "exports.map"
-    files["gearcache/include/gearcache_package.h"] = PACKAGE / "include" / "gearcache_package.h"
+    files["gearcache/ge_cache/inductor/exports.map"] = ROOT / "ge_cache" / "inductor" / "exports.map"
+    header = "include/gearcache_package.h"
+    files[f"gearcache/{header}"] = PACKAGE / header
     return {name: path.read_bytes() for name, path in files.items()}
 
 
@@ -65,7 +66,7 @@ def test_the_wheel_holds_real_files_and_nothing_else(wheel: Path) -> None:
         assert not [item.filename for item in archive.infolist() if stat.S_ISLNK(item.external_attr >> 16)]
         held = {name: archive.read(name) for name in archive.namelist() if ".dist-info/" not in name}
     (extension,) = [name for name in held if name.endswith(".so")]
-    assert extension.startswith("gearcache/guards/_watched.")
+    assert extension.startswith("gearcache/guards/watch/_watched.")
     del held[extension]
     assert held == expected_files()
 
@@ -80,8 +81,8 @@ def test_the_sdist_holds_real_files(distributions: Path) -> None:
             content = archive.extractfile(item)
             if name.startswith("gearcache/") and content is not None:
                 held[name] = content.read()
-    source = "gearcache/guards/_watched.c"
-    assert held == expected_files() | {source: (ROOT / "guards" / "_watched.c").read_bytes()}
+    source = "gearcache/guards/watch/_watched.c"
+    assert held == expected_files() | {source: (ROOT / "guards" / "watch" / "_watched.c").read_bytes()}
 
 
 def test_the_installed_wheel_is_complete(wheel: Path, tmp_path: Path) -> None:

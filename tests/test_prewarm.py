@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import gearcache
 from gearcache.ge_cache.eager import EagerBackend
-from gearcache.prewarming import PrewarmInterrupted
+from gearcache.prewarming.prewarm import PrewarmInterrupted
 from tests.models import prewarmed
 from tests.relaunch import run_python
 from tests.scenarios import strict_config

@@ -7,8 +7,8 @@ import inspect
 import pytest
 
 import gearcache
-from gearcache.stats import Counters, Stats
-from gearcache.wrapper import CachedMethod
+from gearcache.api import CachedMethod
+from gearcache.telemetry.stats import Counters, Stats
 from tests.relaunch import run_python
 
 

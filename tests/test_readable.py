@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import gearcache
-from gearcache.readable_frame import readable_frame
-from gearcache.readable_graph import PACKED_GRAPH, pack_graph, readable_graph, unpack_graph
+from gearcache.readable.frame import readable_frame
+from gearcache.readable.graph import PACKED_GRAPH, pack_graph, readable_graph, unpack_graph
 from tests.models.prewarmed import Decoder
 
 

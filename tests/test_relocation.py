@@ -53,8 +53,8 @@ def called(tree: ast.AST) -> list[tuple[int, str]]:
 
 
 def test_nothing_of_ours_runs_data_but_the_one_place_that_runs_generated_code() -> None:
-    """`guards/generated.py` compiles functions that were written here, from manifests that were verified before, and
-    runs the text that torchair generated, out of a verified blob: that text is the artifact."""
+    """`guards/dispatch/generated.py` compiles functions that were written here, from manifests that were verified
+    before, and runs the text that torchair generated, out of a verified blob: that text is the artifact."""
     found = {
         str(path)
         for layer in (*LAYERS, "root")
@@ -62,4 +62,4 @@ def test_nothing_of_ours_runs_data_but_the_one_place_that_runs_generated_code() 
         for _, name in called(parse(path))
         if name in RUNS_DATA or name.startswith(("pickle.", "marshal.", "shelve.", "dill."))
     }
-    assert found == {"guards/generated.py"}
+    assert found == {"guards/dispatch/generated.py"}

@@ -22,11 +22,11 @@ def stance_is_restored() -> Iterator[None]:
     torch.compiler.set_stance("default")
 
 
-def _cached(net: Net, cache_dir: Path, **parameters: object) -> gearcache.wrapper.CachedMethod:
+def _cached(net: Net, cache_dir: Path, **parameters: object) -> gearcache.api.CachedMethod:
     return gearcache.cache_compile(net.scaled, config=strict_config(), cache_dir=cache_dir, **parameters)
 
 
-def _right(net: Net, cached: gearcache.wrapper.CachedMethod, size: int) -> bool:
+def _right(net: Net, cached: gearcache.api.CachedMethod, size: int) -> bool:
     x = torch.randn(size, 4)
     with torch.no_grad():
         return torch.equal(cached(x), net.scaled(x))

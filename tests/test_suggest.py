@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import gearcache
 from gearcache.errors import GearSpecError
-from gearcache.suggest import best_sizes, suggest
+from gearcache.telemetry.suggest import best_sizes, suggest
 from tests.models.padded import Net
 from tests.scenarios import strict_config
 

@@ -12,7 +12,7 @@ import torch
 import gearcache
 from gearcache import Symbol
 from gearcache.errors import GearSpecError, InputError, UnknownGear
-from gearcache.guards.gears import parse_gears
+from gearcache.guards.gears.parse import parse_gears
 from tests.models.symbols import Net
 from tests.relaunch import Outcome, cold_and_warm
 from tests.scenarios import strict_config

@@ -111,7 +111,7 @@ def mixed(root: Path) -> dict[str, Any]:
 
 def forked(root: Path) -> dict[str, str]:
     """A fork while another thread traces: what the child and the parent can do after it."""
-    from gearcache.ge_cache.graph_hook import GraphHook
+    from gearcache.ge_cache.capture.hook import GraphHook
 
     # A forked child has not the threads of its parent's OpenMP pool: eager's own operators wait for them for ever.
     torch.set_num_threads(1)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from benchmarks.fuzz.known import is_left_behind
-from gearcache.wrapper import CachedFunction, CachedMethod
+from gearcache.api import CachedFunction, CachedMethod
 
 _HOOKS = ("_hooks", "_pre_hooks", "_hooks_with_kwargs", "_pre_hooks_with_kwargs", "_hooks_always_called")
 _SCALARS = (int, float, complex, str, bytes, bool, type(None), type(Ellipsis), type(NotImplemented), range, slice)

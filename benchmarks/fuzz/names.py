@@ -33,7 +33,10 @@ def own_names() -> tuple[str, ...]:
     """Return the identifiers of gearcache's sources that are on the way of a call."""
     folder = Path(gearcache.__file__).parent
     found: set[str] = set()
-    for file in [*(folder / "guards").glob("*.py"), *folder.glob("*.py"), *(folder / "ge_cache").glob("*.py")]:
+    for file in [
+        *folder.glob("*.py"),
+        *(part for name in ("guards", "ge_cache", "serving") for part in (folder / name).glob("**/*.py")),
+    ]:
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Name):
                 found.add(node.id)

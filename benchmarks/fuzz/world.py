@@ -26,7 +26,7 @@ class World:
         self.is_cached = root is not None
         self._root, self._backend, self._refreshed = root, backend, refreshed
         self.name = name if self.is_cached else f"{name}_plain"
-        self.methods: list[gearcache.wrapper.CachedMethod] = []
+        self.methods: list[gearcache.api.CachedMethod] = []
         #: The exception of the step's call, and how often the step called.
         self.error: BaseException | None = None
         self.calls = 0
@@ -93,11 +93,11 @@ class World:
         }
 
     def _refresh(self, function: Any) -> None:
-        if isinstance(function, gearcache.wrapper.CachedMethod):
+        if isinstance(function, gearcache.api.CachedMethod):
             function.refresh()
         else:
             for value in list(vars(getattr(function, "__self__", object)).values()):
-                if isinstance(value, gearcache.wrapper.CachedMethod):
+                if isinstance(value, gearcache.api.CachedMethod):
                     value.refresh()
 
     @contextlib.contextmanager

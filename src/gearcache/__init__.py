@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gearcache.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from gearcache.cpp_package import export as export
+    from gearcache.api import cache_compile as cache_compile
     from gearcache.errors import BackendUnavailable as BackendUnavailable
     from gearcache.errors import CacheError as CacheError
     from gearcache.errors import CaptureError as CaptureError
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from gearcache.errors import InputError as InputError
     from gearcache.events import Event as Event
     from gearcache.events import add_listener as add_listener
-    from gearcache.guards.gears import set_dim_gears as set_dim_gears
-    from gearcache.guards.symbol import Symbol as Symbol
+    from gearcache.exporting.cpp_package import export as export
+    from gearcache.exporting.torchair_export import dynamo_export as dynamo_export
+    from gearcache.guards.gears.parse import set_dim_gears as set_dim_gears
+    from gearcache.guards.gears.symbol import Symbol as Symbol
     from gearcache.options import CompilerConfig as CompilerConfig
-    from gearcache.prewarming import prewarm as prewarm
-    from gearcache.readable import readable_cache as readable_cache
-    from gearcache.torchair_export import dynamo_export as dynamo_export
-    from gearcache.wrapper import cache_compile as cache_compile
+    from gearcache.prewarming.prewarm import prewarm as prewarm
+    from gearcache.readable.entry import readable_cache as readable_cache
 
 _HOMES = {
     "BackendUnavailable": "gearcache.errors",
@@ -39,14 +39,14 @@ _HOMES = {
     "GearSpecError": "gearcache.errors",
     "GearcacheError": "gearcache.errors",
     "InputError": "gearcache.errors",
-    "Symbol": "gearcache.guards.symbol",
+    "Symbol": "gearcache.guards.gears.symbol",
     "add_listener": "gearcache.events",
-    "cache_compile": "gearcache.wrapper",
-    "dynamo_export": "gearcache.torchair_export",
-    "export": "gearcache.cpp_package",
-    "prewarm": "gearcache.prewarming",
-    "readable_cache": "gearcache.readable",
-    "set_dim_gears": "gearcache.guards.gears",
+    "cache_compile": "gearcache.api",
+    "dynamo_export": "gearcache.exporting.torchair_export",
+    "export": "gearcache.exporting.cpp_package",
+    "prewarm": "gearcache.prewarming.prewarm",
+    "readable_cache": "gearcache.readable.entry",
+    "set_dim_gears": "gearcache.guards.gears.parse",
 }
 __all__ = [
     "BackendUnavailable",

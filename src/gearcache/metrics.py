@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from gearcache.events import Event, add_listener
-from gearcache.gear_use import gear_calls
+from gearcache.telemetry.gear_use import gear_calls
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

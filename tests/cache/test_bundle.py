@@ -17,15 +17,15 @@ from pathlib import Path
 import msgpack
 import pytest
 
-from gearcache.cache.bundle import HEADER_NAME, export_bundle, import_bundle
-from gearcache.cache.catalog import Catalog
+from gearcache.cache.admin.bundle import HEADER_NAME, export_bundle, import_bundle
+from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.admin.verify import verify
 from gearcache.cache.key import FORMAT_VERSION, CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.manifest import Manifest
 from gearcache.cache.parents import TRUSTED_VARIABLE
 from gearcache.cache.signature import Signer
 from gearcache.cache.store import DiskStore, Hit
-from gearcache.cache.verify import verify
 from gearcache.errors import BundleError, CacheError, CorruptEntry, UnsafePath
 from tests.cache.test_manifest import framed
 
@@ -304,9 +304,9 @@ def test_a_bundle_of_another_user_is_refused_unless_somebody_vouches_for_it(
 IMPORT = """
 import os, sys
 from pathlib import Path
-import filelock, gearcache.cache.index, gearcache.cache.journal  # another user may not read the interpreter's files
+import filelock, gearcache.cache.admin.index, gearcache.cache.admin.journal  # unreadable for others
 from gearcache.cache import CacheKey, DiskStore, Layout, Hit
-from gearcache.cache.bundle import import_bundle
+from gearcache.cache.admin.bundle import import_bundle
 os.setgid(65534); os.setuid(65534)
 layout = Layout(Path(sys.argv[2]), "rank1")
 print(len(import_bundle(layout, Path(sys.argv[1])).entries))

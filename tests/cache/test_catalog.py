@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from gearcache.cache import remove as remove_module
-from gearcache.cache import scan as scan_module
-from gearcache.cache.catalog import Catalog, Removal
-from gearcache.cache.evict import Limits
+from gearcache.cache.admin import scan as scan_module
+from gearcache.cache.admin.catalog import Catalog, Removal
+from gearcache.cache.admin.evict import Limits
+from gearcache.cache.admin.verify import Fault, verify
 from gearcache.cache.key import FORMAT_VERSION, CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.store import DiskStore, Hit
 from gearcache.cache.use import register_use
-from gearcache.cache.verify import Fault, verify
 from gearcache.errors import CacheError, CorruptEntry, UnsafePath
 
 KEYS = [

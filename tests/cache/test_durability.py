@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from gearcache.cache.bundle import export_bundle, import_bundle
-from gearcache.cache.catalog import Catalog
+from gearcache.cache.admin.bundle import export_bundle, import_bundle
+from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.key import CacheKey
 from gearcache.cache.layout import MANIFEST_NAME, Layout
 from gearcache.cache.store import DiskStore

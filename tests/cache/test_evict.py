@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gearcache.cache.entry import Entry, entry_of, total_size
-from gearcache.cache.evict import Limits, entries_to_evict
+from gearcache.cache.admin.evict import Limits, entries_to_evict
+from gearcache.cache.admin.row import Entry, entry_of, total_size
 from gearcache.cache.manifest import Manifest
 
 SIZES = {sha256(bytes([number])).hexdigest(): 10 * (number + 1) for number in range(6)}

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from gearcache.cache.bundle import export_bundle, import_bundle
-from gearcache.cache.catalog import Catalog, Removal
-from gearcache.cache.evict import Limits
-from gearcache.cache.health import check_health
+from gearcache.cache.admin.bundle import export_bundle, import_bundle
+from gearcache.cache.admin.catalog import Catalog, Removal
+from gearcache.cache.admin.evict import Limits
+from gearcache.cache.admin.health import check_health
+from gearcache.cache.admin.tally import count_misses, misses
+from gearcache.cache.admin.verify import verify
 from gearcache.cache.key import CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.store import DiskStore, Hit
-from gearcache.cache.tally import count_misses, misses
-from gearcache.cache.verify import verify
 from gearcache.errors import CacheError
 
 CALLS = ("open", "read", "readv", "write", "fsync", "stat", "lstat", "scandir", "listdir", "mkdir", "rmdir")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gearcache.cache import health as health_module
-from gearcache.cache.health import Check, check_health
+from gearcache.cache.admin import health as health_module
+from gearcache.cache.admin.health import Check, check_health
 from gearcache.cache.key import CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.store import DiskStore

@@ -10,13 +10,13 @@ from typing import Any
 import diskcache
 import pytest
 
-from gearcache.cache import scan as scan_module
-from gearcache.cache.catalog import Catalog
-from gearcache.cache.index import RowDisk, open_index
-from gearcache.cache.journal import JOURNAL_NAME, append_entry, read_journal
+from gearcache.cache.admin import scan as scan_module
+from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.admin.index import RowDisk, open_index
+from gearcache.cache.admin.journal import JOURNAL_NAME, append_entry, read_journal
+from gearcache.cache.admin.scan import read_entry, scan
 from gearcache.cache.key import CacheKey
 from gearcache.cache.layout import Layout
-from gearcache.cache.scan import read_entry, scan
 from gearcache.cache.store import DiskStore, Hit
 
 KEYS = [CacheKey("Model.decode", (("number", number),)) for number in range(3)]

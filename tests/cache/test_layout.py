@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gearcache.cache.catalog import Catalog
-from gearcache.cache.formats import OtherFormatFolder
+from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.admin.formats import OtherFormatFolder
 from gearcache.cache.key import FORMAT_VERSION, CacheKey
 from gearcache.cache.layout import Layout, is_digest, resolve_root
 from gearcache.cache.store import DiskStore, Hit

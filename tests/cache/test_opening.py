@@ -53,13 +53,13 @@ EVERYTHING = """
 import os, shutil, sys
 from pathlib import Path
 from gearcache.cache import CacheKey, DiskStore, Layout, Limits, Signer
-from gearcache.cache.bundle import export_bundle, import_bundle
-from gearcache.cache.catalog import Catalog, Removal
-from gearcache.cache.health import check_health
-from gearcache.cache.tally import count_misses, misses
-from gearcache.cache.verify import verify
+from gearcache.cache.admin.bundle import export_bundle, import_bundle
+from gearcache.cache.admin.catalog import Catalog, Removal
+from gearcache.cache.admin.health import check_health
+from gearcache.cache.admin.tally import count_misses, misses
+from gearcache.cache.admin.verify import verify
 from gearcache.errors import CacheError
-from gearcache.ge_cache.compiled_graphs import graph_folder
+from gearcache.ge_cache.npu.compiled_graphs import graph_folder
 
 place, kind = Path(sys.argv[1]), sys.argv[2]
 pristine, root, key_file, bundle = (place / name for name in ("pristine", "cache", "key", "bundle.tar"))

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from gearcache.cache import Layout
-from gearcache.cache.tally import count_misses, misses
+from gearcache.cache.admin.tally import count_misses, misses
 
 
 def test_misses_add_up_by_reason(cache_dir: Path) -> None:
@@ -23,7 +23,7 @@ def test_no_count_is_lost_between_processes(cache_dir: Path) -> None:
     Layout(cache_dir).prepare()
     program = (
         "import sys\nfrom pathlib import Path\nfrom gearcache.cache import Layout\n"
-        "from gearcache.cache.tally import count_misses\n"
+        "from gearcache.cache.admin.tally import count_misses\n"
         "for _ in range(500): count_misses(Layout(Path(sys.argv[1])), ['absent'])\n"
     )
     writers = [subprocess.Popen([sys.executable, "-c", program, str(cache_dir)]) for _ in range(4)]

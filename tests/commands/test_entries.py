@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gearcache.cache import DiskStore, Layout
-from gearcache.cache.tally import count_misses
+from gearcache.cache.admin.tally import count_misses
 from tests.commands.helpers import DECODE, DECODE_OLD, PREFILL, run, run_json, store
 
 

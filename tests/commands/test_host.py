@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gearcache.cache import Layout
-from gearcache.host_checks import check_host, check_settings
+from gearcache.commands.host_checks import check_host, check_settings
 from tests.commands.helpers import DECODE, PREFILL, run, run_json, run_process, store
 from tests.source_tree import ROOT
 

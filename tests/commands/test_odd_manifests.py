@@ -18,14 +18,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Limits, Miss, MissReason
-from gearcache.cache.bundle import HEADER_NAME, import_bundle
-from gearcache.cache.catalog import Catalog
-from gearcache.cache.health import check_health
+from gearcache.cache.admin.bundle import HEADER_NAME, import_bundle
+from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.admin.health import check_health
+from gearcache.cache.admin.verify import verify
 from gearcache.cache.key import FORMAT_VERSION
-from gearcache.cache.verify import verify
 from gearcache.cli import main
 from gearcache.errors import BundleError, CacheError
-from gearcache.readable import readable_cache
+from gearcache.readable.entry import readable_cache
 from tests.cache.test_manifest import framed
 from tests.commands.helpers import DECODE, store
 

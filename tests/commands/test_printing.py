@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from gearcache.cache import Layout
-from gearcache.cache.bundle import HEADER_NAME
+from gearcache.cache.admin.bundle import HEADER_NAME
 from gearcache.cache.key import FORMAT_VERSION
 from gearcache.cli import main
 from gearcache.commands.common import print_json

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from gearcache.errors import CaptureError
-from gearcache.ge_cache.capture import Capture, capture_method
+from gearcache.ge_cache.capture.capture import Capture, capture_method
 from gearcache.guards.access import Access
-from gearcache.guards.code import is_versioned
+from gearcache.guards.evidence.code import is_versioned
 
 OFFSET = 2.0
 

@@ -13,21 +13,19 @@ from typing import Any
 import pytest
 import torch
 
-from gearcache.ge_cache import (
-    _compat,
-    _compat_autograd,
-    _compat_dynamo,
-    _compat_fake,
-    _compat_inductor,
-    _compat_lookups,
-    _compat_shapes,
-    _compat_symbols,
-    _compat_threads,
-)
-from gearcache.ge_cache.autograd_reads import AutogradReads
-from gearcache.ge_cache.looked_up import Lookups
-from gearcache.ge_cache.weights import Weights
-from gearcache.guards._native import is_operator
+from gearcache.ge_cache.capture.weights import Weights
+from gearcache.ge_cache.dependencies.autograd_reads import AutogradReads
+from gearcache.ge_cache.dependencies.looked_up import Lookups
+from gearcache.ge_cache.private_torch import autograd as private_autograd
+from gearcache.ge_cache.private_torch import core as private_core
+from gearcache.ge_cache.private_torch import dynamo as private_dynamo
+from gearcache.ge_cache.private_torch import fake as private_fake
+from gearcache.ge_cache.private_torch import inductor as private_inductor
+from gearcache.ge_cache.private_torch import lookups as private_lookups
+from gearcache.ge_cache.private_torch import shapes as private_shapes
+from gearcache.ge_cache.private_torch import symbols as private_symbols
+from gearcache.ge_cache.private_torch import threads as private_threads
+from gearcache.guards.dispatch.native import is_operator
 
 
 def test_the_runner_of_a_shared_object_takes_a_path_and_a_count() -> None:
@@ -35,33 +33,33 @@ def test_the_runner_of_a_shared_object_takes_a_path_and_a_count() -> None:
     for name in ("run", "update_constant_buffer", "get_constant_names_to_original_fqns"):
         assert hasattr(runner, name)
     with pytest.raises(RuntimeError):
-        _compat.aoti_runner("/nothing.so")
+        private_core.aoti_runner("/nothing.so")
 
 
 def test_views_have_the_storage_key_of_their_base_also_when_fake() -> None:
     x, y = torch.ones(4), torch.ones(4)
-    assert _compat.storage_key(x) == _compat.storage_key(x[1:]) != _compat.storage_key(y)
-    with _compat_fake.fake_mode():
+    assert private_core.storage_key(x) == private_core.storage_key(x[1:]) != private_core.storage_key(y)
+    with private_fake.fake_mode():
         fake = torch.ones(4)
-    assert _compat.storage_key(fake) == _compat.storage_key(fake.view(2, 2))
+    assert private_core.storage_key(fake) == private_core.storage_key(fake.view(2, 2))
 
 
 def test_the_cpu_capability_is_a_word() -> None:
-    assert _compat.cpu_capability()
+    assert private_core.cpu_capability()
 
 
 def test_overloads_are_of_the_class_that_is_looked_for() -> None:
-    assert isinstance(torch.ops.aten.add.Tensor, _compat.OpOverload)
+    assert isinstance(torch.ops.aten.add.Tensor, private_core.OpOverload)
 
 
 def test_active_torch_function_modes_are_counted() -> None:
     class Mode(torch.overrides.TorchFunctionMode):
         pass
 
-    before = _compat.torch_function_modes()
+    before = private_core.torch_function_modes()
     with Mode():
-        assert _compat.torch_function_modes() == before + 1
-    assert _compat.torch_function_modes() == before
+        assert private_core.torch_function_modes() == before + 1
+    assert private_core.torch_function_modes() == before
 
 
 def nothing() -> None:
@@ -76,7 +74,7 @@ def test_capture_settings_are_known_to_dynamo_and_undone() -> None:
     settings = ("install_free_tensors", "specialize_int", "specialize_float", "assume_static_by_default")
     functions = [getattr(builder, name) for name in names]
     values = [getattr(config, name) for name in settings]
-    with _compat_dynamo.capture_settings(Weights(nothing), dynamic=True):
+    with private_dynamo.capture_settings(Weights(nothing), dynamic=True):
         assert (config.install_free_tensors, config.assume_static_by_default) == (True, False)
         assert all(getattr(builder, name) is not old for name, old in zip(names, functions, strict=True))
     assert [getattr(builder, name) for name in names] == functions
@@ -90,12 +88,12 @@ def test_a_frame_is_compiled_to_bytecode_guards_and_sources() -> None:
         return x + 1
 
     def keep(module: torch.fx.GraphModule, inputs: list[Any]) -> torch.fx.GraphModule:
-        assert _compat_dynamo.tracing_context().fake_mode.shape_env is not None
+        assert private_dynamo.tracing_context().fake_mode.shape_env is not None
         graphs.append(module)
         return module
 
-    with torch.no_grad(), _compat_dynamo.capture_settings(Weights(nothing), dynamic=True):
-        frame, captured = _compat_dynamo.compile_frame(method, (torch.ones(3),), {}, keep)[:2]
+    with torch.no_grad(), private_dynamo.capture_settings(Weights(nothing), dynamic=True):
+        frame, captured = private_dynamo.compile_frame(method, (torch.ones(3),), {}, keep)[:2]
     assert frame.code is method.__code__
     assert len(graphs) == 1
     for name in ("bytecode", "import_sources", "output_graph", "f_globals", "traced_code"):
@@ -109,18 +107,18 @@ def test_dynamo_refuses_with_the_errors_that_are_caught() -> None:
 
     with (
         torch.no_grad(),
-        _compat_dynamo.capture_settings(Weights(nothing), dynamic=True),
-        pytest.raises(_compat_dynamo.dynamo_errors()),
+        private_dynamo.capture_settings(Weights(nothing), dynamic=True),
+        pytest.raises(private_dynamo.dynamo_errors()),
     ):
-        _compat_dynamo.compile_frame(broken, (torch.ones(3),), {}, lambda module, inputs: module)
+        private_dynamo.compile_frame(broken, (torch.ones(3),), {}, lambda module, inputs: module)
 
 
 def test_guard_kinds_are_listed() -> None:
-    assert {"TENSOR_MATCH", "SHAPE_ENV", "CONSTANT_MATCH"} <= set(_compat_dynamo.guard_kinds())
+    assert {"TENSOR_MATCH", "SHAPE_ENV", "CONSTANT_MATCH"} <= set(private_dynamo.guard_kinds())
 
 
 def test_a_fake_mode_makes_tensors_without_data() -> None:
-    with _compat_fake.fake_mode() as mode:
+    with private_fake.fake_mode() as mode:
         made = torch.empty(2, 3)
     assert made.fake_mode is mode
     assert mode.from_tensor(torch.ones(2), static_shapes=True).shape == (2,)
@@ -136,9 +134,9 @@ def test_the_settings_for_aot_inductor_exist() -> None:
     import torch._inductor.config as config
 
     from gearcache.ge_cache.backend import CompileJob
-    from gearcache.ge_cache.inductor_options import compile_options
+    from gearcache.ge_cache.inductor.options import compile_options
 
-    known = _compat_inductor.known_settings()
+    known = private_inductor.known_settings()
     assert known == set(config.get_config_copy())
     for name in compile_options(CompileJob("", "", None, [], {}, {}, 1)):
         assert name in known
@@ -148,12 +146,12 @@ def test_switching_autograd_is_recognised_as_a_node() -> None:
     graph = torch.fx.Graph()
     switch = graph.call_function(torch._C._set_grad_enabled, (False,))
     other = graph.call_function(torch.relu, (graph.placeholder("x"),))
-    assert _compat_autograd.is_grad_switch(switch)
-    assert not _compat_autograd.is_grad_switch(other)
+    assert private_autograd.is_grad_switch(switch)
+    assert not private_autograd.is_grad_switch(other)
 
 
 def test_symbolic_inputs_tell_what_a_compiler_assumed() -> None:
-    symbolic = _compat_symbols.SymbolicInputs({"s0": 6, "s1": 6})
+    symbolic = private_symbols.SymbolicInputs({"s0": 6, "s1": 6})
     first = symbolic.tensor([symbolic.sizes["s0"], 4], [4, 1], torch.float32, torch.device("cpu"))
     second = symbolic.tensor([symbolic.sizes["s1"], 4], [4, 1], torch.float32, torch.device("cpu"))
     before = symbolic.assumptions()
@@ -167,14 +165,14 @@ def test_expressions_are_printed_as_python() -> None:
     import sympy
 
     s0 = sympy.Symbol("s0", integer=True, positive=True)
-    assert _compat_symbols.print_expression(2 * s0) == "2*s0"
+    assert private_symbols.print_expression(2 * s0) == "2*s0"
 
 
 def test_linker_flags_reach_the_builder_of_inductor_and_are_taken_back() -> None:
     from torch._inductor import cpp_builder
 
     original = cpp_builder._get_optimization_cflags
-    with _compat_inductor.linked_with(["Wl,--gc-sections"]):
+    with private_inductor.linked_with(["Wl,--gc-sections"]):
         options = cpp_builder.CppTorchOptions()
     assert "Wl,--gc-sections" in options.get_ldflags()
     assert cpp_builder._get_optimization_cflags is original
@@ -184,14 +182,14 @@ def test_settings_that_a_program_assigned_are_known_with_what_they_were_before()
     import torch._inductor.config as settings
 
     settings.get_config_copy()  # reads lists and dicts, which does not count
-    assert _compat_inductor.unassigned_settings() == {}
+    assert private_inductor.unassigned_settings() == {}
     with settings.patch({"emulate_precision_casts": True, "cpp.threads": 7, "post_grad_custom_post_pass": print}):
-        assert _compat_inductor.unassigned_settings() == {
+        assert private_inductor.unassigned_settings() == {
             "emulate_precision_casts": False,
             "cpp.threads": -1,
             "post_grad_custom_post_pass": None,
         }
-    assert _compat_inductor.unassigned_settings() == {}
+    assert private_inductor.unassigned_settings() == {}
 
 
 def test_the_probes_of_instruction_sets_import_nothing_from_the_working_folder(
@@ -206,7 +204,7 @@ def test_the_probes_of_instruction_sets_import_nothing_from_the_working_folder(
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
     program = cpu_vec_isa.VecISA._avx_py_load.replace("__lib_path__", torch._C.__file__)
     module: Any = cpu_vec_isa
-    with _compat_inductor.probed_alike():
+    with private_inductor.probed_alike():
         module.subprocess.run([sys.executable, "-c", program], check=False, stderr=-3)
     assert not marker.exists()
     assert module.subprocess is subprocess
@@ -222,7 +220,7 @@ def test_inductor_works_in_its_folder_unless_others_can_write_there(
     usual.mkdir()
     usual.chmod(mode)
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(usual))
-    _compat_inductor.settle_folder(str(tmp_path / "own"))
+    private_inductor.settle_folder(str(tmp_path / "own"))
     assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(usual if mode == 0o700 else tmp_path / "own")
     assert (str(usual) in capsys.readouterr().err) is (mode == 0o777)
 
@@ -238,7 +236,7 @@ def test_weights_of_one_element_are_no_constants_to_inductor() -> None:
             node.meta["val"] = torch.empty(1)
         graph.output(tuple(results))
         module = torch.fx.GraphModule({"weight": weight, "constant": torch.ones(1)}, graph)
-        with _compat_inductor.unread(weights):
+        with private_inductor.unread(weights):
             folder = UniformValueConstantFolder(module)
             folder.run()
         return len(folder.node_replacements)
@@ -250,22 +248,22 @@ def test_weights_of_one_element_are_no_constants_to_inductor() -> None:
 
 
 def test_fake_tensors_are_told_from_others() -> None:
-    with _compat_fake.fake_mode():
+    with private_fake.fake_mode():
         fake = torch.ones(1)
-    assert _compat_fake.is_fake(fake)
-    assert not _compat_fake.is_fake(torch.ones(1, device="meta"))
+    assert private_fake.is_fake(fake)
+    assert not private_fake.is_fake(torch.ones(1, device="meta"))
 
 
 def test_tensors_exchange_what_they_are_and_keep_their_identity() -> None:
     left, right = torch.ones(2), torch.nn.Parameter(torch.zeros(3))
     left.mark = 1
-    _compat_fake.swap_tensors(left, right)
+    private_fake.swap_tensors(left, right)
     assert (type(left), left.shape, left.requires_grad, left.mark) == (torch.nn.Parameter, (3,), True, 1)
     assert (type(right), right.tolist()) == (torch.Tensor, [1, 1])
 
 
 def test_modes_that_make_tensors_without_data_can_be_turned_off() -> None:
-    with torch.device("meta"), _compat_fake.fake_mode(), _compat_fake.without_meta_modes():
+    with torch.device("meta"), private_fake.fake_mode(), private_fake.without_meta_modes():
         made = torch.ones(1)
     assert type(made) is torch.Tensor
     assert made.device.type == "cpu"
@@ -278,35 +276,35 @@ def test_the_current_stream_is_only_kept_where_a_graph_uses_it() -> None:
     graph = torch.fx.Graph()
     graph.output((graph.call_function(torch.ops.aten.neg.default, (graph.placeholder("x"),)),))
     noted.index_to_bytecode_constructor[0] = lambda codegen: None
-    assert _compat_dynamo.forget_unused_streams(torch.fx.GraphModule({}, graph))
+    assert private_dynamo.forget_unused_streams(torch.fx.GraphModule({}, graph))
     assert not noted.has_user_objects()
     using = torch.fx.Graph()
     using.output((using.call_function(noted.get_external_object_by_index, (0,)),))
-    assert not _compat_dynamo.forget_unused_streams(torch.fx.GraphModule({}, using))
+    assert not private_dynamo.forget_unused_streams(torch.fx.GraphModule({}, using))
 
 
 def test_a_compiler_finds_the_fake_mode_that_traces() -> None:
     from torch._guards import detect_fake_mode
 
-    mode = _compat_fake.fake_mode()
-    with _compat_fake.tracing(mode):
+    mode = private_fake.fake_mode()
+    with private_fake.tracing(mode):
         assert detect_fake_mode() is mode
 
 
 def test_python_decomposes_composite_operators_where_sizes_are_symbolic() -> None:
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    symbolic = _compat_symbols.SymbolicInputs({"s0": 3})
+    symbolic = private_symbols.SymbolicInputs({"s0": 3})
     x = symbolic.tensor([symbolic.sizes["s0"], 1, 4], [4, 4, 1], torch.float32, torch.device("cpu"))
     with symbolic.mode:
         weight, bias = torch.empty(2, 4), torch.empty(2)
-    with symbolic.mode, torch.no_grad(), _compat_fake.python_dispatcher():
+    with symbolic.mode, torch.no_grad(), private_fake.python_dispatcher():
         make_fx(torch.ops.aten.linear.default, _allow_non_fake_inputs=True)(x, weight, bias)
     assert not [text for text in symbolic.assumptions() if "==" in text]
 
 
 def test_a_size_symbol_is_a_positive_integer() -> None:
-    symbol = _compat_symbols.size_symbol("s0")
+    symbol = private_symbols.size_symbol("s0")
     assert symbol.is_integer
     assert symbol.is_positive
 
@@ -330,10 +328,10 @@ def test_dynamo_s_dictionary_variables_are_watched_and_left_as_they_were() -> No
     from torch._dynamo.variables.user_defined import UserDefinedDictVariable
 
     before = dict(vars(ConstDictVariable)), dict(vars(UserDefinedDictVariable))
-    named = {*_compat_lookups._HARMLESS, *_compat_lookups._PLAIN}
+    named = {*private_lookups._HARMLESS, *private_lookups._PLAIN}
     assert named <= {*dir(ConstDictVariable), *dir(UserDefinedDictVariable)}
     lookups = Lookups()
-    with _compat_lookups.watched_lookups(lookups):
+    with private_lookups.watched_lookups(lookups):
         assert vars(ConstDictVariable) != before[0]
         assert vars(UserDefinedDictVariable) != before[1]
     assert (dict(vars(ConstDictVariable)), dict(vars(UserDefinedDictVariable))) == before
@@ -344,10 +342,10 @@ def test_a_change_of_stance_is_told_and_read() -> None:
 
     seen: list[tuple[str, Any]] = []
     original = eval_frame._set_stance
-    _compat_shapes.watch_stance(lambda: seen.append(_compat_shapes.stance()))
+    private_shapes.watch_stance(lambda: seen.append(private_shapes.stance()))
     try:
         with torch.compiler.set_stance("fail_on_recompile"):
-            assert _compat_shapes.stance() == ("fail_on_recompile", None)
+            assert private_shapes.stance() == ("fail_on_recompile", None)
         assert seen[-2:] == [("fail_on_recompile", None), ("default", None)]
         assert decorators._set_stance is eval_frame._set_stance
     finally:
@@ -363,7 +361,7 @@ def test_marks_on_tensors_are_read_taken_off_and_put_back() -> None:
     maybe_mark_dynamic(x, 1)
     mark_static(x, 2)
     mark_unbacked(y, 0, min=1, max=9)
-    marks = _compat_shapes.shape_marks({"y": y, "x": x, "z": torch.ones(4)})
+    marks = private_shapes.shape_marks({"y": y, "x": x, "z": torch.ones(4)})
     assert [path for path, _ in marks] == ["x", "y"]
     assert dict(marks[0][1]) == {
         "_dynamo_dynamic_indices": [0],
@@ -372,15 +370,15 @@ def test_marks_on_tensors_are_read_taken_off_and_put_back() -> None:
         "_dynamo_static_indices": [2],
     }
     assert dict(marks[1][1]) == {"_dynamo_unbacked_indices": [0], "_dynamo_unbacked_bounds": [[0, 1, 9]]}
-    with _compat_shapes.unmarked([x, y]):
-        assert _compat_shapes.shape_marks({"x": x, "y": y}) == []
-    assert _compat_shapes.shape_marks({"y": y, "x": x}) == marks
+    with private_shapes.unmarked([x, y]):
+        assert private_shapes.shape_marks({"x": x, "y": y}) == []
+    assert private_shapes.shape_marks({"y": y, "x": x}) == marks
 
 
 def test_settings_that_name_dynamic_dims_are_read_where_they_are_set() -> None:
-    assert _compat_shapes.shape_sources() == {}
+    assert private_shapes.shape_sources() == {}
     with torch.compiler.config.patch(dynamic_sources="L['x']", unbacked_sources="L['y']", dynamic_values="7"):
-        found = _compat_shapes.shape_sources()
+        found = private_shapes.shape_sources()
     assert found == {"dynamic_sources": "L['x']", "unbacked_sources": "L['y']", "dynamic_values": "7"}
 
 
@@ -391,11 +389,11 @@ def test_operators_are_known() -> None:
 
 
 def test_a_process_group_is_found_by_its_name(tmp_path: Any) -> None:
-    assert _compat.process_group_ranks("0") is None
+    assert private_core.process_group_ranks("0") is None
     torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
     try:
-        assert _compat.process_group_ranks(torch.distributed.group.WORLD.group_name) == [0]
-        assert _compat.process_group_ranks("no such group") is None
+        assert private_core.process_group_ranks(torch.distributed.group.WORLD.group_name) == [0]
+        assert private_core.process_group_ranks("no such group") is None
     finally:
         torch.distributed.destroy_process_group()
 
@@ -403,10 +401,10 @@ def test_a_process_group_is_found_by_its_name(tmp_path: Any) -> None:
 def test_plain_modes_make_normal_tensors_in_inference_mode_and_fakes_that_count_writes() -> None:
     with torch.inference_mode():
         weight = torch.ones(2)
-        with _compat_fake.plain_modes():
+        with private_fake.plain_modes():
             assert not torch.is_grad_enabled()
             assert not torch.ones(2).is_inference()
-            fake = _compat_fake.fake_mode().from_tensor(weight)
+            fake = private_fake.fake_mode().from_tensor(weight)
             before = fake._version
             fake.add_(1)
             assert fake._version > before
@@ -415,17 +413,17 @@ def test_plain_modes_make_normal_tensors_in_inference_mode_and_fakes_that_count_
 
 
 def test_dynamo_compiles_under_a_lock_that_may_be_held_and_freed_in_a_forked_child() -> None:
-    lock = _compat_threads.compile_lock()
-    assert not _compat_threads.is_owned(lock)
+    lock = private_threads.compile_lock()
+    assert not private_threads.is_owned(lock)
     with lock:
-        assert _compat_threads.is_owned(lock)
-        _compat_threads.free_compile_lock()
-        assert _compat_threads.is_owned(lock), "the thread that forks keeps it"
+        assert private_threads.is_owned(lock)
+        private_threads.free_compile_lock()
+        assert private_threads.is_owned(lock), "the thread that forks keeps it"
     thread = threading.Thread(target=lock.acquire)
     thread.start()
     thread.join()
     assert not lock.acquire(blocking=False)
-    _compat_threads.free_compile_lock()
+    private_threads.free_compile_lock()
     assert lock.acquire(blocking=False)
     lock.release()
 
@@ -444,7 +442,7 @@ def test_an_own_recording_equals_a_plain_one_and_exchanges_nothing_in_the_proces
     with torch.no_grad():
         plain = make_fx(run, pre_dispatch=True)(x)
         assert seen == [True, True], "what `torch.fx` does"
-        with _compat_threads.own_recording():
+        with private_threads.own_recording():
             own = make_fx(run, pre_dispatch=True)(x)
     assert seen[2:] == [False, False]
     assert str(own.graph) == str(plain.graph)
@@ -466,7 +464,7 @@ def test_the_modes_before_dispatch_of_an_own_recording_are_of_its_thread() -> No
 
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    with _compat_threads.own_recording():
+    with private_threads.own_recording():
         make_fx(run, pre_dispatch=True)(torch.ones(2))
     assert counts == [1, 0]
     assert type(torch._ops.mode_stack_state_for_pre_dispatch()).__module__ == "torch._ops"
@@ -479,7 +477,7 @@ def test_tracers_and_transforms_are_told() -> None:
     x, told = torch.ones(2), []
 
     def tell(x: Any) -> Any:
-        told.append(_compat.is_traced())
+        told.append(private_core.is_traced())
         return x + 1
 
     tell(x)
@@ -492,7 +490,7 @@ def test_tracers_and_transforms_are_told() -> None:
     torch.jit.trace(tell, x, check_trace=False)
     with FakeTensorMode():
         tell(torch.ones(2))
-    with _compat_threads.compile_lock():
+    with private_threads.compile_lock():
         tell(x)
     assert set(told[1:]) == {True}
     assert len(told) >= 9
@@ -542,7 +540,7 @@ def test_what_a_trace_asks_about_autograd_is_told_and_the_hooks_are_undone() -> 
     ]
     before = [inspect.getattr_static(place, name) for place, name in places]
     reads = AutogradReads("method", with_grad=False)
-    with _compat_autograd.watched_autograd(reads):
+    with private_autograd.watched_autograd(reads):
         changed = [inspect.getattr_static(place, name) for place, name in places]
     after = [inspect.getattr_static(place, name) for place, name in places]
     assert all(left is not right for left, right in zip(before, changed, strict=True))
@@ -553,7 +551,7 @@ def test_regions_of_inference_mode_are_recognised_as_nodes() -> None:
     graph = torch.fx.Graph()
     begin = graph.call_function(torch.autograd.grad_mode._enter_inference_mode, (True,))
     end = graph.call_function(torch.autograd.grad_mode._exit_inference_mode, (begin,))
-    assert _compat_autograd.enters_inference_mode(begin)
-    assert _compat_autograd.leaves_inference_mode(end)
-    assert not _compat_autograd.enters_inference_mode(end)
-    assert not _compat_autograd.leaves_inference_mode(begin)
+    assert private_autograd.enters_inference_mode(begin)
+    assert private_autograd.leaves_inference_mode(end)
+    assert not private_autograd.enters_inference_mode(end)
+    assert not private_autograd.leaves_inference_mode(begin)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gearcache.ge_cache.aten import encode_graph
 from gearcache.ge_cache.backend import CompileJob
-from gearcache.ge_cache.functional import FunctionalGraph, functional_graph
+from gearcache.ge_cache.npu.functional import FunctionalGraph, functional_graph
 from gearcache.ge_cache.tensor_spec import TensorSpec
 
 aten = torch.ops.aten

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from gearcache.errors import GearSpecError
-from gearcache.ge_cache.capture import Capture, capture_method
-from gearcache.ge_cache.gear_plan import PlannedGear, plan_gears
-from gearcache.ge_cache.symbols import Symbols
-from gearcache.guards.gears import parse_gears
+from gearcache.ge_cache.capture.capture import Capture, capture_method
+from gearcache.ge_cache.capture.symbols import Symbols
+from gearcache.ge_cache.graphs.plan import PlannedGear, plan_gears
+from gearcache.guards.gears.parse import parse_gears
 
 
 class Net(nn.Module):

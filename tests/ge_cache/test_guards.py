@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from gearcache.ge_cache import _compat_dynamo, guards
+from gearcache.ge_cache.capture import translation as guards
+from gearcache.ge_cache.private_torch import dynamo as private_dynamo
 
 
 def test_every_guard_kind_has_a_translation_or_a_reason() -> None:
-    assert guards.known_kinds() == set(_compat_dynamo.guard_kinds())
+    assert guards.known_kinds() == set(private_dynamo.guard_kinds())
 
 
 def test_no_guard_kind_is_decided_twice() -> None:
@@ -21,6 +22,6 @@ def test_no_guard_kind_is_decided_twice() -> None:
 
 
 def test_every_direct_translation_is_a_check_kind() -> None:
-    from gearcache.guards.checks import KINDS
+    from gearcache.guards.evidence.checks import KINDS
 
     assert set(guards._DIRECT.values()) | set(guards._WITH_ARGUMENT.values()) <= KINDS

@@ -17,7 +17,7 @@ from tests.source_tree import ROOT
 PARENT = """
 import sys
 for path in {paths!r}: sys.path.insert(0, path)
-from gearcache.ge_cache import interpreter
+from gearcache.ge_cache.workers import interpreter
 import json, subprocess
 program = '''
 import json, queue, select, sys, msgpack

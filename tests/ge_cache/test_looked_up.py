@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from gearcache.errors import CaptureError, UncacheableGuard
-from gearcache.ge_cache.capture import Capture, capture_method
+from gearcache.ge_cache.capture.capture import Capture, capture_method
 from gearcache.guards.access import Scope, Walker
-from gearcache.guards.checks import first_failure
+from gearcache.guards.evidence.checks import first_failure
 
 
 class Registry(dict[str, int]):

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from gearcache.ge_cache.scratch import LOCK, PREFIX, Scratch, collect_scratch, scratch_folder
+from gearcache.ge_cache.workers.scratch import LOCK, PREFIX, Scratch, collect_scratch, scratch_folder
 
 OWNER = """
 import sys, tempfile
 tempfile.tempdir = sys.argv[1]
-from gearcache.ge_cache.scratch import Scratch
+from gearcache.ge_cache.workers.scratch import Scratch
 (scratch := Scratch()).path.joinpath("deep").mkdir()
 scratch.path.joinpath("deep", "file").write_text("x")
 print(scratch.path, flush=True)

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from gearcache.ge_cache.stand_ins import stand_ins
+from gearcache.ge_cache.capture.stand_ins import stand_ins
 
 CPU = torch.device("cpu")
 

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from gearcache.guards.access import Access, Scope, Walker
-from gearcache.guards.checks import KINDS, Check, first_failure, holds, observe
-from gearcache.guards.evidence import changed_function, evidence_checks, evidence_failure, evidence_tree
-from gearcache.guards.relations import RELATIONS
+from gearcache.guards.evidence.checks import KINDS, Check, first_failure, holds, observe
+from gearcache.guards.evidence.relations import RELATIONS
+from gearcache.guards.evidence.tree import changed_function, evidence_checks, evidence_failure, evidence_tree
 
 VALUE = Access(("argument", "value"))
 

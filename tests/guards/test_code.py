@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from gearcache.guards.code import _versioned_folders, code_digest, code_objects, function_plain, versioned_place
+from gearcache.guards.evidence.code import (
+    _versioned_folders,
+    code_digest,
+    code_objects,
+    function_plain,
+    versioned_place,
+)
 
 BASE = "def f(x, y=1):\n    return x + 2\n"
 
@@ -85,5 +91,5 @@ def test_a_torch_whose_files_are_links_is_found(tmp_path: Path, monkeypatch: pyt
         (tmp_path / "torch").mkdir(exist_ok=True)
         (tmp_path / "torch" / name).symlink_to(real.with_name(name))
     folders = _versioned_folders.__wrapped__()
-    monkeypatch.setattr("gearcache.guards.code._versioned_folders", lambda: folders)
+    monkeypatch.setattr("gearcache.guards.evidence.code._versioned_folders", lambda: folders)
     assert versioned_place(str(tmp_path / "torch" / "functional.py")) == "torch/functional.py"

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from gearcache.guards.access import Access, Scope, Walker
-from gearcache.guards.checks import Check, observe
-from gearcache.guards.constants import NotConstant, is_identity_constant, to_plain
+from gearcache.guards.evidence.checks import Check, observe
+from gearcache.guards.evidence.constants import NotConstant, is_identity_constant, to_plain
 
 
 class Color(enum.Enum):

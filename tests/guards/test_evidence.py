@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from gearcache.guards.access import Access, Scope
-from gearcache.guards.checks import observe
-from gearcache.guards.evidence import evidence_checks, evidence_failure, evidence_tree
-from gearcache.guards.variant import StoredGear, StoredInput, StoredVariant, entry_from_plain, entry_to_plain
+from gearcache.guards.dispatch.variant import StoredGear, StoredInput, StoredVariant, entry_from_plain, entry_to_plain
+from gearcache.guards.evidence.checks import observe
+from gearcache.guards.evidence.tree import evidence_checks, evidence_failure, evidence_tree
 
 MODEL = Access(("argument", "self"))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gearcache.guards.expressions import checked_expression
+from gearcache.guards.gears.expressions import checked_expression
 
 
 @pytest.mark.parametrize(

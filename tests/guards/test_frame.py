@@ -11,7 +11,7 @@ import msgpack
 import pytest
 import torch
 
-from gearcache.guards.frame import UnstorableConstant, bind_frame, decode_code, encode_code, resolve_reference
+from gearcache.guards.dispatch.frame import UnstorableConstant, bind_frame, decode_code, encode_code, resolve_reference
 
 GLOBAL = 5
 
@@ -183,6 +183,6 @@ def test_references_stand_for_modules_objects_and_builtins() -> None:
     assert resolve_reference("module", "torch.nn") is torch.nn
     assert resolve_reference("object", "torch.nn.modules.linear:Linear") is torch.nn.Linear
     assert resolve_reference("builtins", "")["len"] is len
-    assert resolve_reference("module", "torch._dynamo.utils").__name__ == "gearcache.guards.frame_helpers"
+    assert resolve_reference("module", "torch._dynamo.utils").__name__ == "gearcache.guards.dispatch.frame_helpers"
     with pytest.raises(ValueError, match="unknown reference kind"):
         resolve_reference("pickle", "x")

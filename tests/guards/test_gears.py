@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gearcache.errors import GearSpecError
-from gearcache.guards.gears import Axis, GearSpec, gears_of_arguments, parse_gears, set_dim_gears
+from gearcache.guards.gears.parse import Axis, GearSpec, gears_of_arguments, parse_gears, set_dim_gears
 
 _SIZES = st.lists(st.integers(1, 64), min_size=1, max_size=5)
 

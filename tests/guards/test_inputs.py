@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from gearcache.guards._native import tensor_check
 from gearcache.guards.access import Access
-from gearcache.guards.inputs import find_problem
-from gearcache.guards.variant import StoredGear, StoredInput
+from gearcache.guards.dispatch.inputs import find_problem
+from gearcache.guards.dispatch.native import tensor_check
+from gearcache.guards.dispatch.variant import StoredGear, StoredInput
 
 INPUTS = [
     StoredInput(Access(("argument", "x")), torch.float32, "cpu"),

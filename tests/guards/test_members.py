@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from gearcache.guards.access import Access, Scope, Walker
-from gearcache.guards.checks import Check, observe, told_apart
-from gearcache.guards.evidence import evidence_failure, evidence_tree
-from gearcache.guards.members import changed_class, classes_plain
-from gearcache.guards.special_names import MADE, MET
+from gearcache.guards.evidence.checks import Check, observe, told_apart
+from gearcache.guards.evidence.members import changed_class, classes_plain
+from gearcache.guards.evidence.special_names import MADE, MET
+from gearcache.guards.evidence.tree import evidence_failure, evidence_tree
 
 PATH = Access(("argument", "cls"))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gearcache.guards.memory import BoundSpans, find_overlap
+from gearcache.guards.dispatch.memory import BoundSpans, find_overlap
 
 MEMORY = torch.zeros(10, 4)
 

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from gearcache.guards._native import (
+from gearcache.guards.dispatch.inference_tensors import remade
+from gearcache.guards.dispatch.native import (
     decorating_context,
     dispatch_state,
     first_size,
@@ -17,7 +18,6 @@ from gearcache.guards._native import (
     tensor_check,
     tensor_kind,
 )
-from gearcache.guards.inference_tensors import remade
 
 GOOD = torch.ones(2, 4)
 

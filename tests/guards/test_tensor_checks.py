@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from gearcache.guards.generated import define
-from gearcache.guards.tensor_checks import TensorChecks
-from gearcache.guards.variant import StoredGear
+from gearcache.guards.dispatch.generated import define
+from gearcache.guards.dispatch.tensor_checks import TensorChecks
+from gearcache.guards.dispatch.variant import StoredGear
 
 COUNT = 5
 SIZES, STRIDES = [[2, None]] * COUNT, [[None, 1]] * COUNT

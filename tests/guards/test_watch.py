@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 import torch
 
-from gearcache.guards import tensor_layout
-from gearcache.guards.python_watch import PythonWatch
-from gearcache.guards.tensor_layout import find_layout
-from gearcache.guards.watch import sees_moved_memory, watch_class
+from gearcache.guards.watch import tensor_layout
+from gearcache.guards.watch.python_watch import PythonWatch
+from gearcache.guards.watch.tensor_layout import find_layout
+from gearcache.guards.watch.watch import sees_moved_memory, watch_class
 
 WATCHES = [watch_class(), PythonWatch]
 each_watch = pytest.mark.parametrize("watch", WATCHES, ids=["installed", "python"])

@@ -41,7 +41,7 @@ def names_of_gearcache() -> list[str]:
     """Return every name in the sources of gearcache, and others that generated code or Dynamo might use."""
     found = set(_SPECIAL)
     for folder in ("guards", "ge_cache", "cache", "src/gearcache"):
-        for file in sorted((ROOT / folder).glob("*.py")):
+        for file in sorted((ROOT / folder).glob("**/*.py")):
             with file.open("rb") as text:
                 tokens = tokenize.tokenize(text.readline)
                 found |= {token.string for token in tokens if token.type == tokenize.NAME}

@@ -14,7 +14,7 @@ from torch.library import _scoped_library, register_fake
 
 import gearcache
 from gearcache import errors
-from gearcache.guards.overrides import overrides_component
+from gearcache.guards.evidence.overrides import overrides_component
 from tests.scenarios import strict_config
 
 
@@ -27,7 +27,7 @@ class Net(nn.Module):
         return nn.functional.silu(self.linear(x))
 
 
-def served(net: Net, cache_dir: Path, backend: str = "eager") -> gearcache.wrapper.CachedMethod:
+def served(net: Net, cache_dir: Path, backend: str = "eager") -> gearcache.api.CachedMethod:
     """Call a cached method of its own and compare with the method."""
     cached = gearcache.cache_compile(net.run, cache_dir=cache_dir, dynamic=False, config=strict_config(backend))
     x = torch.arange(6.0).view(2, 3)

@@ -17,7 +17,7 @@ else:
     from tests.npu.device import install
 
     install()
-    from gearcache.ge_cache.ascend import torchair_module
+    from gearcache.ge_cache.npu.ascend import torchair_module
 
     torchair_module()  # from here on it is known with which precision GE is started
 

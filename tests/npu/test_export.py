@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from gearcache import dynamo_export, set_dim_gears
 from gearcache.errors import CompileError, GearSpecError
-from gearcache.ge_cache.npu_options import config_leaves
-from gearcache.torchair_export import UNCHECKED_SUFFIX
+from gearcache.exporting.torchair_export import UNCHECKED_SUFFIX
+from gearcache.ge_cache.npu.options import config_leaves
 from tests.npu.emulator import Program
 
 

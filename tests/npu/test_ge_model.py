@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torchair._ge_concrete_graph.ge_ir_pb2 import ModelDef
 
 import gearcache
-from gearcache.ge_cache.ge_model import READ_FROM, join_model, split_model
-from gearcache.ge_cache.ge_text import CompileOnly, compile_only
-from gearcache.ge_cache.npu_load import CODE
+from gearcache.ge_cache.npu.ge_model import READ_FROM, join_model, split_model
+from gearcache.ge_cache.npu.ge_text import CompileOnly, compile_only
+from gearcache.ge_cache.npu.load import CODE
 from tests.npu import device, native
 from tests.npu.decoders import Decoder, Size
 

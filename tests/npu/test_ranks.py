@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from gearcache.torchair_export import UNCHECKED_SUFFIX
+from gearcache.exporting.torchair_export import UNCHECKED_SUFFIX
 from tests.relaunch import ROOT
 
 

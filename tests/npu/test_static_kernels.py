@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from gearcache.ge_cache.compiled_graphs import SUMS, is_sealed
-from gearcache.ge_cache.static_kernels import kernel_folder
+from gearcache.ge_cache.npu.compiled_graphs import SUMS, is_sealed
+from gearcache.ge_cache.npu.static_kernels import kernel_folder
 from tests.npu import static_kernels
 from tests.relaunch import ROOT
 
@@ -192,7 +192,7 @@ def test_where_nothing_can_be_written_kernels_are_compiled_in_a_temporary_folder
 def test_who_finds_another_process_compiling_does_so_in_a_temporary_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gearcache.ge_cache.static_kernels.LOCK_TIMEOUT", 0.05)
+    monkeypatch.setattr("gearcache.ge_cache.npu.static_kernels.LOCK_TIMEOUT", 0.05)
     with kernel_folder(tmp_path, "key") as first:
         (first / "a.run").write_text("a")
         (first / "kernel_meta").mkdir()

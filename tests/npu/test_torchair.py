@@ -19,14 +19,14 @@ from torch import Tensor, nn
 
 import gearcache
 from gearcache.errors import BackendUnavailable, CacheError, CompileError, GearSpecError, InputError
-from gearcache.ge_cache import ascend
-from gearcache.ge_cache.compiled_graphs import graph_folder, is_sealed
 from gearcache.ge_cache.eager import EagerBackend
-from gearcache.ge_cache.ge_text import graph_key, missing_group
-from gearcache.ge_cache.npu_config import NpuOptions
-from gearcache.ge_cache.npu_options import NOT_IN_KEY, REFUSED, config_component, config_leaves
-from gearcache.ge_cache.torchair import TorchairBackend
-from gearcache.guards.overrides import overrides_component
+from gearcache.ge_cache.npu import ascend
+from gearcache.ge_cache.npu.backend import TorchairBackend
+from gearcache.ge_cache.npu.compiled_graphs import graph_folder, is_sealed
+from gearcache.ge_cache.npu.config import NpuOptions
+from gearcache.ge_cache.npu.ge_text import graph_key, missing_group
+from gearcache.ge_cache.npu.options import NOT_IN_KEY, REFUSED, config_component, config_leaves
+from gearcache.guards.evidence.overrides import overrides_component
 from tests.npu import device, native
 from tests.relaunch import ROOT
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing_extensions import assert_type
 
 import gearcache
-from gearcache.prewarming import PrewarmReport
+from gearcache.prewarming.prewarm import PrewarmReport
 
 
 def build() -> None: ...

@@ -15,11 +15,11 @@ from gearcache.building.variants import built_variant
 from gearcache.errors import CompileError
 from gearcache.events import Event
 from gearcache.ge_cache.backend import Artifact
-from gearcache.ge_cache.turns import in_turns
-from gearcache.ge_cache.workers import CompilePool, Outcome
-from gearcache.progress import BuildProgress
-from gearcache.readable_graph import PACKED_GRAPH, STORED_GRAPH
-from gearcache.stats import Counters
+from gearcache.ge_cache.capture.turns import in_turns
+from gearcache.ge_cache.workers.pool import CompilePool, Outcome
+from gearcache.readable.graph import PACKED_GRAPH, STORED_GRAPH
+from gearcache.telemetry.progress import BuildProgress
+from gearcache.telemetry.stats import Counters
 
 
 @dataclass

@@ -9,19 +9,19 @@ import torch
 
 from gearcache.building.request import BuildRequest
 from gearcache.building.units import TraceUnit
-from gearcache.decorated import INFERENCE_MODE
 from gearcache.errors import CaptureError
-from gearcache.ge_cache import _compat
-from gearcache.ge_cache.all_gears import all_gears_graph
 from gearcache.ge_cache.aten import encode_graph
 from gearcache.ge_cache.backend import CompileJob
-from gearcache.ge_cache.capture import Capture
-from gearcache.ge_cache.dynamic import dynamic_gear
-from gearcache.ge_cache.gear_plan import PlannedGear
-from gearcache.ge_cache.numbers import number_results
-from gearcache.ge_cache.specialise import GearGraph, input_spec, order_inputs, trace_gear
-from gearcache.guards.variant import StoredGear
-from gearcache.readable_graph import pack_graph
+from gearcache.ge_cache.capture.capture import Capture
+from gearcache.ge_cache.capture.counters import number_results
+from gearcache.ge_cache.graphs.all_gears import all_gears_graph
+from gearcache.ge_cache.graphs.dynamic import dynamic_gear
+from gearcache.ge_cache.graphs.plan import PlannedGear
+from gearcache.ge_cache.graphs.static import GearGraph, input_spec, order_inputs, trace_gear
+from gearcache.ge_cache.private_torch import core as private_core
+from gearcache.guards.dispatch.variant import StoredGear
+from gearcache.readable.graph import pack_graph
+from gearcache.serving.decorators import INFERENCE_MODE
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def _refuse_subclasses(capture: Capture, backend: str) -> None:
     tensors = {capture.attributes[name].text: capture.attribute_tensors[name] for name in capture.attributes}
     tensors |= {item.access.text: item.example for item in capture.inputs}
     for path, tensor in tensors.items():
-        if _compat.has_own_dispatch(tensor):
+        if private_core.has_own_dispatch(tensor):
             raise CaptureError(
                 capture.method,
                 f"`{path}` is a {type(tensor).__qualname__}, a tensor subclass without memory of its own, to which "

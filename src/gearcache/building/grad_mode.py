@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from gearcache.errors import CaptureError
-from gearcache.ge_cache.autograd_reads import GRAD_MODE
-from gearcache.ge_cache.capture import Capture
-from gearcache.ge_cache.specialise import lift_attributes
-from gearcache.guards.checks import Check
-from gearcache.guards.constants import to_plain
-from gearcache.guards.frame import UnstorableConstant, encode_code
+from gearcache.ge_cache.capture.capture import Capture
+from gearcache.ge_cache.dependencies.autograd_reads import GRAD_MODE
+from gearcache.ge_cache.graphs.static import lift_attributes
+from gearcache.guards.dispatch.frame import UnstorableConstant, encode_code
+from gearcache.guards.evidence.checks import Check
+from gearcache.guards.evidence.constants import to_plain
 
 
 def settled(capture: Capture, with_grad: bool, capture_as: Callable[[bool], Capture] | None) -> Capture:

@@ -10,9 +10,9 @@ import torch
 
 from gearcache.errors import CompileError
 from gearcache.ge_cache.backend import Artifact, Backend
-from gearcache.guards.gears import GearSpec
-from gearcache.guards.padding import Fills
-from gearcache.guards.variant import StoredVariant
+from gearcache.guards.dispatch.padded_call import Fills
+from gearcache.guards.dispatch.variant import StoredVariant
+from gearcache.guards.gears.parse import GearSpec
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class BuildRequest:
     jobs: int
     #: Seconds that a worker may take for a gear.
     compile_timeout: float
-    #: The mode of autograd that decorators put the method under, see `gearcache.decorated`.
+    #: The mode of autograd that decorators put the method under, see `gearcache.serving.decorators`.
     mode: str = ""
     #: The grad modes to build for, where the method asks: that of the call, before it off.
     grad_modes: tuple[bool, ...] = (False,)

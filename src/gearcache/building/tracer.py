@@ -10,15 +10,16 @@ from typing import Any
 
 from gearcache.building.grad_mode import settled
 from gearcache.building.request import BuildRequest
-from gearcache.call_sizes import call_sizes, enlarged_call, like_dims, like_tensor, range_dims
 from gearcache.errors import CaptureError, GearSpecError
 from gearcache.events import Event
-from gearcache.ge_cache import _compat_dynamo, _compat_shapes
-from gearcache.ge_cache.capture import Capture, capture_method
-from gearcache.ge_cache.gear_plan import PlannedGear, matching_inputs, plan_gears
+from gearcache.ge_cache.capture.capture import Capture, capture_method
+from gearcache.ge_cache.graphs.plan import PlannedGear, matching_inputs, plan_gears
+from gearcache.ge_cache.private_torch import dynamo as private_dynamo
+from gearcache.ge_cache.private_torch import shapes as private_shapes
 from gearcache.guards.arguments import find_tensors, replace_tensors
-from gearcache.guards.gears import GearSpec
-from gearcache.stats import Counters
+from gearcache.guards.gears.parse import GearSpec
+from gearcache.serving.call_sizes import call_sizes, enlarged_call, like_dims, like_tensor, range_dims
+from gearcache.telemetry.stats import Counters
 
 logger = logging.getLogger("gearcache")
 Arguments = Mapping[str, Any]
@@ -45,11 +46,11 @@ class Tracer:
         if request.spec.ranges:
             capture = self.ranged(request.arguments)
         else:
-            with _compat_dynamo.marked_dynamic(request.changing):
+            with private_dynamo.marked_dynamic(request.changing):
                 capture = self.capture(request.arguments, dynamic=request.dynamic)
         if request.backend.name != "eager" and any(size < 2 for size in capture.unbacked.values()):
             # Compilers take every symbol for at least 2: a smaller size gets a graph of its own.
-            with _compat_shapes.unmarked(find_tensors(request.arguments).values()):
+            with private_shapes.unmarked(find_tensors(request.arguments).values()):
                 capture = self.capture(request.arguments, dynamic=False)
         return capture
 
@@ -75,7 +76,7 @@ class Tracer:
         """
         spec = self._request.spec
         try:
-            with _compat_dynamo.marked_dynamic(like_dims(spec, arguments, self._request.function.__self__)):
+            with private_dynamo.marked_dynamic(like_dims(spec, arguments, self._request.function.__self__)):
                 capture = self.capture(arguments, dynamic=False)
             planned = plan_gears(capture, capture.symbols(), spec)
             if any(gear.broken is None for gear in planned) or all(gear.assignment for gear in planned):
@@ -88,7 +89,7 @@ class Tracer:
     def ranged(self, arguments: Arguments) -> Capture:
         """Trace with the dims of a declared range dynamic (sizes 0 and 1 stay static) and all others static."""
         spec = self._request.spec
-        with _compat_dynamo.marked_dynamic(range_dims(spec, arguments)):
+        with private_dynamo.marked_dynamic(range_dims(spec, arguments)):
             capture = self.capture(arguments, dynamic=False)
         for axis in spec.ranges:
             matching_inputs(capture, axis)

@@ -11,16 +11,16 @@ import torch
 
 from gearcache.building.request import BuildRequest
 from gearcache.building.tracer import Tracer
-from gearcache.call_sizes import call_sizes
 from gearcache.errors import CaptureError, CompileError, GearSpecError, UncacheableGuard, UnkeyableValue
-from gearcache.ge_cache.capture import Capture
-from gearcache.ge_cache.frame_references import frame_references
-from gearcache.ge_cache.gear_plan import PlannedGear, gear_options
-from gearcache.ge_cache.specialise import lift_attributes
-from gearcache.guards.frame import UnstorableConstant, encode_code
-from gearcache.guards.gears import gear_text
-from gearcache.guards.operators import record_operators
-from gearcache.guards.sources import UnknownSource, record_sources
+from gearcache.ge_cache.capture.capture import Capture
+from gearcache.ge_cache.capture.references import frame_references
+from gearcache.ge_cache.graphs.plan import PlannedGear, gear_options
+from gearcache.ge_cache.graphs.static import lift_attributes
+from gearcache.guards.dispatch.frame import UnstorableConstant, encode_code
+from gearcache.guards.evidence.operators import record_operators
+from gearcache.guards.evidence.traced_files import UnknownSource, record_sources
+from gearcache.guards.gears.parse import gear_text
+from gearcache.serving.call_sizes import call_sizes
 
 logger = logging.getLogger("gearcache")
 
@@ -142,7 +142,7 @@ class Units:
 
     def _padding_plan(self, unit: TraceUnit, covered: list[PlannedGear]) -> dict[str, Any]:
         """Prove that calls between gears may be padded; `GearSpecError` where that is not shown."""
-        from gearcache.ge_cache.padding import padded_symbols, padding_plan, patterns_of_one, same_program
+        from gearcache.ge_cache.padding.plan import padded_symbols, padding_plan, patterns_of_one, same_program
 
         request, capture, symbols = self._request, unit.capture, unit.capture.symbols()
         assert request.fills is not None

@@ -9,17 +9,17 @@ import msgpack
 from gearcache.building.request import BuiltVariant
 from gearcache.building.units import TraceUnit
 from gearcache.errors import CaptureError
-from gearcache.ge_cache.autograd_reads import GRAD_MODE
 from gearcache.ge_cache.backend import Artifact
-from gearcache.ge_cache.capture import Capture
-from gearcache.ge_cache.specialise import GearGraph
+from gearcache.ge_cache.capture.capture import Capture
+from gearcache.ge_cache.dependencies.autograd_reads import GRAD_MODE
+from gearcache.ge_cache.graphs.static import GearGraph
 from gearcache.guards.access import Access
 from gearcache.guards.arguments import parameter_names
-from gearcache.guards.checks import Check
-from gearcache.guards.evidence import evidence_tree
-from gearcache.guards.relations import RELATIONS, others
-from gearcache.guards.sources import record_sources
-from gearcache.guards.variant import StoredGear, StoredInput, StoredVariant
+from gearcache.guards.dispatch.variant import StoredGear, StoredInput, StoredVariant
+from gearcache.guards.evidence.checks import Check
+from gearcache.guards.evidence.relations import RELATIONS, others
+from gearcache.guards.evidence.traced_files import record_sources
+from gearcache.guards.evidence.tree import evidence_tree
 
 
 def built_variant(
@@ -43,7 +43,7 @@ def built_variant(
         attributes={name: access for name, access in capture.attributes.items() if name not in moved},
         call_checks=call_checks,
         evidence=evidence_tree(evidence),
-        # Hashed after the compile: see `guards.sources` on edits meanwhile.
+        # Hashed after the compile: see `guards.evidence.traced_files` on edits meanwhile.
         sources=record_sources(capture.traced_code, unit.operators),
         gears=gears,
         padding=unit.padding,

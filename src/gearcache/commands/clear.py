@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
+from gearcache.cache.admin.catalog import Catalog, Removal
+from gearcache.cache.admin.row import Entry
 from gearcache.cache.blob_folder import present_size
-from gearcache.cache.catalog import Catalog, Removal
-from gearcache.cache.entry import Entry
 from gearcache.cache.manifest import OtherFormat
 from gearcache.commands.common import (
     Age,

@@ -14,9 +14,9 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
-from gearcache.cache.catalog import Catalog
-from gearcache.cache.entry import Entry
-from gearcache.cache.formats import other_formats
+from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.admin.formats import other_formats
+from gearcache.cache.admin.row import Entry
 from gearcache.cache.key import FORMAT_VERSION
 from gearcache.cache.layout import Layout, resolve_root
 from gearcache.cache.quantities import parse_age, parse_size

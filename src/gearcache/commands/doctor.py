@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from gearcache.cache.health import check_health
+from gearcache.cache.admin.health import check_health
 from gearcache.commands.common import Exit, cache_dir_option, json_option, layout_at, print_json, stop
+from gearcache.commands.host_checks import check_host, check_settings
 from gearcache.commands.printing import echo, printable
-from gearcache.host_checks import check_host, check_settings
 
 _MARKS = {True: "ok", False: "FAIL", None: "-"}
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from gearcache.cache.catalog import Catalog
-from gearcache.cache.entry import Entry
+from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.admin.row import Entry
 from gearcache.cache.manifest import Manifest
 from gearcache.commands.common import (
     cache_dir_option,
@@ -25,7 +25,7 @@ from gearcache.commands.common import (
 )
 from gearcache.commands.printing import echo
 from gearcache.errors import CacheError
-from gearcache.readable import check_lines, cut, evidence_lines, source_lines, understood, variants_of
+from gearcache.readable.entry import check_lines, cut, evidence_lines, source_lines, understood, variants_of
 
 _MISSING = "missing"
 _SHOWN = 40

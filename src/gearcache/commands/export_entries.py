@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from gearcache.cache.bundle import BundleSummary, export_bundle
-from gearcache.cache.catalog import Catalog
+from gearcache.cache.admin.bundle import BundleSummary, export_bundle
+from gearcache.cache.admin.catalog import Catalog
 from gearcache.commands.common import (
     cache_dir_option,
     count,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from gearcache.cache.bundle import import_bundle
+from gearcache.cache.admin.bundle import import_bundle
 from gearcache.commands.common import (
     Size,
     cache_dir_option,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from gearcache.cache.catalog import Catalog
+from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.admin.row import Entry
 from gearcache.cache.collection import paused_collection
-from gearcache.cache.entry import Entry
 from gearcache.commands.common import (
     ago_text,
     cache_dir_option,

@@ -29,7 +29,7 @@ from gearcache.commands.table import print_table
 from gearcache.commands.target import find_target
 
 if TYPE_CHECKING:
-    from gearcache.prewarming import Prewarmed, PrewarmReport
+    from gearcache.prewarming.prewarm import Prewarmed, PrewarmReport
 
 
 @click.command("prewarm")
@@ -71,7 +71,7 @@ def command(
     function = find_target(target)
     import torch
 
-    from gearcache.prewarming import run_prewarm
+    from gearcache.prewarming.prewarm import run_prewarm
 
     try:
         target_device = torch.device(device)
@@ -152,7 +152,7 @@ def _row(entry: Prewarmed, report: PrewarmReport) -> tuple[str, ...]:
 def explain_target(target: str, cache_dir: Path | None, as_json: bool) -> None:
     """Look up what a function calls, and say for each entry whether it is there, and if not why."""
     function = find_target(target)
-    from gearcache.prewarming import run_prewarm
+    from gearcache.prewarming.prewarm import run_prewarm
 
     with contextlib.redirect_stdout(sys.stderr):
         report, error = run_prewarm(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from gearcache.cache.catalog import Catalog
+from gearcache.cache.admin.catalog import Catalog
 from gearcache.commands.clear import report_removal
 from gearcache.commands.common import Age, Size, cache_dir_option, dry_run_option, json_option, layout_at
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from gearcache.cache.catalog import Catalog
-from gearcache.cache.entry import Entry
+from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.admin.row import Entry
 from gearcache.cache.manifest import Manifest
 from gearcache.commands.common import (
     ago_text,
@@ -27,7 +27,7 @@ from gearcache.commands.common import (
     size_text,
 )
 from gearcache.commands.printing import echo
-from gearcache.readable import (
+from gearcache.readable.entry import (
     check_lines,
     evidence_lines,
     frame_lines,

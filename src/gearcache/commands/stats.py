@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from gearcache.cache.catalog import Catalog
-from gearcache.cache.tally import misses
+from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.admin.tally import misses
 from gearcache.commands.common import (
     cache_dir_option,
     count,

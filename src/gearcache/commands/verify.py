@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
+from gearcache.cache.admin.verify import Verification, verify
 from gearcache.cache.layout import Layout
-from gearcache.cache.verify import Verification, verify
 from gearcache.commands.common import (
     Exit,
     cache_dir_option,

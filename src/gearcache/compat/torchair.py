@@ -19,13 +19,13 @@ from typing import Any
 
 import torch
 
-from gearcache.ge_cache.ascend import torchair_module
-from gearcache.guards.gears import set_dim_gears as set_dim_gears
+from gearcache.api import cache_compile as _cache_compile
+from gearcache.exporting.torchair_export import dynamo_export as dynamo_export
+from gearcache.ge_cache.npu.ascend import torchair_module
+from gearcache.guards.gears.parse import set_dim_gears as set_dim_gears
 from gearcache.options import CompilerConfig as _Config
 from gearcache.options import InferenceConfig
-from gearcache.readable import readable_cache as readable_cache
-from gearcache.torchair_export import dynamo_export as dynamo_export
-from gearcache.wrapper import cache_compile as _cache_compile
+from gearcache.readable.entry import readable_cache as readable_cache
 
 __all__ = [
     "CompilerConfig",  # noqa: F822 - torchair's own, by `__getattr__`

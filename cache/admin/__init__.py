@@ -1,0 +1,1 @@
+"""What the commands need and no call does: lists, limits, verification, bundles."""

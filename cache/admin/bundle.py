@@ -1,0 +1,265 @@
+"""Bundles: entries and their blobs in one tar file, to be carried to another host.
+
+The blobs come first, then the manifests that name them. Names inside are never used as paths: an import computes
+where things go from digests and labels that it has checked, and takes nothing but plain files of known names.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tarfile
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from gearcache.cache.admin.row import Entry, Identity
+from gearcache.cache.atomic import open_atomic, write_atomic, write_pieces_atomic
+from gearcache.cache.blob_folder import prepare_entry, prepare_folder
+from gearcache.cache.key import FORMAT_VERSION
+from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout, is_digest
+from gearcache.cache.lock import key_lock
+from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, decode_manifest
+from gearcache.cache.opening import open_plain
+from gearcache.cache.parents import TRUSTED_VARIABLE, is_trusted_by_name
+from gearcache.cache.reading import read_manifest
+from gearcache.cache.signature import KEY_FILE_VARIABLE, Signer
+from gearcache.cache.store import DiskStore
+from gearcache.cache.trust import others_wrote, read_trusted
+from gearcache.cache.upkeep import note_entry
+from gearcache.cache.use import register_use
+from gearcache.errors import BundleError, CacheError, CorruptEntry, LockTimeout, UnsafePath
+
+HEADER_NAME = "gearcache-bundle.json"
+MAX_MEMBERS = 1 << 18
+_MAX_HEADER_SIZE = 4096
+_PIECE = 1 << 20
+
+
+@dataclass
+class BundleSummary:
+    """What was exported or imported, by name; `skipped` entries were present already. `size` is bytes of blobs."""
+
+    entries: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    blobs: int = 0
+    size: int = 0
+
+
+def export_bundle(layout: Layout, entries: Iterable[Entry], target: Path) -> BundleSummary:
+    """Write a bundle of entries, which stay in use meanwhile; every byte is verified while it is copied.
+
+    `CacheError` when an entry or a blob is missing, damaged or not to be trusted, or the target cannot be written;
+    there is no target then, or the old one.
+    """
+    chosen = list(entries)
+    summary = BundleSummary()
+    with ExitStack() as stack:
+        for entry in chosen:
+            use = register_use(layout.entry(*entry.identity) / USE_NAME)
+            if use is not None:
+                stack.callback(use.close)
+        manifests = [(entry, _read_entry(layout, entry)) for entry in chosen]
+        sizes = {digest: size for _, (_, manifest) in manifests for digest, size in manifest.blobs.items()}
+        with open_atomic(target) as file, tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
+            header = {"bundle": 1, "format": FORMAT_VERSION, "entries": len(chosen), "blobs": len(sizes)}
+            _add(tar, HEADER_NAME, json.dumps(header).encode())
+            store = DiskStore(layout)
+            for digest, size in sizes.items():
+                with store.blob_file(digest) as name, Path(name).open("rb") as blob:
+                    _add_file(tar, f"blobs/{digest}", blob, size)
+            for entry, (data, _) in manifests:
+                _add(tar, "/".join(filter(None, ("entries", *entry.identity, MANIFEST_NAME))), data)
+    summary.entries = [entry.name for entry in chosen]
+    summary.blobs, summary.size = len(sizes), sum(sizes.values())
+    return summary
+
+
+def import_bundle(
+    layout: Layout, source: Path, *, signer: Signer | None = None, max_size: int | None = None
+) -> BundleSummary:
+    """Take over the entries of a bundle; an entry that is present stays, unless the bundle's is newer.
+
+    Blobs are verified while they are written, manifests before. `BundleError` for a file that is no sound bundle of
+    this format, that is larger than `max_size`, or with a `signer` for an entry that is not signed; without one,
+    `UnsafePath` for a file that other users could have written. What was imported until then stays whole, and blobs
+    that no entry names are collected later. Other `CacheError`s when the cache cannot be written.
+    """
+    return _Import(layout, source, signer, max_size).run()
+
+
+class _Import:
+    def __init__(self, layout: Layout, source: Path, signer: Signer | None, max_size: int | None) -> None:
+        self._layout = layout
+        self._source = source
+        self._signer = signer
+        self._max_size = max_size
+        self._summary = BundleSummary()
+        self._left: dict[str, int] = {}
+
+    def run(self) -> BundleSummary:
+        store = DiskStore(self._layout)
+        with self._opened() as tar, store.writing():
+            members = self._members(tar)
+            self._check_header(next(members, None))
+            for name, size, file in members:
+                folder, _, rest = name.partition("/")
+                if folder == "blobs" and is_digest(rest):
+                    self._take_blob(rest, size, file)
+                elif folder == "entries" and size <= MAX_MANIFEST_SIZE:
+                    self._take_entry(name, b"".join(_pieces(file)))
+                else:
+                    raise self._wrong(f"it holds `{name}`, which is no part of a bundle")
+        return self._summary
+
+    @contextmanager
+    def _opened(self) -> Iterator[tarfile.TarFile]:
+        try:
+            with (
+                os.fdopen(self._open(), "rb") as file,
+                tarfile.open(fileobj=cast(BinaryIO, _Bounded(file)), mode="r:") as tar,
+            ):
+                yield tar
+        except OSError as error:
+            raise self._wrong(error.strerror or str(error)) from error
+        except (tarfile.TarError, EOFError, ValueError, OverflowError, RecursionError) as error:
+            raise self._wrong(f"it is damaged, or no bundle: {error}") from error
+
+    def _open(self) -> int:
+        """The bundle as a descriptor; it is code, so without signatures nobody else may have written it."""
+        descriptor = open_plain(self._source, os.O_RDONLY, follow=True)
+        reason = others_wrote(self._source, os.fstat(descriptor)) if self._signer is None else ""
+        if not reason or is_trusted_by_name(self._source.absolute().parent):
+            return descriptor
+        os.close(descriptor)
+        remedy = f"if you trust what it holds, import a copy of your own, or name its folder in `{TRUSTED_VARIABLE}`"
+        raise UnsafePath(self._source, reason, f"{remedy}; entries signed with `{KEY_FILE_VARIABLE}` need neither")
+
+    def _members(self, tar: tarfile.TarFile) -> Iterator[tuple[str, int, BinaryIO]]:
+        total = 0
+        seen: set[str] = set()
+        for member in tar:
+            name = member.name
+            if not member.isreg() or member.issparse() or member.size < 0:
+                raise self._wrong(f"`{name}` is not a plain file")
+            if name in seen or len(seen) >= MAX_MEMBERS:
+                raise self._wrong(f"it holds `{name}` twice, or more than {MAX_MEMBERS} files")
+            seen.add(name)
+            total += member.size
+            if self._max_size is not None and total > self._max_size:
+                raise self._wrong(f"it holds more than {self._max_size} bytes")
+            yield name, member.size, cast(BinaryIO, tar.extractfile(member))
+
+    def _check_header(self, first: tuple[str, int, BinaryIO] | None) -> None:
+        if first is None or first[0] != HEADER_NAME or first[1] > _MAX_HEADER_SIZE:
+            raise self._wrong(f"it does not begin with `{HEADER_NAME}`")
+        header = json.loads(first[2].read(_MAX_HEADER_SIZE))
+        if not isinstance(header, dict) or header.get("bundle") != 1:
+            raise self._wrong("it is a bundle of another kind")
+        if header.get("format") != FORMAT_VERSION:
+            raise self._wrong(f"it holds entries of format {header.get('format')}, this is format {FORMAT_VERSION}")
+
+    def _take_blob(self, digest: str, size: int, file: BinaryIO) -> None:
+        path = self._layout.blob(digest)
+        prepare_folder(self._layout, path.parent)
+        self._left[digest] = size
+        write_pieces_atomic(path, self._verified(digest, file))
+        self._summary.blobs += 1
+        self._summary.size += size
+
+    def _take_entry(self, name: str, data: bytes) -> None:
+        try:
+            manifest = decode_manifest(data, Path(name))
+        except CorruptEntry as error:
+            raise self._wrong(str(error)) from error
+        identity = self._identity(name, manifest)
+        if self._signer is not None and not self._signer.has_signed(data):
+            raise self._wrong(f"`{name}` is not signed with the key of this host")
+        for digest, size in manifest.blobs.items():
+            if self._left.get(digest) != size:
+                raise self._wrong(f"`{name}` needs the blob {digest} of {size} bytes, which it does not hold")
+        path = self._layout.entry(*identity) / MANIFEST_NAME
+        prepare_entry(self._layout, path.parent, manifest.blobs)
+        # Who compiles it now publishes soon, and more than this.
+        with suppress(LockTimeout), key_lock(self._layout.locks_folder / f"{manifest.key_digest}.lock", 0.0):
+            if not self._is_present(path, manifest):
+                use = register_use(path.with_name(USE_NAME), create=True)
+                write_atomic(path, data)
+                note_entry(self._layout, manifest, identity)
+                if use is not None:
+                    use.close()
+                self._summary.entries.append(manifest.name)
+                return
+        self._summary.skipped.append(manifest.name)
+
+    def _identity(self, name: str, manifest: Manifest) -> Identity:
+        """Label, digest and scope as the manifest and its name inside the bundle tell alike."""
+        parts = name.split("/")
+        scope = parts[3] if len(parts) == 5 else ""
+        label = manifest.name.removesuffix(f"-{manifest.key_digest}")
+        expected = "/".join(filter(None, ("entries", label, manifest.key_digest, scope, MANIFEST_NAME)))
+        try:
+            self._layout.entry(label, manifest.key_digest, scope)
+        except ValueError as error:
+            raise self._wrong(str(error)) from error
+        if name != expected or manifest.name != f"{label}-{manifest.key_digest}":
+            raise self._wrong(f"`{name}` holds the entry {manifest.name}")
+        return label, manifest.key_digest, scope
+
+    def _is_present(self, path: Path, manifest: Manifest) -> bool:
+        try:
+            present = read_manifest(path, manifest.key_digest, self._signer)
+        except (OSError, CacheError):
+            return False
+        return present.created >= manifest.created
+
+    def _verified(self, digest: str, file: BinaryIO) -> Iterator[bytes]:
+        state = sha256()
+        for piece in _pieces(file):
+            state.update(piece)
+            yield piece
+        if state.hexdigest() != digest:
+            raise self._wrong(f"the blob {digest} has the sha256 {state.hexdigest()}")
+
+    def _wrong(self, reason: str) -> BundleError:
+        return BundleError(self._source, reason)
+
+
+class _Bounded:
+    """A file that refuses huge reads: tarfile reads extended headers whole, however long they say they are."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.seek, self.tell = file.seek, file.tell
+
+    def read(self, size: int) -> bytes:
+        if not 0 <= size <= 2 * _PIECE:
+            raise ValueError(f"a header of {size} bytes")
+        return self._file.read(size)
+
+
+def _pieces(file: BinaryIO) -> Iterator[bytes]:
+    return iter(lambda: file.read(_PIECE), b"")
+
+
+def _read_entry(layout: Layout, entry: Entry) -> tuple[bytes, Manifest]:
+    path = layout.entry(*entry.identity) / MANIFEST_NAME
+    try:
+        data = read_trusted(path, MAX_MANIFEST_SIZE)
+    except OSError as error:
+        raise CacheError(f"`{path}` cannot be read: {error.strerror}") from error
+    return data, decode_manifest(data, path)
+
+
+def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
+    _add_file(tar, name, io.BytesIO(data), len(data))
+
+
+def _add_file(tar: tarfile.TarFile, name: str, file: BinaryIO, size: int) -> None:
+    member = tarfile.TarInfo(name)
+    member.size, member.mode = size, 0o600
+    tar.addfile(member, file)

@@ -1,0 +1,253 @@
+"""All entries of a cache, for those who list, limit and clear it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Collection, Iterable
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from operator import attrgetter
+from pathlib import Path
+
+from gearcache.cache.admin.collect import Collected, collect, needed_blobs
+from gearcache.cache.admin.evict import Limits, entries_to_evict
+from gearcache.cache.admin.formats import OtherFormatFolder, other_formats, remove_format
+from gearcache.cache.admin.row import Entry, Identity, total_size
+from gearcache.cache.admin.scan import read_entry, scan
+from gearcache.cache.collection import paused_collection
+from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout
+from gearcache.cache.manifest import Manifest
+from gearcache.cache.quarantine import Quarantined, drop, excess, quarantine, quarantined
+from gearcache.cache.reading import read_manifest
+from gearcache.cache.remove import PATIENCE_SECONDS, deleting, remove_entry, unlink_all
+from gearcache.cache.trust import check_folders
+from gearcache.cache.use import User, users_of
+from gearcache.errors import CacheError, CorruptEntry
+
+_POLL_SECONDS = 0.05
+_MIN_DIGEST_PREFIX = 4
+
+
+@dataclass
+class Removal:
+    """What was removed, or would be; `in_use` are entries that live processes hold, which stay.
+
+    `freed` is in bytes; blobs count once, and only those that went with their last user. `quarantined` is the number of
+    files that went from the quarantine.
+    """
+
+    removed: list[Entry] = field(default_factory=list)
+    in_use: list[Entry] = field(default_factory=list)
+    faults: list[CacheError] = field(default_factory=list)
+    blobs: int = 0
+    quarantined: int = 0
+    freed: int = 0
+
+
+class Catalog:
+    """The entries of a cache in all rank scopes; safe beside any number of processes that read, write or remove.
+
+    Methods that look never raise for what is wrong with the cache: `faults` holds that of the last `entries`. Those
+    that remove wait at most `patience` seconds for writers, and say so.
+    """
+
+    def __init__(
+        self, layout: Layout, *, clock: Callable[[], float] = time.time, patience: float = PATIENCE_SECONDS
+    ) -> None:
+        self.layout = layout
+        self.patience = patience
+        self.clock = clock
+        self.faults: list[CacheError] = []
+        self._entries = str(layout.entries_folder)
+
+    def entries(self) -> list[Entry]:
+        """All readable entries, the last used first."""
+        with paused_collection():
+            found = scan(self.layout)
+            self.faults = found.faults
+            # Twice by a number, as sorts are stable: four times as fast as once by a pair of them.
+            found.entries.sort(key=attrgetter("created"), reverse=True)
+            found.entries.sort(key=attrgetter("last_use"), reverse=True)
+            return found.entries
+
+    def find(self, text: str) -> list[Entry]:
+        """Entries by label, `<label>-<start of digest>`, start of digest (4 digits at least), or path; maybe none."""
+        path = Path(text).absolute()
+        return [entry for entry in self.entries() if self._is_meant(entry, text, path, self.path(entry))]
+
+    def path(self, entry: Entry) -> Path:
+        """The manifest of an entry."""
+        return self.layout.entry(*entry.identity) / MANIFEST_NAME
+
+    def path_text(self, entry: Entry) -> str:
+        """The same as text, without the checks: for an entry that this catalog lists."""
+        return "/".join(filter(None, (self._entries, *entry.identity, MANIFEST_NAME)))
+
+    def read(self, entry: Entry) -> Manifest:
+        """The manifest of an entry, verified; `CacheError`, also when it is gone meanwhile."""
+        path = self.path(entry)
+        try:
+            check_folders(self.layout.root, path.parent)
+            return read_manifest(path, entry.digest)
+        except OSError as error:
+            raise CacheError(f"`{path}` cannot be read: {error.strerror}") from error
+
+    def users(self, entry: Entry) -> list[User]:
+        """Live processes of this host that have the entry loaded, as far as Linux tells."""
+        return users_of(self.path(entry).with_name(USE_NAME))
+
+    def remove(self, entries: Iterable[Entry], *, wait: float = 0.0, dry_run: bool = False) -> Removal:
+        """Remove entries, and the blobs that nobody else needs; waits `wait` seconds in all for their users.
+
+        A process that is killed meanwhile leaves entries that are whole or gone, and maybe files for `collect`.
+        """
+        outcome = Removal()
+        self._remove(list(entries), wait, dry_run, outcome)
+        return outcome
+
+    def prune(
+        self,
+        *,
+        max_size: int | None = None,
+        max_age: float | None = None,
+        keep: Collection[Identity] = (),
+        dry_run: bool = False,
+    ) -> Removal:
+        """Remove the least recently used entries until the cache has at most `max_size` bytes, and those that
+        nobody used for `max_age` seconds; never one that a live process uses, nor one of `keep`. The quarantine counts,
+        and goes first.
+        """
+        outcome = Removal()
+        found = scan(self.layout, exact=True)
+        outcome.faults += found.faults
+        present = found.entries
+        aside = self._prune_quarantine(Limits(max_size, max_age), total_size(present), dry_run, outcome)
+        limits = Limits(None if max_size is None else max(0, max_size - aside), max_age)
+        kept = set(keep)
+        while chosen := entries_to_evict(present, limits, self.clock(), kept):
+            busy, faults = len(outcome.in_use), len(outcome.faults)
+            self._remove(chosen, 0.0, dry_run, outcome)
+            gone = {entry.identity for entry in outcome.removed}
+            present = [entry for entry in present if entry.identity not in gone]
+            # Others must go in place of those that are in use.
+            kept |= {entry.identity for entry in outcome.in_use}
+            if len(outcome.in_use) == busy or len(outcome.faults) > faults:
+                break
+        return outcome
+
+    def collect(self, *, dry_run: bool = False) -> Collected:
+        """Remove blobs that no entry names, unfinished files of dead writers, and what is left of removed entries."""
+        return collect(self.layout, self.clock(), self.patience, dry_run=dry_run)
+
+    def total_size(self, entries: Iterable[Entry]) -> int:
+        """Bytes on disk; a blob that several entries share counts once."""
+        return total_size(entries)
+
+    def damaged(self) -> list[CorruptEntry]:
+        """Of the faults of the last `entries` those of manifests that will never be read."""
+        return [fault for fault in self.faults if isinstance(fault, CorruptEntry)]
+
+    def set_aside(self, damaged: Iterable[CorruptEntry]) -> None:
+        """Move damaged manifests to the quarantine, as a lookup would; what is sound by now stays."""
+        for fault in damaged:
+            label, digest, _ = self.layout.identify(fault.path)
+            name = f"{label}-{digest}.manifest"
+            quarantine(self.layout, fault, name, partial(read_entry, self.layout, fault.path))
+
+    def quarantined(self) -> list[Quarantined]:
+        """What lies in the quarantine."""
+        return quarantined(self.layout)
+
+    def clear_quarantine(self, outcome: Removal, *, max_age: float = 0.0, dry_run: bool = False) -> None:
+        """Delete what has been in the quarantine for longer than `max_age` seconds."""
+        before = self.clock() - max_age if max_age else math.inf
+        self._drop(excess(self.quarantined(), before=before), dry_run, outcome)
+
+    def other_formats(self) -> list[OtherFormatFolder]:
+        """The entries that other versions of gearcache keep below the same root."""
+        return other_formats(self.layout)
+
+    def remove_format(self, folder: OtherFormatFolder) -> int:
+        """Delete what another version keeps, unless it is in use, and return the bytes freed; `CacheError`."""
+        return remove_format(self.layout, folder)
+
+    def _prune_quarantine(self, limits: Limits, entries_size: int, dry_run: bool, outcome: Removal) -> int:
+        """Make the quarantine fit beside the entries, and return the bytes that it keeps."""
+        items = self.quarantined()
+        room = None if limits.max_size is None else max(0, limits.max_size - entries_size)
+        before = 0.0 if limits.max_age is None else self.clock() - limits.max_age
+        dropped = excess(items, before=before, room=room)
+        self._drop(dropped, dry_run, outcome)
+        return sum(item.size for item in items[len(dropped) :])
+
+    def _drop(self, items: list[Quarantined], dry_run: bool, outcome: Removal) -> None:
+        try:
+            outcome.freed += sum(item.size for item in items) if dry_run else drop(self.layout, items)
+            outcome.quarantined += len(items)
+        except OSError as error:
+            outcome.faults.append(CacheError(f"`{error.filename}` cannot be removed: {error.strerror}"))
+        except CacheError as error:
+            outcome.faults.append(error)
+
+    def _remove(self, pending: list[Entry], wait: float, dry_run: bool, outcome: Removal) -> None:
+        deadline = time.monotonic() + wait
+        try:
+            while True:
+                with nullcontext() if dry_run else deleting(self.layout, self.patience):
+                    pending = self._remove_unused(pending, dry_run, outcome)
+                if not pending or time.monotonic() >= deadline:
+                    break
+                time.sleep(_POLL_SECONDS)
+        except CacheError as error:
+            outcome.faults.append(error)
+        except OSError as error:
+            outcome.faults.append(CacheError(f"`{error.filename}` cannot be removed: {error.strerror}"))
+        outcome.in_use += pending
+
+    def _remove_unused(self, pending: list[Entry], dry_run: bool, outcome: Removal) -> list[Entry]:
+        """Remove those that nobody uses, and return the others."""
+        removed: list[Entry] = []
+        busy: list[Entry] = []
+        for entry in pending:
+            try:
+                unused = remove_entry(self.layout, entry.identity, dry_run=dry_run)
+            except OSError as error:
+                outcome.faults.append(CacheError(f"`{error.filename}` cannot be removed: {error.strerror}"))
+            except CacheError as error:
+                outcome.faults.append(error)
+            else:
+                (removed if unused else busy).append(entry)
+        outcome.removed += removed
+        outcome.freed += sum(entry.own_size for entry in removed)
+        if removed:
+            self._drop_blobs(removed, dry_run, outcome)
+        return busy
+
+    def _drop_blobs(self, removed: list[Entry], dry_run: bool, outcome: Removal) -> None:
+        found = scan(self.layout, exact=True)
+        gone = {entry.identity for entry in outcome.removed}
+        found.entries = [entry for entry in found.entries if entry.identity not in gone]
+        needed = needed_blobs(found)
+        sizes = {digest: size for entry in removed for digest, size in entry.blob_sizes().items()}
+
+        def count(path: Path, size: int) -> None:
+            outcome.blobs += 1
+            outcome.freed += size
+
+        unneeded = [digest for digest in sizes if digest not in needed]
+        if dry_run:
+            for digest in unneeded:
+                count(self.layout.blob(digest), sizes[digest])
+        else:
+            unlink_all(self.layout, map(self.layout.blob, unneeded), count)
+
+    @staticmethod
+    def _is_meant(entry: Entry, text: str, path: Path, manifest: Path) -> bool:
+        if text == entry.label or path in (manifest, manifest.parent):
+            return True
+        label, _, digest = text.rpartition("-")
+        if label not in ("", entry.label):
+            return False
+        return len(digest) >= _MIN_DIGEST_PREFIX and entry.digest.startswith(digest)

@@ -1,0 +1,145 @@
+"""Collecting what no entry needs: blobs without an entry, unfinished files, folders of removed entries."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gearcache.cache.admin.row import Identity
+from gearcache.cache.admin.scan import MisplacedEntry, Scan, scan
+from gearcache.cache.atomic import TEMPORARY_PREFIX, is_unfinished
+from gearcache.cache.layout import BACKEND_FOLDERS, USE_NAME, Layout, is_digest, is_rank_scope
+from gearcache.cache.quarantine import MAX_KEPT_SECONDS, drop, excess, quarantined
+from gearcache.cache.remove import deleting, remove_entry, unlink_all
+from gearcache.errors import CacheError, CorruptEntry
+
+LEFTOVER_SECONDS = 3600.0
+"""Outside the folders that the lock of the store guards, an unfinished file this old has no writer any more."""
+
+
+@dataclass
+class Collected:
+    """What was removed, or would be; `fault` says why not all of it."""
+
+    blobs: list[Path] = field(default_factory=list)
+    leftovers: list[Path] = field(default_factory=list)
+    quarantined: int = 0
+    freed: int = 0
+    fault: CacheError | None = None
+
+    def _add_blob(self, path: Path, size: int) -> None:
+        self.blobs.append(path)
+        self.freed += size
+
+    def _add_leftover(self, path: Path, size: int) -> None:
+        self.leftovers.append(path)
+        self.freed += size
+
+
+def collect(layout: Layout, now: float, patience: float, *, dry_run: bool = False) -> Collected:
+    """Remove what no entry needs, or with `dry_run` only name it. Never raises for a fault of the cache.
+
+    What is too much in the quarantine, or older than `MAX_KEPT_SECONDS`, goes as well. Blobs stay when a manifest
+    cannot be read for the moment: it may name them.
+    """
+    found = Collected()
+    try:
+        if not layout.bucket.is_dir():
+            return found
+        if dry_run:
+            _collect(layout, now, found, dry_run=True)
+        else:
+            old = excess(quarantined(layout), before=now - MAX_KEPT_SECONDS)
+            found.quarantined = len(old)
+            found.freed += drop(layout, old)
+            with deleting(layout, patience):
+                _collect(layout, now, found, dry_run=False)
+    except CacheError as error:
+        found.fault = error
+    except OSError as error:
+        found.fault = CacheError(f"`{error.filename}` cannot be removed: {error.strerror}")
+    return found
+
+
+def needed_blobs(found: Scan) -> set[str]:
+    """The digests that entries name; `CacheError` when an entry cannot be read, so that they are not known."""
+    misplaced: set[str] = set()
+    for fault in found.faults:
+        if isinstance(fault, MisplacedEntry):
+            misplaced.update(fault.blobs)  # only its place is wrong: it may be somebody's
+        # Damaged for good: it is a miss for everyone, and goes to the quarantine at its next lookup.
+        elif type(fault) is not CorruptEntry:
+            raise fault
+    packed = {entry.blobs for entry in found.entries}
+    return misplaced | {blobs[at : at + 32].hex() for blobs in packed for at in range(0, len(blobs), 40)}
+
+
+def _collect(layout: Layout, now: float, found: Collected, *, dry_run: bool) -> None:
+    unfinished, abandoned = list(_unfinished(layout, now)), list(_abandoned(layout))
+    if dry_run:
+        for path in unfinished:
+            found._add_leftover(path, _size(path))
+        for identity in abandoned:
+            found._add_leftover(layout.entry(*identity), 0)
+    else:
+        unlink_all(layout, unfinished, found._add_leftover)
+        for identity in abandoned:
+            if remove_entry(layout, identity):
+                found._add_leftover(layout.entry(*identity), 0)
+    needed = needed_blobs(scan(layout, exact=True))
+    unneeded = [path for path in layout.blobs() if is_digest(path.name) and path.name not in needed]
+    if dry_run:
+        for path in unneeded:
+            found._add_blob(path, _size(path))
+    else:
+        unlink_all(layout, unneeded, found._add_blob)
+
+
+def _unfinished(layout: Layout, now: float) -> Iterator[Path]:
+    """Files of writers that died: here writers hold the lock of the store, elsewhere age tells."""
+    for folder in (layout.entries_folder, layout.blobs_folder):
+        for inner, _, names in os.walk(folder):
+            yield from (Path(inner, name) for name in names if name.startswith(TEMPORARY_PREFIX))
+    for folder in (layout.root, layout.bucket, layout.quarantine_folder):
+        for path in _inside(folder):
+            # The root may hold files of a user's: there the name must be ours to the last letter.
+            if is_unfinished(path) if folder == layout.root else path.name.startswith(TEMPORARY_PREFIX):
+                with suppress(OSError):
+                    if now - os.lstat(path).st_mtime > LEFTOVER_SECONDS:
+                        yield path
+
+
+def _abandoned(layout: Layout) -> Iterator[Identity]:
+    """Folders without a manifest, the inner ones first."""
+    for label, digest in layout.names():
+        folder = layout.entry(label, digest, "")
+        inside = {path.name for path in _inside(folder)} - {USE_NAME}
+        scopes = {scope for scope in inside if is_rank_scope(scope)}
+        for scope in scopes:
+            if not _holds_entry({path.name for path in _inside(folder / scope)}):
+                yield label, digest, scope
+        if not _holds_entry(inside):
+            yield label, digest, ""
+
+
+def _holds_entry(names: set[str]) -> bool:
+    """Whether a folder holds more than what is left of an entry; what is not gearcache's could not be removed."""
+    left = {USE_NAME, *BACKEND_FOLDERS}
+    return any(name not in left and not name.startswith(TEMPORARY_PREFIX) for name in names)
+
+
+def _inside(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _size(path: Path) -> int:
+    try:
+        return os.lstat(path).st_size
+    except OSError:
+        return 0

@@ -1,0 +1,65 @@
+"""Which entries must go: pure functions over entries."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gearcache.cache.admin.row import Entry
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a cache may hold: bytes in all, and seconds since an entry was last used; None is no limit."""
+
+    max_size: int | None = None
+    max_age: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("max_size", "max_age"):
+            value = getattr(self, name)
+            if value is not None and not value >= 0:
+                raise ValueError(f"{name} is {value!r}; it must be at least 0, or None for no limit")
+
+    def __bool__(self) -> bool:
+        return self.max_size is not None or self.max_age is not None
+
+
+NO_LIMITS = Limits()
+
+
+def entries_to_evict(
+    entries: Sequence[Entry], limits: Limits, now: float, keep: Collection[tuple[str, str, str]] = ()
+) -> list[Entry]:
+    """The entries to drop, least recently used first, until the rest is within the limits.
+
+    Identities in `keep` stay, also when the limits are missed then. A blob counts once, and goes with the last
+    entry that needs it: dropping an entry frees its own files and the blobs that only it still holds.
+    """
+    oldest = sorted(entries, key=lambda entry: (entry.last_use, entry.created, entry.identity))
+    evicted: list[Entry] = []
+    stays: list[Entry] = []
+    for entry in oldest:
+        too_old = limits.max_age is not None and now - entry.last_use > limits.max_age
+        (evicted if too_old and entry.identity not in keep else stays).append(entry)
+    if limits.max_size is None:
+        return evicted
+    blobs = [entry.blob_sizes() for entry in stays]
+    holders = Counter(digest for sizes in blobs for digest in sizes)
+    unique = {digest: size for sizes in blobs for digest, size in sizes.items()}
+    total = sum(entry.own_size for entry in stays) + sum(unique.values())
+    for entry, sizes in zip(stays, blobs, strict=True):
+        if total <= limits.max_size:
+            break
+        if entry.identity in keep:
+            continue
+        total -= entry.own_size
+        for digest in sizes:
+            holders[digest] -= 1
+            if not holders[digest]:
+                total -= unique[digest]
+        evicted.append(entry)
+    return evicted

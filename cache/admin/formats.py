@@ -1,0 +1,77 @@
+"""What other versions of gearcache keep below the same root: it can be counted and deleted, not read."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from gearcache.cache.admin.marks import is_bucket, version_of
+from gearcache.cache.key import FORMAT_VERSION
+from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout
+from gearcache.cache.lock import store_lock
+from gearcache.cache.remove import PATIENCE_SECONDS
+from gearcache.cache.trust import check_folders
+from gearcache.cache.use import exclusive_use
+from gearcache.errors import CacheError
+
+
+@dataclass(frozen=True)
+class OtherFormatFolder:
+    """The folder of another format version, older or newer; `size` is in bytes."""
+
+    path: Path
+    version: int
+    entries: int
+    size: int
+
+
+def other_formats(layout: Layout) -> list[OtherFormatFolder]:
+    """The folders of other format versions, the oldest first; a user's `v1` beside them is none. Never raises."""
+    found = []
+    with suppress(OSError):
+        for path in layout.root.iterdir():
+            version = version_of(path.name)
+            with suppress(OSError):
+                if version is not None and version != FORMAT_VERSION and is_bucket(path):
+                    found.append(_measured(path, version))
+    return sorted(found, key=lambda folder: folder.version)
+
+
+def remove_format(layout: Layout, folder: OtherFormatFolder) -> int:
+    """Delete such a folder and return its size; `CacheError` when a process uses it, or it cannot be deleted.
+
+    Its users are known as far as that version marks them as this one does: version 1 did not.
+    """
+    if folder.path.parent != layout.root or version_of(folder.path.name) is None:
+        raise ValueError(f"`{folder.path}` is not the folder of a format version below `{layout.root}`")
+    try:
+        check_folders(layout.root, folder.path)
+        if not is_bucket(folder.path):
+            raise CacheError(f"`{folder.path}` holds what no cache does; delete it by hand if it is to go")
+        with ExitStack() as stack:
+            lock = folder.path / "locks" / "store.lock"
+            if lock.parent.is_dir():
+                stack.enter_context(store_lock(lock, PATIENCE_SECONDS, alone=True))
+            for inner, _, names in os.walk(folder.path):
+                for name in names:
+                    if name == USE_NAME and not stack.enter_context(exclusive_use(Path(inner, name))):
+                        raise CacheError(f"`{Path(inner)}` is in use by another version of gearcache")
+            shutil.rmtree(folder.path)
+    except OSError as error:
+        raise CacheError(f"`{error.filename}` cannot be removed: {error.strerror}") from error
+    return folder.size
+
+
+def _measured(path: Path, version: int) -> OtherFormatFolder:
+    entries = size = 0
+    for inner, _, names in os.walk(path):
+        for name in names:
+            entries += name == MANIFEST_NAME
+            try:
+                size += os.lstat(os.path.join(inner, name)).st_size  # noqa: PTH118 - there may be very many
+            except OSError:
+                continue
+    return OtherFormatFolder(path, version, entries, size)

@@ -1,0 +1,166 @@
+"""Whether a cache can be used here, and what to do where it cannot."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.atomic import write_atomic
+from gearcache.cache.layout import Layout
+from gearcache.cache.lock import store_lock
+from gearcache.cache.signature import Signer
+from gearcache.cache.trust import check_folders
+from gearcache.errors import CacheError, GearcacheError, UnsafePath
+
+LITTLE_SPACE = 1 << 30
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was tried. `ok` is None where nothing is wrong, but worth knowing; `remedy` is then empty."""
+
+    name: str
+    ok: bool | None
+    detail: str
+    remedy: str = ""
+
+
+def check_health(layout: Layout, hmac_key_file: Path | None = None) -> list[Check]:
+    """Try what a cache needs of its folder: trust, writing, locks, space, and look at what lies in it.
+
+    Creates nothing where there is no cache yet: the nearest folder above stands for it. Never raises.
+    """
+    checks = [_guarded("folder", lambda: _check_root(layout))]
+    if checks[0].ok:
+        checks += [_guarded("permissions", lambda: _check_trust(layout))]
+        checks += [_guarded("entries", lambda: _check_entries(layout))]
+    folder = _nearest_folder(layout.root)
+    checks += [
+        _guarded("writing", lambda: _check_writing(folder)),
+        _guarded("locks", lambda: _check_locks(folder)),
+        _guarded("space", lambda: _check_space(folder)),
+        _guarded("signatures", lambda: _check_signatures(hmac_key_file)),
+    ]
+    return checks
+
+
+def _guarded(name: str, check: Callable[[], Check]) -> Check:
+    try:
+        return check()
+    except UnsafePath as error:
+        return Check(name, False, f"`{error.path}`: {error.reason}", error.remedy)
+    except GearcacheError as error:
+        return Check(name, False, str(error), "see the message")
+    except OSError as error:
+        return Check(name, False, f"`{error.filename}`: {error.strerror}", "choose another `cache_dir`, or mend it")
+
+
+def _check_root(layout: Layout) -> Check:
+    if layout.root.is_dir():
+        return Check("folder", True, f"`{layout.root}`{_file_system(layout.root)}")
+    if os.path.lexists(layout.root):
+        return Check("folder", False, f"`{layout.root}` is not a folder", "choose another `cache_dir`")
+    return Check("folder", None, f"`{layout.root}` is not there yet; it will be created")
+
+
+def _check_trust(layout: Layout) -> Check:
+    for folder in (
+        layout.entries_folder,
+        layout.blobs_folder,
+        layout.locks_folder,
+        layout.index_folder,
+        layout.quarantine_folder,
+    ):
+        check_folders(layout.root, folder)
+    return Check("permissions", True, "only you, or root, can write here")
+
+
+def _check_entries(layout: Layout) -> Check:
+    catalog = Catalog(layout)
+    entries = catalog.entries()
+    text = f"{len(entries)} entries, {catalog.total_size(entries)} bytes"
+    if catalog.faults:
+        return Check("entries", False, f"{text}; {len(catalog.faults)} unusable", "run `gearcache verify --repair`")
+    leftovers = catalog.collect(dry_run=True)
+    waste = len(leftovers.blobs) + len(leftovers.leftovers) + len(catalog.quarantined())
+    if waste:
+        return Check("entries", None, f"{text}; {waste} files that no entry needs")
+    return Check("entries", True, text)
+
+
+def _check_writing(folder: Path) -> Check:
+    probe = folder / f".gearcache-probe-{os.getpid()}-{os.urandom(4).hex()}"
+    try:
+        begin = time.perf_counter()
+        write_atomic(probe, b"probe")
+        seconds = time.perf_counter() - begin
+    finally:
+        with suppress(OSError):
+            probe.unlink()
+    return Check("writing", True, f"a file is on disk after {seconds * 1000:.1f} ms")
+
+
+def _check_locks(folder: Path) -> Check:
+    probe = folder / f".gearcache-probe-{os.getpid()}-{os.urandom(4).hex()}"
+    try:
+        with store_lock(probe, 0.0, alone=False), store_lock(probe, 0.0, alone=False):
+            pass
+        with store_lock(probe, 0.0, alone=True):
+            if _can_lock(probe):
+                remedy = "choose a `cache_dir` on a local file system, or mount this one with locks"
+                return Check("locks", False, "locks of this file system exclude nobody", remedy)
+    finally:
+        with suppress(OSError):
+            probe.unlink()
+    return Check("locks", True, "shared and exclusive kernel locks work")
+
+
+def _can_lock(path: Path) -> bool:
+    try:
+        with store_lock(path, 0.0, alone=True):
+            return True
+    except CacheError:
+        return False
+
+
+def _check_space(folder: Path) -> Check:
+    free = shutil.disk_usage(folder).free
+    text = f"{free / 1e9:.1f} GB free"
+    if free < LITTLE_SPACE:
+        remedy = "set `GEARCACHE_MAX_SIZE`, run `gearcache prune --max-size ...`, or choose another `cache_dir`"
+        return Check("space", False, text, remedy)
+    return Check("space", True, text)
+
+
+def _check_signatures(key_file: Path | None) -> Check:
+    if key_file is None:
+        return Check("signatures", None, "entries need no signature (`GEARCACHE_HMAC_KEY_FILE` is not set)")
+    Signer(key_file).signature(b"")
+    return Check("signatures", True, f"only entries signed with `{key_file}` are used")
+
+
+def _nearest_folder(path: Path) -> Path:
+    return next(folder for folder in (path, *path.parents) if os.path.isdir(folder))  # noqa: PTH112 - never raises
+
+
+def _file_system(folder: Path) -> str:
+    """The kind of file system, as Linux tells; network file systems are where locks go wrong."""
+    best = ("", "")
+    for mount, kind in _mounts():
+        if (folder == Path(mount) or Path(mount) in folder.parents) and len(mount) >= len(best[0]):
+            best = mount, kind
+    return f" ({best[1]})" if best[1] else ""
+
+
+def _mounts() -> Iterator[tuple[str, str]]:
+    with suppress(OSError):
+        for line in Path("/proc/mounts").read_text().splitlines():
+            fields = line.split()
+            if len(fields) >= 3:
+                yield fields[1], fields[2]

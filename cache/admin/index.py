@@ -1,0 +1,184 @@
+"""The index: all entries in short, kept by diskcache, so that a list need not read every manifest.
+
+It is derived from the manifests and may be lost at any time. Only commands open it, never a serving process.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import diskcache
+import msgpack
+
+from gearcache.cache.admin.journal import cut_journal, read_journal, unpack
+from gearcache.cache.admin.row import Entry, Identity
+from gearcache.cache.layout import Layout
+from gearcache.cache.lock import unlock
+from gearcache.cache.opening import open_plain
+from gearcache.cache.trust import check_folders, open_trusted
+from gearcache.errors import CacheError
+
+_SHARD = 2
+_SUM_SIZE = 32
+_FILES = ("cache.db", "cache.db-wal", "cache.db-shm")
+
+
+class RowDisk(diskcache.Disk):  # type: ignore[misc]
+    """Stores texts as keys and bytes as values, in the database, and refuses whatever diskcache would unpickle."""
+
+    def put(self, key: Any) -> tuple[Any, bool]:
+        """Only `str`."""
+        if type(key) is not str:
+            raise TypeError(f"a key of the index is a text, got `{type(key).__qualname__}`")
+        return key, True
+
+    def get(self, key: Any, raw: bool) -> Any:
+        """Only what `put` wrote."""
+        if not raw or type(key) is not str:
+            raise ValueError("the index holds a key that is not ours")
+        return key
+
+    def store(self, value: Any, read: bool, key: Any = None) -> tuple[int, int, None, Any]:
+        """Only `bytes`."""
+        if type(value) is not bytes or read:
+            raise TypeError(f"a value of the index is bytes, got `{type(value).__qualname__}`")
+        return 0, diskcache.core.MODE_RAW, None, sqlite3.Binary(value)
+
+    def fetch(self, mode: int, filename: str | None, value: Any, read: bool) -> bytes:
+        """Only what `store` wrote."""
+        if mode != diskcache.core.MODE_RAW or filename is not None or type(value) is not bytes:
+            raise ValueError("the index holds a value that is not ours")
+        return value
+
+
+class Index:
+    """Entries in shards by the first digits of the key digest: one read gives hundreds of them.
+
+    All are read at once, and behind them those of the journal, which are newer; raises for an index that is damaged.
+    """
+
+    def __init__(self, cache: diskcache.Cache, folder: Path) -> None:
+        self._cache = cache
+        self._folder = folder
+        self.entries = [entry for shard in list(cache) for entry in self._read(shard)]
+        fresh, self._journal_size = read_journal(folder)
+        self.entries += fresh
+        self._unsaved = {shard_of(entry.identity) for entry in fresh}
+
+    def save(self, entries: Iterable[Entry], changed: Iterable[Identity]) -> None:
+        """Write the shards of the identities that `changed`, from all entries that there are; never raises."""
+        # A full disk, another program's lock, whatever: the next command will do it.
+        with suppress(Exception):
+            wanted: dict[str, list[Any]] = {shard: [] for shard in {*self._unsaved, *map(shard_of, changed)}}
+            for entry in entries if wanted else ():
+                if (plain := wanted.get(entry.digest[:_SHARD])) is not None:
+                    plain.append(entry)
+            for shard, plain in wanted.items():
+                body: bytes = msgpack.packb(plain)
+                if plain:
+                    self._cache.set(shard, sha256(body).digest() + body)
+                else:
+                    self._cache.delete(shard)
+            if self._journal_size:
+                cut_journal(self._folder, self._journal_size)
+
+    def _read(self, shard: str) -> Iterator[Entry]:
+        data = self._cache.get(shard, default=b"")
+        digest, body = data[:_SUM_SIZE], data[_SUM_SIZE:]
+        if sha256(body).digest() != digest:
+            raise ValueError(f"the shard {shard} of the index is damaged")
+        return map(Entry._make, unpack(body))
+
+
+def shard_of(identity: Identity) -> str:
+    """The shard of an entry."""
+    return identity[1][:_SHARD]
+
+
+@contextmanager
+def open_index(layout: Layout) -> Iterator[Index | None]:
+    """The index, to one process at a time; None where another one has it, or it cannot be used.
+
+    A damaged one is deleted and made anew. Never raises for a fault of the index, and never waits.
+    """
+    lock = _lock(layout)
+    if lock is None:
+        yield None
+        return
+    try:
+        opened = _open(layout.index_folder)
+        if opened is None:
+            yield None
+            return
+        cache, index = opened
+        try:
+            yield index
+        finally:
+            cache.close()
+    finally:
+        unlock(lock)
+        os.close(lock)
+
+
+def _lock(layout: Layout) -> int | None:
+    folder = layout.index_folder
+    try:
+        check_folders(layout.root, folder)
+        if not layout.entries_folder.is_dir():
+            return None  # no cache, or somebody else's folder of that name
+        folder.mkdir(mode=0o700, exist_ok=True)
+        lock = open_plain(folder / "lock", os.O_RDWR | os.O_CREAT)
+    except (OSError, CacheError):
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        return None
+    return lock
+
+
+def _open(folder: Path) -> tuple[diskcache.Cache, Index] | None:
+    for attempt in ("present", "anew"):
+        if attempt == "anew":
+            for name in _FILES:
+                with suppress(OSError):
+                    (folder / name).unlink()
+        try:
+            if _is_locked(folder / _FILES[0]):
+                return None
+            # No limits of its own: with the defaults, values may go at any write.
+            cache = diskcache.Cache(str(folder), disk=RowDisk, eviction_policy="none", cull_limit=0, timeout=1)
+            try:
+                return cache, Index(cache, folder)
+            except BaseException:
+                cache.close()
+                raise
+        except Exception:  # however it is damaged, it is made anew
+            continue
+    return None
+
+
+def _is_locked(path: Path) -> bool:
+    """Whether another program holds the database, for which diskcache would wait a minute; makes it, with mode 0600."""
+    os.close(open_plain(path, os.O_RDWR | os.O_CREAT))
+    with open_trusted(path):
+        pass
+    connection = sqlite3.connect(path, timeout=0)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.rollback()
+    except sqlite3.OperationalError as error:
+        if "locked" in str(error):
+            return True
+        raise
+    finally:
+        connection.close()
+    return False

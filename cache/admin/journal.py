@@ -1,0 +1,77 @@
+"""What was published since the index was last brought up to date: one record behind another in a file.
+
+Writers append and never wait: not a serving process but a command opens the index. A record that is missing or torn
+costs the next command the reading of a manifest, and nothing else.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import msgpack
+
+from gearcache.cache.admin.row import Entry
+from gearcache.cache.opening import open_plain
+from gearcache.cache.trust import open_trusted
+from gearcache.errors import CacheError
+
+JOURNAL_NAME = "published"
+MAX_JOURNAL_SIZE = 64 << 20
+_SUM_SIZE = 8
+
+
+def append_entry(folder: Path, entry: Entry) -> None:
+    """Append an entry to the journal in the folder of the index; raises `OSError` when that cannot be done now."""
+    body: bytes = msgpack.packb(entry)
+    record = len(body).to_bytes(4, "big") + sha256(body).digest()[:_SUM_SIZE] + body
+    folder.mkdir(mode=0o700, exist_ok=True)
+    descriptor = open_plain(folder / JOURNAL_NAME, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        if os.fstat(descriptor).st_size < MAX_JOURNAL_SIZE:
+            os.write(descriptor, record)  # in one call: appends of others cannot come in between
+    finally:
+        os.close(descriptor)
+
+
+def read_journal(folder: Path) -> tuple[list[Entry], int]:
+    """The entries of the journal, oldest first, and its size, for `cut_journal`; nothing of one that cannot be read."""
+    try:
+        with open_trusted(folder / JOURNAL_NAME) as descriptor, open(descriptor, "rb", closefd=False) as file:
+            data = file.read(2 * MAX_JOURNAL_SIZE)
+        return list(_entries(data)), len(data)
+    except (OSError, CacheError, ValueError, TypeError):
+        return [], 0
+
+
+def cut_journal(folder: Path, size: int) -> None:
+    """Empty a journal that was read to its end at `size`; one that has grown since stays. Raises `OSError`."""
+    descriptor = open_plain(folder / JOURNAL_NAME, os.O_RDWR)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(descriptor).st_size == size:
+            os.ftruncate(descriptor, 0)
+    finally:
+        os.close(descriptor)
+
+
+def _entries(data: bytes) -> Iterator[Entry]:
+    at = 0
+    while at < len(data):
+        size = int.from_bytes(data[at : at + 4], "big")
+        start = at + 4 + _SUM_SIZE
+        body = data[start : start + size]
+        if len(body) != size or sha256(body).digest()[:_SUM_SIZE] != data[at + 4 : start]:
+            return  # torn: where the next one begins is not known
+        yield Entry._make(unpack(body))
+        at = start + size
+
+
+def unpack(body: bytes) -> Any:
+    """Entries as msgpack gives them back: tuples, and nothing that runs code."""
+    return msgpack.unpackb(body, use_list=False, strict_map_key=True)

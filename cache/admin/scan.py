@@ -1,0 +1,192 @@
+"""Finding all entries: those of the index where they still hold, manifests where they do not."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gearcache.cache.admin.journal import read_journal
+from gearcache.cache.admin.row import Entry, Identity, manifest_state, stored_entry, use_state
+from gearcache.cache.collection import paused_collection
+from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout, is_digest
+from gearcache.cache.reading import read_manifest
+from gearcache.cache.signature import Signer
+from gearcache.cache.trust import check_folders
+from gearcache.errors import CacheError, CorruptEntry
+
+MANY_ENTRIES = 10_000
+
+
+@dataclass
+class Scan:
+    """All readable entries, in no order, and what is wrong with the others."""
+
+    entries: list[Entry] = field(default_factory=list)
+    faults: list[CacheError] = field(default_factory=list)
+
+
+def scan(layout: Layout, *, exact: bool = False) -> Scan:
+    """Look at every entry; the index is brought up to date where that can be done. Never raises.
+
+    Every manifest is looked at, and read when it has changed. Without `exact`, in a large cache, what the index says
+    holds while nobody used or published the entry since, as the use file tells: one look at the disk for each entry.
+    """
+    # Imported here: the command line does more than list, and this brings SQLite.
+    from gearcache.cache.admin.index import open_index
+
+    # 100,000 entries are a million objects, none of them garbage.
+    with paused_collection(), open_index(layout) as index:
+        known = _Known(index.entries if index is not None else read_journal(layout.index_folder)[0])
+        found = Scan()
+        changed = _Look(layout, known, exact or known.count <= MANY_ENTRIES, found).at_all()
+        if index is not None:
+            index.save(found.entries, changed)
+    return found
+
+
+def read_entry(layout: Layout, path: Path, signer: Signer | None = None) -> Entry:
+    """The entry of one manifest, read in full; `CacheError` or `FileNotFoundError`."""
+    label, digest, scope = layout.identify(path)
+    try:
+        check_folders(layout.root, path.parent)
+        manifest = read_manifest(path, digest, signer)
+        # On a file system without case, `m.run` lies in the folder of `M.run`.
+        if manifest.name.lower() != f"{label}-{digest}".lower():
+            raise MisplacedEntry(path, f"it belongs to the entry {manifest.name}", *manifest.blobs)
+        return stored_entry(manifest, (label, digest, scope), path)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise CacheError(f"`{path}` cannot be read: {error.strerror}") from error
+
+
+class MisplacedEntry(CorruptEntry):
+    """A sound manifest in the folder of another label, and the blobs that it names."""
+
+    def __init__(self, path: Path | str, reason: str, *blobs: str) -> None:
+        super().__init__(path, reason)
+        self.data = str(path), reason, *blobs
+        self.blobs = blobs
+
+
+class _Known:
+    """What the index says: by label and digest, and apart from these the entries with a rank scope."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self.plain: defaultdict[str, dict[str, Entry]] = defaultdict(dict)
+        self.scoped: defaultdict[tuple[str, str], dict[str, Entry]] = defaultdict(dict)
+        # The last one of an identity counts: it is the newest.
+        for entry in entries:
+            if entry.scope:
+                self.scoped[entry.label, entry.digest][entry.scope] = entry
+            else:
+                self.plain[entry.label][entry.digest] = entry
+        self.count = sum(map(len, self.plain.values())) + sum(map(len, self.scoped.values()))
+
+    def identities(self) -> set[Identity]:
+        entries = [*self.plain.values(), *self.scoped.values()]
+        return {entry.identity for group in entries for entry in group.values()}
+
+
+class _Look:
+    """One look at the disk."""
+
+    def __init__(self, layout: Layout, known: _Known, exact: bool, found: Scan) -> None:
+        self._layout = layout
+        self._known = known
+        self._exact = exact
+        self._found = found
+        self._entries_folder = str(layout.entries_folder)
+        self._changed: set[Identity] = set()
+        #: How many of the known entries are there still.
+        self._present = 0
+
+    def at_all(self) -> set[Identity]:
+        """Fill in what is found, and return the identities of which the index knows nothing, or nothing right."""
+        try:
+            for label in self._layout.labels():
+                self._look_at_label(label)
+        except OSError as error:
+            self._found.faults.append(CacheError(f"`{error.filename}` cannot be read: {error.strerror}"))
+        if self._present != self._known.count:
+            self._changed |= self._known.identities() - {entry.identity for entry in self._found.entries}
+        return self._changed
+
+    def _look_at_label(self, label: str) -> None:
+        plain = self._known.plain.get(label, {})
+        scoped = self._known.scoped
+        folder = f"{self._entries_folder}/{label}"
+        unchanged = self._found.entries
+        before = len(unchanged)
+        others = []
+        lstat, exact = os.lstat, self._exact
+        # Texts instead of paths, which take ten times as long: these lines run for each of maybe 100,000 entries.
+        for digest in self._layout.digest_names(label):
+            entry = plain.get(digest)
+            if entry is None or exact or entry.has_folders or (scoped and (label, digest) in scoped):
+                if is_digest(digest):
+                    others.append(digest)
+                continue
+            try:
+                use = lstat(f"{folder}/{digest}/{USE_NAME}")
+            except OSError:
+                others.append(digest)
+                continue
+            if use.st_mtime_ns == entry.used_ns and use.st_size == entry.hits and use.st_ino == entry.use_inode:
+                unchanged.append(entry)
+            else:
+                others.append(digest)
+        self._present += len(unchanged) - before
+        for digest in others:
+            try:
+                self._look_at(label, digest)
+            except OSError as error:
+                self._found.faults.append(CacheError(f"`{error.filename}` cannot be read: {error.strerror}"))
+
+    def _look_at(self, label: str, digest: str) -> None:
+        entry = self._known.plain.get(label, {}).get(digest)
+        entries = [*([entry] if entry is not None else ()), *self._known.scoped.get((label, digest), {}).values()]
+        unread = []
+        place = f"{self._entries_folder}/{label}/{digest}"
+        for entry in entries:
+            folder = f"{place}/{entry.scope}" if entry.scope else place
+            use = use_state(f"{folder}/{USE_NAME}")
+            is_used = use != (entry.use_inode, entry.used_ns, entry.hits)
+            if (self._exact or is_used) and not entry.is_state_of(manifest_state(f"{folder}/{MANIFEST_NAME}")):
+                unread.append(self._layout.entry(label, digest, entry.scope) / MANIFEST_NAME)
+                continue
+            self._present += 1
+            now = entry.with_use(use) if is_used else entry
+            if entry.has_folders:
+                now = now.with_folders(folder)
+            self._found.entries.append(now)
+            if now is not entry:
+                self._changed.add(entry.identity)
+        if not entries or (self._exact and not _has_scopes_of(place, entries)):
+            seen = {self._layout.entry(*entry.identity) / MANIFEST_NAME for entry in entries}
+            unread += [path for path in self._layout.manifests_of(label, digest) if path not in seen]
+        self._read(unread)
+
+    def _read(self, paths: Iterable[Path]) -> None:
+        for path in paths:
+            try:
+                entry = read_entry(self._layout, path)
+            except FileNotFoundError:
+                continue
+            except CacheError as error:
+                self._found.faults.append(error)
+            else:
+                self._found.entries.append(entry)
+                self._changed.add(entry.identity)
+
+
+def _has_scopes_of(folder: str, entries: list[Entry]) -> bool:
+    """Whether the folder of a key holds as many folders as there are entries with a rank scope; links tell, mostly."""
+    try:
+        inside = os.lstat(folder).st_nlink - 2
+    except FileNotFoundError:  # removed since it was listed: looked at closely, it holds nothing
+        return False
+    return inside == sum(1 for entry in entries if entry.scope)

@@ -1,0 +1,1 @@
+"""One Dynamo capture of a method, as frame, graph, inputs and checks."""

@@ -1,0 +1,97 @@
+"""Dynamo's backend for a capture: keeps the graph, its inputs, and what the frame will write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from gearcache.errors import CaptureError
+from gearcache.ge_cache.capture.counters import Numbers, take_numbers
+from gearcache.ge_cache.capture.written import Write
+from gearcache.ge_cache.dependencies.identities import Identities
+from gearcache.ge_cache.graphs.tensor_data import take_data
+from gearcache.ge_cache.private_torch import dynamo as private_dynamo
+from gearcache.ge_cache.private_torch import identities as private_identities
+from gearcache.ge_cache.private_torch import shapes as private_shapes
+
+
+class GraphHook:
+    """Dynamo's backend for the capture: keeps the graph and makes it take tensors only."""
+
+    def __init__(self, method: str, wanted: tuple[str, ...], identities: Identities) -> None:
+        self._method = method
+        self._wanted = wanted
+        self._identities = identities
+        self.numbers = Numbers()
+        self.module: torch.fx.GraphModule | None = None
+        self.shape_env: Any = None
+        self.drop_references: Callable[[], None] = lambda: None
+        self.graph_name = ""
+        self.sources: list[Any] = []
+        self.nodes: list[torch.fx.Node] = []
+        self.writes: list[Write] = []
+        #: Dynamo's source of each tensor that the graph holds as an attribute.
+        self.attribute_sources: dict[str, Any] = {}
+
+    def __call__(self, module: torch.fx.GraphModule, example_inputs: list[Any]) -> torch.fx.GraphModule:
+        self.module = module
+        self.shape_env = private_dynamo.tracing_context().fake_mode.shape_env
+        self.writes = [Write(*write) for write in private_dynamo.writes()]
+        self.attribute_sources = private_dynamo.attribute_sources()
+        self._identities.at_the_end(private_identities.tracked_objects())
+        self.drop_references = private_dynamo.references_dropper()
+        private_shapes.check_marked_dims()
+        self.graph_name = str(module.meta["backend_id"])
+        if not private_dynamo.forget_unused_streams(module):
+            raise CaptureError(self._method, "it works with streams or events, which a static graph cannot honour")
+        take_data(self._method, module.graph, self.attribute_sources)
+        self.numbers = take_numbers(module.graph, self._wanted)
+        for node in reversed(module.graph.nodes):
+            if node.target is getattr and not node.users:  # what it gave is a constant of the trace
+                module.graph.erase_node(node)
+        placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+        tensors = {
+            node.meta["grapharg"].source.name: node
+            for node in placeholders
+            if isinstance(node.meta["example_value"], torch.Tensor)
+        }
+        last = placeholders[-1] if placeholders else None
+        for node in placeholders:
+            if not isinstance(node.meta["example_value"], torch.Tensor):
+                _replace_size(self._method, module.graph, node, tensors, last)
+        self.nodes = [node for node in module.graph.nodes if node.op == "placeholder"]
+        self.sources = [node.meta["grapharg"].source for node in self.nodes]
+        module.recompile()
+        return module
+
+
+_SIZE_OPERATORS = {
+    "SIZE": torch.ops.aten.sym_size.int,
+    "STRIDE": torch.ops.aten.sym_stride.int,
+    "STORAGE_OFFSET": torch.ops.aten.sym_storage_offset.default,
+}
+
+
+def _replace_size(
+    method: str,
+    graph: torch.fx.Graph,
+    node: torch.fx.Node,
+    tensors: dict[str, torch.fx.Node],
+    last: torch.fx.Node | None,
+) -> None:
+    source = node.meta["grapharg"].source
+    base = getattr(source, "base", None)
+    owner = tensors.get(base.name) if base is not None else None
+    if owner is None or type(source).__name__ != "TensorPropertySource":
+        raise CaptureError(method, f"the graph takes `{source.name}`, which is not a tensor") from None
+    assert last is not None
+    operator = _SIZE_OPERATORS[source.prop.name]
+    arguments = (owner,) if source.idx is None else (owner, source.idx)
+    if node.users:
+        with graph.inserting_after(last):
+            size = graph.call_function(operator, arguments)
+        size.meta["example_value"] = node.meta["example_value"]
+        node.replace_all_uses_with(size)
+    graph.erase_node(node)

@@ -1,0 +1,85 @@
+"""What the global names in a captured frame stand for."""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gearcache.errors import CaptureError
+from gearcache.ge_cache.capture.source_paths import is_builtins
+from gearcache.guards.dispatch import frame_helpers
+from gearcache.guards.dispatch.frame import resolve_reference
+from gearcache.guards.evidence.names import name_of
+
+
+def frame_references(
+    method: str,
+    code: types.CodeType,
+    graph_name: str,
+    imports: Mapping[str, str],
+    installed: Mapping[str, Any],
+    namespace: Mapping[str, Any],
+) -> dict[str, list[str]]:
+    """Return name -> [kind, value] for every helper name that Dynamo put into the frame.
+
+    Names of the user's own globals and of builtins are left alone: the frame runs in the method's globals.
+    `CaptureError` when a name could not be looked up again in another process.
+    """
+    references: dict[str, list[str]] = {}
+    _check_attributes(method, code, {graph_name, *imports, *installed})
+    for name, attribute in _global_reads(code):
+        if name == graph_name:
+            continue
+        if name in imports:
+            module = imports[name]
+            references[name] = ["module", module]
+            if module.startswith("torch._dynamo") and attribute and not hasattr(frame_helpers, attribute):
+                raise CaptureError(method, f"its frame calls `{module}.{attribute}`, which only Dynamo has")
+        elif name in installed:
+            references[name] = ["builtins", ""] if is_builtins(name) else _installed(method, name, installed[name])
+        elif name not in namespace and not hasattr(builtins, name):
+            raise CaptureError(method, f"its frame reads the global `{name}`, which does not exist")
+    return references
+
+
+def _check_attributes(method: str, code: types.CodeType, made_up: set[str]) -> None:
+    """Raise `CaptureError` for an attribute that is called like a helper: a frame has one table for both names."""
+    for instruction in dis.get_instructions(code):
+        if instruction.argval in made_up and instruction.opname.endswith(("_ATTR", "_METHOD")):
+            raise CaptureError(
+                method, f"it uses an attribute `{instruction.argval}`, a name that Dynamo needs; rename it"
+            )
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            _check_attributes(method, constant, made_up)
+
+
+def _installed(method: str, name: str, value: Any) -> list[str]:
+    if isinstance(value, types.ModuleType):
+        return ["module", value.__name__]
+    if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)):
+        reference = ["object", name_of(value)]
+        try:
+            if resolve_reference(*reference) is value:
+                return reference
+        except (AttributeError, ImportError):
+            pass
+    raise CaptureError(method, f"its frame needs a {type(value).__name__} that exists in this process only (`{name}`)")
+
+
+def _global_reads(code: types.CodeType) -> Iterator[tuple[str, str | None]]:
+    """Yield each global name that is read, with the attribute read off it right after, if any."""
+    instructions = [item for item in dis.get_instructions(code) if item.opname != "CACHE"]
+    for position, instruction in enumerate(instructions):
+        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            following = instructions[position + 1] if position + 1 < len(instructions) else None
+            attribute = None
+            if following is not None and following.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+                attribute = following.argval
+            yield instruction.argval, attribute
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _global_reads(constant)

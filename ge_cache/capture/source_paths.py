@@ -1,0 +1,151 @@
+"""Dynamo's sources as access paths."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gearcache.ge_cache.dependencies.looked_up import LookedUp
+from gearcache.guards.access import Access
+from gearcache.guards.evidence.constants import to_plain
+
+
+class UnknownSource(Exception):
+    """A source class without an access path; carries its class name."""
+
+
+@dataclass(frozen=True)
+class FrameNames:
+    """What names mean in a captured frame: Dynamo's module aliases, other globals that it made up, free variables.
+
+    Every other global is the user's, whatever it is called. `looked_up`: by source, dictionaries of which only single
+    keys matter (see `ge_cache.dependencies.looked_up`).
+    """
+
+    imports: Mapping[str, str]
+    installed: Mapping[str, Any]
+    free_variables: tuple[str, ...]
+    looked_up: Mapping[Any, LookedUp] = field(default_factory=dict)
+
+
+#: Sources that only mark a kind of module or guard and add no step of their own.
+_TRANSPARENT = {
+    "NNModuleSource",
+    "UnspecializedNNModuleSource",
+    "UnspecializedBuiltinNNModuleSource",
+    "FSDPNNModuleSource",
+    "SkipGuardSource",
+    "AttrProxySource",
+    "OptimizerSource",
+}
+_ATTRIBUTES = {
+    "AttrSource",
+    "GenericAttrSource",
+    "ParamBufferSource",
+    "UnspecializedParamBufferSource",
+}
+_FIXED_ATTRIBUTES = {
+    "CellContentsSource": "cell_contents",
+    "ClosureSource": "__closure__",
+    "CodeSource": "__code__",
+    "TypeDictSource": "__dict__",
+    "TypeMROSource": "__mro__",
+    "NamedTupleFieldsSource": "_fields",
+}
+_ITEMS = {"GetItemSource", "ListGetItemSource", "DictGetItemSource", "DictSubclassGetItemSource"}
+
+
+def access_of(source: Any, names: FrameNames) -> Access:
+    """Return the access path of a Dynamo source; `UnknownSource` names a class without one.
+
+    A name that Dynamo put into the globals for one process is taken for what it stands for, or refused.
+    """
+    kind = type(source).__name__
+    if kind == "LocalSource":
+        name = source.local_name
+        return Access(("closure" if name in names.free_variables else "argument", name))
+    if kind == "GlobalSource":
+        return _global(source.global_name, names)
+    if kind == "ImportSource":
+        return Access(("module", source.module_name))
+    base = getattr(source, "base", None)
+    if base is None:
+        raise UnknownSource(kind)
+    path = access_of(base, names)
+    if kind in _TRANSPARENT:
+        return path
+    if kind in _ATTRIBUTES:
+        for member in source.member.split("."):
+            path = path.then("attr", member)
+        return path
+    if kind in _FIXED_ATTRIBUTES:
+        return path.then("attr", _FIXED_ATTRIBUTES[kind])
+    if kind == "TypeSource":
+        return path.then("type")
+    if kind == "DefaultsSource":
+        return path.then("attr", source.field).then("item", source.idx_key)
+    if kind == "ConstDictKeySource":
+        return path.then("nth_key", source.index)
+    if kind in ("CallFunctionNoArgsSource", "WeakRefCallSource"):
+        return path.then("call")
+    if kind == "DataclassFieldsSource":
+        return path.then("fields")
+    if kind in _ITEMS:
+        return _item(path, kind, source, names)
+    raise UnknownSource(kind)
+
+
+def is_given(source: Any) -> bool:
+    """Whether a source leads to something that was there before the call: a trace may name what it made itself."""
+    while (base := getattr(source, "base", None)) is not None:
+        source = base
+    return source is not None and type(source).__name__ != "TempLocalSource"
+
+
+def is_of_namedtuple(source: Any, names: FrameNames) -> bool:
+    """Whether a source lies in the globals that `collections.namedtuple` makes for a class's `__new__`.
+
+    They have no module, so no path leads to them; the standard library fills them, and its version is in the key.
+    """
+    while (base := getattr(source, "base", None)) is not None:
+        source = base
+    if type(source).__name__ != "GlobalSource" or source.global_name not in names.installed:
+        return False
+    scope = names.installed[source.global_name]
+    own = {"_tuple_new", "__builtins__", "__name__"}
+    return type(scope) is dict and scope.keys() == own and scope["_tuple_new"] is tuple.__new__
+
+
+def is_builtins(name: str) -> bool:
+    """Whether a global that Dynamo made up is the dictionary of builtins (`install_builtins_dict_in_fglobals`)."""
+    return name.startswith("__builtins_dict__")
+
+
+def _global(name: str, names: FrameNames) -> Access:
+    if name in names.imports:
+        return Access(("module", names.imports[name]))
+    if name in names.installed:
+        if is_builtins(name):
+            return Access(("builtins", ""))
+        value = names.installed[name]
+        if not isinstance(value, types.ModuleType):
+            raise UnknownSource(f"`{name}`, a {type(value).__name__} that Dynamo made for this process")
+        return Access(("module", value.__name__))
+    return Access(("global", name))
+
+
+def _item(path: Access, kind: str, source: Any, names: FrameNames) -> Access:
+    index = source.index
+    if type(index).__name__ == "ConstDictKeySource":
+        looked_up = names.looked_up.get(source.base)
+        if looked_up is not None and type(looked_up.keys[index.index]) in (str, int):
+            return path.then("dict_item", looked_up.keys[index.index])
+        return path.then("nth_value", index.index)
+    if getattr(source, "index_is_slice", False):
+        raise UnknownSource(f"{kind} with a slice")
+    if to_plain(index) != index:  # only None, bool, int, str, bytes stand for themselves in a manifest
+        raise UnknownSource(f"{kind} with a key of type {type(index).__name__}")
+    step = {"ListGetItemSource": "list_item", "DictSubclassGetItemSource": "dict_item"}.get(kind, "item")
+    return path.then(step, index)

@@ -1,0 +1,96 @@
+"""Stand-ins: memory for tensors that have none, so that a model on `meta` or under fake tensors is seen as a real one.
+
+While they are in place, every such tensor of the process is an ordinary tensor of the target device with the same
+sizes, strides, dtype, storage sharing and object identity: key, trace, guards and evidence come out exactly as they do
+where the weights are. The memory is never written or read, so on the CPU its pages cost nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import math
+import mmap
+import sys
+from collections.abc import Iterator
+
+import torch
+
+from gearcache.ge_cache.private_torch import core as private_core
+from gearcache.ge_cache.private_torch import fake as private_fake
+
+#: Storages of at least this many bytes get pages of their own, which exist only once they are touched.
+_MAPPED = 1 << 20
+_PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+
+
+@contextlib.contextmanager
+def stand_ins(device: torch.device) -> Iterator[int]:
+    """Exchange all meta and fake tensors of this process for stand-ins, and back at the end; yields their number.
+
+    Tensors on `meta` move to `device`, fake ones to the device that they pretend to be on. Fake modes and a default
+    device of `meta` are off meanwhile. Not for use while other threads work with such tensors.
+    """
+    with private_fake.without_meta_modes():
+        exchanged: list[tuple[torch.Tensor, torch.Tensor]] = []
+        try:
+            storages: dict[tuple[int, str], torch.UntypedStorage] = {}
+            for tensor in _without_memory():
+                stand_in = _stand_in(tensor, device, storages)
+                private_fake.swap_tensors(tensor, stand_in)
+                exchanged.append((tensor, stand_in))
+            yield len(exchanged)
+        finally:
+            for tensor, stand_in in reversed(exchanged):
+                private_fake.swap_tensors(tensor, stand_in)
+
+
+def _without_memory() -> list[torch.Tensor]:
+    found = []
+    for value in gc.get_objects():
+        kind = type(value)  # weak proxies break isinstance
+        if kind in _PLAIN:
+            if value.is_meta and value.layout == torch.strided:
+                found.append(value)
+        elif issubclass(kind, torch.Tensor) and private_fake.is_fake(value) and _has_numbers_only(value):
+            found.append(value)
+    return found
+
+
+def _has_numbers_only(tensor: torch.Tensor) -> bool:
+    """Whether a fake tensor is of fixed sizes; others are what an earlier trace left behind."""
+    if tensor.layout != torch.strided:
+        return False
+    return all(type(size) is int for size in (*tensor.shape, *tensor.stride(), tensor.storage_offset()))
+
+
+def _stand_in(
+    tensor: torch.Tensor, device: torch.device, storages: dict[tuple[int, str], torch.UntypedStorage]
+) -> torch.Tensor:
+    target = device if tensor.device.type == "meta" else tensor.device
+    key = (private_core.storage_key(tensor), str(target))
+    if key not in storages:
+        reach = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True)) + 1
+        needed = (tensor.storage_offset() + (reach if tensor.numel() else 0)) * tensor.element_size()
+        storages[key] = _storage(max(int(needed), int(tensor.untyped_storage().nbytes())), target)
+    made = torch.empty(0, dtype=tensor.dtype, device=target)
+    made.set_(storages[key], tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()))
+    kind = next(kind for kind in (torch.nn.Parameter, torch.nn.Buffer, torch.Tensor) if isinstance(tensor, kind))
+    if kind is torch.nn.Parameter:
+        return torch.nn.Parameter(made, requires_grad=tensor.requires_grad)
+    if kind is torch.nn.Buffer:
+        return torch.nn.Buffer(made)
+    return made.requires_grad_(tensor.requires_grad)
+
+
+def _storage(size: int, device: torch.device) -> torch.UntypedStorage:
+    if device.type != "cpu" or size < _MAPPED or sys.platform != "linux":
+        return torch.empty(size, dtype=torch.uint8, device=device).untyped_storage()
+    # Not reserved: a model larger than this host's memory can be compiled on it.
+    reserve_nothing = 0x4000  # `MAP_NORESERVE`, which `mmap` does not name before Python 3.13
+    pages = mmap.mmap(
+        -1,
+        math.ceil(size / mmap.PAGESIZE) * mmap.PAGESIZE,
+        flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | reserve_nothing,
+    )
+    return torch.frombuffer(pages, dtype=torch.uint8).untyped_storage()

@@ -1,0 +1,222 @@
+"""Dynamo's guards as checks: one translation per guard kind.
+
+Every kind that the installed torch knows is named here. A kind is translated to a check, is covered by another
+mechanism (`_COVERED`, with the reason), or makes the method uncacheable.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from typing import Any
+
+import torch
+
+from gearcache.errors import UncacheableGuard
+from gearcache.ge_cache.capture.source_paths import FrameNames, UnknownSource, access_of, is_of_namedtuple
+from gearcache.guards.access import Access, Scope, Walker
+from gearcache.guards.evidence.checks import Check, first_failure, observe, told_apart
+from gearcache.guards.evidence.constants import NotConstant, to_plain
+
+#: Guard kinds that need no check of their own, and why.
+_COVERED = {
+    "TENSOR_MATCH": "inputs: `TensorGuards` on every call; parameters, buffers: the key; others: `TensorReads.checks`",
+    "SHAPE_ENV": "evaluated for every gear when it is compiled; the gear's sizes are checked on every call",
+    "GLOBAL_STATE": "`GlobalStateGuard` on every call, and the key",
+    "GRAD_MODE": "every trace and every call runs without autograd",
+    "DETERMINISTIC_ALGORITHMS": "part of the global state",
+    "DEFAULT_DEVICE": "part of the key",
+    "TORCH_FUNCTION_STATE": "a trace under a torch function mode is refused",
+    "FSDP_TRAINING_STATE": "inference only",
+    "AUTOGRAD_SAVED_TENSORS_HOOKS": "inference only: nothing is saved for a backward pass",
+}
+
+#: Guard kinds with a direct counterpart; the value at the source decides what is expected.
+_DIRECT = {
+    "TYPE_MATCH": "type",
+    "CONSTANT_MATCH": "constant",
+    "EQUALS_MATCH": "constant",
+    "BOOL_MATCH": "constant",
+    "NONE_MATCH": "constant",
+    "CONSTANT_SUBCLASS_MATCH": "constant",
+    "RANGE_ITERATOR_MATCH": "constant",
+    "SEQUENCE_LENGTH": "length",
+    "DICT_KEYS_MATCH": "keys",
+    "MAPPING_KEYS_CHECK": "keys",
+    "NOT_NONE_MATCH": "not_none",
+    "WEAKREF_ALIVE": "not_none",
+    "MODULE_MATCH": "name",
+    "CLASS_MATCH": "name",
+    "BUILTIN_MATCH": "name",
+    "FUNCTION_MATCH": "function",
+    "CLOSURE_MATCH": "function",
+    "EMPTY_NN_MODULE_HOOKS_DICT": "empty",
+    "NN_MODULE": "type",
+}
+_WITH_ARGUMENT = {
+    "HASATTR": "has_attr",
+    "NOT_PRESENT_IN_GENERIC_DICT": "lacks",
+    "DICT_CONTAINS": "contains",
+    "DICT_NOT_CONTAINS": "lacks",
+    "SET_CONTAINS": "contains",
+    "SET_NOT_CONTAINS": "lacks",
+}
+#: Guard kinds that make a method uncacheable, and why.
+_REFUSED = {
+    "DICT_VERSION": "a dictionary's version exists in one process only",
+    "TUPLE_ITERATOR_LEN": "an iterator as an argument cannot be looked at twice",
+    "COUNT_ITERATOR_MATCH": "an iterator as an argument cannot be looked at twice",
+    "DUAL_LEVEL": "forward-mode autograd is not inference",
+    "FUNCTORCH_STACK_MATCH": "a functorch transform around the call",
+    "TENSOR_SUBCLASS_METADATA_MATCH": "tensor subclasses are not supported",
+    "DTENSOR_SPEC_MATCH": "distributed tensors are not supported",
+    "DISPATCH_KEY_SET_MATCH": "dispatch keys are not portable",
+    "FAKE_SCRIPT_TYPE_MATCH": "of script objects, process groups are supported",
+    "OPAQUE_OBJ_GUARD_FN_MATCH": "of opaque objects, process groups are supported",
+}
+_OPAQUE = {"FAKE_SCRIPT_TYPE_MATCH", "OPAQUE_OBJ_GUARD_FN_MATCH"}
+#: Guard kinds that imply the exact type as well.
+_TYPED = {"SEQUENCE_LENGTH", "DICT_KEYS_MATCH", "MAPPING_KEYS_CHECK"}
+_SPECIAL = {"ID_MATCH", "DUPLICATE_INPUT"}
+
+
+def known_kinds() -> set[str]:
+    """Return all guard kinds that have a translation, a reason to be covered, or a reason to be refused."""
+    return {*_COVERED, *_DIRECT, *_WITH_ARGUMENT, *_REFUSED, *_SPECIAL}
+
+
+def tensor_sources(guards: Any) -> list[Any]:
+    """Return the sources of all tensors that Dynamo guards."""
+    found = [guard.originating_source for guard in guards if guard.inner_create_fn().__name__ == "TENSOR_MATCH"]
+    return sorted(found, key=lambda source: source.name)
+
+
+class GuardTranslator:
+    """Turns the guards of one capture into checks that hold now."""
+
+    def __init__(self, method: str, scope: Scope, names: FrameNames) -> None:
+        self._method = method
+        self._scope = scope
+        self._walker = Walker(scope)
+        self._names = names
+        #: Dynamo's name of what each path leads to.
+        self.source_names: dict[Access, str] = {}
+
+    def access(self, source: Any) -> Access:
+        """Return the access path of a Dynamo source; `UncacheableGuard` when there is none."""
+        try:
+            access = access_of(source, self._names)
+            self.source_names.setdefault(access, source.name)
+            return access
+        except (UnknownSource, NotConstant) as error:
+            raise UncacheableGuard(self._method, type(source).__name__, _name(source), str(error)) from None
+
+    def value(self, access: Access) -> Any:
+        """Return what an access path leads to in the traced call; None where it leads nowhere."""
+        try:
+            return self._walker.resolve(access)
+        except (LookupError, AttributeError, TypeError):
+            return None
+
+    def translate(self, guards: Any) -> list[Check]:
+        """Return the distinct checks, in a defined order; `UncacheableGuard` for what has no translation."""
+        checks: dict[str, Check] = {}
+        for guard in sorted(guards, key=lambda guard: (guard.name, guard.create_fn_name())):
+            for check in self._checks(guard):
+                checks.setdefault(repr(check.to_plain()), check)
+        for source, looked_up in self._names.looked_up.items():
+            for check in looked_up.checks(self.access(source)):
+                checks.setdefault(repr(check.to_plain()), check)
+        translated = told_apart(list(checks.values()), self._walker)
+        failure = first_failure(translated, Walker(self._scope))
+        if failure is not None:
+            raise UncacheableGuard(self._method, failure.check.kind, failure.check.access.text, str(failure))
+        return translated
+
+    def _checks(self, guard: Any) -> list[Check]:
+        kind = guard.inner_create_fn().__name__
+        if kind in _COVERED:
+            return []
+        source = guard.originating_source
+        if kind in _REFUSED and not (kind in _OPAQUE and self._is_group(source)):
+            raise UncacheableGuard(self._method, kind, source.name, _REFUSED[kind])
+        if kind not in known_kinds():
+            raise UncacheableGuard(self._method, kind, source.name, "a guard kind that gearcache does not know")
+        if type(source).__name__ == "ConstDictKeySource" and source.base in self._names.looked_up:
+            return []  # which keys matter is known, and not by their position
+        if is_of_namedtuple(source, self._names):
+            return []
+        access = self.access(source)
+        try:
+            value = self._walker.resolve(access)
+            typed = [observe("type", access, value)] if kind in _TYPED else []
+            if kind == "SEQUENCE_LENGTH" and source in self._names.looked_up:
+                return typed
+            return [*typed, self._observe(kind, guard, access, value)]
+        except NotConstant as error:
+            raise UncacheableGuard(self._method, kind, source.name, f"a value of type {error}") from None
+        except (LookupError, AttributeError, TypeError, ImportError) as error:
+            raise UncacheableGuard(self._method, kind, source.name, f"{type(error).__name__}: {error}") from None
+
+    def _is_group(self, source: Any) -> bool:
+        try:
+            value = self._walker.resolve(self.access(source))
+        except (UncacheableGuard, LookupError, AttributeError, TypeError, ImportError):
+            return False
+        return torch.distributed.is_available() and isinstance(value, torch.distributed.ProcessGroup)
+
+    def _observe(self, kind: str, guard: Any, access: Access, value: Any) -> Check:
+        if kind in _WITH_ARGUMENT:
+            argument = _guard_argument(guard)
+            if kind == "NOT_PRESENT_IN_GENERIC_DICT":
+                access, value = access.then("attr", "__dict__"), value.__dict__
+            name = argument if _WITH_ARGUMENT[kind] == "has_attr" else to_plain(argument)
+            wanted = _WITH_ARGUMENT[kind]
+            if wanted == "has_attr" and not hasattr(value, argument):
+                wanted = "no_attr"
+            return observe(wanted, access, value, name)
+        if kind in _OPAQUE:
+            return observe("process_group", access, value)
+        if kind == "DUPLICATE_INPUT":
+            return Check("same", access, self.access(_guard_argument(guard)).to_plain())
+        if kind == "ID_MATCH":
+            return _identity(access, value)
+        if kind in ("DICT_KEYS_MATCH", "MAPPING_KEYS_CHECK"):
+            try:
+                return observe("keys", access, value)
+            except NotConstant:
+                return observe("length", access, value)
+        return observe(_DIRECT[kind], access, value)
+
+
+def _guard_argument(guard: Any) -> Any:
+    """Return what the guard's partial was given besides the guard (an attribute name, a key, a source)."""
+    create = guard.create_fn
+    if not isinstance(create, functools.partial):
+        raise NotConstant("a guard without its argument")
+    values = [*create.args, *create.keywords.values()]
+    if len(values) != 1:
+        raise NotConstant(f"a guard with {len(values)} arguments")
+    return values[0]
+
+
+def _identity(access: Access, value: Any) -> Check:
+    """The same object in another process: by value for constants, by name and code for what has a name."""
+    if isinstance(value, types.FunctionType) or inspect.ismethod(value):
+        return observe("function", access, value)
+    if inspect.isclass(value) or inspect.ismodule(value) or inspect.isbuiltin(value):
+        return observe("name", access, value)
+    try:
+        return observe("constant", access, value)
+    except NotConstant:
+        if inspect.isroutine(value) or type(value).__module__.startswith("torch"):
+            return observe("name" if hasattr(value, "__qualname__") else "type", access, value)
+        raise
+
+
+def _name(source: Any) -> str:
+    try:
+        return str(source.name)
+    except NotImplementedError:  # it has none, as what the frame itself makes
+        return "a value of its own"

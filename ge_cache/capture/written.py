@@ -1,0 +1,118 @@
+"""What the frame of a trace writes, and what lies behind it: another thing at the next call, so read and checked anew.
+
+Places are told by the objects that are written, not by the paths that lead there: one object may be reached by many.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from gearcache.guards.access import _STEPS, Access, Scope
+from gearcache.guards.evidence.checks import Check
+
+#: Where a module may keep what is assigned to one of its attributes.
+_DICTIONARIES = ("_parameters", "_buffers", "_modules")
+_FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
+
+
+@dataclass(frozen=True)
+class Write:
+    """An attribute of an object that the frame assigns or deletes; with `attribute` None, what a container holds.
+
+    `source` is Dynamo's; `is_global`: a global of the method's module, which has no owner.
+    """
+
+    source: Any
+    owner: Any
+    attribute: str | None
+    is_global: bool = False
+
+
+class Written:
+    """Tells which paths and checks of a trace depend on what its frame writes. `scope` is that of the traced call."""
+
+    def __init__(self, writes: Iterable[Write], scope: Scope) -> None:
+        self._scope = scope
+        #: Written keys and attributes by the identity of their holder; None stands for all.
+        self._names: dict[int, set[Any]] = {}
+        #: Whatever `_names` knows by identity, so that it stays alive.
+        self._holders: list[Any] = []
+        for write in writes:
+            if write.is_global:
+                self._note(scope.module_globals, write.attribute)
+            else:
+                self._note(write.owner, write.attribute)
+                if write.attribute is not None:
+                    for dictionary in _dictionaries(write.owner):
+                        self._note(dictionary, write.attribute)
+
+    def _note(self, holder: Any, name: str | None) -> None:
+        self._names.setdefault(id(holder), set()).add(name)
+        self._holders.append(holder)
+
+    def leads_to(self, access: Access) -> bool:
+        """Whether a path goes through something that is written."""
+        return bool(self._names) and self._walk(access)[0]
+
+    def affects(self, check: Check) -> bool:
+        """Whether a check may hold at one call and not at the next because of what the frame writes."""
+        if not self._names:
+            return False
+        is_behind, value = self._walk(check.access)
+        if is_behind:
+            return True
+        if check.kind in ("has_attr", "no_attr", "contains", "lacks"):
+            return any(self._writes(holder, check.expected) for holder in (value, *_dictionaries(value)))
+        # Any write may add a key or take one away.
+        return check.kind in ("keys", "length", "empty") and id(value) in self._names
+
+    def _writes(self, holder: Any, name: Any) -> bool:
+        names = self._names.get(id(holder), ())
+        return name in names or None in names
+
+    def _walk(self, access: Access) -> tuple[bool, Any]:
+        """Return whether a path goes through something written, and what it leads to."""
+        kind, name = access.root
+        if kind == "global" and self._writes(self._scope.module_globals, name):
+            return True, None
+        if kind == "closure" and self._writes(self._scope.closure.get(name), "cell_contents"):
+            return True, None
+        try:
+            value = holder = access.resolve_root(self._scope)
+            for step, argument in access.steps:
+                if step == "call":
+                    return False, None
+                if step == "type":
+                    value = holder = type(value)
+                    continue
+                if any(self._writes(each, argument) for each in (value, *_holders(holder, step))):
+                    return True, None
+                found = _STEPS[step](value, argument)
+                # What lies in the dictionary of an object is the object's: a class has a new view of it each time.
+                holder = value if (step, argument) == ("attr", "__dict__") else found
+                value = found
+        except _FAULTS:
+            return False, None
+        return None in self._names.get(id(value), ()), value
+
+
+def _holders(value: Any, step: str) -> tuple[Any, ...]:
+    """Return the objects that may hold what one step from a value leads to, beside the value's own containers."""
+    if step not in ("attr", "member"):
+        return (value,)
+    if isinstance(value, type):
+        return value.__mro__
+    return (value, *type(value).__mro__)
+
+
+def _dictionaries(value: Any) -> list[Any]:
+    """Return the dictionaries in which a module (of either kind) keeps its attributes."""
+    held = getattr(value, "__dict__", None)
+    if isinstance(value, types.ModuleType):
+        return [held]
+    if type(held) is not dict or "_parameters" not in held:
+        return []  # they are reached through the object alone
+    return [held, *(held[name] for name in _DICTIONARIES if name in held)]

@@ -1,0 +1,1 @@
+"""What a trace took from the process beside its guards, as checks or refusals."""

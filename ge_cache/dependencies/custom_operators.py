@@ -1,0 +1,72 @@
+"""Operators of a user's in a graph: which ones there are, and those that are no more than a name for others.
+
+An operator that is registered for no device and for `CompositeImplicitAutograd` is a function over other operators.
+A compiler takes it apart, so it is taken apart when the graph is recorded: then all that it calls is seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import fx
+
+from gearcache.ge_cache.private_torch import core as private_core
+from gearcache.guards.evidence.operators import is_outside
+from gearcache.guards.evidence.registry import has_kernel
+
+_DEVICES = ("CPU", "CUDA", "PrivateUse1")
+
+
+def custom_operators(module: fx.GraphModule) -> set[Any]:
+    """Return the operators of a graph that are not torch's, with all their overloads where the graph names none."""
+    found: set[Any] = set()
+    for node in module.graph.nodes:
+        target: Any = node.target
+        if isinstance(target, private_core.OpOverloadPacket):
+            found.update(getattr(target, overload) for overload in target.overloads())  # type: ignore[no-untyped-call]
+        elif isinstance(target, private_core.OpOverload):
+            found.add(target)
+    return {operator for operator in found if is_outside(operator.name())}
+
+
+def record_expanded(
+    record: Callable[[dict[Any, Any], bool], fx.GraphModule],
+    lifted: fx.GraphModule,
+    decompositions: Mapping[Any, Any] | None,
+    pre_dispatch: bool,
+) -> tuple[fx.GraphModule, list[str]]:
+    """Return the graph that `record(decompositions, pre_dispatch)` makes, without composite operators of a user's.
+
+    The names are those of all operators of a user's that were met on the way.
+    """
+    table = dict(decompositions or {})
+    met = custom_operators(lifted)
+    if met and not pre_dispatch:
+        # After dispatch the composite ones are gone, and what they called cannot be told from the rest.
+        met |= _expand(record, table, met)
+    module = record(table, pre_dispatch)
+    here = custom_operators(module)
+    met |= here
+    if pre_dispatch and _composite(here, table):
+        met |= _expand(record, table, met)
+        module = record(table, pre_dispatch)
+    return module, sorted(operator.name() for operator in met)
+
+
+def _expand(record: Callable[..., fx.GraphModule], table: dict[Any, Any], met: set[Any]) -> set[Any]:
+    """Add the composite operators to `table` until a graph holds no more of them; return all operators that it held."""
+    found = set(met)
+    while composite := _composite(found, table):
+        table.update((operator, operator.decompose) for operator in composite)
+        found |= custom_operators(record(table, True))
+    return found
+
+
+def _composite(operators: set[Any], table: Mapping[Any, Any]) -> set[Any]:
+    return {
+        operator
+        for operator in operators - table.keys()
+        if has_kernel(operator.name(), "CompositeImplicitAutograd")
+        and not any(has_kernel(operator.name(), device) for device in _DEVICES)
+    }

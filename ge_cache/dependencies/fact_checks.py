@@ -1,0 +1,219 @@
+"""Facts that a trace took from the process, as checks; what no other process can compare is refused."""
+
+from __future__ import annotations
+
+import _collections_abc
+import functools
+import types
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from gearcache.errors import CaptureError
+from gearcache.ge_cache.capture.source_paths import FrameNames, UnknownSource, access_of
+from gearcache.guards.access import Access, Walker
+from gearcache.guards.evidence.checks import Check, observe
+from gearcache.guards.evidence.constants import NotConstant
+from gearcache.guards.evidence.members import classes_plain, is_fixed
+from gearcache.guards.evidence.names import name_of
+
+BUILTINS = Access(("builtins", ""))
+_FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
+
+
+@dataclass
+class Met:
+    """A class: where the trace found it, and whether the method makes objects of it."""
+
+    sources: dict[Any, None] = field(default_factory=dict)
+    made: bool = False
+
+
+@dataclass(frozen=True)
+class TypeTest:
+    """A call of `isinstance` or `issubclass`: the class asked about, where and what the value is, and the answer."""
+
+    kind: str
+    cls: type
+    source: Any
+    value: Any
+    asked: tuple[tuple[Any, Any], ...]
+    answer: bool
+
+
+class FactChecks:
+    """Turns what was noted of one trace into checks, through paths that another process can follow."""
+
+    def __init__(self, method: str, names: FrameNames, walker: Walker) -> None:
+        self._method, self._names, self._walker = method, names, walker
+
+    def _access(self, source: Any) -> Access | None:
+        try:
+            return access_of(source, self._names)
+        except (UnknownSource, NotConstant):
+            return None
+
+    def _leads_to(self, access: Access | None, value: Any) -> bool:
+        try:
+            return access is not None and self._walker.resolve(access) is value
+        except _FAULTS:
+            return False
+
+    def class_path(self, cls: type, sources: Iterable[Any]) -> Access | None:
+        """Return where another process finds a class: at one of its sources, or by its name.
+
+        A name may lead to a module that no hit needs to import. What lies at a position may lie elsewhere then.
+        """
+        found = [access for access in map(self._access, sources) if access is not None]
+        fixed = [access for access in found if all(not step.startswith("nth_") for step, _ in access.steps)]
+        for access in (*fixed, _path_of(cls), *found, *_other_paths_of(cls)):
+            if not access.root[1].startswith("torch._dynamo") and self._leads_to(access, cls):
+                return access
+        return None
+
+    def order(self, source: Any) -> Check:
+        access = self._access(source)
+        if access is None:
+            raise CaptureError(self._method, "it goes through a set to which no path leads: use `sorted(...)`")
+        try:
+            return observe("order", access, self._walker.resolve(access))
+        except NotConstant as error:
+            raise CaptureError(
+                self._method,
+                f"it goes through the set `{access.text}`, whose items (a {error}) have another order in each process: "
+                "use a list or a dict",
+            ) from None
+
+    def constant_order(self, constant: frozenset[Any], functions: dict[Access, types.FunctionType]) -> Check:
+        for access, function in functions.items():
+            path = _constant_path(function.__code__, constant, access.then("attr", "__code__"))
+            if path is not None:
+                return observe("order", path, constant)
+        raise CaptureError(
+            self._method,
+            "it goes through a set that is written out in its code, whose order may be another one in each process: "
+            "use a tuple",
+        )
+
+    def attribute(self, source: Any, name: str, present: bool) -> list[Check]:
+        access = self._access(source)
+        if access is None or access.root[1].startswith("torch._dynamo"):
+            return []
+        try:
+            holds = hasattr(self._walker.resolve(access), name) is present
+        except Exception:
+            return []
+        # Dynamo may mean something else by it: what it means by an absent method of a tensor is guarded elsewhere.
+        return [Check("has_attr" if present else "no_attr", access, name)] if holds else []
+
+    def type_test(self, test: TypeTest, classes: dict[type, Met]) -> list[Check]:
+        found, answers = [], []
+        for asked, source in test.asked:
+            cls = getattr(asked, "__origin__", asked)
+            if not isinstance(cls, type):
+                raise CaptureError(self._method, f"it asks whether something is a `{cls!r}`, which is no class")
+            if type(cls).__name__ == "tensortype":
+                return []  # `torch.FloatTensor` and its kin: the dtype and the device of each input are checked
+            found_at = self._value_path(test, cls, classes)
+            if found_at is None:
+                raise CaptureError(
+                    self._method,
+                    f"it asks whether a `{name_of(test.cls)}` is a `{name_of(cls)}`, which the class decides by "
+                    "code of its own, and no path leads there that another process could follow",
+                )
+            kind, access, value = found_at
+            try:
+                answers.append((isinstance if kind == "instance" else issubclass)(value, cls))
+            except TypeError:
+                answers.append(False)
+            if _is_plain(cls):
+                continue
+            path = self.class_path(cls, [] if source is None else [source])
+            if path is None:
+                raise CaptureError(
+                    self._method, f"no path leads to the class `{name_of(cls)}` that another process could follow"
+                )
+            if access is not None:
+                found.append(Check(kind, access, [path.to_plain(), answers[-1]]))
+        if any(answers) is not test.answer:
+            raise CaptureError(
+                self._method,
+                f"`is{test.kind}` of a `{name_of(test.cls)}` and `{name_of(test.asked[0][0])}` is {any(answers)}, and "
+                f"Dynamo takes it for {test.answer}",
+            )
+        return found
+
+    def _value_path(
+        self, test: TypeTest, asked: type, classes: dict[type, Met]
+    ) -> tuple[str, Access | None, Any] | None:
+        """Return (kind of the check, path, value) for a question about a value or its class."""
+        access = self._access(test.source) if test.source is not None else None
+        if access is not None and self._leads_to(access, test.value):
+            if test.kind == "instance" and type(asked).__instancecheck__ is _abc_instancecheck():
+                return "subclass", access.then("type"), test.cls
+            return test.kind, access, test.value
+        if _is_plain(asked):
+            return "subclass", None, test.cls
+        met = classes.get(test.cls, Met())
+        access = self.class_path(test.cls, met.sources)
+        return None if access is None else ("subclass", access, test.cls)
+
+    def classes(self, met: dict[type, Met], names: set[str]) -> Check:
+        import torch
+
+        met = {torch.Tensor: Met(), **met}
+        for cls in list(met):
+            if type(cls) is not type and not is_fixed(type(cls)):
+                met.setdefault(type(cls), Met())
+        found: dict[Access, tuple[type, bool]] = {}
+        for cls, each in met.items():
+            access = self.class_path(cls, each.sources)
+            if access is None and type(cls) in met:
+                continue
+            if access is None:
+                raise CaptureError(
+                    self._method,
+                    f"no path leads to the class `{name_of(cls)}` that another process could follow: "
+                    "define it at the top of a module, or keep it in an attribute",
+                )
+            found[access] = (cls, each.made)
+        return Check("classes", BUILTINS, classes_plain(found, names))
+
+
+def _path_of(cls: type) -> Access:
+    """Return the path that a class's name tells."""
+    access = Access(("module", cls.__module__))
+    for part in cls.__qualname__.split("."):
+        access = access.then("attr", part)
+    return access
+
+
+def _other_paths_of(cls: type) -> Iterator[Access]:
+    """Yield where the standard library keeps classes of the interpreter without a name of their own (generators)."""
+    if cls.__module__ == "builtins":
+        for module in (types, _collections_abc):
+            for name in [name for name, value in vars(module).items() if value is cls]:
+                yield Access(("module", module.__name__)).then("attr", name)
+
+
+def _is_plain(cls: type) -> bool:
+    """Whether only the base classes decide what is an instance of a class."""
+    meta: Any = type(cls)
+    return meta.__instancecheck__ is type.__instancecheck__ and meta.__subclasscheck__ is type.__subclasscheck__
+
+
+@functools.cache
+def _abc_instancecheck() -> Any:
+    import abc
+
+    return abc.ABCMeta.__instancecheck__
+
+
+def _constant_path(code: types.CodeType, constant: frozenset[Any], access: Access) -> Access | None:
+    for index, value in enumerate(code.co_consts):
+        path = access.then("attr", "co_consts").then("item", index)
+        if value is constant:
+            return path
+        if isinstance(value, types.CodeType) and (inner := _constant_path(value, constant, path)) is not None:
+            return inner
+    return None

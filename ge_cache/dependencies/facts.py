@@ -1,0 +1,192 @@
+"""Facts of the process that a trace takes as they are and Dynamo does not guard, as checks or refusals.
+
+Within one process a class keeps its methods, a set its order, a text its hash, `isinstance` its answer. Another process
+may differ in each. So the trace is watched (`private_torch.facts`), and whatever it took over is compared when the
+entry is loaded: what the classes that it met define (`guards.evidence.members`), which attributes were there or absent,
+what tests of types answered, in which order sets were iterated. What no other process can compare is refused.
+"""
+
+from __future__ import annotations
+
+import enum
+import types
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from gearcache.errors import CaptureError
+from gearcache.ge_cache.capture.source_paths import FrameNames
+from gearcache.ge_cache.dependencies.fact_checks import BUILTINS, FactChecks, Met, TypeTest
+from gearcache.guards.access import Access, Walker
+from gearcache.guards.evidence.checks import Check
+from gearcache.guards.evidence.code import code_objects, is_versioned
+from gearcache.guards.evidence.members import is_fixed
+from gearcache.guards.evidence.names import name_of
+
+#: A text whose hash tells one hash seed from another.
+_PROBE = "gearcache"
+_FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
+#: Names that are looked up where no traced code mentions them.
+_UNMENTIONED = frozenset({"_call_impl", "_missing_", "_slow_forward", "_wrapped_call_impl", "forward"})
+_NOT_MET = ("torch._dynamo", "torch._guards", "torch.fx", "torch._subclasses", "gearcache.")
+
+
+@dataclass
+class Facts:
+    """Notes what a trace takes from the process."""
+
+    method: str
+    _names: set[str] = field(default_factory=set)
+    _classes: dict[type, Met] = field(default_factory=dict)
+    _attributes: dict[tuple[Any, str], bool] = field(default_factory=dict)
+    _tests: list[TypeTest] = field(default_factory=list)
+    _orders: dict[Any, None] = field(default_factory=dict)
+    _constants: list[frozenset[Any]] = field(default_factory=list)
+    _folded: list[tuple[Any, Any]] = field(default_factory=list)
+    _ran: list[tuple[Any, Any]] = field(default_factory=list)
+    _seeded: bool = False
+    _refusals: list[str] = field(default_factory=list)
+
+    def refuse(self, cause: str) -> None:
+        """Note something that no other process can compare."""
+        self._refusals.append(cause)
+
+    def raise_refusals(self) -> None:
+        """Raise the first thing that was refused."""
+        if self._refusals:
+            raise CaptureError(self.method, self._refusals[0])
+
+    def met_class(self, cls: Any, source: Any, made: bool = False) -> None:
+        """Note a class that the trace came upon, or whose objects it met or makes."""
+        if not isinstance(cls, type) or cls.__module__.startswith(_NOT_MET) or is_fixed(cls):
+            return
+        met = self._classes.setdefault(cls, Met())
+        met.made = met.made or made or isinstance(cls, enum.EnumMeta)
+        if source is not None:
+            met.sources[source] = None
+
+    def called_class(self, cls: Any, source: Any) -> None:
+        """Note a class that the method calls."""
+        call: Any = type(cls).__call__
+        if isinstance(call, types.FunctionType) and not is_versioned(call.__code__):
+            self.refuse(f"it makes a `{name_of(cls)}`, whose metaclass has a `__call__`: a trace does not go there")
+        self.met_class(cls, source, made=True)
+
+    def asked_for(self, name: Any) -> None:
+        """Note a name that was looked up: not every such name stands in the code."""
+        if isinstance(name, str):
+            self._names.add(name)
+
+    def attribute(self, source: Any, name: Any, present: bool) -> None:
+        """Note that an object had an attribute, or had it not."""
+        if isinstance(name, str):
+            self._attributes.setdefault((source, name), present)
+
+    def type_test(self, kind: str, cls: type, source: Any, value: Any, asked: list[Any], answer: bool) -> None:
+        """Note what `isinstance` or `issubclass` was taken to answer; `asked`: classes with their sources."""
+        self._tests.append(TypeTest(kind, cls, source, value, tuple(asked), answer))
+
+    def ordered(self, source: Any) -> None:
+        """Note a set whose order the trace took over."""
+        self._orders[source] = None
+
+    def order_of_made(self, items: list[Any], constant: frozenset[Any] | None) -> list[Any] | None:
+        """Return the order of a set that the method makes, None to keep it; `constant`: the set of its code that it is.
+
+        Dynamo's order is that in which the items came. Small numbers lie in a set in the order of their size, whatever
+        was done to it; the order of others follows from what was done to the set, and that of texts from the hash seed.
+        """
+        if constant is not None:
+            self._constants.append(constant)
+            return None
+        size = 8
+        while len(items) * 5 >= (size - 1) * 3:
+            size *= 2
+        if all(type(item) is int and 0 <= item < size for item in items):
+            return sorted(items)
+        self.refuse(
+            "it goes through a set that it makes, whose order may be another one in each process: use `sorted(...)`, "
+            "a tuple, a list or a dict"
+        )
+        return None
+
+    def hashed(self, value: Any) -> None:
+        """Note a value whose hash the trace took over."""
+        kind = _hash_kind(value)
+        if kind == "address":
+            self.refuse(
+                f"it calls `hash()` of a {type(value).__qualname__}, whose result is another one in each process"
+            )
+        self._seeded = self._seeded or kind == "seed"
+
+    def folded(self, function: Any, source: Any) -> None:
+        """Note a call without arguments that was replaced by its result."""
+        self._folded.append((function, source))
+
+    def ran(self, function: Any, source: Any) -> None:
+        """Note a function that ran as an argument of a builtin that was replaced by its result: no trace tells why."""
+        self._ran.append((function, source))
+
+    @property
+    def untraced(self) -> list[tuple[Any, Any]]:
+        """Functions with their sources that ran, and were not traced."""
+        return self._ran
+
+    @property
+    def calls(self) -> list[tuple[Any, Any]]:
+        """Functions with their sources that were called without arguments."""
+        return self._folded
+
+    def names(self, codes: Iterable[types.CodeType]) -> set[str]:
+        """Return the names that a trace of some code may have looked up."""
+        return self._names | _UNMENTIONED | {name for code in codes for name in _names_in(code)}
+
+    def checks(
+        self,
+        names: FrameNames,
+        walker: Walker,
+        asked: set[str],
+        functions: dict[Access, types.FunctionType],
+        written: set[str],
+    ) -> list[Check]:
+        """Return what was noted as checks that hold now.
+
+        `asked` are the names that may have been looked up, `functions` are traced functions by their paths, `written`
+        the attributes of classes that the frame writes: calls check these.
+        """
+        translator = FactChecks(self.method, names, walker)
+        found = [Check("constant", BUILTINS.then("item", "hash").then("hash_of", _PROBE), hash(_PROBE))]
+        checks = found if self._seeded else []
+        checks += [translator.order(source) for source in self._orders]
+        checks += [translator.constant_order(constant, functions) for constant in self._constants]
+        for (source, name), present in self._attributes.items():
+            checks += translator.attribute(source, name, present)
+        for test in self._tests:
+            checks += translator.type_test(test, self._classes)
+        checks.append(translator.classes(self._classes, asked - written))
+        return checks
+
+
+def _hash_kind(value: Any) -> str:
+    """Return whether the hash of a value follows from the value, from the hash seed as well, or from its address."""
+    if isinstance(value, (tuple, frozenset)):
+        kinds = {_hash_kind(item) for item in value}
+        return "address" if "address" in kinds else "seed" if "seed" in kinds else "value"
+    if type(value) in (bool, int, float, complex):
+        return "value"
+    own: Any = type(value).__hash__
+    if isinstance(own, types.FunctionType):
+        return "value"  # it is traced, and asks for the hashes of its parts
+    if value is None or own is object.__hash__ or isinstance(value, (type, types.FunctionType, types.MethodType)):
+        return "address"
+    return "seed"
+
+
+def _names_in(code: types.CodeType) -> Iterable[str]:
+    """Yield the names that some code may look up: those that it reads, and the texts that it might pass on."""
+    for each in code_objects(code):
+        yield from each.co_names
+        for constant in each.co_consts:
+            for text in constant if isinstance(constant, tuple) else (constant,):
+                if type(text) is str and len(text) < 256:
+                    yield from (part for part in text.split(".") if part.isidentifier())

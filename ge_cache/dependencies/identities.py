@@ -1,0 +1,149 @@
+"""What a trace takes for one object, or for two, as checks.
+
+Dynamo has one variable for an object that it meets at several paths, and guards that they stay one. That objects at
+two paths stay two it does not guard, although the trace rests on it: `x is y` is folded to False, and what is written
+to one list is not found in the other. It matters for what is compared, what is looked up by identity, and what is
+written; all else may be one object or several.
+"""
+
+from __future__ import annotations
+
+import enum
+import types
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from gearcache.errors import CaptureError
+from gearcache.ge_cache.capture.source_paths import is_given
+from gearcache.guards.access import Access
+from gearcache.guards.evidence.checks import Check, observe
+
+#: Where modules keep what they are made of: nobody passes these dictionaries on.
+_INNER = ("_modules", "_parameters", "_buffers", "_non_persistent_buffers_set", "__dict__", "__mro__", "__defaults__")
+_CONSTANTS = (
+    *(bool, int, float, complex, str, bytes, type, enum.Enum, range, slice),
+    *(types.ModuleType, types.BuiltinFunctionType, types.CodeType, torch.dtype, torch.device, torch.layout),
+    *(torch.memory_format, torch.Size, types.NoneType, types.EllipsisType, types.NotImplementedType),
+)
+#: No object lies below this address.
+_LEAST_ID = 1 << 16
+_IDENTITY_HASHES: tuple[Any, ...] = (object.__hash__, torch.Tensor.__hash__, torch.nn.Module.__hash__)
+
+
+@dataclass
+class Identities:
+    """Notes what Dynamo does with the identity of objects that have a source."""
+
+    method: str
+    #: Source, object, and whether the frame writes it.
+    _tracked: list[tuple[Any, Any, bool]] = field(default_factory=list)
+    _compared: dict[tuple[Any, Any], None] = field(default_factory=dict)
+    _hashed: dict[Any, None] = field(default_factory=dict)
+    _met_again: dict[tuple[Any, Any], None] = field(default_factory=dict)
+    _descriptors: dict[Any, None] = field(default_factory=dict)
+    _numbers_looked_up: bool = False
+
+    def compared(self, left: Any, right: Any) -> None:
+        """Note that two objects are compared by identity."""
+        if left != right and is_given(left) and is_given(right):
+            self._compared[left, right] = None
+
+    def hashed(self, source: Any) -> None:
+        """Note that an object is looked up, or made a key."""
+        if is_given(source):
+            self._hashed[source] = None
+
+    def number_looked_up(self) -> None:
+        """Note that what `id` gives is looked up, or made a key."""
+        self._numbers_looked_up = True
+
+    def met_again(self, source: Any, first: Any) -> None:
+        """Note that an object of a known path is met at another one."""
+        if source != first and is_given(source) and is_given(first):
+            self._met_again[source, first] = None
+
+    def met_descriptor(self, source: Any) -> None:
+        """Note a method of a C class that is at hand as an object."""
+        if is_given(source):
+            self._descriptors[source] = None
+
+    def at_the_end(self, tracked: Iterable[tuple[Any, Any, bool]]) -> None:
+        """Note the objects that Dynamo keeps track of when the trace is done."""
+        self._tracked = [entry for entry in tracked if is_given(entry[0])]
+
+    def checks(self, access: Callable[[Any], Access], value: Callable[[Access], Any]) -> list[Check]:
+        """Return what has to hold of the objects. `UncacheableGuard` for one that matters and has no path."""
+        if self._numbers_looked_up:
+            self._refuse_kept_numbers()
+        found = [
+            Check("same", access(source), access(first).to_plain())
+            for source, first in self._met_again
+            if not isinstance(value(access(source)), _CONSTANTS)
+        ]
+        found += [observe("name", path, value(path)) for path in self._paths_of_descriptors(access)]
+        apart: dict[Access, set[Access]] = {}
+        for left, right in self._compared:
+            first, second = access(left), access(right)
+            one, other = value(first), value(second)
+            if isinstance(one, _CONSTANTS) or isinstance(other, _CONSTANTS):
+                continue
+            if one is other:
+                found.append(Check("same", first, second.to_plain()))
+            elif _may_be_one(one, other):
+                apart.setdefault(first, set()).add(second)
+        hashed = [(path, value(path)) for path in map(access, self._hashed)]
+        hashed = [(path, item) for path, item in hashed if type(item).__hash__ in _IDENTITY_HASHES]
+        found += _apart(
+            [
+                (path, item, True)
+                for path, item in hashed
+                if not isinstance(item, (*_CONSTANTS, types.FunctionType, types.MethodType))
+            ]
+        )
+        found += [Check("distinct", path, [0, [item.to_plain() for item in rest]]) for path, rest in apart.items()]
+        written = {type(item) for _, item, is_written in self._tracked if is_written}
+        members = [entry for entry in self._tracked if type(entry[1]) in written]
+        paths = [(access(source), item, is_written) for source, item, is_written in members]
+        return found + _apart([entry for entry in paths if not _is_inner(entry[0])])
+
+    def forget(self, is_internal: Callable[[Any], bool]) -> None:
+        """Leave out descriptors that the standard library keeps for itself: no path leads to them."""
+        self._descriptors = {source: None for source in self._descriptors if not is_internal(source)}
+
+    def _paths_of_descriptors(self, access: Callable[[Any], Access]) -> list[Access]:
+        """Return where descriptors lie; below a class they are found by name, and the class is checked."""
+        paths = [access(source) for source in self._descriptors]
+        return [path for path in paths if all(kind != "type" for kind, _ in path.steps) and path.root[0] != "module"]
+
+    def _refuse_kept_numbers(self) -> None:
+        """Refuse to look an `id` up in what was there before: another call may find another one."""
+        for source, value, _ in self._tracked:
+            if isinstance(value, (dict, set)) and any(type(key) is int and key >= _LEAST_ID for key in value):
+                raise CaptureError(self.method, f"it looks an `id` up in `{source.name}`, which holds such numbers")
+
+
+def _apart(objects: list[tuple[Access, Any, bool]]) -> list[Check]:
+    """Return checks that what is marked is apart from all other objects of its class."""
+    found = []
+    for cls in dict.fromkeys(type(item) for _, item, _ in objects):
+        marked = [path for path, item, is_marked in objects if type(item) is cls and is_marked]
+        rest = [
+            path for path, item, is_marked in objects if type(item) is cls and not is_marked and not _is_inner(path)
+        ]
+        if marked and len(marked) + len(rest) > 1:
+            plain = [path.to_plain() for path in (*marked[1:], *rest)]
+            found.append(Check("distinct", marked[0], [len(marked) - 1, plain]))
+    return found
+
+
+def _may_be_one(one: Any, other: Any) -> bool:
+    """Whether objects could be one on another call: classes are checked, but those of tensors serve alike."""
+    return type(one) is type(other) or (isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor))
+
+
+def _is_inner(path: Access) -> bool:
+    _, name = path.steps[-1] if path.steps else ("", "")
+    return isinstance(name, str) and (name in _INNER or name.endswith(("_hooks", "_hooks_with_kwargs")))

@@ -1,0 +1,270 @@
+"""What a trace went through that no guard of Dynamo tells of, as checks.
+
+Dynamo guards little where a change is rare within one process: it does not compare the methods of a class, looks up
+environment variables without a guard, and folds calls such as `torch.cuda.is_available()` into constants. Between two
+processes all of these change, so the trace is watched and what it met becomes evidence.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import sys
+import types
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from gearcache.errors import CaptureError, UnkeyableValue
+from gearcache.ge_cache.capture.source_paths import FrameNames, UnknownSource, access_of
+from gearcache.ge_cache.dependencies.facts import Facts
+from gearcache.ge_cache.dependencies.library_functions import check_tensors, library_checks, library_functions
+from gearcache.ge_cache.dependencies.located import located, named
+from gearcache.guards.access import Access, Scope, Walker
+from gearcache.guards.evidence.checks import Check, observe
+from gearcache.guards.evidence.code import code_objects, function_plain, is_versioned, versioned_place
+from gearcache.guards.evidence.constants import NotConstant, to_plain
+from gearcache.guards.evidence.identity import is_users
+from gearcache.guards.evidence.names import name_of
+
+#: Functions whose calls Dynamo folds although they have arguments; their results follow from these alone, or from
+#: what is in the key. All of `math` is as well.
+_PURE = {
+    "torch:_assert",
+    "torch._utils:_get_device_index",
+    "torch:get_autocast_dtype",
+    "torch:is_autocast_enabled",
+    "torch:is_complex",
+    "torch:is_floating_point",
+    "torch:promote_types",
+    "torch.nn._reduction:get_enum",
+}
+_ENVIRONMENT = type(os.environ).__getitem__
+_MODULE_GLOBALS = "torch.nn.modules.module"
+_GLOBAL_HOOKS = (
+    "_global_backward_hooks",
+    "_global_backward_pre_hooks",
+    "_global_forward_hooks",
+    "_global_forward_pre_hooks",
+)
+_FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
+
+
+@dataclass
+class Observer:
+    """Notes what Dynamo calls while it traces one method."""
+
+    method: str
+    functions: list[tuple[types.FunctionType, Any]] = field(default_factory=list)
+    variables: set[str] = field(default_factory=set)
+    folded: list[tuple[Any, Any]] = field(default_factory=list)
+    untraced: list[tuple[Any, Any]] = field(default_factory=list)
+
+    def inlined(self, function: Any, source: Any, arguments: list[Any]) -> None:
+        """Note a function that the trace goes into; `arguments` are Dynamo's variables."""
+        if not isinstance(function, types.FunctionType):
+            return
+        if function is _ENVIRONMENT and len(arguments) == 2:
+            self.variables.add(str(arguments[1].as_python_constant()))
+        self.functions.append((function, source))
+
+    def constant(self, function: Any, source: Any, has_arguments: bool) -> None:
+        """Note a call that Dynamo replaces by its result."""
+        if not has_arguments:
+            self.folded.append((function, source))
+            return
+        name = name_of(function)
+        if name not in _PURE and not name.startswith(("math:", "torch.distributed")):
+            raise CaptureError(self.method, f"it calls `{name}`, whose result may differ elsewhere")
+
+    def queried(self, function: Any, source: Any) -> None:
+        """Note a call whose result Dynamo takes as it is, although it stands in the graph: of torch's own settings."""
+        name = getattr(function, "__name__", "")
+        if name == "seed":
+            raise CaptureError(self.method, f"it calls `{name_of(function)}`, whose result is another one each time")
+        if name.startswith(("get_", "_get_")):
+            self.folded.append((function, source))
+
+    def assumed_constant(self, function: Any, has_arguments: bool) -> None:
+        """Refuse a call of a function marked with `torch.compiler.assume_constant_result`, or note it.
+
+        The mark is the user's word for one process; in another one the result is computed and compared again.
+        """
+        if is_versioned(getattr(function, "__code__", None)):
+            return
+        if has_arguments or isinstance(function, types.MethodType):
+            raise CaptureError(
+                self.method,
+                f"it calls `{name_of(function)}`, whose result is assumed constant: that can be checked in another "
+                f"process only for a function without arguments",
+            )
+        self.folded.append((function, None))
+
+    def hidden(self, module: str) -> None:
+        """Refuse a global of the user's that has the name under which Dynamo has to reach a module."""
+        name = f"__import_{module.replace('.', '_dot_')}"
+        raise CaptureError(self.method, f"its module has a global `{name}`, a name that Dynamo needs; rename it")
+
+    def stale(self, name: str, holder: str) -> None:
+        """Refuse a read of what the trace wrote to another place, as Dynamo would answer it with the old value."""
+        raise CaptureError(
+            self.method,
+            f"it writes `{name}` of the {holder} and then reads it at another place (through an object or a subclass, "
+            f"in a `__dict__`, as a global or as an attribute of its module), where Dynamo finds the old value; read "
+            f"it where it is written, or keep what was written in a variable",
+        )
+
+    def missing(self, name: str) -> None:
+        """Refuse to delete what is not there: an `AttributeError` in eager, and nothing for Dynamo."""
+        raise CaptureError(self.method, f"it deletes `{name}`, which is not there at this call")
+
+    def left_untraced(self, function: Any, source: Any) -> None:
+        """Note a function that Dynamo puts into the graph as it is: it runs when the graph is recorded."""
+        if is_users(function):
+            self.untraced.append((function, source))
+
+
+@dataclass(frozen=True)
+class TracedCode:
+    """What was traced: the method, all code that Dynamo went through, the graph, what the frame writes of classes."""
+
+    method: types.FunctionType
+    codes: Iterable[types.CodeType]
+    graph: torch.fx.GraphModule
+    written: set[str]
+
+
+@dataclass
+class Observed:
+    """Checks of what was met, and the code objects that they cover."""
+
+    checks: list[Check]
+    covered: set[types.CodeType]
+
+
+def observed_checks(
+    observer: Observer, facts: Facts, traced: TracedCode, types_met: Iterable[Access], names: FrameNames, scope: Scope
+) -> Observed:
+    """Return what an observer saw as checks that hold now. `types_met` are the paths whose exact type is checked.
+
+    The method's own code is in the key.
+    """
+    walker = Walker(scope)
+    found: dict[Any, Check] = _shadows(traced.method)
+    covered = set(code_objects(traced.method.__code__))
+    functions = _method_path(traced.method, scope)
+    for function, source in observer.functions:
+        found_at = located(function, source, names, walker)
+        kind = "function"
+        if found_at is None:
+            found_at, kind = named(function, walker), "definition"
+        if found_at is not None:
+            key, access = found_at
+            found.setdefault(key, observe(kind, access, walker.resolve(access)))
+            functions[access] = function
+            covered.update(code_objects(function.__code__))
+        found |= _shadows(function)
+    for name in sorted(observer.variables):
+        access = Access(("environment", name))
+        found["environment", name] = Check("constant", access, to_plain(os.environ.get(name)))
+    for function, source in [*observer.folded, *facts.calls]:
+        access = _path(observer.method, function, source, names).then("call")
+        try:
+            expected = to_plain(walker.resolve(access))
+        except NotConstant as error:
+            raise CaptureError(
+                observer.method, f"the result of `{name_of(function)}` is no constant but a {error}"
+            ) from None
+        found["call", access] = Check("constant", access, expected)
+    for function, source in [*observer.untraced, *facts.untraced]:
+        access = _path(observer.method, function, source, names)
+        try:
+            found["reached", access] = observe("reached", access, walker.resolve(access))
+        except UnkeyableValue as error:
+            raise CaptureError(observer.method, f"{error.detail} (a {error.type_name})") from None
+    found |= _ancestors(types_met, walker)
+    found |= _module_calls()
+    codes = {*covered, *traced.codes, *(function.__code__ for function, _ in observer.functions)}
+    library = library_functions(observer.method, traced.graph.graph)
+    asked = facts.names(codes) | library.names
+    check_tensors(observer.method, asked, (function for function, _ in observer.functions))
+    checks = [*library_checks(observer.method, library), *facts.checks(names, walker, asked, functions, traced.written)]
+    return Observed([*found.values(), *checks], covered)
+
+
+def _method_path(method: types.FunctionType, scope: Scope) -> dict[Access, types.FunctionType]:
+    """Return the path to the method on the class of its instance, where it lies there as it is."""
+    instance = next(iter(scope.arguments), "")
+    access = Access(("argument", instance)).then("type").then("member", method.__name__)
+    try:
+        return {access: method} if access.resolve(scope) is method else {}
+    except _FAULTS:
+        return {}
+
+
+def _path(method: str, function: Any, source: Any, names: FrameNames) -> Access:
+    """Return a path to a function; `CaptureError` where neither its source nor its name leads to it."""
+    if source is not None:
+        try:
+            return access_of(source, names)
+        except (UnknownSource, NotConstant):
+            pass
+    module, _, qualname = name_of(function).partition(":")
+    if "<locals>" in qualname:
+        raise CaptureError(method, f"it calls `{qualname}`, to which no path leads that another process could follow")
+    access = Access(("module", module))
+    for part in qualname.split("."):
+        access = access.then("attr", part)
+    return access
+
+
+def _shadows(function: types.FunctionType) -> dict[Any, Check]:
+    """Return checks that a module still has no global of the name of a builtin that its function reads."""
+    namespace = function.__globals__
+    module = namespace.get("__name__")
+    if is_versioned(function.__code__) or not isinstance(module, str):
+        return {}
+    access = Access(("module", module)).then("attr", "__dict__")
+    names = {name for code in code_objects(function.__code__) for name in code.co_names}
+    return {
+        ("shadow", module, name): Check("lacks", access, name)
+        for name in names
+        if hasattr(builtins, name) and name not in namespace
+    }
+
+
+def _ancestors(types_met: Iterable[Access], walker: Walker) -> dict[Any, Check]:
+    """Return one check of the base classes of each of the user's classes: `isinstance` and `super` rest on them."""
+    found: dict[Any, Check] = {}
+    for access in types_met:
+        try:
+            cls = type(walker.resolve(access))
+        except _FAULTS:
+            continue
+        if _is_library(cls) or ("bases", cls) in found:
+            continue
+        found["bases", cls] = Check("bases", access.then("type"), [name_of(base) for base in cls.__mro__])
+    return found
+
+
+def _is_library(cls: type) -> bool:
+    """Whether a class belongs to the interpreter, the standard library or torch, whose versions are in the key."""
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    if file is None:
+        return cls.__module__ in sys.builtin_module_names
+    return versioned_place(file) is not None
+
+
+def _module_calls() -> dict[Any, Check]:
+    """Return checks of what lies between the call of a module and its `forward`."""
+    module = Access(("module", _MODULE_GLOBALS))
+    found = {
+        ("hooks", name): observe("length", module.then("attr", name), getattr(torch.nn.modules.module, name))
+        for name in _GLOBAL_HOOKS
+    }
+    for name in ("__call__", "_call_impl"):
+        access = module.then("attr", "Module").then("attr", name)
+        found["module", name] = Check("function", access, function_plain(getattr(torch.nn.Module, name)))
+    return found

@@ -1,0 +1,29 @@
+"""Named tuples that a frame makes: their class is a constant of the bytecode, and what it is becomes evidence."""
+
+from __future__ import annotations
+
+import types
+
+from gearcache.guards.access import Access
+from gearcache.guards.dispatch.frame import named_tuple_of
+from gearcache.guards.evidence.checks import Check
+from gearcache.guards.evidence.code import code_objects, function_plain
+from gearcache.guards.evidence.constants import to_plain
+from gearcache.guards.evidence.names import name_of
+
+
+def result_class_checks(code: types.CodeType) -> list[Check]:
+    """Return checks that the classes of the named tuples in a frame still have these fields, made in this way."""
+    found = []
+    for each in code_objects(code):
+        for constant in each.co_consts:
+            cls = named_tuple_of(constant)
+            if cls is None:
+                continue
+            module, _, qualname = name_of(cls).partition(":")
+            access = Access(("module", module))
+            for part in qualname.split("."):
+                access = access.then("attr", part)
+            found.append(Check("constant", access.then("attr", "_fields"), to_plain(cls._fields)))  # type: ignore[attr-defined]
+            found.append(Check("function", access.then("attr", "_make"), function_plain(constant)))
+    return found

@@ -1,0 +1,123 @@
+"""What a trace reads of tensors beside their values, as checks of every call.
+
+Sizes, strides and dtype of the graph's inputs are compared on every call, so a tensor whose sizes the trace reads is
+kept as an input of the graph, used there or not. What else was read of a tensor (`requires_grad`, its class) is noted
+here and becomes a check, as does what is known of a tensor that was met and is no input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from gearcache.errors import CaptureError
+from gearcache.ge_cache.capture.source_paths import is_given
+from gearcache.guards.access import Access
+from gearcache.guards.evidence.checks import Check, observe
+from gearcache.guards.evidence.constants import NotConstant, to_plain
+from gearcache.guards.evidence.tensor_facts import reads, tensor_plain
+
+#: What follows from dtype, device type, layout, sizes and strides.
+_FOLLOWS = {
+    *("H", "T", "data", "device", "dtype", "imag", "itemsize", "layout", "mH", "mT", "nbytes", "ndim", "real", "shape"),
+    *("is_cpu", "is_cuda", "is_ipu", "is_maia", "is_meta", "is_mkldnn", "is_mps", "is_mtia", "is_nested"),
+    *("is_quantized", "is_sparse", "is_sparse_csr", "is_vulkan", "is_xla", "is_xpu"),
+    *("__len__", "dim", "dim_order", "element_size", "get_device", "is_complex", "is_contiguous", "is_floating_point"),
+    *("ndimension", "nelement", "numel", "size", "storage_type", "stride", "type"),
+}
+#: What has no value that another process could compare.
+_OF_ONE_MOMENT = {"_cdata", "_version"}
+_BUFFER_MARK = "_is_buffer"
+
+
+@dataclass
+class TensorReads:
+    """Notes what Dynamo reads of tensors that were there before the call, by their sources."""
+
+    method: str
+    _bound: set[Any] = field(default_factory=set)
+    _sized: set[Any] = field(default_factory=set)
+    _kinds: dict[Any, None] = field(default_factory=dict)
+    _values: dict[tuple[Any, str], Any] = field(default_factory=dict)
+
+    def bound(self, sources: Iterable[Any]) -> None:
+        """Note the sources of the parameters and buffers that the graph holds as attributes."""
+        self._bound.update(sources)
+
+    def sizes(self, source: Any) -> None:
+        """Note that sizes or strides are read."""
+        if is_given(source):
+            self._sized.add(source)
+
+    def is_sized(self, source: Any) -> bool:
+        """Whether sizes or strides of a tensor were read."""
+        return source in self._sized
+
+    def attribute(self, source: Any, name: str, is_constant: bool, value: Any) -> None:
+        """Note that an attribute is read; `value` is what the trace makes a constant of."""
+        if not is_given(source):
+            return
+        if name == "__class__":
+            self.kind(source)
+        elif name in _OF_ONE_MOMENT or (name == "_base" and not is_constant):
+            raise CaptureError(self.method, f"it reads `{name}` of a tensor, which another call cannot be compared by")
+        elif is_constant and name not in _FOLLOWS:
+            self._values[source, name] = value
+
+    def method_result(self, source: Any, name: str, value: Any) -> None:
+        """Note a method of a tensor whose result the trace makes a constant of."""
+        if not is_given(source) or name in _FOLLOWS:
+            return
+        if name == "is_inference":
+            self._values[source, name] = value
+        else:
+            raise CaptureError(self.method, f"it calls `Tensor.{name}`, whose result may differ on another call")
+
+    def instance(self, source: Any, classes: Any) -> None:
+        """Note an `isinstance`; what a plain tensor, a parameter and a buffer have in common needs no check."""
+        for cls in classes if isinstance(classes, tuple) else (classes,):
+            if isinstance(cls, type) and issubclass(cls, torch.Tensor) and cls is not torch.Tensor:
+                self.kind(source)
+
+    def kind(self, source: Any) -> None:
+        """Note that the class of a tensor is asked for."""
+        if is_given(source):
+            self._kinds[source] = None
+
+    def checks(
+        self,
+        matched: Iterable[Any],
+        inputs: Iterable[Any],
+        access: Callable[[Any], Access],
+        value: Callable[[Access], Any],
+    ) -> list[Check]:
+        """Return what has to hold of the tensors that were met: `matched` are the sources of all that Dynamo guards.
+
+        None of these is left out: what is neither an input of the graph nor bound to it gets a check here.
+        """
+        covered = self._bound.union(inputs)
+        found = []
+        for source in matched:
+            if source not in covered:
+                path = access(source)
+                found.append(Check("tensor", path, tensor_plain(value(path), sizes=source in self._sized)))
+        for source in self._kinds:
+            path = access(source)
+            tensor = value(path)
+            found.append(observe("type", path, tensor))
+            found.append(
+                observe("has_attr" if hasattr(tensor, _BUFFER_MARK) else "no_attr", path, tensor, _BUFFER_MARK)
+            )
+        for (source, name), constant in self._values.items():
+            path = access(source)
+            try:
+                expected = [name, to_plain(constant)]
+            except NotConstant as error:
+                raise CaptureError(self.method, f"it reads `{name}` of `{path.text}`, a {error}") from None
+            if not reads(value(path), expected):
+                raise CaptureError(self.method, f"it reads `{name}` of `{path.text}`, which a trace cannot tell")
+            found.append(Check("reads", path, expected))
+        return found

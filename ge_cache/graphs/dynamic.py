@@ -1,0 +1,212 @@
+"""One graph with dynamic dims, for methods without gears."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import fx
+
+from gearcache.errors import CaptureError
+from gearcache.ge_cache.capture.capture import Capture
+from gearcache.ge_cache.capture.symbols import Symbols
+from gearcache.ge_cache.graphs.static import GearGraph, input_spec, record
+from gearcache.ge_cache.private_torch import symbols as private_symbols
+from gearcache.ge_cache.tensor_spec import TensorSpec
+from gearcache.guards.dispatch.variant import StoredGear
+from gearcache.guards.gears.expressions import checked_expression
+from gearcache.guards.gears.parse import GearSpec
+
+#: Symbol, and where its value is read: input, `size` or `stride`, dim.
+Owner = tuple[str, int, str, int]
+
+
+def dynamic_gear(
+    capture: Capture,
+    lifted: fx.GraphModule,
+    symbols: Symbols,
+    decompositions: Mapping[Any, Any] | None,
+    spec: GearSpec,
+) -> tuple[GearGraph, StoredGear]:
+    """Record the graph with its sizes symbolic; what must hold among them becomes conditions of the call.
+
+    So do the ranges that the spec declares.
+    """
+    graph, printer = record_dynamic(capture, lifted, symbols, decompositions)
+    owners = printer.owners()
+    graph.inputs = [input_spec(item, lambda size: symbols.value(size, {})) for item in capture.inputs]
+    sizes = [[symbols.simplify(size) for size in item.sizes] for item in capture.inputs]
+    strides = [[symbols.simplify(stride) for stride in item.strides] for item in capture.inputs]
+    measures, contiguous, ties = printer.layout(sizes, strides, owners)
+    conditions = list(dict.fromkeys([*printer.conditions(owners), *ties, *printer.declared(spec, sizes)]))
+    graph.symbols = {
+        "sizes": [[printer.plain(size) for size in row] for row in sizes],
+        "strides": [[printer.plain(stride) for stride in row] for row in strides],
+        "hints": [[owner[0], printer.hint(owner[0])] for owner in owners],
+    }
+    stored = StoredGear(
+        text="dynamic",
+        sizes=[[size if isinstance(size, int) else None for size in row] for row in sizes],
+        strides=[[stride if isinstance(stride, int) else None for stride in row] for row in strides],
+        results=graph.results,
+        header={},
+        blobs={},
+        written=graph.written_inputs,
+        symbols=[list(owner) for owner in owners],
+        conditions=conditions,
+        measures=measures,
+        contiguous=contiguous,
+    )
+    return graph, stored
+
+
+def record_dynamic(
+    capture: Capture, lifted: fx.GraphModule, symbols: Symbols, decompositions: Mapping[Any, Any] | None
+) -> tuple[GearGraph, SizePrinter]:
+    """Record the graph with the sizes that the trace left symbolic."""
+    placeholders = [node for node in capture.module.graph.nodes if node.op == "placeholder"]
+    fakes = [node.meta["example_value"] for node in placeholders]
+    mode = fakes[0].fake_mode
+    attributes = {
+        name: mode.from_tensor(tensor.detach(), static_shapes=True) for name, tensor in _lifted(capture).items()
+    }
+    printer = SizePrinter(capture, symbols)
+    with mode.shape_env.ignore_fresh_unbacked_symbols():
+        graph = record(capture.method, lifted, mode, fakes, attributes, decompositions, printer.number)
+    graph.attributes = {
+        name: TensorSpec(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, tensor.device)
+        for name, tensor in _lifted(capture).items()
+    }
+    return graph, printer
+
+
+def _lifted(capture: Capture) -> dict[str, torch.Tensor]:
+    return {name: capture.attribute_tensors[name] for name in capture.attributes}
+
+
+class SizePrinter:
+    """Prints sizes as expressions over the symbols' names."""
+
+    def __init__(self, capture: Capture, symbols: Symbols) -> None:
+        self._capture = capture
+        self._symbols = symbols
+        self._env = capture.shape_env
+
+    def text(self, expression: Any) -> str:
+        """Return Python source; `CaptureError` when the expression is not simple arithmetic."""
+        text = private_symbols.print_expression(expression)
+        try:
+            return checked_expression(text)
+        except ValueError as error:
+            raise CaptureError(self._capture.method, f"a size of its graph is too complex: {error}") from None
+
+    def plain(self, size: Any) -> Any:
+        return size if isinstance(size, int) else {"expression": self.text(size)}
+
+    def number(self, value: Any) -> Any:
+        """Return an int, or an expression over the symbols."""
+        if isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat)):
+            return self.plain(self._symbols.simplify(value.node.expr))
+        return value
+
+    def owners(self) -> list[Owner]:
+        """Return for each free symbol the first size, or else stride, of an input that is just that symbol."""
+        found: dict[str, Owner] = {}
+        needed: set[Any] = set()
+        rows = [("size", index, item.sizes) for index, item in enumerate(self._capture.inputs)]
+        rows += [("stride", index, item.strides) for index, item in enumerate(self._capture.inputs)]
+        for kind, index, row in rows:
+            for dim, number in enumerate(row):
+                simple = self._symbols.simplify(number)
+                if isinstance(simple, int):
+                    continue
+                needed |= set(simple.free_symbols)
+                if simple.is_Symbol:
+                    found.setdefault(str(simple), (str(simple), index, kind, dim))
+        missing = sorted(str(symbol) for symbol in needed if str(symbol) not in found)
+        if missing:
+            raise CaptureError(self._capture.method, f"no input dim gives the size {missing[0]} by itself")
+        return [found[name] for name in sorted(found)]
+
+    def hint(self, name: str) -> int:
+        """Return a symbol's value in the traced call."""
+        return self._symbols.hint(next(item for item in self._env.var_to_range if str(item) == name))
+
+    def bounds(self, name: str) -> tuple[int, int | None]:
+        """Return the least and the greatest value of a symbol (None: no bound)."""
+        symbol = next(item for item in self._env.var_to_range if str(item) == name)
+        bounds = self._env.var_to_range[symbol]
+        upper = int(bounds.upper) if bounds.upper.is_Integer else None
+        return int(bounds.lower), upper
+
+    def declared(self, spec: GearSpec, sizes: list[list[Any]]) -> list[str]:
+        """Return the declared ranges as conditions on the symbols; dims that are not symbolic have a fixed size."""
+        occurrences = []
+        for axis in spec.ranges:
+            for item, row in zip(self._capture.inputs, sizes, strict=True):
+                if axis.matches(item.access.text):
+                    size = row[axis.dim]
+                    text = str(size) if isinstance(size, int) else f"({self.text(size)})"
+                    occurrences.append((axis, f"{item.access.text}.size({axis.dim})", text))
+        found = [text for check in spec.range_checks(occurrences) for text in check.conditions]
+        return [checked_expression(text) for text in found if re.search(r"\b[su]\d", text)]
+
+    def layout(
+        self, sizes: list[list[Any]], strides: list[list[Any]], owners: list[Owner]
+    ) -> tuple[list[list[Any]], list[int], list[str]]:
+        """Return what ties sizes and strides to the free symbols: measures, contiguous inputs, conditions.
+
+        The compiled graph computes every address from the free symbols alone, so whatever else is symbolic must be
+        compared with what the trace says about it.
+        """
+        numbers = itertools.count(1 + max((int(name[1:]) for name, *_ in owners), default=0))
+        owned = {owner[1:] for owner in owners}
+        measures: list[list[Any]] = []
+        contiguous: list[int] = []
+        ties: list[str] = []
+
+        def tie(index: int, kind: str, dim: int, expected: Any) -> None:
+            name = f"s{next(numbers)}"
+            measures.append([name, index, kind, dim])
+            ties.append(f"{name} == {self.text(expected)}")
+
+        for index, (row, steps) in enumerate(zip(sizes, strides, strict=True)):
+            for dim, size in enumerate(row):
+                if not isinstance(size, int) and (index, "size", dim) not in owned:
+                    tie(index, "size", dim, size)
+            if all(isinstance(step, int) for step in steps):
+                continue
+            if all(_equal(step, math.prod(row[dim + 1 :])) for dim, step in enumerate(steps)):
+                contiguous.append(index)
+                continue
+            for dim, step in enumerate(steps):
+                if not isinstance(step, int) and (index, "stride", dim) not in owned:
+                    tie(index, "stride", dim, step)
+        return measures, contiguous, ties
+
+    def conditions(self, owners: list[Owner]) -> list[str]:
+        """Return ranges of the symbols and guards of the trace, which `TensorGuards` cannot see."""
+        least = [f"{name} >= {self.bounds(name)[0]}" for name, *_ in owners]
+        return list(dict.fromkeys([*least, *self.guards()]))
+
+    def guards(self) -> list[str]:
+        """Return the guards of the trace, and ranges beyond Dynamo's own least size of 2."""
+        found = []
+        for name, *_ in self.owners():
+            lower, upper = self.bounds(name)
+            found += [f"{name} >= {lower}"] if lower > 2 else []
+            found += [f"{name} <= {upper}"] if upper is not None and upper < 2**62 else []
+        deferred = [item for group in self._env.deferred_runtime_asserts.values() for item in group]
+        for guard in [*self._env.guards, *deferred]:
+            condition = self._env.simplify(self._env.replace(guard.expr))
+            if condition not in (True, False) and getattr(condition, "free_symbols", None):
+                found.append(self.text(condition))
+        return list(dict.fromkeys(found))
+
+
+def _equal(left: Any, right: Any) -> bool:
+    return bool((left - right) == 0 or (not isinstance(left - right, int) and (left - right).expand() == 0))

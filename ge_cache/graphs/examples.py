@@ -1,0 +1,35 @@
+"""Fake inputs with symbolic sizes, from the plain form that a job carries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from gearcache.ge_cache.private_torch import symbols as private_symbols
+from gearcache.ge_cache.tensor_spec import TensorSpec
+from gearcache.guards.gears.expressions import expression_function
+
+
+def numbers(row: Sequence[Any], symbolic: private_symbols.SymbolicInputs) -> list[Any]:
+    """Return sizes as ints and symbolic ints; `{"expression": text}` stands for the latter."""
+    names = tuple(symbolic.sizes)
+    return [
+        expression_function(item["expression"], names)(**symbolic.sizes, max=torch.sym_max, min=torch.sym_min)
+        if isinstance(item, dict)
+        else item
+        for item in row
+    ]
+
+
+def symbolic_examples(
+    symbols: Mapping[str, Any], specs: Sequence[TensorSpec]
+) -> tuple[list[torch.Tensor], private_symbols.SymbolicInputs]:
+    """Return one fake tensor per spec with the sizes and strides of `symbols`, and what assumptions they collect."""
+    symbolic = private_symbols.SymbolicInputs(dict(symbols["hints"]))
+    fakes = [
+        symbolic.tensor(numbers(sizes, symbolic), numbers(strides, symbolic), spec.dtype, spec.device)
+        for spec, sizes, strides in zip(specs, symbols["sizes"], symbols["strides"], strict=True)
+    ]
+    return fakes, symbolic

@@ -1,0 +1,63 @@
+"""Which outputs of a graph a method makes inside of `with torch.inference_mode():`, whatever the mode of its caller.
+
+A recorded graph knows no modes. What a method makes in a region of its own is an inference tensor in eager, which a
+caller can tell, so the memory of each output is followed to the operation that made it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+
+from gearcache.ge_cache.private_torch import core as private_core
+
+
+def begin(is_on: bool = True) -> None:
+    """Stand in a graph where a region begins."""
+
+
+def end(region: Any) -> None:
+    """Stand in a graph where a region ends."""
+
+
+def regions_of_outputs(module: fx.GraphModule, arguments: list[torch.Tensor]) -> list[bool | None]:
+    """Return per output whether it is made with inference mode on, off, or (None) as its caller has it.
+
+    Runs the graph on fake tensors. What is taken from an argument is what that is: None.
+    """
+    if not any(node.target is begin for node in module.graph.nodes):
+        return []
+    followed = _Followed(module, arguments)
+    outputs = followed.run(*arguments)
+    return [followed.made.get(private_core.storage_key(value)) if _is_tensor(value) else None for value in outputs]
+
+
+class _Followed(fx.Interpreter):
+    """Runs a graph and notes in which region each memory appears first; keeps all values: no memory is used again."""
+
+    def __init__(self, module: fx.GraphModule, arguments: list[torch.Tensor]) -> None:
+        super().__init__(module, garbage_collect_values=False)
+        self.made: dict[Any, bool | None] = {private_core.storage_key(tensor): None for tensor in arguments}
+        self._regions: list[bool] = []
+
+    def run_node(self, n: fx.Node) -> Any:
+        result = super().run_node(n)
+        if n.target is begin:
+            self._regions.append(bool(n.args[0]))
+        elif n.target is end:
+            self._regions.pop()
+        for tensor in _tensors(result):
+            self.made.setdefault(private_core.storage_key(tensor), self._regions[-1] if self._regions else None)
+        return result
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, (list, tuple)):
+        return [tensor for item in value for tensor in _tensors(item)]
+    return [value] if isinstance(value, torch.Tensor) else []
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)

@@ -1,0 +1,164 @@
+"""Which gears one capture covers, and the sizes of every input at each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from gearcache.errors import GearSpecError
+from gearcache.ge_cache.capture.capture import Capture, CapturedInput
+from gearcache.ge_cache.capture.symbols import Symbols
+from gearcache.guards.gears.parse import Axis, GearSpec, RangeAxis, gear_text
+
+
+@dataclass(frozen=True)
+class PlannedGear:
+    """One gear: its size per axis, and the value of every symbol that an axis fixes."""
+
+    sizes: tuple[int, ...]
+    assignment: dict[Any, int]
+    broken: str | None
+    #: Input dims `(input, dim)` that follow the gear although the trace does not say so.
+    assumed: list[list[int]]
+
+    def text(self, spec: GearSpec) -> str:
+        """The gear as messages name it, e.g. `ids.size(0)=4`."""
+        return gear_text(spec, self.sizes)
+
+
+def plan_gears(capture: Capture, symbols: Symbols, spec: GearSpec) -> list[PlannedGear]:
+    """Return every gear of the spec that can exist, in order, with the reason if the trace does not hold there.
+
+    `GearSpecError`: a path that names no tensor input, a dim that does not exist or that the trace fixed, or (with
+    `zip`) two dims that the trace proved equal and a gear makes different. With `product` such gears are left out.
+    """
+    columns = [[item.sizes[axis.dim] for item in matching_inputs(capture, axis)] for axis in spec.axes]
+    planned = []
+    for gear in spec.gears:
+        conflict, assignment, fixed = _assign(spec, columns, gear, symbols)
+        if conflict is not None:
+            if spec.leaves_out:
+                continue
+            raise GearSpecError(f"`{capture.method}`: gear {gear_text(spec, gear)} cannot exist: {conflict}")
+        assumed = _tie_like_dims(capture, spec, columns, gear, symbols, assignment)
+        planned.append(PlannedGear(gear, assignment, fixed or symbols.broken(assignment), assumed))
+    if not planned:
+        raise GearSpecError(f"`{capture.method}`: no gear of the spec fits: the trace ties all combinations apart")
+    return planned
+
+
+def gear_options(capture: Capture, symbols: Symbols, planned: list[PlannedGear]) -> tuple[str, str]:
+    """Return what was formed as GE's options would say it: `ge.inputShape` and `ge.dynamicDims`.
+
+    A -1 is a dim that differs between gears; each entry of the second text lists the sizes of those dims, inputs in
+    the order of the graph.
+    """
+    rows = [
+        [
+            [symbols.value(size, gear.assignment) if gear.assignment else None for size in item.sizes]
+            for item in capture.inputs
+        ]
+        for gear in planned
+    ]
+    known = [row for row, gear in zip(rows, planned, strict=True) if gear.assignment]
+    shapes, moving = [], []
+    for index, item in enumerate(capture.inputs):
+        texts = []
+        for dim, size in enumerate(item.sizes):
+            found = {row[index][dim] for row in known}
+            if len(found) > 1:
+                moving.append((index, dim))
+            texts.append("-1" if len(found) > 1 else str(found.pop() if found else symbols.value(size, {})))
+        shapes.append(f"{item.access.text}:{','.join(texts)}")
+    dims = [",".join(str(row[index][dim]) for index, dim in moving) for row in known] if moving else []
+    return ";".join(shapes), ";".join(dict.fromkeys(dims))
+
+
+def matching_inputs(capture: Capture, axis: Axis | RangeAxis) -> list[CapturedInput]:
+    """Return the inputs that an axis names; `GearSpecError` when there is none, or none with such a dim."""
+    matching = [item for item in capture.inputs if axis.matches(item.access.text)]
+    if not matching:
+        names = ", ".join(item.access.text for item in capture.inputs)
+        raise GearSpecError(
+            f"`{capture.method}`: gears name `{axis.path}`, which is no tensor that the method uses; it uses {names}"
+        )
+    for item in matching:
+        if axis.dim >= len(item.sizes):
+            raise GearSpecError(
+                f"`{capture.method}`: gears name dim {axis.dim} of `{item.access.text}`, of {len(item.sizes)} dims"
+            )
+    return matching
+
+
+def _assign(
+    spec: GearSpec, columns: list[list[Any]], gear: tuple[int, ...], symbols: Symbols
+) -> tuple[str | None, dict[Any, int], str | None]:
+    """Return (conflict between axes, symbol values, condition of the trace that the gear breaks)."""
+    assignment: dict[Any, int] = {}
+    owners: dict[Any, Axis] = {}
+    fixed: str | None = None
+    for axis, expressions, size in zip(spec.axes, columns, gear, strict=True):
+        for expression in expressions:
+            simple = symbols.simplify(expression)
+            if isinstance(simple, int):
+                if simple != size:
+                    fixed = f"{axis.text} == {simple}"
+                continue
+            if not simple.is_Symbol:
+                solved = _solve(simple, size)
+                if solved is None:
+                    return f"{axis.text} is {simple} of the traced sizes", {}, None
+                simple, size_of_symbol = solved
+            else:
+                size_of_symbol = size
+            other = assignment.setdefault(simple, size_of_symbol)
+            if other != size_of_symbol:
+                owner = owners[simple]
+                return f"{axis.text} and {owner.text} are equal in every call", {}, None
+            owners.setdefault(simple, axis)
+    return None, assignment, fixed
+
+
+def _tie_like_dims(
+    capture: Capture,
+    spec: GearSpec,
+    columns: list[list[Any]],
+    gear: tuple[int, ...],
+    symbols: Symbols,
+    assignment: dict[Any, int],
+) -> list[list[int]]:
+    """Let dims follow a gear that the trace leaves free: those of an argument with the axis' index and traced size.
+
+    Returns those dims. The batch of a padding mask that is read by advanced indexing is one: nothing in the trace
+    compares it with that of `ids`.
+    """
+    proven = set(assignment)
+    assumed: list[list[int]] = []
+    for index, item in enumerate(capture.inputs):
+        if item.access.root[0] != "argument":
+            continue
+        for dim, size in enumerate(item.sizes):
+            simple = symbols.simplify(size)
+            if isinstance(simple, int) or not simple.is_Symbol or simple in proven:
+                continue
+            if simple in assignment:
+                assumed.append([index, dim])
+                continue
+            for axis, column, wanted in zip(spec.axes, columns, gear, strict=True):
+                if axis.dim == dim and symbols.value(column[0], {}) == symbols.hint(simple):
+                    assignment[simple] = wanted
+                    assumed.append([index, dim])
+                    break
+    return assumed
+
+
+def _solve(expression: Any, size: int) -> tuple[Any, int] | None:
+    import sympy
+
+    free = list(expression.free_symbols)
+    if len(free) != 1:
+        return None
+    solutions = sympy.solve(sympy.Eq(expression, size), free[0])
+    if len(solutions) == 1 and solutions[0].is_Integer:
+        return free[0], int(solutions[0])
+    return None

@@ -1,0 +1,163 @@
+"""How a gear's graph outputs become the values that the method's frame expects.
+
+A backend compiles fresh tensors only. An output that *is* an input, or a view of an input, of an attribute or
+of another output, and every output that is no tensor, is left out of the compiled graph and rebuilt here, so
+that aliasing is the same as in eager mode on every backend.
+
+| form | value |
+|---|---|
+| `["output", k]` | output `k` of the compiled graph |
+| `["constant", v]` | `None`, a bool, an int, a float or a string |
+| `["input", k]` | input `k` itself |
+| `["attribute", name]` | the parameter or buffer itself |
+| `["input_view", k, size, stride, offset]` | a view of input `k`; `offset` counts from the input's own offset |
+| `["attribute_view", name, size, stride, offset]` | the same for an attribute |
+| `["output_view", k, size, stride, offset]` | a view of compiled output `k` |
+
+A view of something that requires grad does so too, unless the method detached it: then a last item `True` follows.
+
+In a graph with dynamic dims, numbers may be expressions (strings) over the dims of the inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from gearcache.errors import CaptureError
+from gearcache.ge_cache.private_torch import core as private_core
+
+Result = list[Any]
+
+
+class ResultPlan:
+    """Splits the outputs of one traced graph into compiled outputs and rebuilt ones.
+
+    Outputs that share a storage of their own are views of the one that covers it. When none covers it, each is
+    compiled by itself: they are equal to eager's, but no longer share memory.
+    """
+
+    def __init__(self, method: str, number: Callable[[Any], Any]) -> None:
+        self._method = method
+        self._number = number
+        self.results: list[Result] = []
+        self.compiled: list[int] = []
+        self._detached: set[int] = set()
+
+    def plan(
+        self,
+        outputs: list[Any],
+        inputs: list[torch.Tensor],
+        attributes: dict[str, torch.Tensor],
+        detached: set[int],
+    ) -> None:
+        """Fill `results` (one per output) and `compiled` (indices of outputs that a backend computes).
+
+        `detached` are the outputs that the method took out of autograd.
+        """
+        self._detached = detached
+        tensors = [index for index, value in enumerate(outputs) if _is_tensor(value)]
+        borrowed = {index: self._borrowed(index, outputs[index], inputs, attributes) for index in tensors}
+        # Nobody asks how large the storage of an input is: of a view it follows from no size of the inputs.
+        bases = _bases(outputs, [index for index in tensors if borrowed[index] is None])
+        self.compiled = sorted(set(bases.values()))
+        positions = {index: position for position, index in enumerate(self.compiled)}
+        for index, value in enumerate(outputs):
+            self.results.append(borrowed.get(index) or self._own(index, outputs, value, positions, bases))
+
+    def _own(
+        self, index: int, outputs: list[Any], value: Any, positions: dict[int, int], bases: dict[int, int]
+    ) -> Result:
+        if not _is_tensor(value):
+            return ["constant", self._constant(value)]
+        base = bases[index]
+        if base == index or value is outputs[base]:
+            return ["output", positions[base]]
+        return self._view("output_view", positions[base], value, outputs[base], index)
+
+    def _borrowed(
+        self, index: int, value: torch.Tensor, inputs: list[torch.Tensor], attributes: dict[str, torch.Tensor]
+    ) -> Result | None:
+        """Return how an output is taken from an input or attribute; None when it has memory of its own."""
+        if value.is_conj() or value.is_neg():
+            raise CaptureError(self._method, f"output {index} is a lazy conjugate or negative view")
+        owners: list[tuple[str, Any, torch.Tensor]] = [("input", *item) for item in enumerate(inputs)]
+        owners += [("attribute", *item) for item in attributes.items()]
+        for kind, owner, tensor in owners:
+            if value is tensor:
+                return [kind, owner]
+        storage = private_core.storage_key(value)
+        for kind, owner, tensor in owners:
+            if private_core.storage_key(tensor) == storage:
+                return self._view(f"{kind}_view", owner, value, tensor, index)
+        return None
+
+    def _view(self, kind: str, owner: Any, value: torch.Tensor, base: torch.Tensor, index: int) -> Result:
+        if value.dtype != base.dtype:
+            raise CaptureError(
+                self._method,
+                f"output {index} is a {value.dtype} view of a {base.dtype} tensor; return a clone of it",
+            )
+        offset = self._number(value.storage_offset() - base.storage_offset())
+        sizes = [self._number(size) for size in value.shape]
+        form = [kind, owner, sizes, [self._number(stride) for stride in value.stride()], offset]
+        return [*form, True] if index in self._detached and not kind.startswith("output") else form
+
+    def _constant(self, value: Any) -> Any:
+        if isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat)):
+            return self._number(value)
+        if value is None or isinstance(value, (bool, int, float, str)):
+            return value
+        raise CaptureError(self._method, f"the graph returns a {type(value).__name__}, which cannot be stored")
+
+
+def detached_outputs(module: torch.fx.GraphModule, outputs: list[Any]) -> set[int]:
+    """Return the outputs that a recorded graph takes by way of `detach`; its output node has the tensors only."""
+    (output,) = [node for node in module.graph.nodes if node.op == "output"]
+    tensors = [index for index, value in enumerate(outputs) if _is_tensor(value)]
+    return {index for index, node in zip(tensors, output.args[0], strict=True) if _is_detached(node)}
+
+
+def _is_detached(node: torch.fx.Node) -> bool:
+    while (base := _viewed(node)) is not None:
+        if node.target is torch.ops.aten.detach.default:
+            return True
+        node = base
+    return False
+
+
+def _viewed(node: torch.fx.Node) -> torch.fx.Node | None:
+    """Return the node whose memory another one has, if it is a view of it."""
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor):
+        return None
+    for base in node.all_input_nodes:
+        parts = base.meta.get("val")
+        for part in parts if isinstance(parts, (list, tuple)) else [parts]:
+            if isinstance(part, torch.Tensor) and private_core.storage_key(value) == private_core.storage_key(part):
+                return base
+    return None
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def _bases(outputs: list[Any], own: list[int]) -> dict[int, int]:
+    """Return for outputs with memory of their own what each is taken from: itself, or one that covers the storage."""
+    groups: dict[int, list[int]] = {}
+    for index in own:
+        groups.setdefault(private_core.storage_key(outputs[index]), []).append(index)
+    bases = {}
+    for members in groups.values():
+        covering = [index for index in members if _covers_storage(outputs[index])]
+        for index in members:
+            same = next(other for other in members if outputs[other] is outputs[index])
+            bases[index] = covering[0] if covering else same
+    return bases
+
+
+def _covers_storage(tensor: torch.Tensor) -> bool:
+    return bool(tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes())

@@ -1,0 +1,217 @@
+"""From one capture to the ATen graph of one gear.
+
+The captured graph keeps Python-level operations and symbolic sizes. For a gear it is run once under fake
+tensors of the gear's sizes and recorded as ATen operations, so every shape decision below the method (broadcast,
+contiguity, choice of attention kernel) is made anew at the true sizes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+
+from gearcache.errors import CaptureError
+from gearcache.ge_cache.capture.capture import Capture, CapturedInput
+from gearcache.ge_cache.dependencies.custom_operators import record_expanded
+from gearcache.ge_cache.graphs import inference_regions
+from gearcache.ge_cache.graphs.results import Result, ResultPlan, detached_outputs
+from gearcache.ge_cache.private_torch import autograd as private_autograd
+from gearcache.ge_cache.private_torch import core as private_core
+from gearcache.ge_cache.private_torch import fake as private_fake
+from gearcache.ge_cache.tensor_spec import TensorSpec
+
+
+@dataclass
+class GearGraph:
+    """The ATen graph of one gear: placeholders are the inputs, then the attributes, in order."""
+
+    module: fx.GraphModule
+    inputs: list[TensorSpec]
+    attributes: dict[str, TensorSpec]
+    results: list[Result]
+    written_inputs: list[int] = field(default_factory=list)
+    written_attributes: list[str] = field(default_factory=list)
+    random_operators: list[str] = field(default_factory=list)
+    #: For a graph with dynamic dims: `sizes` and `strides` per input, and `hints` per symbol.
+    symbols: dict[str, Any] = field(default_factory=dict)
+    #: Names of the operators that are not torch's, also of those that were taken apart.
+    operators: list[str] = field(default_factory=list)
+    #: `[output, on]`: compiled outputs that the method makes with inference mode on, or off, by itself.
+    regions: list[list[Any]] = field(default_factory=list)
+
+
+def lift_attributes(capture: Capture) -> fx.GraphModule:
+    """Return the captured graph with its attributes as trailing placeholders, in `attributes` order.
+
+    Tensors that belong to no module (constants that Dynamo made) stay attributes and are recorded as constants.
+    What sets modes of autograd is left out; where regions of inference mode begin and end is marked.
+    """
+    graph = fx.Graph()
+    mapping: dict[fx.Node, fx.Node] = {}
+    placeholders = [node for node in capture.module.graph.nodes if node.op == "placeholder"]
+    for node in placeholders:
+        mapping[node] = graph.placeholder(node.name)
+    lifted = {name: graph.placeholder(f"attribute_{number}") for number, name in enumerate(capture.attributes)}
+    for node in capture.module.graph.nodes:
+        if node.op == "get_attr" and node.target in lifted:
+            mapping[node] = lifted[str(node.target)]
+        elif node.op != "placeholder" and not private_autograd.is_grad_switch(node):
+            mapping[node] = graph.node_copy(node, lambda source: mapping[source])
+            if private_autograd.enters_inference_mode(node):
+                mapping[node].target = inference_regions.begin
+            elif private_autograd.leaves_inference_mode(node):
+                mapping[node].target = inference_regions.end
+    return fx.GraphModule(capture.module, graph)
+
+
+def input_spec(captured: CapturedInput, substitute: Any) -> TensorSpec:
+    """Return the sizes of an input under one assignment of the symbols."""
+    return TensorSpec(
+        tuple(substitute(size) for size in captured.sizes),
+        tuple(substitute(stride) for stride in captured.strides),
+        captured.dtype,
+        captured.device,
+    )
+
+
+def trace_gear(
+    capture: Capture,
+    lifted: fx.GraphModule,
+    inputs: list[TensorSpec],
+    decompositions: Mapping[Any, Any] | None,
+) -> GearGraph:
+    """Record the ATen operations of one static gear."""
+    mode = private_fake.fake_mode()
+    with mode:
+        fakes = [torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device) for spec in inputs]
+    attributes = {
+        name: mode.from_tensor(capture.attribute_tensors[name].detach(), static_shapes=True)
+        for name in capture.attributes
+    }
+    graph = record(capture.method, lifted, mode, fakes, attributes, decompositions, int)
+    private_fake.forget_tensors(mode)
+    graph.inputs = list(inputs)
+    graph.attributes = {
+        name: TensorSpec(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, tensor.device)
+        for name, tensor in capture.attribute_tensors.items()
+        if name in capture.attributes
+    }
+    return graph
+
+
+def record(
+    method: str,
+    lifted: fx.GraphModule,
+    mode: Any,
+    inputs: list[torch.Tensor],
+    attributes: dict[str, torch.Tensor],
+    decompositions: Mapping[Any, Any] | None,
+    number: Any,
+) -> GearGraph:
+    """Run `lifted` on fake tensors of `mode` and record it; `number` turns a size into an int or an expression."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    outputs: list[Any] = []
+    arguments = [*inputs, *attributes.values()]
+    versions = [tensor._version for tensor in arguments]
+
+    def run(*tensors: torch.Tensor) -> list[Any]:
+        outputs.clear()
+        outputs.extend(lifted.forward(*tensors))  # no call: global hooks are not meant for this module
+        return [value for value in outputs if isinstance(value, torch.Tensor)]
+
+    def recorded(table: dict[Any, Any], pre_dispatch: bool) -> fx.GraphModule:
+        with mode, torch.no_grad():
+            made = make_fx(run, decomposition_table=table, _allow_non_fake_inputs=True, pre_dispatch=pre_dispatch)
+            return made(*arguments)
+
+    try:
+        module, operators = record_expanded(recorded, lifted, decompositions, not _has_autocast(lifted))
+    except CaptureError:
+        raise
+    except Exception as error:
+        raise CaptureError(
+            method, f"its graph cannot be traced at these sizes: {type(error).__name__}: {error}"
+        ) from error
+    plan = ResultPlan(method, number)
+    plan.plan(outputs, inputs, attributes, detached_outputs(module, outputs))
+    with mode, torch.no_grad():
+        regions = inference_regions.regions_of_outputs(lifted, arguments)
+    _keep_outputs(module, outputs, plan.compiled)
+    written = [tensor._version != version for tensor, version in zip(arguments, versions, strict=True)]
+    names = list(attributes)
+    return GearGraph(
+        module=module,
+        inputs=[],
+        attributes={},
+        results=plan.results,
+        written_inputs=[index for index in range(len(inputs)) if written[index]],
+        written_attributes=[names[index] for index in range(len(names)) if written[len(inputs) + index]],
+        random_operators=_random_operators(module),
+        operators=operators,
+        regions=[
+            [position, regions[index]]
+            for position, index in enumerate(plan.compiled)
+            if regions and regions[index] is not None
+        ],
+    )
+
+
+def _has_autocast(module: fx.GraphModule) -> bool:
+    """Whether casts happen around or inside the graph; they are only visible after dispatch."""
+    regions = any(getattr(node.target, "__name__", "") == "_enter_autocast" for node in module.graph.nodes)
+    return regions or torch.is_autocast_enabled("cpu")
+
+
+def order_inputs(graph: GearGraph) -> None:
+    """Make the attributes that the graph writes its last inputs: they are read anew on every call."""
+    placeholders = [node for node in graph.module.graph.nodes if node.op == "placeholder"]
+    count = len(graph.inputs)
+    names = list(graph.attributes)
+    written = [placeholders[count + names.index(name)] for name in graph.written_attributes]
+    rest = [node for node in placeholders[count:] if node not in written]
+    ordered = [*placeholders[:count], *written, *rest]
+    for before, node in itertools.pairwise(ordered):
+        before.append(node)
+    position: dict[str, int] = {}
+    for name in graph.written_attributes:
+        position[name] = len(graph.inputs)
+        graph.written_inputs.append(position[name])
+        graph.inputs.append(graph.attributes.pop(name))
+    for form in graph.results:
+        if form[0] in ("attribute", "attribute_view") and form[1] in position:
+            form[0], form[1] = form[0].replace("attribute", "input"), position[form[1]]
+    graph.module.recompile()
+
+
+def _keep_outputs(module: fx.GraphModule, outputs: list[Any], compiled: list[int]) -> None:
+    """Leave only the compiled outputs in the graph."""
+    position: dict[int, int] = {}
+    for index, value in enumerate(outputs):
+        if isinstance(value, torch.Tensor):
+            position[index] = len(position)
+    (output,) = [node for node in module.graph.nodes if node.op == "output"]
+    returned = output.args[0]
+    output.args = ([returned[position[index]] for index in compiled],)
+    module.recompile()
+
+
+def _random_operators(module: fx.GraphModule) -> list[str]:
+    """Return the names of operators that draw random numbers."""
+    names = set()
+    for node in module.graph.nodes:
+        if isinstance(node.target, private_core.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags:
+            bound = dict(zip((item.name for item in node.target._schema.arguments), node.args, strict=False))
+            bound |= node.kwargs
+            # Attention kernels and dropout carry the tag for a dropout that inference does not use.
+            if bound.get("dropout_p", bound.get("p")) == 0.0 or bound.get("train") is False:
+                continue
+            if node.target._schema.name.startswith("aten::scaled_dot") and "dropout_p" not in bound:
+                continue
+            names.add(str(node.target))
+    return sorted(names)

@@ -1,0 +1,199 @@
+"""The `inductor` backend: one AOTInductor shared object per gear, weights outside.
+
+`package_constants_in_so=False` leaves the weights out of the object; `user_managed` binding then makes every gear
+and the live module share one copy, and an in-place weight update is seen. The object is loaded straight from the
+blob store with `torch._C._aoti`, which needs no `torch._inductor`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import torch
+
+from gearcache.errors import BackendUnavailable
+from gearcache.ge_cache.aten import decode_tensor
+from gearcache.ge_cache.backend import Artifact, CompileJob, Runner, Stage, StoredArtifact
+from gearcache.ge_cache.private_torch import core as private_core
+from gearcache.ge_cache.workers.scratch import scratch_folder
+
+logger = logging.getLogger("gearcache")
+
+LIBRARY = "graph.so"
+CONSTANTS = "constants.msgpack"
+#: Calls of operators that have no C interface, as AOTInductor describes them: custom operators, and few of torch.
+EXTERN = "extern.json"
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+#: Raise it when other code is made of the same graph and options: what older versions stored is then no hit.
+RECIPE = 3
+#: Variables of Inductor that say where and when it works, and not what it makes (torch 2.13 `_inductor/config.py`).
+_HARMLESS_VARIABLES = {
+    "BUNDLED_AUTOTUNE_REMOTE_CACHE",
+    "AUTOTUNE_REMOTE_CACHE",
+    "CACHE_DIR",
+    "COMPILE_THREADS",
+    "COMPILE_WORKER_WAIT_TIMEOUT",
+    "CPP_CACHE_PRECOMPILE_HEADERS",
+    "FILE_LOCK_TIMEOUT",
+    "FX_GRAPH_CACHE",
+    "FX_GRAPH_CACHE_DEFAULT",
+    "FX_GRAPH_REMOTE_CACHE",
+    "QUIESCE_ASYNC_COMPILE_POOL",
+    "REDIS_HOST",
+    "REDIS_PORT",
+    "REDIS_URL",
+    "WORKER_LOGPATH",
+    "WORKER_START",
+    "WORKER_SUPPRESS_LOGGING",
+}
+
+
+class InductorBackend:
+    """Compiles with AOTInductor and loads without Inductor."""
+
+    name = "inductor"
+    parallel = True
+    allows_random = False
+    allows_dynamic = True
+    keeps_files = False
+    takes_all_gears = False
+    compiles = True
+
+    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+        """Take the user's settings; `ValueError` for one that a cached graph cannot follow."""
+        self._options = options or {}
+        if self._options:
+            from gearcache.ge_cache.inductor.options import check_options
+
+            check_options(self._options)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What the code is made of beside the graph and the options.
+
+        Recipe, instruction sets (it is built with `-march=native`), the thread count baked into it, and Inductor's
+        variables. What a program assigns to `torch._inductor.config` is no part of it, and no compile follows it.
+        """
+        return {
+            "recipe": RECIPE,
+            "capability": private_core.cpu_capability(),
+            "instructions": _cpu_flags(),
+            "threads": torch.get_num_threads(),
+            "environment": inductor_variables(os.environ),
+        }
+
+    def check_compiler(self) -> None:
+        """Look for a C++ compiler; `BackendUnavailable` says what to do without one.
+
+        `ValueError` for a setting that the installed Inductor does not know.
+        """
+        wanted = [os.environ["CXX"]] if os.environ.get("CXX") else ["g++", "clang++", "c++"]
+        if not any(shutil.which(name) for name in wanted):
+            raise BackendUnavailable(
+                self.name,
+                f"no C++ compiler was found ({', '.join(wanted)}); install one, set `CXX`, use backend='eager', "
+                "or bring a cache that a host with a compiler has made",
+            )
+        if "torch._inductor.config" in sys.modules:
+            from gearcache.ge_cache.private_torch.inductor import unassigned_settings
+
+            for name in sorted(unassigned_settings().keys() - self._options.keys()):
+                logger.warning(
+                    "the program has assigned to `torch._inductor.config.%s`, which cached graphs do not follow: "
+                    "pass it as `options` to `cache_compile`, so that it is part of the key",
+                    name,
+                )
+        if self._options:
+            from gearcache.ge_cache.inductor.options import check_names
+            from gearcache.ge_cache.private_torch.inductor import known_settings
+
+            check_names(self._options, known_settings())
+
+    def compile(self, job: CompileJob, stage: Stage) -> Artifact:
+        """Build the shared object; takes seconds to minutes and a C++ compiler."""
+        from gearcache.ge_cache.inductor.library import build_library
+
+        return build_library(job, stage)
+
+    def load(self, artifact: StoredArtifact, attributes: Mapping[str, torch.Tensor], device: torch.device) -> Runner:
+        """Load the shared object and bind the live weights, without a copy."""
+        runner = _runner(artifact)
+        bound = artifact.header["bound"]
+        constants: dict[str, torch.Tensor] = {}
+        if any(kind == "constant" for kind, _ in bound.values()):
+            stored = msgpack.unpackb(artifact.read(CONSTANTS), raw=False)
+            constants = {name: decode_tensor(plain, device) for name, plain in stored.items()}
+        for name, weight in attributes.items():
+            if private_core.has_own_dispatch(weight):
+                raise TypeError(f"{name} is a {type(weight).__qualname__}, which has no memory of its own")
+        # Detached: the same memory, but the weight itself stays free to be exchanged (`torch.utils.swap_tensors`).
+        values = {
+            internal: attributes[name].detach() if kind == "attribute" else constants[name]
+            for internal, (kind, name) in bound.items()
+        }
+        if values:
+            runner.update_constant_buffer(values, False, True, True)
+        return _Bound(runner.run, values)
+
+
+def inductor_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of the environment that Inductor, and so a worker, may read as settings of the code."""
+    prefix = "TORCHINDUCTOR_"
+    return {
+        name: value
+        for name, value in sorted(environ.items())
+        if name.startswith(prefix) and name.removeprefix(prefix) not in _HARMLESS_VARIABLES
+    }
+
+
+def _runner(artifact: StoredArtifact) -> Any:
+    with artifact.file(LIBRARY) as library:
+        if not artifact.header.get("extern"):
+            return _load(library, library)
+        from gearcache.cache.trust import opened_folder
+
+        # The description is looked for beside the object, under its name, while the object is loaded.
+        with scratch_folder() as folder, opened_folder(folder) as (descriptor, name):
+            os.symlink(library, LIBRARY, dir_fd=descriptor)
+            with os.fdopen(os.open(Path(LIBRARY).stem + ".json", _NEW_FILE, 0o600, dir_fd=descriptor), "wb") as file:
+                file.write(artifact.read(EXTERN))
+            return _load(f"{name}/{LIBRARY}", library)
+
+
+def _load(name: str, library: str) -> Any:
+    try:
+        return private_core.aoti_runner(name)
+    except RuntimeError as error:
+        raise RuntimeError(str(error).replace(name, os.path.realpath(library))) from error
+
+
+class _Bound:
+    """A runner together with the tensors that its `user_managed` constants point to."""
+
+    __slots__ = ("run", "values")
+    is_native = True
+
+    def __init__(self, run: Runner, values: dict[str, torch.Tensor]) -> None:
+        self.run = run
+        self.values = values
+
+    def __call__(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        return self.run(inputs)
+
+
+def _cpu_flags() -> list[str]:
+    """Return the CPU's instruction set flags as Linux lists them; empty elsewhere."""
+    path = Path("/proc/cpuinfo")
+    if not path.exists():
+        return []
+    with path.open(encoding="ascii", errors="replace") as file:
+        for line in file:
+            if line.startswith(("flags", "Features")):
+                return sorted(line.partition(":")[2].split())
+    return []

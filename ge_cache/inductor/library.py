@@ -1,0 +1,145 @@
+"""Building one shared object with AOTInductor: takes seconds to minutes and a C++ compiler.
+
+The weights stay outside, as attributes whose tensors are uninitialised: nothing here may depend on their values.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import torch
+
+from gearcache.ge_cache.aten import decode_tensor, encode_tensor, to_module
+from gearcache.ge_cache.backend import Artifact, CompileJob, Stage
+from gearcache.ge_cache.dependencies.custom_operators import custom_operators
+from gearcache.ge_cache.graphs.examples import symbolic_examples
+from gearcache.ge_cache.inductor.backend import CONSTANTS, EXTERN, LIBRARY
+from gearcache.ge_cache.inductor.options import compile_options
+from gearcache.ge_cache.private_torch import core as private_core
+from gearcache.ge_cache.private_torch import inductor as private_inductor
+from gearcache.ge_cache.private_torch import symbols as private_symbols
+from gearcache.guards.gears.expressions import checked_expression
+
+
+def build_library(job: CompileJob, stage: Stage) -> Artifact:
+    """Return the shared object of a gear, stripped, and which weight or constant each of its constants is."""
+    constants = {name: decode_tensor(plain) for name, plain in job.graph["constants"].items()}
+    module = to_module(job.graph, constants)
+    if replaced := private_inductor.replaced(custom_operators(module)):
+        raise RuntimeError(
+            f"the operator {replaced[0]} has a decomposition or lowering that was registered with Inductor, whose "
+            "change no later process would see; give it to cache_compile as one of `custom_decompositions`"
+        )
+    names = _attach_attributes(module, job)
+    weights = {name: module.get_buffer(name) for name in names.values()}
+    inputs, symbolic = _inputs(job)
+    folded: dict[str, torch.Tensor] = dict(constants)
+
+    def inner(compile_inner: Any, graph: Any, example_inputs: Any, **keywords: Any) -> Any:
+        for node in graph.graph.nodes:
+            if node.op == "get_attr" and node.target not in weights:
+                value = getattr(graph, node.target)
+                if isinstance(value, torch.Tensor):
+                    folded[node.target] = value
+        stage("compile")
+        return compile_inner(graph, example_inputs, **keywords)
+
+    stage("lower")
+    with torch.no_grad():
+        library = Path(
+            private_inductor.inductor_compile(
+                module, inputs, compile_options(job), inner, linker_flags(), list(weights.values())
+            )
+        )
+    _strip(library)
+    data, extern = library.read_bytes(), library.with_suffix(".json")
+    if library.with_name("custom_objs_config.json").exists():
+        raise RuntimeError("AOTInductor made a graph that calls script objects, which cannot be stored")
+    runner = private_core.aoti_runner(str(library))
+    attribute_of = {attached: name for name, attached in names.items()}
+    bound: dict[str, list[str]] = {}
+    for internal, original in runner.get_constant_names_to_original_fqns().items():
+        if original in attribute_of:
+            bound[internal] = ["attribute", attribute_of[original]]
+        elif original in folded:
+            bound[internal] = ["constant", original]
+        else:
+            raise RuntimeError(f"AOTInductor made the constant `{original}`, whose value is not known")
+    used = sorted(name for kind, name in bound.values() if kind == "constant")
+    blobs = {LIBRARY: data}
+    if used:
+        blobs[CONSTANTS] = msgpack.packb({name: encode_tensor(folded[name]) for name in used}, use_bin_type=True)
+    if extern.exists():
+        blobs[EXTERN] = extern.read_bytes()
+    conditions = [checked_expression(text) for text in symbolic.assumptions()] if symbolic is not None else []
+    return Artifact({"bound": bound, "extern": EXTERN in blobs}, blobs, conditions)
+
+
+def prepare(threads: int) -> None:
+    """Compile a graph of one operator, so that Inductor's probes and precompiled headers exist."""
+    module = torch.fx.symbolic_trace(_Increment())
+    job = CompileJob("", "", None, [], {}, {}, threads)
+    with torch.no_grad():
+        private_inductor.inductor_compile(module, [torch.zeros(64)], compile_options(job), _pass_on, linker_flags())
+
+
+class _Increment(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor]:
+        return (x + 1,)
+
+
+def _pass_on(compile_inner: Any, graph: Any, inputs: Any, **keywords: Any) -> Any:
+    return compile_inner(graph, inputs, **keywords)
+
+
+def linker_flags() -> list[str]:
+    """Return flags that export only the interface of the object: a third of the time to load it (GNU ld and lld)."""
+    if not sys.platform.startswith("linux"):
+        return []
+    script = Path(__file__).with_name("exports.map")
+    return [shlex.quote(f"Wl,--version-script={script}"), "Wl,--gc-sections"]
+
+
+def _inputs(job: CompileJob) -> tuple[list[torch.Tensor], private_symbols.SymbolicInputs | None]:
+    """Return example inputs: real tensors for a static gear, symbolic ones for dynamic dims."""
+    symbols = job.graph.get("symbols")
+    if not symbols:
+        made = [
+            torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device) for spec in job.inputs
+        ]
+        return made, None
+    return symbolic_examples(symbols, job.inputs)
+
+
+def _attach_attributes(module: torch.fx.GraphModule, job: CompileJob) -> dict[str, str]:
+    """Turn the trailing placeholders into attributes, so that AOTInductor takes them for constants.
+
+    The tensors are uninitialised and never read: their pages cost no memory.
+    """
+    placeholders = [node for node in module.graph.nodes if node.op == "placeholder"][len(job.inputs) :]
+    names = {}
+    for number, (node, (name, spec)) in enumerate(zip(placeholders, job.attributes.items(), strict=True)):
+        attached = f"weight_{number}"
+        tensor = torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device)
+        module.register_buffer(attached, tensor)
+        if node.users:
+            with module.graph.inserting_before(node):
+                replacement = module.graph.get_attr(attached)
+            node.replace_all_uses_with(replacement)
+        module.graph.erase_node(node)
+        names[name] = attached
+    module.recompile()
+    return names
+
+
+def _strip(library: Path) -> None:
+    """Drop debug information, half of the file, where `strip` exists: less to hash at every load."""
+    strip = shutil.which("strip")
+    if strip is not None:
+        subprocess.run([strip, "--strip-unneeded", str(library)], check=False, capture_output=True)

@@ -1,0 +1,77 @@
+"""The call of one kernel that torchair generated, and what must still be as it was when the kernel was loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from gearcache.errors import InputError
+from gearcache.ge_cache.backend import Runner
+from gearcache.ge_cache.npu.ascend import precision_options, torch_npu_module
+
+
+def kernel_call(
+    kernel: Callable[..., Any], weights: list[torch.Tensor], header: Mapping[str, Any], examples: Sequence[torch.Tensor]
+) -> Runner:
+    """Return the call of one kernel.
+
+    Storage formats, the deterministic level and the precision (hf32, cube math type) must be as they were at load: the
+    graph was compiled for them.
+    """
+    torch_npu = torch_npu_module()
+    get_format, get_level = torch_npu.get_npu_format, torch_npu.npu._get_deterministic_level
+    get_precision = precision_options()
+    level, precision, no_grad = get_level(), get_precision(), torch.no_grad
+    on_npu = [index for index, tensor in enumerate(examples) if tensor.device.type == "npu"]
+    formats = [get_format(examples[index]) for index in on_npu]
+    copied_back, outputs, method, owners = (header[name] for name in ("copied_back", "outputs", "method", "owners"))
+
+    def run(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        if (
+            [get_format(inputs[index]) for index in on_npu] != formats
+            or get_level() != level
+            or get_precision() != precision
+        ):
+            raise _changed(method, inputs, dict(zip(on_npu, formats, strict=True)), level, precision)
+        if owners:
+            sizes = [inputs[index].size(dim) for index, dim in owners]
+            return list(kernel(*sizes, *inputs, *weights))
+        return list(kernel(*inputs, *weights))
+
+    def run_without_grad(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        with no_grad():
+            return run(inputs)
+
+    def run_and_copy(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        found = run_without_grad(inputs)
+        for index, value in zip(copied_back, found[outputs:], strict=True):
+            inputs[index].copy_(value)
+        return found[:outputs]
+
+    if copied_back:
+        return run_and_copy
+    # GE knows no autograd; the operators of an aclgraph would record the weights that require grad.
+    return run if header["ge"] else run_without_grad
+
+
+def _changed(
+    method: str, inputs: list[torch.Tensor], formats: dict[int, int], level: int, precision: tuple[Any, ...]
+) -> InputError:
+    torch_npu = torch_npu_module()
+    for index, wanted in formats.items():
+        found = torch_npu.get_npu_format(inputs[index])
+        if found != wanted:
+            way_out = "cast it with torch_npu.npu_format_cast, or call `.refresh()` on the cached method"
+            return InputError(
+                method, f"tensor {index}", f"of storage format {found}", f"{wanted}, as at load; {way_out}"
+            )
+    way_out = "as at load; call `.refresh()` after a change"
+    found = torch_npu.npu._get_deterministic_level()
+    if found != level:
+        return InputError(method, "deterministic level", str(found), f"{level}, {way_out}")
+    found = precision_options()()
+    return InputError(
+        method, "allow_hf32 of matmul and conv, and cube_math_type", str(found), f"{precision}, {way_out}"
+    )

@@ -1,0 +1,56 @@
+"""Process groups that a graph names, and whether a name means the same ranks in this process.
+
+Names of groups are counted per process in the order in which groups are made: a job that makes other groups first has
+another group under the same name. HCCL's own names are those of one process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from gearcache.errors import CacheError
+from gearcache.ge_cache.private_torch import core as private_core
+
+
+def named_groups(graph: fx.Graph) -> dict[str, list[int]]:
+    """Return name -> ranks of the groups that the collectives of a graph communicate in."""
+    found: dict[str, list[int]] = {}
+    for node in graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        for position, argument in enumerate(schema.arguments if schema is not None else ()):
+            if argument.name == "group_name":
+                name = node.kwargs.get("group_name", node.args[position] if position < len(node.args) else None)
+                ranks = private_core.process_group_ranks(name) if isinstance(name, str) else None
+                if ranks is None:
+                    raise CacheError(
+                        f"its graph communicates in a process group {name!r}, which has no name of its own"
+                    )
+                found[name] = ranks
+    return found
+
+
+def check_groups(method: str, groups: Mapping[str, Sequence[int]]) -> None:
+    """Raise `CacheError` for a group that does not exist in this process, or whose name means other ranks."""
+    for name, ranks in groups.items():
+        here = private_core.process_group_ranks(name)
+        if here != list(ranks):
+            known = f"is of the ranks {here} here" if here is not None else "does not exist here"
+            raise CacheError(
+                f"the graph of `{method}` communicates in the process group {name!r} of the ranks {list(ranks)}, which "
+                f"{known}; make the same groups in the same order with torch.distributed before the first call"
+            )
+
+
+def communicators(model: Any) -> list[str]:
+    """Return HCCL's names of the groups in a GE graph, as they are in this process."""
+    return sorted({op.attr["group"].s.decode() for op in model.op if "group" in op.attr})
+
+
+def names_survive(torch_npu: Any) -> bool:
+    """Whether this CANN gives a communicator the name that it had in another process, so that GE may keep it."""
+    supports = getattr(getattr(torch_npu, "distributed", None), "_is_support_hccl_comm_name", None)
+    return torch.distributed.is_available() and supports is not None and bool(supports())

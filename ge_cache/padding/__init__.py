@@ -1,0 +1,1 @@
+"""Proof that calls between gears may be padded."""

@@ -1,0 +1,105 @@
+"""What operators that read or write by index do to padded rows, see `ge_cache.padding.rows`.
+
+A padded dim may be indexed only by row numbers of the same size (`x[torch.arange(n), last]`): any other number could
+mean filling, or count from the end.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from gearcache.ge_cache.padding.extents import ONE, Dim, Extent, broadcast, has_padding, size_of
+from gearcache.ge_cache.padding.proof import Dependent, Step
+from gearcache.ge_cache.padding.rows import rule
+
+
+def _joined(step: Step) -> Dependent:
+    return Dependent(f"`aten.{step.name}` joins rows of {step.proof.label} with others")
+
+
+def _is_rows_of(index: Extent, dim: Dim) -> bool:
+    """Whether an index holds the row numbers of a dim."""
+    return index.bound is not None and len(dim) == 1 and (index.bound - size_of(dim)) == 0
+
+
+def _places(step: Step, source: Extent, indices: list[Any], *, is_write: bool) -> tuple[Dim, ...]:
+    """Return the dims that indexing gives; checks that real places are taken from, or written to, by real indices."""
+    given = {dim: index for dim, index in enumerate(indices) if isinstance(index, Extent)}
+    nodes = {dim: step.given["indices"][dim] for dim in given}
+    for node in nodes.values():
+        if node.meta["val"].dtype in (torch.bool, torch.uint8):
+            raise Dependent(f"`aten.{step.name}` selects by a mask, along {step.proof.label}")
+    sizes = [step.proof.sizes(node.meta["val"]) for node in nodes.values()]
+    common = broadcast([index.dims for index in given.values()], sizes)
+    if common is None:
+        raise _joined(step)
+    for dim, index in given.items():
+        if has_padding(source.dims[dim]) and not _is_rows_of(index, source.dims[dim]):
+            raise Dependent(f"`aten.{step.name}` looks rows of {step.proof.label} up by numbers")
+    if is_write and any(has_padding(dim) for dim in common):
+        owners = [index for dim, index in given.items() if has_padding(source.dims[dim]) and index.is_padded]
+        if not owners or sum(has_padding(dim) for dim in common) > 1:
+            raise Dependent(f"`aten.{step.name}` would write filling of {step.proof.label} into shared places")
+    rest = [dim for index, dim in enumerate(source.dims) if index not in given]
+    order = sorted(given)
+    is_adjacent = order == list(range(order[0], order[0] + len(order)))
+    position = order[0] if is_adjacent else 0
+    return (*rest[:position], *common, *rest[position:])
+
+
+@rule("index")
+def index(step: Step) -> Extent:
+    """`x[indices]`."""
+    return Extent(_places(step, step.extent("self"), step.value("indices"), is_write=False))
+
+
+@rule("index_put", "index_put_")
+def index_put(step: Step) -> Extent:
+    """`x[indices] = values`."""
+    source, values = step.extent("self"), step.extent("values")
+    places = _places(step, source, step.value("indices"), is_write=True)
+    rows = [places, values.dims]
+    if broadcast(rows, [[0 if dim else 1 for dim in row] for row in rows]) != places:
+        raise _joined(step)
+    return source
+
+
+@rule("index_select")
+def index_select(step: Step) -> Extent:
+    """`x.index_select(dim, index)`."""
+    source, rows = step.extent("self"), step.extent("index")
+    dims = list(source.dims)
+    dim = step.value("dim") % len(dims)
+    if has_padding(dims[dim]) and not _is_rows_of(rows, dims[dim]):
+        raise Dependent(f"`aten.{step.name}` looks rows of {step.proof.label} up by numbers")
+    dims[dim] = rows.dims[0] if rows.dims else ONE
+    return Extent(tuple(dims))
+
+
+@rule("index_copy", "index_copy_", "index_add_")
+def index_copy(step: Step) -> Extent:
+    """`x.index_copy_(dim, index, source)`: the index is the same at every size."""
+    target, rows, source = step.extent("self"), step.extent("index"), step.extent("source")
+    dim = step.value("dim") % len(target.dims)
+    step.require_plain("writes at numbers of", target.dims[dim], *rows.dims)
+    if any(left != right for at, (left, right) in enumerate(zip(target.dims, source.dims, strict=True)) if at != dim):
+        raise _joined(step)
+    return target
+
+
+@rule("gather", "scatter", "scatter_", "scatter_add", "scatter_add_")
+def gather(step: Step) -> Extent:
+    """`x.gather(dim, index)`, and `scatter`, whose written dim holds no filling either."""
+    source, rows = step.extent("self"), step.extent("index")
+    dim = step.value("dim") % len(source.dims)
+    step.require_plain("looks up along", source.dims[dim])
+    if "scatter" in step.name:
+        step.require_plain("writes at numbers of", rows.dims[dim])
+    parts = [rows] + ([step.extent("src")] if isinstance(step.value("src"), Extent) else [])
+    for at, expected in enumerate(source.dims):
+        for part in parts:
+            if at != dim and part.dims[at] != expected and (has_padding(expected) or has_padding(part.dims[at])):
+                raise _joined(step)
+    return source if "scatter" in step.name else Extent(rows.dims)

@@ -1,0 +1,155 @@
+"""The plan by which calls between gears may be padded: recorded with symbolic sizes, proven, stored."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import fx
+
+from gearcache.errors import GearSpecError
+from gearcache.ge_cache.capture.capture import Capture
+from gearcache.ge_cache.capture.counters import number_results
+from gearcache.ge_cache.capture.symbols import Symbols
+from gearcache.ge_cache.graphs.dynamic import SizePrinter, record_dynamic
+from gearcache.ge_cache.graphs.static import order_inputs
+from gearcache.ge_cache.padding.proof import Proof
+from gearcache.guards.dispatch.padded_call import Fills
+
+
+def padded_symbols(
+    capture: Capture, symbols: Symbols, assignments: Iterable[Mapping[Any, int]], fills: Fills
+) -> dict[Any, str]:
+    """Return the symbols that may be padded, with the dim that names each; `GearSpecError` for a fill that is missing.
+
+    `assignments` are those of the gears, which fix the symbols that may vary.
+    """
+    rows = list(assignments)
+    found: dict[Any, str] = {}
+    used: set[str] = set()
+    for symbol in dict.fromkeys(symbol for row in rows for symbol in row):
+        dims = [
+            (item.access.text, dim)
+            for item in capture.inputs
+            for dim, size in enumerate(item.sizes)
+            if symbol in symbols.symbols_of(size)
+        ]
+        filled = [place for place in dims if fills.pattern(*place) is not None]
+        used.update(pattern for place in filled if (pattern := fills.pattern(*place)) is not None)
+        if filled and len(filled) < len(dims):
+            path, dim = next(place for place in dims if place not in filled)
+            raise GearSpecError(
+                f"`{capture.method}`: pad_values fills {_dim(*filled[0])}, and {_dim(path, dim)} has to follow it; "
+                f"give a value for `{path}` too"
+            )
+        if filled:
+            found[symbol] = _dim(*dims[0])
+    unused = [pattern for pattern in fills.patterns if pattern not in used]
+    if unused or not found:
+        geared = ", ".join(
+            _dim(item.access.text, dim)
+            for item in capture.inputs
+            for dim, size in enumerate(item.sizes)
+            if any(symbol in row for row in rows for symbol in symbols.symbols_of(size))
+        )
+        raise GearSpecError(
+            f"`{capture.method}`: pad_values names `{unused[0] if unused else ''}`, which has no dim that differs "
+            f"between gears; such dims are {geared or 'none'}"
+        )
+    return found
+
+
+def _dim(path: str, dim: int) -> str:
+    return f"{path}.size({dim})"
+
+
+def padding_plan(
+    capture: Capture,
+    lifted: fx.GraphModule,
+    symbols: Symbols,
+    decompositions: Mapping[Any, Any] | None,
+    wanted: Mapping[Any, str],
+) -> dict[str, Any]:
+    """Return the plan (see `guards.dispatch.padded_call`); `GearSpecError` says which operator stands against it."""
+    graph, printer = record_dynamic(capture, lifted, symbols, decompositions)
+    number_results(capture.numbers, graph.results, symbols, None)
+    order_inputs(graph)
+    for symbol, label in wanted.items():
+        reason = Proof(symbol, symbols.simplify, label).prove(
+            graph.module.graph, [item.sizes for item in capture.inputs]
+        )
+        if reason is not None:
+            raise GearSpecError(
+                f"`{capture.method}`: {label} cannot be padded, because the filling could reach the result: {reason}; "
+                "use on_miss='compile', or pad inside the method with a mask"
+            )
+    (output,) = [node for node in graph.module.graph.nodes if node.op == "output"]
+    outputs = [node.meta["val"] for node in output.args[0]]
+    return {
+        "symbols": [list(owner) for owner in printer.owners()],
+        "padded": sorted(str(symbol) for symbol in wanted),
+        "conditions": printer.guards(),
+        "sizes": [[printer.plain(symbols.simplify(size)) for size in item.sizes] for item in capture.inputs],
+        "strides": [[printer.plain(symbols.simplify(step)) for step in item.strides] for item in capture.inputs],
+        "outputs": [_layout(tensor, printer) for tensor in outputs],
+        "results": graph.results,
+        "ones": [],
+    }
+
+
+def _layout(tensor: torch.Tensor, printer: SizePrinter) -> list[list[Any]]:
+    return [[printer.number(size) for size in tensor.shape], [printer.number(step) for step in tensor.stride()]]
+
+
+def patterns_of_one(wanted: Mapping[Any, str]) -> Iterator[dict[Any, int]]:
+    """Yield the sets of padded symbols that a call may have at size 1: each alone, and all together."""
+    yield from ({symbol: 1} for symbol in wanted)
+    if len(wanted) > 1:
+        yield dict.fromkeys(wanted, 1)
+
+
+def same_program(capture: Capture, other: Capture, symbols: Symbols, assignment: Mapping[Any, int]) -> bool:
+    """Whether a static trace runs the very operations of a symbolic one at these sizes.
+
+    Dynamo takes a symbol for at least 2 without a guard, so that a branch on `size == 1` leaves no trace in the
+    symbolic one. Equal programs show that there is none.
+    """
+    left, right = (_program(item, symbols, assignment) for item in (capture, other))
+    if left != right or capture.frame_code.co_code != other.frame_code.co_code:
+        return False
+    checks = [{repr(check.to_plain()) for check in item.checks} for item in (capture, other)]
+    return checks[0] == checks[1] and capture.frame_code.co_consts == other.frame_code.co_consts
+
+
+def _program(capture: Capture, symbols: Symbols, assignment: Mapping[Any, int]) -> list[Any]:
+    numbers: dict[fx.Node, Any] = {}
+    count = itertools.count()
+    lines: list[Any] = []
+    inputs = {item.node_name: item.access for item in capture.inputs}
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, fx.Node):
+            return numbers[value]
+        if isinstance(value, (list, tuple)):
+            return [plain(item) for item in value]
+        if isinstance(value, dict):
+            return {key: plain(item) for key, item in value.items()}
+        if isinstance(value, slice):
+            return ["slice", plain(value.start), plain(value.stop), plain(value.step)]
+        return value
+
+    for node in capture.module.graph.nodes:
+        value = node.meta.get("example_value")
+        if isinstance(value, (int, float, torch.SymInt, torch.SymFloat, torch.SymBool)) and node.op != "get_attr":
+            numbers[node] = value if isinstance(value, (int, float)) else symbols.value(value.node.expr, assignment)
+            continue
+        numbers[node] = ("node", next(count))
+        if node.op == "placeholder":
+            lines.append(["input", inputs[node.name]])
+        elif node.op == "get_attr":
+            lines.append(["attribute", capture.attributes.get(str(node.target), node.target)])
+        else:
+            lines.append([node.op, node.target, plain(list(node.args)), plain(dict(node.kwargs))])
+    return lines

@@ -1,0 +1,249 @@
+"""Proof that filling in one padded size never reaches a real position of a recorded graph.
+
+The graph is walked once with sizes symbolic. Every tensor has an `Extent`; every operator that meets filling must be
+on the list of `ge_cache.padding.rows`, which says what it does to the extents, or the proof fails with the operator's
+name. A size used as a number (a mean over the batch) fails as well: eager would have used the smaller one. Operators
+that see no filling may be anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+
+from gearcache.ge_cache.padding.extents import Dim, Extent, is_prefix
+from gearcache.ge_cache.private_torch import core as private_core
+
+
+class Dependent(Exception):
+    """A real position may depend on filling; carries the reason."""
+
+
+class Step:
+    """One operator call of the graph under proof: its arguments by name, sizes as ints or expressions."""
+
+    def __init__(self, proof: Proof, node: fx.Node) -> None:
+        self.proof = proof
+        self.node = node
+        self.name = str(node.target).removeprefix("aten.")
+        self.schema = node.target._schema  # type: ignore[union-attr]
+        names = [item.name for item in self.schema.arguments]
+        defaults = {item.name: item.default_value for item in self.schema.arguments if item.has_default_value()}
+        given = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
+        self.given = defaults | given
+
+    def value(self, name: str) -> Any:
+        """Return an argument: an `Extent`, a size, a list of these, or what the graph holds."""
+        return self.proof.value(self.given.get(name))
+
+    def extent(self, name: str) -> Extent:
+        """Return a tensor argument."""
+        found = self.value(name)
+        if not isinstance(found, Extent):
+            raise Dependent(f"`{self.name}` without a tensor as `{name}`")
+        return found
+
+    def sizes(self, name: str) -> list[Any]:
+        """Return the sizes of a tensor argument."""
+        return self.proof.sizes(self.given[name].meta["val"])
+
+    def tensors(self) -> dict[str, fx.Node]:
+        """Return all tensor arguments by name; those of a list as `name[0]`."""
+        found: dict[str, fx.Node] = {}
+        for name, value in self.given.items():
+            items = {f"{name}[{index}]": item for index, item in enumerate(value)} if _is_list(value) else {name: value}
+            for label, item in items.items():
+                if isinstance(item, fx.Node) and isinstance(item.meta.get("val"), torch.Tensor):
+                    found[label] = item
+        return found
+
+    def result_sizes(self) -> list[list[Any]]:
+        """Return the sizes of each result."""
+        value = self.node.meta["val"]
+        values = value if isinstance(value, (list, tuple)) else [value]
+        return [self.proof.sizes(item) if isinstance(item, torch.Tensor) else [] for item in values]
+
+    def fresh(self, index: int = 0) -> Extent:
+        """Return a result whose padded dims are just those of a padded size."""
+        return Extent(self.proof.plain_dims(self.result_sizes()[index]))
+
+    def require_plain(self, what: str, *dims: Dim) -> None:
+        """Refuse when one of some dims has filling."""
+        if any(is_padded for dim in dims for _, is_padded in dim):
+            raise Dependent(f"`aten.{self.name}` {what} {self.proof.label}")
+
+    @property
+    def aliased(self) -> list[str]:
+        """The names of the arguments that a result may share memory with."""
+        return [item.name for item in self.schema.arguments if item.alias_info is not None]
+
+    @property
+    def is_written(self) -> list[str]:
+        """The names of the arguments that the operator writes."""
+        return [item.name for item in self.schema.arguments if item.alias_info is not None and item.alias_info.is_write]
+
+
+Rule = Callable[[Step], "Extent | list[Extent]"]
+
+
+class Proof:
+    """One walk over a graph, for one padded symbol. `label` names the dim in messages, e.g. `x.size(0)`."""
+
+    def __init__(self, symbol: Any, simplify: Callable[[Any], Any], label: str) -> None:
+        self._symbol = symbol
+        self._simplify = simplify
+        self._extents: dict[fx.Node, Any] = {}
+        self.label = label
+
+    def prove(self, graph: fx.Graph, inputs: list[tuple[Any, ...]]) -> str | None:
+        """Return None when every real position is right whatever the filling is, else why that is not shown.
+
+        `inputs`: the sizes of the first placeholders; the others (weights) have no filling.
+        """
+        from gearcache.ge_cache.padding import indices as index_rules  # noqa: F401 - they add their rules
+        from gearcache.ge_cache.padding import shapes as shape_rules  # noqa: F401 - they add their rules
+        from gearcache.ge_cache.padding.rows import RULES, SIZE_ARGUMENTS, elementwise
+
+        rows = iter(inputs)
+        node: fx.Node | None = None
+        try:
+            for node in graph.nodes:
+                if node.op == "placeholder":
+                    sizes = next(rows, None)
+                    shape = self.sizes(node.meta["val"]) if sizes is None else [self._simplify(size) for size in sizes]
+                    self._extents[node] = Extent(self.plain_dims(shape))
+                elif node.op == "get_attr":
+                    continue  # constants have fixed sizes
+                elif node.op == "output":
+                    self._check_outputs(node)
+                elif not _holds_tensor(node.meta.get("val")):
+                    self._check_number(node)
+                elif isinstance(node.target, private_core.OpOverload):
+                    self._call(node, RULES, SIZE_ARGUMENTS, elementwise)
+                elif getattr(node.target, "__name__", "") == "getitem":
+                    source: Any = self._extents.get(node.args[0])  # type: ignore[arg-type]
+                    if isinstance(source, list):
+                        self._extents[node] = source[node.args[1]]  # type: ignore[index]
+                else:
+                    raise Dependent(f"`{node.target}` is not known to keep rows apart along {self.label}")
+        except Dependent as error:
+            return f"{error}{_place(node)}"
+        except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            # A rule met arguments that it was not written for: no proof.
+            return f"`{getattr(node, 'target', '?')}` is not understood ({type(error).__name__}: {error}){_place(node)}"
+        return None
+
+    def _check_number(self, node: fx.Node) -> None:
+        """A node that gives a number: sizes are known, anything else must not come from filling."""
+        if isinstance(node.target, private_core.OpOverload) and "sym_" not in str(node.target):
+            step = Step(self, node)
+            if any(self.value(item).is_padded for item in step.tensors().values()):
+                raise Dependent(f"`aten.{step.name}` makes a number of rows of {self.label}")
+            if any(self._mentions(step.value(name)) for name in step.given):
+                raise Dependent(f"`aten.{step.name}` uses the size {self.label} as a number")
+
+    def _call(self, node: fx.Node, rules: Any, size_arguments: Any, elementwise: Rule) -> None:
+        step = Step(self, node)
+        tensors = {name: self.value(item) for name, item in step.tensors().items()}
+        padded = [name for name, item in tensors.items() if isinstance(item, Extent) and item.is_padded]
+        packet = step.name.partition(".")[0]
+        rule = rules.get(step.name) or rules.get(packet)
+        if rule is None and torch.Tag.pointwise in node.target.tags:  # type: ignore[union-attr]
+            rule = elementwise
+        if torch.Tag.nondeterministic_seeded in node.target.tags and packet not in rules:  # type: ignore[union-attr]
+            raise Dependent(f"`aten.{step.name}` draws random numbers")
+        for name in step.given:
+            if name not in size_arguments.get(packet, ()) and self._mentions(step.value(name)):
+                raise Dependent(f"`aten.{step.name}` uses the size {self.label} as a number")
+        for name in step.is_written:
+            target = self.value(step.given[name])
+            if isinstance(target, Extent) and (target.bound is not None or not target.is_writable):
+                raise Dependent(f"`aten.{step.name}` writes rows that only filling would fill, along {self.label}")
+        depends = any(self.mentions(size) for sizes in step.result_sizes() for size in sizes)
+        if not padded and not depends:
+            bases = [item for name, item in tensors.items() if name in step.aliased]
+            is_writable = all(base.is_writable and base.bound is None for base in bases)
+            results = [Extent(self.plain_dims(sizes), None, is_writable) for sizes in step.result_sizes()]
+            self._extents[node] = results if isinstance(node.meta["val"], (list, tuple)) else results[0]
+            return
+        if rule is None or "out" in step.given:
+            raise Dependent(f"`aten.{step.name}` is not known to keep rows apart along {self.label}")
+        self._extents[node] = self._checked(step, rule(step))
+
+    def _checked(self, step: Step, found: Extent | list[Extent]) -> Extent | list[Extent]:
+        """Compare what a rule says with the sizes that were recorded: a slip of a rule is a refusal, not a result."""
+        results = found if isinstance(found, list) else [found]
+        for extent, sizes in zip(results, step.result_sizes(), strict=True):
+            shown = [self._simplify(_product(dim)) for dim in extent.dims]
+            if len(shown) != len(sizes) or any((left - right) != 0 for left, right in zip(shown, sizes, strict=True)):
+                raise Dependent(f"`aten.{step.name}` gives a shape that is not understood along {self.label}")
+        return found
+
+    def _check_outputs(self, node: fx.Node) -> None:
+        for index, output in enumerate(node.args[0]):  # type: ignore[arg-type]
+            extent = self.value(output)
+            if isinstance(extent, Extent) and not all(is_prefix(dim) for dim in extent.dims):
+                raise Dependent(f"output {index} mixes the rows of {self.label} with another dim")
+
+    def value(self, given: Any) -> Any:
+        """Return what an argument of a node stands for."""
+        if isinstance(given, fx.Node):
+            if given in self._extents:
+                return self._extents[given]
+            value = given.meta.get("val")
+            if not isinstance(value, torch.Tensor):
+                return self._number(value)
+            sizes = self.sizes(value)
+            if any(self.mentions(size) for size in sizes):
+                raise Dependent(f"`{given.target}` is not known to keep rows apart along {self.label}")
+            return Extent(self.plain_dims(sizes))
+        if _is_list(given):
+            return [self.value(item) for item in given]
+        return given
+
+    def sizes(self, tensor: torch.Tensor) -> list[Any]:
+        """Return the sizes of a fake tensor."""
+        return [self._number(size) for size in tensor.shape]
+
+    def plain_dims(self, sizes: list[Any]) -> tuple[Dim, ...]:
+        """Return one factor per dim."""
+        return tuple(() if size == 1 else ((size, self.mentions(size)),) for size in sizes)
+
+    def mentions(self, size: Any) -> bool:
+        """Whether a size depends on the padded one."""
+        return self._symbol in getattr(size, "free_symbols", ())
+
+    def _mentions(self, value: Any) -> bool:
+        if isinstance(value, list):
+            return any(self._mentions(item) for item in value)
+        return not isinstance(value, Extent) and self.mentions(value)
+
+    def _number(self, value: Any) -> Any:
+        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            return self._simplify(value.node.expr)
+        return value
+
+
+def _product(dim: Dim) -> Any:
+    result: Any = 1
+    for size, _ in dim:
+        result = result * size
+    return result
+
+
+def _holds_tensor(value: Any) -> bool:
+    return any(isinstance(item, torch.Tensor) for item in (value if _is_list(value) else [value]))
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, (list, tuple))
+
+
+def _place(node: fx.Node | None) -> str:
+    """Return the user's line that a node comes from, where it is known."""
+    text = getattr(node, "stack_trace", None) or ""
+    lines = [line.strip() for line in text.splitlines() if line.strip().startswith("File ")]
+    return f" ({lines[-1]})" if lines else ""

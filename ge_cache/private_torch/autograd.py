@@ -1,0 +1,74 @@
+"""Private names of torch with which a trace tells what it asks and changes of autograd; one test per name."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from gearcache.ge_cache.capture.exchanged import exchanged, here
+
+
+@contextlib.contextmanager
+def watched_autograd(reads: Any) -> Iterator[None]:
+    """Tell `reads` (`AutogradReads`) when Dynamo answers a question about autograd."""
+    from torch._dynamo.variables.ctx_manager import GradModeVariable
+    from torch._dynamo.variables.tensor import TensorVariable
+    from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
+
+    tensor: Any = TensorVariable
+    function: Any = TorchInGraphFunctionVariable
+    grad_mode: Any = GradModeVariable
+    read, require, call, create = (
+        tensor.var_getattr,
+        tensor.method_requires_grad_,
+        function.call_function,
+        grad_mode.create,
+    )
+
+    def var_getattr(self: Any, tx: Any, name: str) -> Any:
+        found = read(self, tx, name)
+        if self.source is None and name in reads.PROPERTIES and found.is_python_constant():
+            reads.of_result(name, found.as_python_constant())
+        return found
+
+    def method_requires_grad_(self: Any, tx: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.source is not None:
+            reads.of_tensor(self.source)
+        return require(self, tx, *args, **kwargs)
+
+    def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+        if self.value in (torch.is_grad_enabled, torch._C._set_grad_enabled):
+            reads.of_mode()
+        return call(self, tx, args, kwargs)
+
+    def create_grad_mode(tx: Any, target_value: Any, initialized: bool = False, **kwargs: Any) -> Any:
+        if initialized:  # `torch.set_grad_enabled`, which may be no `with`
+            reads.of_mode()
+        return create(tx, target_value, initialized, **kwargs)
+
+    replacements = [
+        (tensor, "var_getattr", here(var_getattr, read)),
+        (tensor, "method_requires_grad_", here(method_requires_grad_, require)),
+        (function, "call_function", here(call_function, call)),
+        (grad_mode, "create", staticmethod(here(create_grad_mode, create))),
+    ]
+    with exchanged(replacements):
+        yield
+
+
+def is_grad_switch(node: torch.fx.Node) -> bool:
+    """Whether a captured node only turns autograd on or off, which means nothing in a graph that runs without."""
+    return node.target in (torch._C._set_grad_enabled, torch.set_grad_enabled) and not node.users
+
+
+def enters_inference_mode(node: torch.fx.Node) -> bool:
+    """Whether a captured node begins a region of inference mode, on or off as its argument says."""
+    return node.target is torch.autograd.grad_mode._enter_inference_mode
+
+
+def leaves_inference_mode(node: torch.fx.Node) -> bool:
+    """Whether a captured node ends the region that was begun last."""
+    return node.target is torch.autograd.grad_mode._exit_inference_mode

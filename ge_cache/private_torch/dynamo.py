@@ -1,0 +1,270 @@
+"""Private names of torch with which Dynamo captures one method, one test per name; imports nothing of Dynamo before."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from gearcache.ge_cache.capture.exchanged import exchanged, here
+from gearcache.ge_cache.capture.weights import Weights
+from gearcache.ge_cache.private_torch import fake as private_fake
+
+
+@contextlib.contextmanager
+def capture_settings(
+    weights: Weights, *, dynamic: bool, duck_shape: bool = False, numbers: tuple[str, ...] = ()
+) -> Iterator[None]:
+    """Set Dynamo up for one full-graph capture of an inference method.
+
+    The `weights` that are bound become attributes of the graph; every other tensor, also one that hangs off the
+    module, a global or a closure, stays an input, so that a replaced tensor is seen.
+    """
+    import torch._dynamo.config as dynamo_config
+    import torch.fx.experimental._config as fx_config
+    from torch._dynamo.utils import dynamo_timed, get_metrics_context
+    from torch._dynamo.variables import builder as builder_module
+    from torch._dynamo.variables.torch_function import torch_function_mode_stack_state_mgr
+
+    builder: Any = builder_module
+    original = builder.is_from_unspecialized_nn_module_source
+    hidden = {name: getattr(builder, name) for name in ("is_from_global_source", "is_from_nonlocal_source")}
+
+    def is_bound(source: Any) -> bool:
+        return bool(original(source)) and weights.are_bound(source)
+
+    is_static = builder.tensor_always_has_static_shape
+
+    def tensor_always_has_static_shape(tensor: Any, is_tensor: bool, tensor_source: Any) -> Any:
+        # A buffer that the method replaces may grow; Dynamo takes all buffers for static.
+        if is_tensor and weights.are_replaced(tensor_source) and type(tensor) is not torch.nn.Parameter:
+            return False, None
+        return is_static(tensor, is_tensor, tensor_source)
+
+    settings: dict[str, Any] = {
+        "install_free_tensors": True,
+        "record_runtime_overhead": False,
+        "specialize_int": True,
+        "specialize_float": True,
+        "assume_static_by_default": not dynamic,
+        "automatic_dynamic_shapes": False,
+        "force_nn_module_property_static_shapes": False,
+        "capture_scalar_outputs": False,
+    }
+    known = {name: value for name, value in settings.items() if hasattr(dynamo_config, name)}
+    with contextlib.ExitStack() as stack:
+        if numbers:
+            compiler_config: Any = torch.compiler.config
+            present = [compiler_config.dynamic_sources] if compiler_config.dynamic_sources else []
+            stack.enter_context(compiler_config.patch(dynamic_sources=",".join([*present, *numbers])))
+        stack.enter_context(dynamo_config.patch(known))
+        stack.enter_context(fx_config.patch(use_duck_shape=duck_shape))  # type: ignore[attr-defined]
+        stack.enter_context(get_metrics_context())
+        stack.enter_context(dynamo_timed("gearcache.capture"))
+        stack.enter_context(torch_function_mode_stack_state_mgr)
+        replacements = [(builder, name, here(lambda source: False, function)) for name, function in hidden.items()]
+        replacements += [
+            (builder, "is_from_unspecialized_nn_module_source", here(is_bound, original)),
+            (builder, "tensor_always_has_static_shape", here(tensor_always_has_static_shape, is_static)),
+        ]
+        stack.enter_context(exchanged(replacements))
+        yield
+
+
+@contextlib.contextmanager
+def observed(observer: Any) -> Iterator[None]:
+    """Tell an observer (`dependencies.observed.Observer`) what Dynamo inlines and what it folds into constants."""
+    from torch._dynamo.symbolic_convert import InliningInstructionTranslator, InstructionTranslatorBase
+    from torch._dynamo.variables import functions, nn_module
+    from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
+
+    base: Any = InstructionTranslatorBase
+    translator: Any = InliningInstructionTranslator
+    variable: Any = TorchInGraphFunctionVariable
+    build, call = translator.build_inline_tracer, variable.call_function
+    assume: Any = functions.invoke_and_store_as_constant
+    alias = base.import_source
+
+    def import_source(self: Any, module_name: str) -> Any:
+        try:
+            return alias(self, module_name)
+        except AssertionError:
+            observer.hidden(module_name)
+            raise
+
+    def build_inline_tracer(parent: Any, func: Any, args: Any, kwargs: Any, **rest: Any) -> Any:
+        observer.inlined(getattr(func, "fn", None), func.source, args)
+        return build(parent, func, args, kwargs, **rest)
+
+    def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+        observer.left_untraced(self.value, self.source)
+        result = call(self, tx, args, kwargs)
+        if result.is_python_constant():
+            has_arguments = bool(args or kwargs)
+            if self.can_constant_fold_through():
+                observer.constant(self.value, self.source, has_arguments)
+            elif not has_arguments:
+                observer.queried(self.value, self.source)
+        return result
+
+    def invoke_and_store(tx: Any, fn: Any, name: str, args: Any, kwargs: Any) -> Any:
+        observer.assumed_constant(fn, bool(args or kwargs))
+        return assume(tx, fn, name, args, kwargs)
+
+    replacements = [
+        (translator, "build_inline_tracer", staticmethod(here(build_inline_tracer, build))),
+        (base, "import_source", here(import_source, alias)),
+        (variable, "call_function", here(call_function, call)),
+        *((place, "invoke_and_store_as_constant", here(invoke_and_store, assume)) for place in (functions, nn_module)),
+    ]
+    with exchanged(replacements):
+        yield
+
+
+@contextlib.contextmanager
+def marked_dynamic(dims: list[tuple[torch.Tensor, int]]) -> Iterator[None]:
+    """Mark tensor dims as dynamic where the trace allows it (`maybe_mark_dynamic`), and take the marks back.
+
+    A mark that stayed would change what `torch.compile` makes of the same tensor.
+    """
+    from torch._dynamo import maybe_mark_dynamic
+
+    before = {id(tensor): (tensor, dict(vars(tensor))) for tensor, _ in dims}
+    try:
+        for tensor, dim in dims:
+            maybe_mark_dynamic(tensor, dim)
+        yield
+    finally:
+        for tensor, attributes in before.values():
+            vars(tensor).clear()
+            vars(tensor).update(attributes)
+
+
+def compile_frame(
+    function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], compiler: Callable[..., Any]
+) -> tuple[Any, Any, dict[str, Any]]:
+    """Run Dynamo over one call; returns (frame info, graph capture output, globals that it made up for the frame).
+
+    Those globals are taken out of the method's module again; aliases of modules (`import_sources`) stay there.
+    """
+    from torch._dynamo import convert_frame
+    from torch._guards import CompileContext, compile_context
+
+    frame = convert_frame._get_frame(function, arguments, keywords)
+    with compile_context(CompileContext(convert_frame.get_compile_id({}))):
+        output = convert_frame.compile_frame(
+            frame.code,
+            frame.globals,
+            frame.locals,
+            frame.builtins,
+            frame.closure,
+            compiler_fn=compiler,
+            one_graph=True,
+            restart_reasons=set(),
+        )
+    captured = output.graph_capture_output(frame.argdefs, frame.kwdefaults)
+    graph: Any = output.tracer_output.output_graph
+    installed = {name: frame.globals[name] for name in graph.installed_globals}
+    for remove in graph.cleanups:
+        remove()
+    return frame, captured, installed
+
+
+def references_dropper() -> Callable[[], None]:
+    """Return what drops the weak references to tensors that the trace under way makes; they forbid `swap_tensors`.
+
+    To be called when nothing is recorded of the trace any more.
+    """
+    from torch._dynamo.symbolic_convert import InstructionTranslator
+
+    context = tracing_context()
+    # For its backend, Dynamo takes another mode than for the trace.
+    before = getattr(InstructionTranslator.current_tx().output, "_old_fake_mode", None)
+    modes = [mode for mode in (context.fake_mode, before) if mode is not None]
+
+    def drop() -> None:
+        context.tensor_to_context.clear()
+        for mode in modes:
+            private_fake.forget_tensors(mode)
+
+    return drop
+
+
+def writes() -> list[tuple[Any, Any, str | None, bool]]:
+    """Return what the frame of the capture under way will write: source, object, attribute, whether it is a global.
+
+    Without an attribute it is the contents of a container. Asked while Dynamo compiles the graph: it forgets its side
+    effects right after.
+    """
+    from torch._dynamo.symbolic_convert import InstructionTranslator
+
+    effects: Any = InstructionTranslator.current_tx().output.side_effects
+    owners = {id(value): value for value in effects.keepalive}
+    found: list[tuple[Any, Any, str | None, bool]] = []
+    for key, variable in effects.id_to_variable.items():
+        source = getattr(variable, "source", None)
+        if source is None or key not in owners:
+            continue
+        attributes = effects.store_attr_mutations.get(variable, ())
+        is_global = type(variable).__name__ == "NewGlobalVariable"
+        found.extend((source, owners[key], name, is_global) for name in attributes)
+        base = getattr(variable, "_base_vt", None)  # the contents of an object of a user's list or dictionary class
+        held = base if base is not None else variable if not attributes else None
+        if held is not None and effects.is_modified(held):
+            found.append((source, owners[key], None, False))
+    return found
+
+
+def attribute_sources() -> dict[str, Any]:
+    """Return Dynamo's source of each tensor that the graph of the capture under way holds as an attribute."""
+    from torch._dynamo.symbolic_convert import InstructionTranslator
+
+    sources: dict[str, Any] = {**(InstructionTranslator.current_tx().output.param_name_to_source or {})}
+    return sources
+
+
+def forget_unused_streams(module: torch.fx.GraphModule) -> bool:
+    """Keep the current stream, which Dynamo notes wherever there is an accelerator, out of the frame.
+
+    False when the graph itself works with streams: then the frame needs it.
+    """
+    try:
+        from torch._dynamo import graph_bytecode_inputs as noted
+    except ImportError:
+        return True
+    for node in module.graph.nodes:
+        space = getattr(getattr(node.target, "_schema", None), "name", "").partition("::")[0]
+        if space == "streams" or node.target is noted.get_external_object_by_index:
+            return False
+    if len(noted.index_to_bytecode_constructor) == 1:
+        noted.index_to_bytecode_constructor.clear()
+    return not noted.index_to_bytecode_constructor
+
+
+def tracing_context() -> Any:
+    """Return Dynamo's context of the capture under way (fake mode and shape environment)."""
+    from torch._guards import TracingContext
+
+    return TracingContext.get()
+
+
+def dynamo_errors() -> tuple[type[BaseException], ...]:
+    """Return the exception classes with which Dynamo refuses a method."""
+    from torch._dynamo.exc import TorchDynamoException
+    from torch.fx.experimental.symbolic_shapes import ConstraintViolationError, GuardOnDataDependentSymNode
+
+    return (TorchDynamoException, ConstraintViolationError, GuardOnDataDependentSymNode)
+
+
+def guard_kinds() -> list[str]:
+    """Return the names of all guard kinds that the installed torch knows."""
+    from torch._dynamo.guards import GuardBuilder
+
+    return sorted(name for name in vars(GuardBuilder) if name.isupper())
+
+
+def reads_data(node: torch.fx.Node) -> bool:
+    """Whether a captured node is `tensor.data`."""
+    return node.target is torch._C._autograd._get_data_attr  # type: ignore[attr-defined]

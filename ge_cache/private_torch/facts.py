@@ -1,0 +1,257 @@
+"""Private names of torch with which a trace is watched for facts of the process that no guard of Dynamo tells of."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+import types
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+from gearcache.ge_cache.capture.exchanged import exchanged, here
+from gearcache.ge_cache.private_torch import sets as private_sets
+
+_ADDRESS = re.compile(r" at 0x[0-9a-f]{6,}")
+
+
+@contextlib.contextmanager
+def watched_facts(facts: Any) -> Iterator[None]:
+    """Tell `dependencies.facts.Facts` which classes, attributes, type tests, orders and hashes a trace depends on."""
+    from torch._dynamo.variables import object_protocol
+    from torch._dynamo.variables.builtin import BuiltinVariable
+
+    protocol: Any = object_protocol
+    protocol._get_cached_slots.cache_clear()  # a class may have got a `__bool__` since the last trace
+    handlers = BuiltinVariable.call_function_handler_cache  # they hold the functions that are replaced here
+    replacements = (
+        *_of_classes(facts),
+        *_of_attributes(facts),
+        *_of_type_tests(facts),
+        *private_sets.watched_sets(facts),
+        *_of_addresses(facts),
+        *_of_texts(facts),
+    )
+    patches = []
+    for owner, name, replacement in replacements:
+        original = vars(owner)[name]
+        chosen: Any = functools.wraps(replacement)(here(replacement, getattr(original, "__func__", original)))
+        patches.append((owner, name, staticmethod(chosen) if isinstance(original, staticmethod) else chosen))
+    handlers.clear()
+    try:
+        with exchanged(patches):
+            yield
+    finally:
+        handlers.clear()
+
+
+def _of_classes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
+    from torch._dynamo.variables import user_defined
+
+    class_variable: Any = user_defined.UserDefinedClassVariable
+    object_variable: Any = user_defined.UserDefinedObjectVariable
+    of_class, of_object, call = class_variable.__init__, object_variable.__init__, class_variable.call_function
+
+    @functools.wraps(of_class)
+    def init_class(self: Any, *arguments: Any, **keywords: Any) -> None:
+        of_class(self, *arguments, **keywords)
+        facts.met_class(self.value, self.source)
+
+    @functools.wraps(of_object)
+    def init_object(self: Any, *arguments: Any, **keywords: Any) -> None:
+        of_object(self, *arguments, **keywords)
+        facts.met_class(self.value_type, self.cls_source, made=self.source is None)
+
+    @functools.wraps(call)
+    def call_function(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        facts.called_class(self.value, self.source)
+        return call(self, *arguments, **keywords)
+
+    yield class_variable, "__init__", init_class
+    yield object_variable, "__init__", init_object
+    yield class_variable, "call_function", call_function
+
+
+def _of_attributes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
+    from torch._dynamo.exc import ObservedAttributeError
+    from torch._dynamo.variables.base import VariableTracker
+    from torch._dynamo.variables.constant import ConstantVariable
+
+    def is_written(variable: Any, tx: Any, name: str) -> bool:
+        return bool(tx.output.side_effects.has_pending_mutation_of_attr(variable, name))
+
+    def reading(function: Any) -> Any:
+        @functools.wraps(function)
+        def var_getattr(self: Any, tx: Any, name: Any, *rest: Any, **keywords: Any) -> Any:
+            facts.asked_for(name)
+            try:
+                return function(self, tx, name, *rest, **keywords)
+            except ObservedAttributeError:
+                if self.source is not None and not is_written(self, tx, name):
+                    facts.attribute(self.source, name, present=False)
+                raise
+
+        return var_getattr
+
+    def asking(function: Any) -> Any:
+        @functools.wraps(function)
+        def call_obj_hasattr(self: Any, tx: Any, name: Any, *rest: Any, **keywords: Any) -> Any:
+            facts.asked_for(name)
+            found = function(self, tx, name, *rest, **keywords)
+            if isinstance(found, ConstantVariable) and self.source is not None and not is_written(self, tx, name):
+                facts.attribute(self.source, name, present=bool(found.value))
+            return found
+
+        return call_obj_hasattr
+
+    for cls in _all_of(VariableTracker):
+        for name, watched in (("var_getattr", reading), ("call_obj_hasattr", asking)):
+            if name in vars(cls):
+                yield cls, name, watched(vars(cls)[name])
+
+
+def _all_of(cls: Any) -> list[Any]:
+    """Return a class and all that inherit from it."""
+    found = {cls: None}
+    for each in type.__subclasses__(cls):
+        found |= dict.fromkeys(_all_of(each))
+    return list(found)
+
+
+def _of_type_tests(facts: Any) -> Iterator[tuple[Any, str, Any]]:
+    from torch._dynamo.variables import object_protocol
+    from torch._dynamo.variables.builtin import BuiltinVariable
+
+    builtin: Any = BuiltinVariable
+    protocol: Any = object_protocol
+    isinstance_of, issubclass_of = builtin.call_isinstance, protocol.generic_issubclass
+
+    @functools.wraps(isinstance_of)
+    def call_isinstance(self: Any, tx: Any, arg: Any, isinstance_type_var: Any) -> Any:
+        found = isinstance_of(self, tx, arg, isinstance_type_var)
+        # Of its own dictionary: for some classes `value` is made from what is in the variable, if that is constant.
+        value = vars(arg.realize()).get("value", arg) if arg.source is not None else arg
+        asked = [*_classes(isinstance_type_var)]
+        facts.type_test("instance", arg.python_type(), arg.source, value, asked, found.as_python_constant())
+        return found
+
+    @functools.wraps(issubclass_of)
+    def generic_issubclass(tx: Any, derived: Any, cls: Any) -> Any:
+        found = issubclass_of(tx, derived, cls)
+        if found.is_python_constant():
+            value = derived.get_real_python_backed_value()
+            facts.type_test("subclass", value, derived.source, value, [*_classes(cls)], found.as_python_constant())
+        return found
+
+    yield builtin, "call_isinstance", call_isinstance
+    yield protocol, "generic_issubclass", generic_issubclass
+
+
+def _classes(variable: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the classes of a variable that may be a tuple of such, each with its source."""
+    from torch._dynamo.variables.lists import TupleVariable
+
+    variable = variable.realize()
+    if isinstance(variable, TupleVariable):
+        for item in variable.items:
+            yield from _classes(item)
+        return
+    value = variable.as_python_constant()
+    parts = typing.get_args(value) if typing.get_origin(value) in (types.UnionType, typing.Union) else None
+    yield from ((part, None) for part in parts) if parts is not None else [(value, variable.source)]
+
+
+def _of_texts(facts: Any) -> Iterator[tuple[Any, str, Any]]:
+    """Texts of objects: Dynamo leaves `f"{self.kind}"` open, and then finds nothing under such a key."""
+    from torch._dynamo.symbolic_convert import InstructionTranslatorBase
+    from torch._dynamo.variables.builtin import BuiltinVariable
+    from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
+
+    translator: Any = InstructionTranslatorBase
+    builtin: Any = BuiltinVariable
+    format_value = translator._format_value
+
+    @functools.wraps(format_value)
+    def _format_value(self: Any, fmt_spec: Any, flags: int) -> None:
+        value = self.stack[-1].realize()
+        if isinstance(value, UserDefinedObjectVariable) and flags & 3 == 0 and fmt_spec.as_python_constant() == "":
+            own: Any = value.value_type.__format__
+            if own is object.__format__:
+                flags |= 1  # which is what it does: `str(value)`
+        format_value(self, fmt_spec, flags)
+
+    def texts(function: Any) -> Any:
+        @functools.wraps(function)
+        def text(*arguments: Any, **keywords: Any) -> Any:
+            found = function(*arguments, **keywords)
+            is_made = found is not None and found.is_python_constant() and not arguments[-1].is_python_constant()
+            if is_made and _ADDRESS.search(str(found.as_python_constant())):
+                facts.refuse("it makes a text of an object's address, which is another one in each process")
+            return found
+
+        return text
+
+    yield translator, "_format_value", _format_value
+    for name in ("call_str", "call_repr"):
+        yield builtin, name, texts(vars(builtin)[name])
+
+
+def _of_addresses(facts: Any) -> Iterator[tuple[Any, str, Any]]:
+    from torch._dynamo.variables import object_protocol
+    from torch._dynamo.variables.builtin import BuiltinVariable
+    from torch._dynamo.variables.constant import ConstantVariable, FakeIdVariable
+    from torch._dynamo.variables.functions import PolyfilledFunctionVariable
+    from torch._dynamo.variables.hashable import HashableTracker
+
+    constants: Any = ConstantVariable
+    key: Any = HashableTracker
+    builtin: Any = BuiltinVariable
+    protocol: Any = object_protocol
+    polyfilled: Any = PolyfilledFunctionVariable
+    id_of, hash_of, call, init_key = builtin.call_id, protocol.generic_hash, polyfilled.call_function, key.__init__
+    constant_call = constants.call_method
+    keys = 0
+
+    @functools.wraps(id_of)
+    def call_id(self: Any, tx: Any, *arguments: Any) -> Any:
+        found = id_of(self, tx, *arguments)
+        if not isinstance(found, FakeIdVariable):
+            facts.refuse("it calls `id()`, whose result is another one in each process")
+        return found
+
+    @functools.wraps(hash_of)
+    def generic_hash(tx: Any, obj: Any) -> Any:
+        found = hash_of(tx, obj)
+        if keys == 0 and not isinstance(found, FakeIdVariable):
+            constant = obj.is_python_constant()
+            facts.hashed(obj.as_python_constant() if constant else obj.get_real_python_backed_value())
+        return found
+
+    @functools.wraps(init_key)
+    def init(self: Any, *arguments: Any, **keywords: Any) -> None:
+        """Make a key of a dictionary: what its hash is matters to nobody."""
+        nonlocal keys
+        keys += 1
+        try:
+            init_key(self, *arguments, **keywords)
+        finally:
+            keys -= 1
+
+    @functools.wraps(call)
+    def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+        if self.can_constant_fold_through() and not args and not kwargs:
+            facts.folded(self.fn, self.source)
+        return call(self, tx, args, kwargs)
+
+    @functools.wraps(constant_call)
+    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        if name == "__hash__":
+            facts.hashed(self.value)
+        return constant_call(self, tx, name, args, kwargs)
+
+    yield builtin, "call_id", call_id
+    yield constants, "call_method", call_method
+    yield protocol, "generic_hash", generic_hash
+    yield key, "__init__", init
+    yield polyfilled, "call_function", call_function

@@ -1,0 +1,182 @@
+"""Private names of torch with which AOTInductor compiles. One test per name; nothing of Inductor is imported before."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gearcache.errors import UnsafePath
+from gearcache.ge_cache.private_torch.core import OpOverload, storage_key
+from gearcache.ge_cache.workers.interpreter import python_command, python_environment
+from gearcache.guards.evidence.identity import is_users
+from gearcache.guards.evidence.operators import is_outside
+
+
+def inductor_compile(
+    module: torch.fx.GraphModule,
+    inputs: list[torch.Tensor],
+    options: dict[str, Any],
+    inner: Callable[..., Any],
+    linker_flags: Sequence[str] = (),
+    weights: Sequence[torch.Tensor] = (),
+) -> Any:
+    """Compile with AOTInductor; `inner(compile_inner, module, inputs, **options)` wraps the last stage.
+
+    `weights` are the attributes of the module whose values must not get into the code.
+    """
+    from torch._inductor.compile_fx import compile_fx_aot, compile_fx_inner
+
+    def wrapped(graph: Any, example_inputs: Any, **keywords: Any) -> Any:
+        return inner(compile_fx_inner, graph, example_inputs, **keywords)
+
+    patches = {**unassigned_settings(), **options}
+    with linked_with(linker_flags), unread(weights), probed_alike():
+        return compile_fx_aot(module, inputs, inner_compile=wrapped, config_patches=patches)  # type: ignore[arg-type]
+
+
+def settle_folder(fallback: str) -> None:
+    """Fix the folder of Inductor's files, which hangs on the temporary folder; `fallback` where others can write there.
+
+    What lies in it is loaded and becomes part of entries.
+    """
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+    from gearcache.cache.trust import check_parents
+
+    usual = cache_dir()
+    try:
+        check_parents(Path(usual, "file"))
+    except (OSError, UnsafePath) as error:
+        sys.stderr.write(f"gearcache worker: {error}\n")
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = fallback
+
+
+@contextlib.contextmanager
+def probed_alike() -> Iterator[None]:
+    """Let Inductor's probes of instruction sets, which run Python in the working folder, import nothing from there."""
+    from torch._inductor import cpu_vec_isa
+
+    module: Any = cpu_vec_isa
+    original = module.subprocess
+    module.subprocess = _Probes()
+    try:
+        yield
+    finally:
+        module.subprocess = original
+
+
+class _Probes:
+    """The module `subprocess`, but Python is run as this process runs it."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(subprocess, name)
+
+    def run(self, command: list[str], **keywords: Any) -> Any:
+        return subprocess.run(_alike(command), **keywords | _environment(command, keywords))
+
+    def check_call(self, command: list[str], **keywords: Any) -> Any:
+        return subprocess.check_call(_alike(command), **keywords | _environment(command, keywords))
+
+
+def _is_python(command: list[str]) -> bool:
+    return command[:2] == [sys.executable, "-c"] and len(command) == 3
+
+
+def _alike(command: list[str]) -> list[str]:
+    return python_command(command[2]) if _is_python(command) else command
+
+
+def _environment(command: list[str], keywords: dict[str, Any]) -> dict[str, Any]:
+    """Return `env` for Python: what the probe adds is where libraries are found."""
+    if not _is_python(command):
+        return {}
+    libraries = (keywords.get("env") or {}).get("LD_LIBRARY_PATH")
+    return {"env": python_environment() | ({"LD_LIBRARY_PATH": libraries} if libraries else {})}
+
+
+@contextlib.contextmanager
+def linked_with(flags: Sequence[str]) -> Iterator[None]:
+    """Add flags, without their leading dash, to each link of Inductor's C++ builder, which has no setting for it."""
+    from torch._inductor import cpp_builder as builder_module
+
+    builder: Any = builder_module
+    original = builder._get_optimization_cflags
+
+    def extended(*arguments: Any, **keywords: Any) -> tuple[list[str], list[str]]:
+        compiler_flags, linker_flags = original(*arguments, **keywords)
+        return compiler_flags, [*linker_flags, *flags]
+
+    builder._get_optimization_cflags = extended
+    try:
+        yield
+    finally:
+        builder._get_optimization_cflags = original
+
+
+@contextlib.contextmanager
+def unread(weights: Sequence[torch.Tensor]) -> Iterator[None]:
+    """Keep Inductor from folding weights of one element, whose value it would read off the attribute."""
+    from torch._inductor.fx_passes.joint_graph import UniformValueConstantFolder
+
+    folder: Any = UniformValueConstantFolder
+    original = folder._deduce_value
+    storages = {storage_key(tensor) for tensor in weights}
+
+    def deduce_value(self: Any, node: torch.fx.Node) -> Any:
+        if node.op == "get_attr":
+            value = functools.reduce(getattr, str(node.target).split("."), self.module)
+            if isinstance(value, torch.Tensor) and storage_key(value) in storages:
+                return self.unknown_value
+        return original(self, node)
+
+    folder._deduce_value = deduce_value
+    try:
+        yield
+    finally:
+        folder._deduce_value = original
+
+
+def unassigned_settings() -> dict[str, Any]:
+    """Return the settings that the process has assigned to, with what they were before: defaults and environment."""
+    from torch._inductor import config
+    from torch.utils._config_module import _UNSET_SENTINEL as UNSET
+
+    settings: Any = config
+    found = {}
+    for name, entry in settings._config.items():
+        assigned = entry.user_override.get()
+        started = entry.default if entry.env_value_default is UNSET else entry.env_value_default
+        # A list or dict counts as assigned once it was read.
+        if assigned is not UNSET and assigned != started:
+            found[name] = started
+    return found
+
+
+def known_settings() -> set[str]:
+    """Return the names of all settings of Inductor."""
+    import torch._inductor.config as settings
+
+    return set(settings.get_config_copy())
+
+
+def replaced(operators: set[Any]) -> list[str]:
+    """Return the names of operators that this process has registered code for with Inductor itself.
+
+    Those are of `operators`, which are not torch's, and all operators of torch that have code of a user's.
+    """
+    from torch._inductor import decomposition, lowering
+
+    own = lowering.lowerings.keys() - lowering.fallbacks  # for a fallback Inductor registers what calls the operator
+    found = {item.name() for item in operators if item in decomposition.decompositions or item in own}
+    tables: list[dict[Any, Any]] = [lowering.lowerings, decomposition.decompositions]
+    entries = [entry for table in tables for entry in table.items()]
+    users: set[Any] = {item for item, function in entries if isinstance(item, OpOverload) and is_users(function)}
+    return sorted(found | {item.name() for item in users if not is_outside(item.name())})

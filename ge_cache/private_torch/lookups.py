@@ -1,0 +1,113 @@
+"""Private names of torch with which a trace is watched for what it does to dictionaries of a user's class."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import sys
+import threading
+import types
+from collections.abc import Iterator
+from typing import Any
+
+from gearcache.ge_cache.capture.exchanged import exchanged, here
+
+#: What Dynamo does to a dictionary variable without learning more of it than single keys. `__contains__` and
+#: `getitem_const` are how all lookups end; the rest passes the variable on, finds its methods, or asks for its class.
+_LOOKUPS = {"__contains__", "getitem_const", "getitem_const_raise_exception_if_absent"}
+_HARMLESS = {
+    *_LOOKUPS,
+    "_maybe_get_baseclass_method",
+    "generic_getattr",
+    "get_source_by_walking_mro",
+    "install_dict_contains_guard",
+    "is_base_vt_modified",
+    "is_immutable",
+    "is_tensor",
+    "lookup_class_mro_attr",
+    "make_guard",
+    "mp_subscript_impl",
+    "python_type",
+    "realize",
+    "realize_key_vt",
+    "resolve_type_attr",
+    "set_source_location",
+    "sq_contains",
+    "unwrap",
+    "var_getattr",
+}
+#: What makes a variable.
+_PLAIN = {"__init__", "_get_dict_cls_from_user_cls"}
+#: Functions of Dynamo that read the value of a variable for its class.
+_CLASS_READERS = {"_call_getattr", "call_isinstance"}
+_LOOKUP_CALLS = {"get", "__getitem__", "__contains__"}
+
+
+@contextlib.contextmanager
+def watched_lookups(lookups: Any) -> Iterator[None]:
+    """Tell `dependencies.looked_up.Lookups` which dictionaries of a user's class are met, and what is done with them.
+
+    Every method of Dynamo's two variable classes that is not known to be harmless counts as a use of all keys, and so
+    does whoever reads the content past the methods, as `str()` of the variable does.
+    """
+    from torch._dynamo.variables.dicts import ConstDictVariable
+    from torch._dynamo.variables.user_defined import UserDefinedDictVariable
+
+    outer: Any = UserDefinedDictVariable
+    inner: Any = ConstDictVariable
+    depth, own = 0, threading.get_ident()
+
+    def watched(name: str, function: Any) -> Any:
+        def method(self: Any, *arguments: Any, **keywords: Any) -> Any:
+            nonlocal depth
+            depth += 1
+            try:
+                if name in _PLAIN or self.source is None:
+                    return function(self, *arguments, **keywords)
+                note_call(self, arguments)
+                found = function(self, *arguments, **keywords)
+                if name in _LOOKUPS:
+                    note_lookup(self.source, arguments[-1], found)
+                return found
+            finally:
+                depth -= 1
+
+        def note_call(self: Any, arguments: tuple[Any, ...]) -> None:
+            if type(self) is outer:
+                lookups.met(self.source, self.value)
+            is_lookup = name == "call_method" and len(arguments) > 1 and arguments[1] in _LOOKUP_CALLS
+            if name not in _HARMLESS and not is_lookup:
+                lookups.used(self.source)
+
+        def note_lookup(source: Any, key: Any, found: Any) -> None:
+            if key.is_python_constant():
+                # The others raise for a key that is absent.
+                lookups.asked(source, key.as_python_constant(), found if name == "__contains__" else True)
+            else:
+                lookups.used(source)
+
+        return method
+
+    def content(name: str) -> property:
+        def read(self: Any) -> Any:
+            is_watched = depth == 0 and self.source is not None and threading.get_ident() == own
+            if is_watched and sys._getframe(1).f_code.co_name not in _CLASS_READERS:
+                lookups.used(self.source)
+            return self.__dict__[name]
+
+        def write(self: Any, value: Any) -> None:
+            self.__dict__[name] = value
+
+        return property(read, write)
+
+    patches: list[tuple[Any, str, Any]] = []
+    for cls, attributes in ((outer, ("value",)), (inner, ("items", "original_items"))):
+        patches += [(cls, name, content(name)) for name in attributes]
+        for name in dir(cls):
+            function = inspect.getattr_static(cls, name)
+            is_of_dynamo = any(name in base.__dict__ for base in cls.__mro__[:-1])
+            if isinstance(function, types.FunctionType) and is_of_dynamo and not name.isupper():
+                patches.append((cls, name, functools.wraps(function)(here(watched(name, function), function))))
+    with exchanged(patches):
+        yield

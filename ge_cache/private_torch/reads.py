@@ -1,0 +1,92 @@
+"""Private names of torch with which a trace is watched for what it reads of tensors beside their values."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from gearcache.ge_cache.private_torch.identities import watched_builtins
+
+#: Where Dynamo's variable of a tensor keeps what follows from sizes and strides: whoever asks reads one of them.
+_SIZE_FIELDS = ("_size", "stride", "is_contiguous")
+
+
+@contextlib.contextmanager
+def watched_reads(reads: Any) -> Iterator[None]:
+    """Tell `dependencies.tensor_reads.TensorReads` what is read, and keep as graph inputs the tensors whose sizes are.
+
+    Dynamo drops inputs that no operation of the graph uses, although the trace has their sizes in it.
+    """
+    from torch._dynamo.output_graph import OutputGraph
+    from torch._dynamo.variables.tensor import TensorVariable
+
+    tensor: Any = TensorVariable
+    graph: Any = OutputGraph
+
+    def field(name: str) -> property:
+        def read(self: Any) -> Any:
+            reads.sizes(self.__dict__.get("source"))
+            return self.__dict__[name]
+
+        def write(self: Any, value: Any) -> None:
+            self.__dict__[name] = value
+
+        return property(read, write)
+
+    get, call = tensor.var_getattr, tensor.call_method
+    prune = graph.remove_unused_graphargs
+
+    def var_getattr(self: Any, tx: Any, name: str) -> Any:
+        result = get(self, tx, name)
+        if self.source is not None and hasattr(torch.Tensor, name):
+            reads.attribute(self.source, name, *_constant(result))
+        return result
+
+    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        result = call(self, tx, name, args, kwargs)
+        is_constant, value = _constant(result)
+        if self.source is not None and is_constant and value is not None:
+            reads.method_result(self.source, name, value)
+        return result
+
+    def builtin(function: Any, tx: Any, arguments: list[Any]) -> None:
+        if not isinstance(arguments[0], TensorVariable) or arguments[0].source is None:
+            return
+        if function is isinstance:
+            reads.instance(arguments[0].source, arguments[1].as_python_constant())
+        elif len(arguments) == 1:
+            reads.kind(arguments[0].source)
+
+    def remove_unused_graphargs(self: Any) -> None:
+        inputs = [node for node in self.placeholders if isinstance(node.meta["grapharg"].example, torch.Tensor)]
+        kept = [node for node in inputs if node.users or reads.is_sized(node.meta["grapharg"].source)]
+        reads.bound(self.param_name_to_source.values())
+        user = self.graph.call_function(_keep, tuple(kept))
+        prune(self)
+        self.graph.erase_node(user)
+
+    try:
+        for name in _SIZE_FIELDS:
+            setattr(tensor, name, field(name))
+        tensor.var_getattr, tensor.call_method = var_getattr, call_method
+        graph.remove_unused_graphargs = remove_unused_graphargs
+        with watched_builtins({isinstance, type}, builtin):
+            yield
+    finally:
+        for name in _SIZE_FIELDS:
+            delattr(tensor, name)
+        tensor.var_getattr, tensor.call_method = get, call
+        graph.remove_unused_graphargs = prune
+
+
+def _keep(*_: Any) -> None:
+    """The user of the inputs to keep, for as long as unused ones are removed."""
+
+
+def _constant(variable: Any) -> tuple[bool, Any]:
+    if not variable.is_python_constant():
+        return False, None
+    return True, variable.as_python_constant()

@@ -1,0 +1,139 @@
+"""Private names of torch about shape marks and the stance, on the warm path and in a capture.
+
+Nothing here imports Dynamo; `check_marked_dims` is called where it is at work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import importlib.abc
+import importlib.util
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+
+_STANCE_MODULES = ("torch._dynamo.eval_frame", "torch._dynamo.decorators")
+
+
+def stance() -> tuple[str, Any]:
+    """Return stance and forced backend of `torch.compiler.set_stance`, without importing Dynamo."""
+    module: Any = sys.modules.get(_STANCE_MODULES[0])
+    present = getattr(module, "_stance", None)
+    return (present.stance, present.backend) if present is not None else ("default", None)
+
+
+def watch_stance(changed: Callable[[], None]) -> None:
+    """Call `changed` after each change of the stance, also when Dynamo is imported only later."""
+    finder = _StanceFinder(changed)
+    sys.meta_path.insert(0, finder)
+    if _STANCE_MODULES[0] in sys.modules:  # by now: another thread may have begun to import it
+        module = importlib.import_module(_STANCE_MODULES[0])
+        if finder in sys.meta_path:
+            sys.meta_path.remove(finder)
+            _wrap_set_stance(module, changed)
+
+
+def _wrap_set_stance(module: Any, changed: Callable[[], None]) -> None:
+    original = module._set_stance
+
+    @functools.wraps(original)
+    def set_stance(present: Any) -> Any:
+        prior = original(present)
+        changed()
+        return prior
+
+    for name in _STANCE_MODULES:
+        if name in sys.modules and getattr(sys.modules[name], "_set_stance", None) is original:
+            sys.modules[name]._set_stance = set_stance  # type: ignore[attr-defined]
+
+
+class _StanceFinder(importlib.abc.MetaPathFinder):
+    """Finds one module as the others do, and wraps a function of it before anyone can import that by name."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
+        """Return a spec whose loader wraps; None for every other module."""
+        if fullname != _STANCE_MODULES[0]:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        if spec is None or spec.loader is None:
+            return None
+        execute = spec.loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            execute(module)
+            _wrap_set_stance(module, self._changed)
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def shape_marks(tensors: Mapping[str, torch.Tensor]) -> list[list[Any]]:
+    """Return what `mark_dynamic` and its kin left on tensors, by path, as plain data in a defined order."""
+    found = []
+    for path, tensor in tensors.items():
+        marks = [[name, _plain_mark(vars(tensor)[name])] for name in _MARKS if name in vars(tensor)]
+        if marks:
+            found.append([path, marks])
+    return sorted(found)
+
+
+_MARKS = (
+    "_dynamo_dynamic_indices",
+    "_dynamo_dynamic_range",
+    "_dynamo_weak_dynamic_indices",
+    "_dynamo_unbacked_indices",
+    "_dynamo_strict_unbacked_indices",
+    "_dynamo_unbacked_bounds",
+    "_dynamo_shape_ids",
+    "_dynamo_static_indices",
+)
+
+
+def _plain_mark(mark: Any) -> list[Any]:
+    if isinstance(mark, dict):
+        return sorted([dim, *(value if isinstance(value, tuple) else (value,))] for dim, value in mark.items())
+    items = [[item.dim, item.min, item.max] if hasattr(item, "dim") else item for item in mark]
+    return sorted(items, key=repr)
+
+
+def shape_sources() -> dict[str, str]:
+    """Return the settings that name dynamic dims (`TORCH_COMPILE_DYNAMIC_SOURCES` and its kin), where they are set."""
+    config: Any = torch.compiler.config
+    names = ("dynamic_sources", "unbacked_sources", "dynamic_values")
+    return {name: value for name in names if (value := getattr(config, name, ""))}
+
+
+@contextlib.contextmanager
+def unmarked(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
+    """Take the shape marks off tensors, and put them back."""
+    before = [(tensor, {name: vars(tensor)[name] for name in _MARKS if name in vars(tensor)}) for tensor in tensors]
+    try:
+        for tensor, marks in before:
+            for name in marks:
+                delattr(tensor, name)
+        yield
+    finally:
+        for tensor, marks in before:
+            vars(tensor).update(marks)
+
+
+def check_marked_dims() -> None:
+    """Raise `ConstraintViolationError` when the capture under way gave up a dim that `mark_dynamic` wants dynamic."""
+    from gearcache.ge_cache.private_torch.dynamo import tracing_context
+
+    shape_env: Any = tracing_context().fake_mode.shape_env
+    fakes = shape_env.tracked_fakes or []
+    contexts = [item.symbolic_context for item in fakes]
+    constraints = [size for context in contexts for size in getattr(context, "constraint_sizes", None) or ()]
+    if any(constraint is not None and not constraint.warn_only for constraint in constraints):
+        shape_env.produce_guards(
+            [item.fake for item in fakes], [item.source for item in fakes], input_contexts=contexts, ignore_static=True
+        )

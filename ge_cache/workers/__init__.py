@@ -1,0 +1,1 @@
+"""Compiles in worker processes."""

@@ -1,0 +1,162 @@
+"""Compiling many gears: worker processes for slow compilers, in turn for quick ones."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from gearcache.errors import CompileError
+from gearcache.ge_cache.backend import Artifact, Backend, CompileJob
+from gearcache.ge_cache.capture.turns import turn
+from gearcache.ge_cache.workers.process import CompileFailed, CompileTimeout, UnknownOperator, WorkerProcess
+from gearcache.ge_cache.workers.scratch import collect_scratch
+
+#: Called with (gear text, stage); stages are `wait`, `lower`, `compile`, `done` and `failed`.
+Progress = Callable[[str, str], None]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One gear's artifact, or the error that it ended with."""
+
+    index: int
+    artifact: Artifact | None
+    error: CompileError | None
+    seconds: float = 0.0
+
+
+class CompilePool:
+    """Worker processes for one build. Not thread safe; close it, or use it as a context manager.
+
+    The workers start at once and warm up while the caller is still tracing. Where none can be started, and for backends
+    that are quick, jobs are compiled in this process. `limit` is how many seconds a worker may take for a job.
+    """
+
+    def __init__(self, backend: Backend, jobs: int, threads: int, limit: float) -> None:
+        self._backend = backend
+        self._limit = limit
+        self._slots: list[_Slot] = []
+        #: The gear whose compile took too long; what has not begun by then is given up, for the same would happen.
+        self._late = ""
+        if backend.parallel:
+            collect_scratch()
+            self._slots = [_Slot() for _ in range(max(1, jobs))]
+            # One warm-up is enough: what it builds is shared through Inductor's folder.
+            if (first := self._slots[0].worker()) is not None:
+                first.prepare(threads)
+
+    def __enter__(self) -> CompilePool:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all workers, also those that still compile, and their compilers."""
+        for slot in self._slots:
+            slot.close()
+        self._slots = []
+
+    def compile(self, jobs: Iterator[CompileJob], progress: Progress) -> Iterator[Outcome]:
+        """Compile the jobs as they come (tracing the next gear goes on meanwhile); outcomes in order of completion."""
+        if not self._slots:
+            for index, job in enumerate(jobs):
+                yield self._here(index, job, progress)
+            return
+        waiting: queue.Queue[tuple[int, CompileJob] | None] = queue.Queue()
+        finished: queue.Queue[Outcome] = queue.Queue()
+        threads = [
+            threading.Thread(target=self._serve, args=(slot, waiting, finished, progress), daemon=True)
+            for slot in self._slots
+        ]
+        for thread in threads:
+            thread.start()
+        count = 0
+        try:
+            for job in jobs:
+                progress(job.gear, "wait")
+                waiting.put((count, job))
+                count += 1
+                while not finished.empty():
+                    yield finished.get()
+        finally:
+            for _ in threads:
+                waiting.put(None)
+        for thread in threads:
+            while thread.is_alive() or not finished.empty():
+                try:
+                    yield finished.get(timeout=0.1)
+                except queue.Empty:
+                    continue
+
+    def _here(self, index: int, job: CompileJob, progress: Progress) -> Outcome:
+        begin = time.monotonic()
+        try:
+            with turn():
+                artifact = self._backend.compile(job, lambda stage: progress(job.gear, stage))
+        except Exception as error:
+            return self._failed(index, job, progress, f"{type(error).__name__}: {error}")
+        progress(job.gear, "done")
+        return Outcome(index, artifact, None, time.monotonic() - begin)
+
+    def _serve(
+        self,
+        slot: _Slot,
+        waiting: queue.Queue[tuple[int, CompileJob] | None],
+        finished: queue.Queue[Outcome],
+        progress: Progress,
+    ) -> None:
+        while (item := waiting.get()) is not None:
+            finished.put(self._outcome(slot, *item, progress))
+
+    def _outcome(self, slot: _Slot, index: int, job: CompileJob, progress: Progress) -> Outcome:
+        begin = time.monotonic()
+        if self._late:
+            return self._failed(index, job, progress, f"it was not begun: the compile of gear {self._late} hung")
+        if (worker := slot.worker()) is None:
+            return self._here(index, job, progress)
+        try:
+            artifact = worker.compile(job, lambda stage: progress(job.gear, stage), self._limit)
+        except UnknownOperator:
+            # An operator that the user's own modules registered exists in this process only.
+            return self._here(index, job, progress)
+        except CompileFailed as error:
+            if isinstance(error, CompileTimeout):
+                self._late = job.gear
+            return self._failed(index, job, progress, str(error))
+        progress(job.gear, "done")
+        return Outcome(index, artifact, None, time.monotonic() - begin)
+
+    def _failed(self, index: int, job: CompileJob, progress: Progress, cause: str) -> Outcome:
+        progress(job.gear, "failed")
+        return Outcome(index, None, CompileError(job.method, job.gear, cause))
+
+
+class _Slot:
+    """The place of one worker; the next job gets a new one where the last one has died."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._worker: WorkerProcess | None = None
+        self.worker()
+
+    def worker(self) -> WorkerProcess | None:
+        """Return a live worker; None where no process can be started."""
+        with self._lock:
+            if not self._is_closed and (self._worker is None or self._worker.is_ended):
+                self._worker = None
+                with contextlib.suppress(OSError, ValueError, TypeError):  # also where Python has no path of its own
+                    self._worker = WorkerProcess()
+            return self._worker
+
+    def close(self) -> None:
+        """End the worker for good."""
+        with self._lock:
+            self._is_closed = True
+            if self._worker is not None:
+                self._worker.end()

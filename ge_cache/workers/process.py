@@ -1,0 +1,151 @@
+"""One compile worker as its parent sees it: started, given jobs, and ended with the compilers that it has started."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from gearcache.ge_cache.backend import Artifact, CompileJob, plain_job
+from gearcache.ge_cache.workers.interpreter import python_command, python_environment
+from gearcache.ge_cache.workers.program import GRACE, receive, send
+from gearcache.ge_cache.workers.scratch import Scratch
+
+_END_SECONDS = GRACE + 2.0
+_POLL_SECONDS = 0.01
+
+
+class CompileFailed(Exception):
+    """A job that came to nothing; the text says why."""
+
+
+class UnknownOperator(CompileFailed):
+    """A job whose graph calls an operator that the worker does not know."""
+
+
+class CompileTimeout(CompileFailed):
+    """A job that took longer than it may."""
+
+
+class WorkerProcess:
+    """A worker in a process group of its own; raises `OSError` or `ValueError` where none can be started."""
+
+    def __init__(self) -> None:
+        self._ending = threading.Lock()
+        self._is_ended = self._is_late = False
+        self._reason = ""
+        with contextlib.ExitStack() as undo:
+            self._scratch = Scratch()
+            undo.callback(self._scratch.remove)
+            held, self._life_line = os.pipe()
+            undo.callback(os.close, self._life_line)
+            try:
+                self._log = undo.enter_context(tempfile.TemporaryFile(dir=self._scratch.path))
+                program = "from gearcache.ge_cache.workers.program import main\n"
+                program += f"main({os.getpid()}, {held}, {str(self._scratch.path)!r})"
+                self._process = subprocess.Popen(
+                    python_command(program),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=self._log,
+                    env=python_environment() | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+                    pass_fds=[held],
+                    start_new_session=True,
+                )
+            finally:
+                os.close(held)
+            undo.pop_all()
+
+    @property
+    def pid(self) -> int:
+        """The number of the process and of its group."""
+        return self._process.pid
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether it takes no more jobs."""
+        return self._is_ended
+
+    def prepare(self, threads: int) -> None:
+        """Let it do before the first job what every first compile has to."""
+        with contextlib.suppress(OSError):  # the next job tells that it is gone
+            self._send({"kind": "prepare", "threads": threads})
+
+    def compile(self, job: CompileJob, stage: Callable[[str], None], limit: float) -> Artifact:
+        """Run one job to its end; `CompileFailed` and its kin."""
+        timer = threading.Timer(min(limit, threading.TIMEOUT_MAX), self._end_late)
+        timer.daemon = True
+        timer.start()
+        try:
+            return self._result(job, stage)
+        except (OSError, ValueError, EOFError) as error:
+            fault = error
+        finally:
+            timer.cancel()
+        self.end()
+        if self._is_late:
+            raise CompileTimeout(
+                f"it had not ended after {limit:g} s and was stopped; raise `compile_timeout` or "
+                "`GEARCACHE_COMPILE_TIMEOUT` (seconds) if it takes longer"
+            )
+        raise CompileFailed(f"the worker process broke: {fault}, {self._reason}")
+
+    def end(self) -> None:
+        """End the process and all that it has started, also while it compiles; may be called again."""
+        with self._ending:
+            if self._is_ended:
+                return
+            self._is_ended = True
+            has_died = self._has_exited()
+            os.close(self._life_line)  # it ends its group itself, and lets compilers delete what is half written
+            if has_died:
+                self._signal(signal.SIGTERM)
+                time.sleep(GRACE)
+            deadline = time.monotonic() + _END_SECONDS
+            while not self._has_exited() and time.monotonic() < deadline:
+                time.sleep(_POLL_SECONDS)
+            # Until it is waited for, no other group can have its number.
+            self._signal(signal.SIGKILL)
+            code = self._process.wait()
+            self._log.seek(0)
+            self._reason = f"code {code}\n{self._log.read().decode(errors='replace')[-2000:]}"
+            for stream in (self._process.stdin, self._process.stdout, self._log):
+                if stream is not None:
+                    with contextlib.suppress(OSError):  # a message was on the way
+                        stream.close()
+            self._scratch.remove()
+
+    def _end_late(self) -> None:
+        self._is_late = True
+        self.end()
+
+    def _has_exited(self) -> bool:
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    def _signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)
+
+    def _result(self, job: CompileJob, stage: Callable[[str], None]) -> Artifact:
+        self._send({"kind": "compile", "job": plain_job(job)})
+        assert self._process.stdout is not None
+        while (message := receive(self._process.stdout)) is not None:  # type: ignore[arg-type]
+            if message["kind"] == "stage":
+                stage(message["stage"])
+            elif message["kind"] == "done":
+                return Artifact(*message["artifact"])
+            elif message["kind"] == "unknown":
+                raise UnknownOperator(message["error"])
+            else:
+                raise CompileFailed(f"{message['error']}\n{message['trace']}")
+        raise EOFError("it closed the connection")
+
+    def _send(self, message: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        send(self._process.stdin, message)  # type: ignore[arg-type]

@@ -1,0 +1,106 @@
+"""The program of a compile worker: jobs on stdin, events and artifacts on stdout.
+
+A fresh interpreter rather than a fork: a fork of a process that has used OpenMP may hang, and spawning through
+`multiprocessing` would run the user's main module again. Messages are length-prefixed msgpack of plain data, from
+and to the parent only. `worker_process.py` starts it.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import tempfile
+import threading
+import time
+from typing import Any, BinaryIO
+
+import msgpack
+
+_LENGTH = 8
+#: Seconds in which a compiler that is told to end can delete what it has half written.
+GRACE = 0.5
+_WATCH_MILLISECONDS = 1000
+
+
+def send(stream: BinaryIO, message: dict[str, Any]) -> None:
+    """Write one message."""
+    data = msgpack.packb(message, use_bin_type=True)
+    stream.write(len(data).to_bytes(_LENGTH, "little") + data)
+    stream.flush()
+
+
+def receive(stream: BinaryIO) -> dict[str, Any] | None:
+    """Read one message; None at the end of the stream."""
+    head = stream.read(_LENGTH)
+    if len(head) < _LENGTH:
+        return None
+    size = int.from_bytes(head, "little")
+    return msgpack.unpackb(stream.read(size), raw=False, strict_map_key=False)  # type: ignore[no-any-return]
+
+
+def main(parent: int, life_line: int, folder: str) -> None:
+    """Serve jobs until the parent closes the life line or dies; compilers put temporary files into `folder`."""
+    # Anything that a compiler prints must not reach the message stream.
+    output = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    # A handler, so that this process outlives the signal that it sends to its group; compilers get the default again.
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    threading.Thread(target=_watch, args=(parent, life_line), daemon=True).start()
+    import torch
+
+    from gearcache.ge_cache.backend import job_of_plain
+    from gearcache.ge_cache.inductor.backend import InductorBackend
+    from gearcache.ge_cache.inductor.library import prepare
+    from gearcache.ge_cache.private_torch import inductor as private_inductor
+
+    private_inductor.settle_folder(f"{folder}/inductor")
+    os.environ["TMPDIR"] = tempfile.tempdir = folder
+    while (message := receive(sys.stdin.buffer)) is not None:
+        if message["kind"] == "prepare":
+            # Takes what every first compile pays (imports, instruction set probes, precompiled headers).
+            try:
+                prepare(message["threads"])
+            except Exception as error:
+                sys.stderr.write(f"gearcache worker: warm-up failed: {error}\n")
+            continue
+        job = job_of_plain(message["job"])
+        torch.set_num_threads(max(1, job.threads))
+        backend = InductorBackend()
+        try:
+            artifact = backend.compile(job, lambda stage: send(output, {"kind": "stage", "stage": stage}))
+            send(output, {"kind": "done", "artifact": [artifact.header, artifact.blobs, artifact.conditions]})
+        except Exception as error:
+            import traceback
+
+            trace = "".join(traceback.format_exception(error)[-6:])
+            kind = "unknown" if isinstance(error, LookupError) else "failed"
+            send(output, {"kind": kind, "error": f"{type(error).__name__}: {error}", "trace": trace})
+
+
+def _watch(parent: int, life_line: int) -> None:
+    """End this process and the compilers that it has started, once the parent is gone or closes the life line.
+
+    The number of the parent is watched too: a fork of the parent may hold the other end of the life line.
+    """
+    line = select.poll()
+    line.register(life_line, select.POLLIN | select.POLLHUP)
+    while os.getppid() == parent and not line.poll(_WATCH_MILLISECONDS):
+        pass
+    group = os.getpgrp()
+    if group == os.getpid():
+        os.killpg(group, signal.SIGTERM)
+        deadline = time.monotonic() + GRACE
+        while _has_children() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os.killpg(group, signal.SIGKILL)
+    os._exit(1)
+
+
+def _has_children() -> bool:
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True

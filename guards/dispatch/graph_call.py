@@ -1,0 +1,277 @@
+"""The call of one compiled graph: check the inputs, run, rebuild the results. Written as Python source."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from gearcache.errors import GraphError
+from gearcache.guards.access import Access, Scope
+from gearcache.guards.dispatch.generated import define
+from gearcache.guards.dispatch.inference_tensors import remade
+from gearcache.guards.dispatch.memory import BoundSpans, find_overlap
+from gearcache.guards.dispatch.native import inference_mode, tensor_check
+from gearcache.guards.dispatch.tensor_checks import TensorChecks
+from gearcache.guards.dispatch.variant import StoredGear, StoredVariant
+from gearcache.guards.gears.expressions import checked_expression
+
+#: How many sets of addresses a graph remembers as free of overlap.
+_MAX_PLACES = 256
+Runner = Callable[[list[torch.Tensor]], list[torch.Tensor]]
+
+
+class Mismatch(Exception):
+    """Inputs that do not fit the graph that was chosen; raised before anything ran."""
+
+    def __init__(self, graph: GraphCall, tensors: tuple[torch.Tensor, ...]) -> None:
+        super().__init__()
+        self.graph = graph
+        self.tensors = tensors
+
+
+class GraphCall:
+    """One loaded gear of one variant. `function` takes the tensors that the frame passes, in order."""
+
+    def __init__(
+        self,
+        variant: StoredVariant,
+        gear: StoredGear,
+        run: Runner,
+        attributes: Mapping[str, torch.Tensor],
+        scope: Scope,
+        *,
+        validate: bool,
+        name: str = "",
+    ) -> None:
+        self.variant = variant
+        self.gear = gear
+        self._run = run
+        self._attributes = attributes
+        self._scope = scope
+        self._validate = validate
+        self._name = name
+        self._is_native = bool(getattr(run, "is_native", False))
+        self._bound_spans = BoundSpans(attributes)
+        self._checks = TensorChecks(gear, {index for index, stored in enumerate(variant.inputs) if stored.is_weight})
+        #: Counts the runs of the graph.
+        self.counter = itertools.count()
+        #: With `count_shapes`: sizes of all inputs -> calls.
+        self.shapes: dict[tuple[tuple[int, ...], ...], int] = {}
+        #: Replaced when another check is added; the frame reaches it through `function`.
+        self.function: Callable[..., Any] = self._first_call if validate else self._build()
+
+    @property
+    def attributes(self) -> Mapping[str, torch.Tensor]:
+        """The weights that the graph is bound to, by name."""
+        return self._attributes
+
+    @property
+    def calls(self) -> int:
+        """How often this graph has run."""
+        return int(repr(self.counter)[len("count(") : -1])
+
+    def resized(self, gear: StoredGear, run: Runner) -> GraphCall:
+        """Return a call of the same variant and weights at other sizes."""
+        return GraphCall(
+            self.variant, gear, run, self._attributes, self._scope, validate=self._validate, name=self._name
+        )
+
+    def count_shapes(self) -> None:
+        """Count the sizes of the calls to come, which costs each of them some time (dynamic graphs only)."""
+        run, counts = self.runner, self.shapes
+
+        def counted(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+            sizes = tuple(tuple(tensor.shape) for tensor in inputs)
+            counts[sizes] = counts.get(sizes, 0) + 1
+            return run(inputs)
+
+        self._run = counted
+        if not self._validate:
+            self.function = self._build()
+
+    @property
+    def runner(self) -> Runner:
+        """What runs the graph, without any check."""
+        return getattr(self._run, "run", self._run)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a check for the tensors of this process exists."""
+        return bool(self._checks)
+
+    def admits(self, tensors: tuple[torch.Tensor, ...]) -> bool:
+        """Whether a check for such tensors exists already, so that nothing has to be added."""
+        return self._checks.admit(tensors)
+
+    def accept(self, tensors: tuple[torch.Tensor, ...]) -> None:
+        """Admit tensors like these (already found to fit): another kind of plain tensor, or dispatch keys."""
+        if self._checks.add(tensors):
+            self.function = self._build()
+
+    def tensors(self, passed: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        """Return all inputs of the graph, given those that the frame passes."""
+        rest = iter(passed)
+        return tuple(
+            next(rest) if stored.in_frame else stored.access.resolve(self._scope) for stored in self.variant.inputs
+        )
+
+    def _first_call(self, *passed: torch.Tensor) -> Any:
+        raise Mismatch(self, self.tensors(passed))
+
+    def _build(self) -> Callable[..., Any]:
+        names = [f"t{index}" for index in range(len(self.variant.inputs))]
+        parameters = [name for name, stored in zip(names, self.variant.inputs, strict=True) if stored.in_frame]
+        namespace: dict[str, Any] = {
+            "run": getattr(self._run, "run", self._run),
+            "runner": self._run,
+            "tick": self.counter.__next__,
+            "mismatch": self._mismatch,
+        }
+        lines = []
+        for index, stored in enumerate(self.variant.inputs):
+            if not stored.in_frame:
+                namespace[f"read{index}"] = _reader(stored.access, self._scope)
+                lines.append(f"t{index} = read{index}()")
+        listed = ", ".join(names)
+        if self._checks and not names:
+            # No input tells of a tracer or transform around the call: a tensor of our own does.
+            probe = torch.empty(0)
+            namespace["probe"], namespace["is_plain"] = probe, tensor_check([probe], [[0]], [[1]])
+            lines.append("if not is_plain(probe): mismatch(())")
+        elif self._checks:
+            lines.append(f"if not ({self._checks.source(names, namespace)}): mismatch(({listed},))")
+        lines += self._symbol_lines()
+        for name, access in self.variant.numbers:
+            namespace[f"read_{name}"] = _reader(Access.from_plain(access), self._scope)
+            lines.append(f"{checked_expression(name)} = read_{name}()")
+        if self._checks:
+            lines += self._condition_lines(listed)
+            lines += self._overlap_lines(names, namespace)
+        lines.append("tick()")
+        results = self._result_lines(f"run([{listed}])", namespace)
+        if self._is_native:  # its exceptions hold pages of C++
+            namespace["failed"] = self._failed
+            results = ["try:", *(f"    {line}" for line in results), "except RuntimeError as error: failed(error)"]
+        lines += results
+        source = f"def graph({', '.join(parameters)}):\n    " + "\n    ".join(lines) + "\n"
+        return define(source, "graph", namespace, "graph")
+
+    def _failed(self, error: RuntimeError) -> None:
+        raise GraphError(self._name, self.gear.text, str(error).partition("\n")[0]) from error
+
+    def _mismatch(self, tensors: tuple[torch.Tensor, ...]) -> None:
+        raise Mismatch(self, tensors)
+
+    def overlap(self, tensors: Sequence[torch.Tensor]) -> tuple[str, str] | None:
+        """Return the texts of a written input and of what shares memory with it; None where there is none.
+
+        Compiled code may read a weight after an input that shares its memory was written; the `eager` backend does not.
+        """
+        inputs, written = self.variant.inputs, self.gear.written
+        if (found := find_overlap(tensors, written)) is not None:
+            return inputs[found[0]].access.text, inputs[found[1]].access.text
+        if self._is_native and written and (met := self._bound_spans.find_overlap(tensors, written)) is not None:
+            return inputs[met[0]].access.text, self.variant.attributes[met[1]].text
+        return None
+
+    def _overlap_lines(self, names: list[str], namespace: dict[str, Any]) -> list[str]:
+        """Check that no written input shares memory with others: at once for addresses that were seen before."""
+        if not self.gear.written or (len(names) < 2 and not (self._is_native and self._attributes)):
+            return []
+        seen: set[tuple[int, ...]] = set()
+
+        def is_apart(place: tuple[int, ...], tensors: tuple[torch.Tensor, ...]) -> bool:
+            if self.overlap(tensors) is not None:
+                return False
+            if len(seen) >= _MAX_PLACES:
+                seen.clear()
+            seen.add(place)
+            return True
+
+        namespace["seen"], namespace["is_apart"] = seen, is_apart
+        place = [f"{name}.data_ptr()" for name in names] + [name for name, *_ in self.gear.symbols]
+        tensors = f"({', '.join(names)},)"
+        return [
+            f"place = ({', '.join(place)},)",
+            f"if place not in seen and not is_apart(place, {tensors}): mismatch({tensors})",
+        ]
+
+    def _symbol_lines(self) -> list[str]:
+        return _measures(self.gear.symbols)
+
+    def _condition_lines(self, listed: str) -> list[str]:
+        """Check what the tensor check cannot see of a dynamic graph: how sizes and strides depend on each other."""
+        gear = self.gear
+        lines = _measures(gear.measures)
+        tests = [f"({checked_expression(text)})" for text in gear.conditions]
+        tests += [f"t{int(tensor)}.is_contiguous()" for tensor in gear.contiguous]
+        return [*lines, f"if not ({' and '.join(tests)}): mismatch(({listed},))"] if tests else []
+
+    def _result_lines(self, call: str, namespace: dict[str, Any]) -> list[str]:
+        results = self.gear.results
+        if all(form == ["output", index] for index, form in enumerate(results)):
+            lines = [f"out = {call}", "return out"] if self.gear.regions else [f"return {call}"]
+        else:
+            values = [self._result(index, form, namespace) for index, form in enumerate(results)]
+            lines = [f"out = {call}", f"return [{', '.join(values)}]"]
+        if self.gear.regions:
+            namespace["remade"] = remade
+            lines[1:1] = [
+                f"out[{int(index)}] = remade(out[{int(index)}], {bool(on)})" for index, on in self.gear.regions
+            ]
+        if not self.gear.in_inference_mode:
+            return lines
+        namespace["inference_mode"] = inference_mode
+        return ["with inference_mode(True):", *(f"    {line}" for line in lines)]
+
+    def _result(self, index: int, form: list[Any], namespace: dict[str, Any]) -> str:
+        kind, owner = form[0], form[1]
+        if kind == "constant":
+            if isinstance(owner, dict):
+                return f"({checked_expression(owner['expression'])})"
+            namespace[f"constant{index}"] = owner
+            return f"constant{index}"
+        base = {"output": f"out[{owner}]", "input": f"t{owner}"}.get(kind.removesuffix("_view"))
+        if base is None:
+            namespace[f"attribute{index}"] = self._attributes[owner]
+            base = f"attribute{index}"
+        if not kind.endswith("_view"):
+            return base
+        given = base
+        if kind == "attribute_view" or (kind == "input_view" and self.variant.inputs[owner].is_weight):
+            # As in eager, a view of a weight requires grad as the weight does; with autograd on, it would be recorded.
+            namespace["is_grad_enabled"] = torch.is_grad_enabled
+            given = f"({base}.detach() if is_grad_enabled() else {base})"
+        sizes, strides, offset, *is_detached = form[2:]
+        view = (
+            f"{given}.as_strided(({_numbers(sizes)}), ({_numbers(strides)}), "
+            f"{base}.storage_offset() + {_numbers([offset]).rstrip(', ')})"
+        )
+        return f"{view}.detach()" if is_detached else view
+
+
+def _measures(rows: list[list[Any]]) -> list[str]:
+    """Return statements that read sizes and strides."""
+    return [
+        f"{checked_expression(name)} = t{int(tensor)}.{'stride' if kind == 'stride' else 'size'}({int(dim)})"
+        for name, tensor, kind, dim in rows
+    ]
+
+
+def _numbers(values: list[Any]) -> str:
+    texts = [
+        checked_expression(value["expression"]) if isinstance(value, dict) else str(int(value)) for value in values
+    ]
+    return "".join(f"{text}, " for text in texts)
+
+
+def _reader(access: Any, scope: Scope) -> Callable[[], Any]:
+    """Return a function that reads one access path now (a buffer that the graph writes, or an int)."""
+
+    def read() -> Any:
+        return access.resolve(scope)
+
+    return read

@@ -1,0 +1,16 @@
+"""Inference tensors and normal tensors over the same memory."""
+
+from __future__ import annotations
+
+import torch
+
+from gearcache.guards.dispatch.native import inference_mode
+
+
+def remade(tensor: torch.Tensor, is_inference: bool) -> torch.Tensor:
+    """Return a fresh tensor as if it had been made with inference mode on, or off."""
+    if tensor.is_inference() == is_inference:
+        return tensor
+    with inference_mode(is_inference), torch.no_grad():
+        made = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        return made.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.size(), tensor.stride())

@@ -1,0 +1,123 @@
+"""The check of all tensor inputs of one compiled graph, and the words for a call that fails it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from gearcache.guards.dispatch.variant import StoredGear, StoredInput
+from gearcache.guards.evidence.tensor_facts import PLAIN_TYPES
+
+#: What is found and what is allowed when an input requires grad.
+GRADIENT_WORDS = ("a tensor that requires grad", "tensors without grad, or a call under no_grad")
+#: The same for an inference tensor that the graph writes: eager mode raises there as well.
+INFERENCE_WORDS = ("an inference tensor, which the method writes", "a normal tensor, or a call under inference_mode()")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a tensor does not fit: the argument, what it is, what is allowed.
+
+    `shape` is a size outside a gear; `read` is any difference of a tensor with which the graph does not compute, which
+    takes another trace and is no error.
+    """
+
+    argument: str
+    found: str
+    allowed: str
+    kind: str
+    #: Whether only sizes differ that the gear merely assumed.
+    is_assumption: bool = False
+    #: For `shape`: the dims that differ.
+    dims: tuple[int, ...] = ()
+    #: The input that it is about, where it does not fit by itself.
+    stored: StoredInput | None = None
+
+
+def find_problem(inputs: Sequence[StoredInput], gear: StoredGear, tensors: Sequence[torch.Tensor]) -> Problem | None:
+    """Return the first difference between tensors and a gear; None when the graph may run on them.
+
+    What a tensor is comes before its layout: where the problem is of shapes, all tensors are of the right kind.
+    """
+    for stored, tensor in zip(inputs, tensors, strict=True):
+        if (problem := _properties(stored, tensor, stored.access.text)) is not None:
+            return replace(problem, stored=stored, kind=_kind(problem, stored))
+    seen: dict[int, str] = {}
+    rows = zip(inputs, gear.sizes, gear.strides, tensors, strict=True)
+    for index, (stored, sizes, strides, tensor) in enumerate(rows):
+        name = stored.access.text
+        if (problem := _layout(tensor, sizes, strides, name)) is not None:
+            assumption = problem.kind == "shape" and _only_assumed(gear, tensors)
+            return replace(problem, is_assumption=assumption, stored=stored, kind=_kind(problem, stored))
+        if index in gear.written and tensor.is_inference() and not _in_inference_mode(gear):
+            return Problem(name, *INFERENCE_WORDS, "inference")
+        if id(tensor) in seen:
+            return Problem(name, f"the same tensor as `{seen[id(tensor)]}`", "a tensor of its own", "alias")
+        seen[id(tensor)] = name
+    return None
+
+
+def _in_inference_mode(gear: StoredGear) -> bool:
+    return gear.in_inference_mode or torch.is_inference_mode_enabled()
+
+
+def _kind(problem: Problem, stored: StoredInput) -> str:
+    return problem.kind if stored.computed or problem.kind in ("grad", "structure") else "read"
+
+
+def _only_assumed(gear: StoredGear, tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether all sizes that differ from the gear's are of dims that it assumed."""
+    assumed = {tuple(dim) for dim in gear.assumed}
+    for index, (sizes, tensor) in enumerate(zip(gear.sizes, tensors, strict=True)):
+        if tensor.dim() != len(sizes):
+            return False
+        for dim, (wanted, found) in enumerate(zip(sizes, tensor.shape, strict=True)):
+            if wanted is not None and wanted != found and (index, dim) not in assumed:
+                return False
+    return bool(assumed)
+
+
+def _properties(stored: StoredInput, tensor: object, name: str) -> Problem | None:
+    if not isinstance(tensor, torch.Tensor):
+        return Problem(name, f"a {type(tensor).__name__}", "a tensor", "structure")
+    if type(tensor) not in PLAIN_TYPES:
+        return Problem(name, f"a {type(tensor).__qualname__}", "a plain torch.Tensor", "type")
+    if tensor.dtype != stored.dtype:
+        return Problem(name, f"of dtype {tensor.dtype}", f"dtype {stored.dtype}", "dtype")
+    if tensor.device.type != stored.device:
+        return Problem(name, f"on device {tensor.device}", f"device {stored.device}", "device")
+    if tensor.requires_grad and torch.is_grad_enabled() and not stored.is_weight:
+        return Problem(name, *GRADIENT_WORDS, "grad")
+    return None
+
+
+def _layout(
+    tensor: torch.Tensor, sizes: Sequence[int | None], strides: Sequence[int | None], name: str
+) -> Problem | None:
+    if tensor.layout != torch.strided:
+        return Problem(name, f"of layout {tensor.layout}", "a dense tensor", "layout")
+    if tensor.is_conj() or tensor.is_neg():  # the memory does not hold the values, and compiled code reads the memory
+        return Problem(
+            name, "a lazy conjugate or negative", "a plain tensor (call .resolve_conj().resolve_neg())", "layout"
+        )
+    if tensor.dim() != len(sizes):
+        return Problem(name, f"of rank {tensor.dim()}", f"rank {len(sizes)}", "rank")
+    pairs = enumerate(zip(sizes, tensor.shape, strict=True))
+    differing = tuple(dim for dim, (wanted, found) in pairs if wanted is not None and wanted != found)
+    if differing:
+        return Problem(name, f"of shape {tuple(tensor.shape)}", f"shape {_shape(sizes)}", "shape", dims=differing)
+    if any(wanted is not None and wanted != found for wanted, found in zip(strides, tensor.stride(), strict=True)):
+        return Problem(
+            name,
+            f"of strides {tensor.stride()}",
+            f"strides {_shape(strides)} (call .contiguous() on it)",
+            "stride",
+        )
+    return None
+
+
+def _shape(sizes: Sequence[int | None]) -> str:
+    inner = ", ".join("*" if size is None else str(size) for size in sizes)
+    return f"({inner},)" if len(sizes) == 1 else f"({inner})"

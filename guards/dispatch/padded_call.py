@@ -1,0 +1,204 @@
+"""Calls between gears: inputs are padded up to a gear, outputs are cut back.
+
+A padded size becomes one more gear of its variant, made of the next larger gear's compiled graph and the plan that
+`ge_cache.padding.plan` proved and stored with the variant. So it is dispatched and checked like any other gear, at the
+sizes that the caller passes. The plan, all numbers being ints or expressions over the symbols:
+
+| key | content |
+|---|---|
+| `symbols` | `(symbol, input, "size" or "stride", dim)`: where the value of each free symbol is read |
+| `padded` | the symbols that may be padded |
+| `conditions` | guards of the trace |
+| `ones` | sets of symbols that may be 1: a trace at 1 ran the same operations |
+| `sizes`, `strides` | of each input |
+| `outputs` | `[sizes, strides]` of each compiled output |
+| `results` | how outputs become results, see `ge_cache.graphs.results` |
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from gearcache.errors import GearSpecError
+from gearcache.guards.dispatch.variant import StoredGear, StoredVariant
+from gearcache.guards.gears.expressions import expression_function
+from gearcache.guards.gears.spec import RangeAxis
+
+Values = Mapping[str, int]
+Runner = Callable[[list[torch.Tensor]], list[torch.Tensor]]
+
+
+@dataclass(frozen=True)
+class Fills:
+    """What to fill padding with: path pattern -> a value, or `{dim: value}` to pad only these dims."""
+
+    values: Mapping[str, Any]
+
+    @property
+    def patterns(self) -> list[str]:
+        """The paths as the user wrote them."""
+        return list(self.values)
+
+    def pattern(self, path: str, dim: int) -> str | None:
+        """Return the pattern that covers a dim of an argument, or None."""
+        for pattern, value in self.values.items():
+            if RangeAxis(pattern, dim, 1).matches(path) and (not isinstance(value, Mapping) or dim in value):
+                return pattern
+        return None
+
+    def value(self, path: str, dtype: torch.dtype) -> Any:
+        """Return the filling of an argument; `GearSpecError` when its dtype cannot hold it."""
+        for pattern, value in self.values.items():
+            if RangeAxis(pattern, 0, 1).matches(path):
+                fill = next(iter(value.values())) if isinstance(value, Mapping) else value
+                if not _holds(dtype, fill):
+                    raise GearSpecError(f"pad_values of `{path}` is {fill!r}, which a tensor of {dtype} cannot hold")
+                return fill
+        raise GearSpecError(f"pad_values has no value for `{path}`")
+
+
+def _holds(dtype: torch.dtype, fill: Any) -> bool:
+    if dtype == torch.bool:
+        return fill in (False, True)
+    if dtype.is_floating_point or dtype.is_complex:
+        return True
+    bounds = torch.iinfo(dtype)
+    return bool(int(fill) == fill and bounds.min <= fill <= bounds.max)
+
+
+@dataclass(frozen=True)
+class PaddedGear:
+    """A gear of the caller's sizes, and the function that runs it on the larger gear's graph."""
+
+    gear: StoredGear
+    run: Runner
+    work: int
+
+
+def padded_gear(
+    variant: StoredVariant, gear: StoredGear, run: Runner, tensors: Sequence[torch.Tensor], fills: Fills, text: str
+) -> PaddedGear | str:
+    """Return how a gear serves smaller tensors, or why it does not. `run` is the gear's own runner."""
+    plan = variant.padding
+    if plan is None or gear.is_dynamic:
+        return f"gear {gear.text} cannot be padded to"
+    if any(tensors[index].dim() <= dim for _, index, _, dim in plan["symbols"]):
+        return f"gear {gear.text} has tensors of another rank"
+    real = {name: getattr(tensors[index], kind)(dim) for name, index, kind, dim in plan["symbols"]}
+    rows = {"size": gear.sizes, "stride": gear.strides}
+    full = {name: rows[kind][index][dim] or 0 for name, index, kind, dim in plan["symbols"]}
+    changed = [name for name in real if real[name] != full[name]]
+    for name in changed:
+        if real[name] > full[name] or real[name] < 1 or name not in plan["padded"]:
+            return f"gear {gear.text} is of another size than {real[name]}"
+    ones = sorted(name for name in changed if real[name] == 1)
+    if ones and ones not in plan["ones"]:
+        return f"gear {gear.text} does not serve a size of 1: the method traces to something else there"
+    # One symbol after the other is padded, so the trace has to hold on the way as well.
+    for corner in itertools.product(*([real[name], full[name]] if name in changed else [real[name]] for name in real)):
+        values = dict(zip(real, corner, strict=True))
+        broken = next((condition for condition in plan["conditions"] if not _number(condition, values)), None)
+        if broken is not None:
+            return f"gear {gear.text} was traced under a condition that these sizes break"
+    if not _same_forms(plan["results"], gear.results):
+        return f"gear {gear.text} returns results that share memory in another way"
+    sizes, strides = _rows(plan["sizes"], gear.sizes, real), _rows(plan["strides"], gear.strides, real)
+    if (
+        _rows(plan["sizes"], gear.sizes, full) != gear.sizes
+        or _rows(plan["strides"], gear.strides, full) != gear.strides
+    ):
+        return f"gear {gear.text} has dims that do not follow the padded one"
+    moved = [
+        index for index, row in enumerate(sizes) if row != gear.sizes[index] or strides[index] != gear.strides[index]
+    ]
+    values = {index: fills.value(variant.inputs[index].access.text, variant.inputs[index].dtype) for index in moved}
+    small = replace(
+        gear,
+        text=text,
+        sizes=sizes,
+        strides=strides,
+        results=[[_evaluated(part, real) for part in form] for form in plan["results"]],
+        assumed=[],
+    )
+    outputs = [(_list(row, real), _list(steps, real)) for row, steps in plan["outputs"]]
+    written = [index for index in moved if index in gear.written]
+    return PaddedGear(small, _runner(run, gear, sizes, values, written, outputs), sum(map(_product, gear.sizes)))
+
+
+def _runner(
+    run: Runner,
+    gear: StoredGear,
+    sizes: list[list[int | None]],
+    values: dict[int, Any],
+    written: list[int],
+    outputs: list[tuple[list[int], list[int]]],
+) -> Runner:
+    regions = {index: tuple(slice(0, size) for size in sizes[index]) for index in values}
+
+    def run_padded(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        with torch.no_grad():
+            padded = list(inputs)
+            for index, fill in values.items():
+                source = inputs[index]
+                larger: Any = (gear.sizes[index], gear.strides[index])
+                target = torch.empty_strided(*larger, dtype=source.dtype, device=source.device).fill_(fill)
+                target[regions[index]].copy_(source)
+                padded[index] = target
+            found = run(padded)
+            for index in written:
+                inputs[index].copy_(padded[index][regions[index]])
+            return [_cut(tensor, shape, steps) for tensor, (shape, steps) in zip(found, outputs, strict=True)]
+
+    return run_padded
+
+
+def _cut(tensor: torch.Tensor, shape: list[int], strides: list[int]) -> torch.Tensor:
+    """Return the real part with the strides that eager gives it."""
+    if list(tensor.shape) == shape:
+        return tensor
+    part = tensor[tuple(slice(0, size) for size in shape)]
+    if list(part.stride()) == strides:
+        return part
+    return torch.empty_strided(shape, strides, dtype=part.dtype, device=part.device).copy_(part)
+
+
+def _number(text: str, values: Values) -> Any:
+    return expression_function(text, tuple(values))(**values)
+
+
+def _evaluated(part: Any, values: Values) -> Any:
+    if isinstance(part, dict):
+        text = part["expression"]
+        if re.search(r"\bu1\d{3}\b", text):  # an int of the instance: read at each call
+            sizes = re.compile(r"\b[su]\d+\b")
+            return {"expression": sizes.sub(lambda match: str(values.get(match[0], match[0])), text)}
+        return _number(text, values)
+    return [_evaluated(item, values) for item in part] if isinstance(part, list) else part
+
+
+def _list(row: list[Any], values: Values) -> list[int]:
+    return [int(_evaluated(item, values)) for item in row]
+
+
+def _rows(rows: list[list[Any]], present: list[list[int | None]], values: Values) -> list[list[int | None]]:
+    """Return rows at some sizes; inputs beyond the plan (buffers that the graph writes) keep theirs."""
+    evaluated: list[list[int | None]] = [list(_list(row, values)) for row in rows]
+    return evaluated + [list(row) for row in present[len(evaluated) :]]
+
+
+def _same_forms(left: list[list[Any]], right: list[list[Any]]) -> bool:
+    kinds = [[form[0] if form[0] == "constant" else form[:2] for form in forms] for forms in (left, right)]
+    return kinds[0] == kinds[1]
+
+
+def _product(row: list[int | None]) -> int:
+    result = 1
+    for size in row:
+        result *= size or 0
+    return result

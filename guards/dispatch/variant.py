@@ -1,0 +1,189 @@
+"""A stored variant: one trace of a method with its gears, as plain data and back.
+
+Nothing here executes: frames, checks and results become runnable in `guards.dispatch.frame`, `guards.dispatch.function`
+and `guards.dispatch.graph_call`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgpack
+import torch
+
+from gearcache.guards.access import TENSOR_DICTIONARIES, Access
+from gearcache.guards.dispatch.form import check_gear
+from gearcache.guards.evidence.checks import Check
+
+
+@dataclass(frozen=True)
+class StoredInput:
+    """One tensor input of the graph; `in_frame` tells whether the frame passes it or the graph call reads it.
+
+    With one that is not `computed` the graph does nothing: the trace read its sizes.
+    """
+
+    access: Access
+    dtype: torch.dtype
+    device: str
+    in_frame: bool = True
+    computed: bool = True
+
+    @property
+    def is_weight(self) -> bool:
+        """Whether it is a parameter or buffer of some module: those may require grad, as bound ones do."""
+        return self.access.steps[-2:-1] != () and self.access.steps[-2] in TENSOR_DICTIONARIES
+
+    def to_plain(self) -> list[Any]:
+        """Return msgpack-able data."""
+        dtype = str(self.dtype).removeprefix("torch.")
+        return [self.access.to_plain(), dtype, self.device, self.in_frame, self.computed]
+
+    @staticmethod
+    def from_plain(data: Any) -> StoredInput:
+        """Inverse of `to_plain`."""
+        access, dtype, device, in_frame, computed = data
+        return StoredInput(Access.from_plain(access), getattr(torch, dtype), device, in_frame, computed)
+
+
+@dataclass(frozen=True)
+class StoredGear:
+    """One compiled graph of a variant. Sizes and strides are per input; `None` marks a dynamic dim."""
+
+    text: str
+    sizes: list[list[int | None]]
+    strides: list[list[int | None]]
+    results: list[list[Any]]
+    header: dict[str, Any]
+    blobs: dict[str, str]
+    written: list[int] = field(default_factory=list)
+    #: Input dims `(input, dim)` that were only assumed to follow the gear.
+    assumed: list[list[int]] = field(default_factory=list)
+    #: For a dynamic graph: each free size and stride, `(name, input, "size" or "stride", dim)`, and what must hold.
+    symbols: list[list[Any]] = field(default_factory=list)
+    conditions: list[str] = field(default_factory=list)
+    #: For a dynamic graph: other sizes and strides that the conditions name, in the same form, and the inputs that must
+    #: be contiguous.
+    measures: list[list[Any]] = field(default_factory=list)
+    contiguous: list[int] = field(default_factory=list)
+    #: Whether decorators of the method put it under inference mode.
+    in_inference_mode: bool = False
+    #: `[output, on]`: outputs of the graph that the method makes with inference mode on, or off, by itself.
+    regions: list[list[Any]] = field(default_factory=list)
+    #: How long its compile took.
+    seconds: float = 0.0
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether one graph serves many sizes."""
+        return bool(self.symbols)
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return msgpack-able data."""
+        return dict(vars(self))
+
+    @staticmethod
+    def from_plain(data: dict[str, Any]) -> StoredGear:
+        """Inverse of `to_plain`."""
+        return StoredGear(**data)
+
+
+@dataclass(frozen=True)
+class StoredVariant:
+    """One trace: the frame around the graph, what the trace depends on, and its gears."""
+
+    frame: dict[str, Any]
+    references: dict[str, list[str]]
+    graph_name: str
+    inputs: list[StoredInput]
+    attributes: dict[str, Access]
+    call_checks: list[Check]
+    #: A tree of `guards.evidence.tree`, in plain form.
+    evidence: list[Any]
+    sources: dict[str, Any]
+    gears: list[StoredGear]
+    #: How calls between gears are padded, see `guards.dispatch.padded_call`; None where they are not.
+    padding: dict[str, Any] | None = None
+    #: Ints that results are computed from, `[name, access]`: read when the graph is called.
+    numbers: list[list[Any]] = field(default_factory=list)
+    #: How many results the frame takes from the graph, whichever gear it is.
+    outputs: int = 0
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return msgpack-able data."""
+        return {
+            "frame": self.frame,
+            "references": self.references,
+            "graph_name": self.graph_name,
+            "inputs": [item.to_plain() for item in self.inputs],
+            "attributes": [[name, access.to_plain()] for name, access in self.attributes.items()],
+            "call_checks": [check.to_plain() for check in self.call_checks],
+            "evidence": self.evidence,
+            "sources": self.sources,
+            "gears": [gear.to_plain() for gear in self.gears],
+            "padding": self.padding,
+            "numbers": self.numbers,
+            "outputs": self.outputs,
+        }
+
+
+#: Parts of a variant that variants of one entry mostly have in common; together nearly all of its bytes.
+_SHARED = ("frame", "references", "inputs", "attributes", "call_checks", "evidence", "sources")
+
+
+def entry_to_plain(variants: Iterable[StoredVariant]) -> dict[str, Any]:
+    """Return the variants of an entry as msgpack-able data that holds equal parts once."""
+    parts: list[Any] = []
+    numbers: dict[bytes, int] = {}
+    rows = []
+    for variant in variants:
+        row = variant.to_plain()
+        for name in _SHARED:
+            packed = msgpack.packb(row[name])  # `==` would take `True` for `1`
+            if packed not in numbers:
+                numbers[packed] = len(parts)
+                parts.append(row[name])
+            row[name] = numbers[packed]
+        rows.append(row)
+    return {"parts": parts, "variants": rows}
+
+
+def entry_from_plain(data: Mapping[str, Any]) -> list[StoredVariant]:
+    """Inverse of `entry_to_plain`: equal parts become the same object.
+
+    `ValueError`, `KeyError`, `TypeError` or `IndexError` for data of another form.
+    """
+    parts = data["parts"]
+    made: dict[tuple[str, int], Any] = {}
+
+    def shared(name: str, number: int) -> Any:
+        if (name, number) not in made:
+            plain = parts[number]
+            if name == "inputs":
+                plain = [StoredInput.from_plain(item) for item in plain]
+            elif name == "attributes":
+                plain = {attribute: Access.from_plain(access) for attribute, access in plain}
+            elif name == "call_checks":
+                plain = [Check.from_plain(item) for item in plain]
+            made[name, number] = plain
+        return made[name, number]
+
+    variants = [
+        StoredVariant(
+            **{name: shared(name, row[name]) for name in _SHARED},
+            graph_name=row["graph_name"],
+            gears=[StoredGear.from_plain(gear) for gear in row["gears"]],
+            padding=row.get("padding"),
+            numbers=row.get("numbers", []),
+            outputs=row["outputs"],
+        )
+        for row in data["variants"]
+    ]
+    for variant in variants:
+        if variant.graph_name not in variant.frame["co_names"] or not variant.gears:
+            raise ValueError("a frame without a graph")
+        for gear in variant.gears:
+            check_gear(gear, len(variant.inputs), variant.attributes, variant.outputs)
+    return variants

@@ -1,0 +1,260 @@
+"""Checks: predicates on one access path, the plain form of what Dynamo's guards say.
+
+A check is `(kind, access, expected)` with plain `expected`. The same check serves as evidence (run once when an
+entry is loaded) and as a part of the dispatch (compiled to Python source, run on every call).
+
+| kind | holds when |
+|---|---|
+| `type` | the exact type has this `module:qualname`, and is that of all others with this text |
+| `constant` | the value is this constant, type included |
+| `length` | `len()` is this number |
+| `keys` | the mapping has these keys in this order |
+| `has_attr`, `no_attr` | `hasattr` is true or false |
+| `contains`, `lacks` | the container holds the constant or not |
+| `not_none` | the value is not `None` |
+| `name` | the class, builtin or module has this name |
+| `function` | the function has this name and this code |
+| `reached` | the function and all functions, defaults and globals that it uses are these |
+| `same` | the value is the very object at another path |
+| `distinct` | the value is not the object at any of some other paths, see `guards.evidence.relations` |
+| `tensor` | the value is a plain tensor of this dtype, device type, layout and rank (and sizes and strides) |
+| `reads` | an attribute of the value, or a method without arguments, gives this constant |
+| `empty` | the container is empty or None (module hooks) |
+| `process_group` | the group of `torch.distributed` has this name and these ranks |
+| `bases` | the class has these base classes, itself first, by name |
+| `order` | the set has these items in this order |
+| `definition` | the function has this name, this code, these defaults and closed-over values |
+| `instance`, `subclass` | `isinstance` or `issubclass` with the class at another path says this |
+| `classes` | these classes define what they did, see `guards.evidence.members` |
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from gearcache.guards.access import Access, Walker
+from gearcache.guards.evidence.code import function_plain
+from gearcache.guards.evidence.constants import NotConstant, to_plain
+from gearcache.guards.evidence.definition import definition
+from gearcache.guards.evidence.identity import described
+from gearcache.guards.evidence.members import changed_class
+from gearcache.guards.evidence.names import name_of
+from gearcache.guards.evidence.reason import Reason
+from gearcache.guards.evidence.relations import RELATIONS, others, relation_holds
+from gearcache.guards.evidence.tensor_facts import is_tensor, reads
+
+
+def _constant(value: Any) -> Any:
+    try:
+        return to_plain(value)
+    except NotConstant as error:
+        return ["other", str(error)]
+
+
+def _named(value: Any) -> str:
+    """Return a name that nothing of another kind has: a function may take over the name of what it wraps."""
+    plain = isinstance(value, (type, types.ModuleType))
+    return name_of(value) if plain else f"{name_of(value)} ({name_of(type(value))})"
+
+
+def _keys(value: Any) -> Any:
+    return [_constant(key) for key in value]
+
+
+def _contains(value: Any, key: Any) -> bool:
+    if type(key) is str and type(value) is dict:
+        return key in value
+    return any(_constant(item) == key for item in value)
+
+
+def _process_group(value: Any) -> Any:
+    """Return name and ranks of a group: graphs name it, and ranks say who takes part."""
+    distributed = torch.distributed
+    if not distributed.is_available() or not isinstance(value, distributed.ProcessGroup):
+        raise TypeError(f"a {type(value).__qualname__} is no process group")
+    try:
+        return [value.group_name, list(distributed.get_process_group_ranks(value))]
+    except RuntimeError as error:
+        raise LookupError(str(error)) from error
+
+
+#: kind -> function(value) giving the plain data that must equal `expected`
+_OBSERVE: dict[str, Callable[[Any], Any]] = {
+    "type": lambda value: name_of(type(value)),
+    "constant": _constant,
+    "length": len,
+    "keys": _keys,
+    "not_none": lambda value: value is not None,
+    "name": _named,
+    "function": function_plain,
+    "definition": definition,
+    "order": lambda value: [_constant(item) for item in value],
+    "reached": lambda value: described(value, name_of(value)),
+    "empty": lambda value: not value,
+    "process_group": _process_group,
+    "bases": lambda value: [name_of(base) for base in value.__mro__],
+}
+
+_PREDICATES: dict[str, Callable[[Any, Any], bool]] = {
+    "has_attr": lambda value, name: hasattr(value, name),
+    "no_attr": lambda value, name: not hasattr(value, name),
+    "contains": _contains,
+    "lacks": lambda value, key: not _contains(value, key),
+    "tensor": is_tensor,
+    "reads": reads,
+}
+
+KINDS = frozenset(_OBSERVE) | frozenset(_PREDICATES) | RELATIONS | {"classes"}
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A check that did not hold: which, and what was found instead."""
+
+    check: Check
+    found: str
+
+    def reason(self, kind: str) -> Reason:
+        """Return it as the reason of a miss."""
+        return Reason(kind, str(self), self.check.access.text, repr(self.check.expected), self.found)
+
+    def __str__(self) -> str:
+        if self.check.kind == "function":
+            return f"`{self.check.access.text}` was the function `{self.check.expected[0]}`, is now {self.found}"
+        if self.check.kind == "definition":
+            return f"`{self.check.access.text}` or its defaults were changed"
+        if self.check.kind == "classes":
+            return f"what a class defines was changed: {self.found}"
+        if self.check.kind in ("instance", "subclass"):
+            path, answer = self.check.expected
+            cls = Access.from_plain(path).text
+            return f"`{self.check.access.text}`: `is{self.check.kind}` of `{cls}` was {answer}, is now {self.found}"
+        if self.check.kind == "reached":
+            return f"`{self.check.access.text}`, which the graph holds untraced, or what it uses was changed"
+        return f"`{self.check.access.text}`: {self.check.kind} was {self.check.expected!r}, is now {self.found}"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One predicate. `expected` is plain data (see `guards.evidence.constants`)."""
+
+    kind: str
+    access: Access
+    expected: Any
+
+    def failure(self, walker: Walker) -> Failure | None:
+        """Return None when the check holds."""
+        try:
+            value = walker.resolve(self.access)
+        except (LookupError, AttributeError, TypeError, ImportError, ValueError) as error:
+            return Failure(self, f"not there ({type(error).__name__}: {error})")
+        if self.kind in RELATIONS:
+            try:
+                counterparts = [walker.resolve(other) for other in others(self.kind, self.expected)]
+            except (LookupError, AttributeError, TypeError, ImportError, ValueError) as error:
+                return Failure(self, f"without its counterpart ({type(error).__name__}: {error})")
+            if relation_holds(self.kind, self.expected, value, counterparts):
+                return None
+            found = {"same": "another object", "distinct": "one of the others"}.get(self.kind, "otherwise")
+            return Failure(self, found)
+        if self.kind == "classes":
+            changed = changed_class(self.expected, walker)
+            return None if changed is None else Failure(self, f"`{changed[0]}` {changed[1]}")
+        try:
+            if self.kind in ("type", "name") and not is_one_class(self.kind, value, self.expected, walker):
+                return Failure(self, "another class of this name")
+            if holds(self.kind, value, self.expected):
+                return None
+            if self.kind in _PREDICATES:
+                return Failure(self, "no longer so")
+            described = _described_function(value) if self.kind == "function" else repr(_OBSERVE[self.kind](value))
+        except (LookupError, AttributeError, TypeError) as error:
+            described = f"a {type(value).__name__} ({type(error).__name__}: {error})"
+        return Failure(self, described)
+
+    def to_plain(self) -> list[Any]:
+        """Return msgpack-able data."""
+        return [self.kind, self.access.to_plain(), self.expected]
+
+    @staticmethod
+    def from_plain(data: Any) -> Check:
+        """Inverse of `to_plain`; unknown kinds are refused with `ValueError`."""
+        kind, access, expected = data
+        if kind not in KINDS:
+            raise ValueError(f"unknown check kind {kind!r}")
+        return Check(kind, Access.from_plain(access), expected)
+
+
+def _described_function(value: Any) -> str:
+    """Return name, file and line of a function."""
+    inner = getattr(value, "__func__", value)
+    code = getattr(inner, "__code__", None)
+    if not isinstance(code, types.CodeType):
+        return f"a {type(value).__name__}, `{name_of(inner)}`"
+    return f"another: `{name_of(inner)}` in `{code.co_filename}`, line {code.co_firstlineno}"
+
+
+def is_one_class(kind: str, value: Any, expected: str, walker: Walker) -> bool:
+    """Whether a class is the one that all checks with this text have met: a name may stand for two classes.
+
+    Where two classes of one name were met when the checks were made, `told_apart` has numbered them.
+    """
+    cls = type(value) if kind == "type" else value
+    if not isinstance(cls, type):
+        return True
+    return walker.classes.setdefault(expected, cls) is cls and walker.names.setdefault(cls, expected) == expected
+
+
+def told_apart(checks: list[Check], walker: Walker) -> list[Check]:
+    """Return the checks with a number behind the name of each class that has its name from another one that was met."""
+    met: dict[str, list[type]] = {}
+    found = []
+    for check in checks:
+        if check.kind in ("type", "name"):
+            value = walker.resolve(check.access)
+            cls = type(value) if check.kind == "type" else value
+            if isinstance(cls, type):
+                classes = met.setdefault(check.expected, [])
+                if cls not in classes:
+                    classes.append(cls)
+                if (number := classes.index(cls)) > 0:
+                    check = Check(check.kind, check.access, f"{check.expected}#{number}")
+        found.append(check)
+    return found
+
+
+def holds(kind: str, value: Any, expected: Any) -> bool:
+    """Whether a check holds for a value; not for those of `RELATIONS`."""
+    predicate = _PREDICATES.get(kind)
+    if predicate is not None:
+        return predicate(value, expected)
+    if kind in ("type", "name"):
+        expected = expected.partition("#")[0]
+    return bool(_OBSERVE[kind](value) == expected)
+
+
+def observe(kind: str, access: Access, value: Any, argument: Any = None) -> Check:
+    """Make the check that holds for `value` now; `NotConstant` when it has no plain form."""
+    if kind in _PREDICATES or kind in RELATIONS:
+        return Check(kind, access, argument)
+    if kind == "constant":
+        return Check(kind, access, to_plain(value))
+    if kind in ("keys", "order"):
+        return Check(kind, access, [to_plain(key) for key in value])
+    if kind == "function" and not isinstance(getattr(value, "__func__", value), types.FunctionType):
+        return Check("name", access, _named(value))
+    return Check(kind, access, _OBSERVE[kind](value))
+
+
+def first_failure(checks: list[Check], walker: Walker) -> Failure | None:
+    """Return the first check that does not hold, or None."""
+    for check in checks:
+        failure = check.failure(walker)
+        if failure is not None:
+            return failure
+    return None

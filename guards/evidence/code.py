@@ -1,0 +1,108 @@
+"""Digests of Python code objects: what a function does, without where it stands.
+
+File name, line numbers and tables derived from them are left out, so that a comment or an edit elsewhere in a
+file changes nothing; names, constants, bytecode and nested code objects are in.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import types
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gearcache.guards.evidence.names import name_of
+
+
+def code_digest(code: types.CodeType) -> str:
+    """Return the sha256 of what `code` does. Valid for one Python version (which is part of the key)."""
+    parts: list[bytes] = []
+    _collect_code(parts, code)
+    lengths = b"".join(len(part).to_bytes(8, "little") for part in parts)
+    return hashlib.sha256(len(parts).to_bytes(8, "little") + lengths + b"".join(parts)).hexdigest()
+
+
+def _collect_code(parts: list[bytes], code: types.CodeType) -> None:
+    numbers = (
+        code.co_argcount,
+        code.co_posonlyargcount,
+        code.co_kwonlyargcount,
+        code.co_flags,
+        len(code.co_consts),
+    )
+    names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
+    parts.append(f"{code.co_name} {numbers} {names}".encode(errors="surrogatepass"))
+    # `co_code` is the bytecode without the interpreter's inline caches and specialisations.
+    parts.append(code.co_code)
+    parts.append(getattr(code, "co_exceptiontable", b""))
+    for constant in code.co_consts:
+        _collect_constant(parts, constant)
+
+
+def _collect_constant(parts: list[bytes], value: Any) -> None:
+    if isinstance(value, types.CodeType):
+        parts.append(b"code")
+        _collect_code(parts, value)
+    elif isinstance(value, (tuple, frozenset)):
+        items = value if isinstance(value, tuple) else sorted(value, key=repr)
+        parts.append(f"{type(value).__name__}{len(value)}".encode())
+        for item in items:
+            _collect_constant(parts, item)
+    elif isinstance(value, (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))):
+        parts.append(f"{type(value).__name__}:{value!r}".encode(errors="surrogatepass"))
+    else:
+        # Only code made by hand holds other constants; its name is all that is stable.
+        parts.append(f"object:{name_of(value)}".encode())
+
+
+def code_objects(code: types.CodeType) -> list[types.CodeType]:
+    """Return `code` and all code objects nested in it."""
+    found = [code]
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            found.extend(code_objects(constant))
+    return found
+
+
+def function_plain(function: Any) -> list[str]:
+    """Return name and code of a function (or of what a method, class method or static method wraps).
+
+    The code is a digest; for torch and the standard library, whose versions are in the key, it is the place.
+    """
+    inner = getattr(function, "__func__", function)
+    code = getattr(inner, "__code__", None)
+    if not isinstance(code, types.CodeType):
+        return [name_of(inner), ""]
+    place = versioned_place(code.co_filename)
+    return [name_of(inner), f"{place}:{code.co_firstlineno}" if place is not None else code_digest(code)]
+
+
+def is_versioned(code: types.CodeType | None) -> bool:
+    """Whether code belongs to torch or the standard library, whose versions are in the key."""
+    return code is not None and versioned_place(code.co_filename) is not None
+
+
+@functools.lru_cache(maxsize=4096)
+def versioned_place(filename: str) -> str | None:
+    """Return the name of a file relative to torch or the standard library, or None for any other file."""
+    if filename.startswith("<frozen "):
+        return filename
+    path = os.path.realpath(filename)
+    torch_folder, library = _versioned_folders()
+    if path.startswith(torch_folder):
+        return "torch/" + path[len(torch_folder) :]
+    if path.startswith(library) and "site-packages" not in path and "dist-packages" not in path:
+        return "python/" + path[len(library) :]
+    return None
+
+
+@functools.cache
+def _versioned_folders() -> tuple[str, str]:
+    # The folder of `os`, not what `sysconfig` says: that reads the interpreter's Makefile variables, in 1.5 ms.
+    # Each file may be a link, as some installers leave them: resolved as the files are that are looked for in it.
+    torch_folder, library = (str(Path(os.path.realpath(file)).parent) for file in (torch.__file__, os.__file__))
+    return torch_folder + os.sep, library + os.sep

@@ -1,0 +1,87 @@
+"""Constants that a trace may bake in, as plain data that can be compared without Dynamo.
+
+`to_plain` turns a value into tagged msgpack-able data; two values are the same constant when their plain data
+are equal, types included (`1`, `True` and `1.0` differ; `nan` equals `nan`).
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import types
+from typing import Any
+
+import torch
+
+from gearcache.guards.evidence.code import code_digest, function_plain
+from gearcache.guards.evidence.names import name_of
+
+
+class NotConstant(Exception):
+    """A value that has no plain form; carries the type's name."""
+
+
+_ATOMS = (torch.dtype, torch.layout, torch.memory_format, torch.device)
+
+
+def to_plain(value: Any) -> Any:
+    """Return tagged plain data for a constant; `NotConstant` for anything else."""
+    kind = type(value)
+    if kind is bool:
+        return ["bool", value]  # tagged: plain `True` equals `1`
+    if value is None or kind is int or kind is str or kind is bytes:
+        if kind is int and not -(1 << 63) <= value < (1 << 64):
+            return ["bigint", str(value)]
+        return value
+    if kind is float:
+        return ["float", value.hex() if not math.isnan(value) else "nan"]
+    if kind is complex:
+        return ["complex", value.real.hex(), value.imag.hex()]
+    if isinstance(value, _ATOMS):
+        return ["torch", str(value)]
+    if kind is torch.Size:
+        return ["size", [to_plain(item) for item in value]]
+    if kind in (tuple, list):
+        return [kind.__name__, [to_plain(item) for item in value]]
+    if kind in (set, frozenset):
+        return [kind.__name__, sorted((to_plain(item) for item in value), key=repr)]
+    if kind is dict:
+        return ["dict", [[to_plain(key), to_plain(item)] for key, item in value.items()]]
+    if kind is slice:
+        return ["slice", [to_plain(item) for item in (value.start, value.stop, value.step)]]
+    if kind is types.CodeType:
+        return [
+            "code",
+            value.co_qualname if hasattr(value, "co_qualname") else value.co_name,
+            code_digest(value),
+        ]
+    if kind is range:
+        return ["range", [value.start, value.stop, value.step]]
+    if isinstance(value, enum.Enum):
+        return ["enum", name_of(kind), value.name, _enum_value(value)]
+    if value is Ellipsis or value is NotImplemented:
+        return ["singleton", repr(value)]
+    if kind is types.FunctionType:
+        return ["function", *function_plain(value)]
+    if isinstance(value, (type, types.BuiltinFunctionType, types.ModuleType)):
+        return ["object", name_of(value)]
+    if kind.__module__ == "typing" or kind is types.GenericAlias or kind is types.UnionType:
+        return ["typing", repr(value)]
+    if isinstance(value, (int, str, float)) and type(value).__repr__ is not object.__repr__:
+        # A subclass such as `numpy.float64` or a `str` enum mixin: its base value and its own type.
+        base = int(value) if isinstance(value, int) else str(value) if isinstance(value, str) else float(value)
+        return ["subclass", name_of(kind), to_plain(base)]
+    raise NotConstant(name_of(kind))
+
+
+def _enum_value(member: enum.Enum) -> Any:
+    """Return a member's value where it has a plain form: the same name may stand for another value elsewhere."""
+    try:
+        return to_plain(member.value)
+    except NotConstant:
+        return None
+
+
+def is_identity_constant(value: Any) -> bool:
+    """Whether equal plain data means the very same object in every process (so `is` may be used)."""
+    return value is None or isinstance(value, (bool, torch.dtype, torch.layout, torch.memory_format, enum.Enum, type))

@@ -1,0 +1,68 @@
+"""What a function, a descriptor or a field is, as far as one level down: its code, its defaults, what it closes over.
+
+Dynamo guards the defaults and closures of functions that it finds at a source. Of objects that the method itself
+makes it knows no source, so what their making reads is told here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import types
+from typing import Any
+
+import msgpack
+
+from gearcache.guards.evidence.code import function_plain
+from gearcache.guards.evidence.constants import NotConstant, to_plain
+from gearcache.guards.evidence.names import name_of
+
+_EMPTY_CELL = types.CellType()
+
+
+def definition(value: Any) -> Any:
+    """Return plain data that differs where a value of a class, a default or a closure would act differently.
+
+    Of objects that have no plain form only the class counts.
+    """
+    return _defined(value, 0)
+
+
+def definition_digest(value: Any) -> str:
+    """Return a short digest of a definition."""
+    return hashlib.sha256(msgpack.packb(definition(value), unicode_errors="surrogatepass")).hexdigest()[:16]
+
+
+def _defined(value: Any, depth: int) -> Any:
+    if isinstance(value, types.FunctionType):
+        return ["function", *function_plain(value), *(_held(value, depth) if depth < 3 else [])]
+    if isinstance(value, (classmethod, staticmethod, types.MethodType)):
+        return [type(value).__name__, _defined(value.__func__, depth)]
+    if isinstance(value, property):
+        return ["property", *(_defined(item, depth) for item in (value.fget, value.fset, value.fdel))]
+    if isinstance(value, functools.cached_property):
+        return ["cached", _defined(value.func, depth)]
+    if isinstance(value, functools.partial) and depth < 3:
+        words = [[name, _defined(item, depth + 1)] for name, item in value.keywords.items()]
+        return ["partial", _defined(value.func, depth), [_defined(item, depth + 1) for item in value.args], words]
+    if isinstance(value, dataclasses.Field):
+        parts = [_defined(item, depth + 1) for item in (value.default, value.default_factory)]
+        return ["field", value.name, *parts, bool(value.init), value.kw_only is True]
+    if type(value) in (dict, types.MappingProxyType) and depth < 3:
+        return ["dict", [[_defined(key, depth + 1), _defined(item, depth + 1)] for key, item in value.items()]]
+    try:
+        return ["constant", to_plain(value)]
+    except NotConstant:
+        return ["object", name_of(type(value))]
+
+
+def _held(function: types.FunctionType, depth: int) -> list[Any]:
+    """Return the defaults of a function and what it closes over."""
+    cells = [cell.cell_contents for cell in function.__closure__ or () if cell != _EMPTY_CELL]
+    keywords = sorted((function.__kwdefaults__ or {}).items())
+    return [
+        [_defined(item, depth + 1) for item in function.__defaults__ or ()],
+        [[name, _defined(item, depth + 1)] for name, item in keywords],
+        [_defined(item, depth + 1) for item in cells],
+    ]

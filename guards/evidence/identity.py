@@ -1,0 +1,112 @@
+"""What identifies a method and its decompositions: names and code, for the key."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gearcache.errors import UnkeyableValue
+from gearcache.guards.dispatch.native import is_operator
+from gearcache.guards.evidence.code import code_digest, code_objects, function_plain, is_versioned, versioned_place
+from gearcache.guards.evidence.constants import NotConstant, to_plain
+from gearcache.guards.evidence.names import name_of
+
+
+def method_component(function: types.FunctionType) -> dict[str, Any]:
+    """Return module, name and code of a method, through all decorators that keep `__wrapped__`."""
+    codes = []
+    inner: Any = function
+    while inner is not None:
+        code = getattr(inner, "__code__", None)
+        codes.append(code_digest(code) if isinstance(code, types.CodeType) else name_of(inner))
+        inner = getattr(inner, "__wrapped__", None)
+    return {"name": name_of(function), "code": codes}
+
+
+def decompositions_component(decompositions: Mapping[Any, Callable[..., Any]] | None) -> list[list[Any]]:
+    """Return operator names and what identifies their decompositions.
+
+    A decomposition is run while the graph is recorded, where no trace tells what it reads. So its code counts, its
+    defaults, what it closes over, and the globals that it names, through all functions of the user's that it
+    reaches. `UnkeyableValue` names a value among these that cannot be told apart from another one.
+    """
+    return sorted(
+        (
+            [str(operator), described(function, f"the decomposition of {operator}")]
+            for operator, function in (decompositions or {}).items()
+        ),
+        key=lambda item: str(item[0]),
+    )
+
+
+def described(function: Any, user: str) -> Any:
+    """Return plain data that identifies a function through all that it reaches; `user` says whose it is.
+
+    `UnkeyableValue` names a value among these that cannot be told apart from another one.
+    """
+    return _described(function, user, set())
+
+
+def _described(value: Any, owner: str, seen: set[int]) -> Any:
+    """Return plain data that differs whenever a value that a function uses would act differently."""
+    if isinstance(value, functools.partial):
+        parts = [_described(item, owner, seen) for item in (value.func, *value.args)]
+        return ["partial", parts, [[name, _described(item, owner, seen)] for name, item in value.keywords.items()]]
+    if isinstance(value, types.MethodType):
+        return ["method", _described(value.__func__, owner, seen), _described(value.__self__, owner, seen)]
+    if isinstance(value, types.FunctionType):
+        return _described_function(value, owner, seen)
+    if isinstance(value, (types.ModuleType, types.BuiltinFunctionType)) or is_operator(value):
+        return ["name", str(value) if is_operator(value) else name_of(value)]
+    if isinstance(value, type):
+        library = name_of(value).partition(".")[0].partition(":")[0] in ("torch", "builtins")
+        functions = [] if library else [item for item in vars(value).values() if isinstance(item, types.FunctionType)]
+        return ["class", name_of(value), [_described(item, owner, seen) for item in functions]]
+    try:
+        return ["constant", to_plain(value)]
+    except NotConstant:
+        raise UnkeyableValue("functions", name_of(type(value)), f"{owner} uses it") from None
+
+
+def _described_function(function: types.FunctionType, owner: str, seen: set[int]) -> Any:
+    plain = ["function", *function_plain(function)]
+    if id(function) in seen:
+        return plain
+    seen.add(id(function))
+    if is_versioned(function.__code__):
+        inner = [item for item in _held(function) if is_users(item)]
+        return [*plain, [_described(item, owner, seen) for item in inner]] if inner else plain
+    used = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    used += [cell.cell_contents for cell in function.__closure__ or () if cell != types.CellType()]
+    codes = code_objects(function.__code__)
+    names = dict.fromkeys(name for code in codes for name in code.co_names)
+    read = [(name, function.__globals__[name]) for name in names if name in function.__globals__]
+    for _, module in [item for item in read if isinstance(item[1], types.ModuleType) and not _is_library(item[1])]:
+        read += [(name, vars(module)[name]) for name in names if name in vars(module)]
+    return [
+        *plain,
+        [_described(value, owner, seen) for value in used],
+        [[name, _described(value, owner, seen)] for name, value in read],
+    ]
+
+
+def is_users(function: Any, seen: frozenset[int] = frozenset()) -> bool:
+    """Whether a function is the user's, or one of torch or the standard library that a decorator put around it."""
+    while isinstance(function, (functools.partial, types.MethodType)):
+        function = function.func if isinstance(function, functools.partial) else function.__func__
+    if not isinstance(function, types.FunctionType) or id(function) in seen:
+        return False
+    return not is_versioned(function.__code__) or any(is_users(item, seen | {id(function)}) for item in _held(function))
+
+
+def _held(function: types.FunctionType) -> list[Any]:
+    """Return what a function closes over and what it wraps."""
+    values = [cell.cell_contents for cell in function.__closure__ or () if cell != types.CellType()]
+    return [item for item in (*values, getattr(function, "__wrapped__", None)) if item is not function]
+
+
+def _is_library(module: types.ModuleType) -> bool:
+    file = getattr(module, "__file__", None)
+    return file is None or versioned_place(file) is not None

@@ -1,0 +1,172 @@
+"""What classes define, as far as a trace may have asked: evidence that protocols and look-ups end where they did.
+
+A trace asks classes far more than it guards: whether there is a `__bool__`, a `__call__`, an `__iter__`, which class of
+the bases defines a name first, whether a name is absent. So the names that the traced code mentions (`names`) and the
+special names of all protocols are compared for every class that the trace met, by the class that defines them and by
+what they are there: a function, a property, a value. A name that no traced code mentions does not count. Of torch's and
+the standard library's classes it counts as well whether a function is still theirs, and of the classes whose objects
+the method makes, what their functions, defaults and constants are.
+"""
+
+from __future__ import annotations
+
+import enum
+import sys
+import types
+from collections.abc import Collection
+from typing import Any
+
+from gearcache.guards.access import Access, Walker
+from gearcache.guards.evidence.code import is_versioned, versioned_place
+from gearcache.guards.evidence.definition import definition_digest
+from gearcache.guards.evidence.names import name_of
+from gearcache.guards.evidence.special_names import ADDED_LATER, MADE, MET
+
+#: `Py_TPFLAGS_IMMUTABLETYPE`: nothing can be added to the class.
+_IMMUTABLE = 1 << 8
+_KINDS: dict[type, str] = {
+    types.FunctionType: "function",
+    property: "property",
+    classmethod: "class method",
+    staticmethod: "static method",
+    type(None): "None",
+}
+#: What puts functions of its own into torch's classes, around theirs, once a process has used it.
+_INSTRUMENTS = "torch._dynamo"
+#: What a program may change while it runs. A trace that reads it has a guard.
+_CHANGING = (dict, list, set, bytearray)
+
+
+def is_library(cls: type) -> bool:
+    """Whether a class belongs to the interpreter, the standard library or torch, whose versions are in the key."""
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    if file is None:
+        return cls.__module__ in sys.builtin_module_names
+    return versioned_place(file) is not None
+
+
+def is_fixed(cls: type) -> bool:
+    """Whether neither a class nor any of its bases can be changed."""
+    return all(is_immutable(base) for base in cls.__mro__)
+
+
+def is_immutable(cls: type) -> bool:
+    """Whether nothing can be added to a class."""
+    return bool(cls.__flags__ & _IMMUTABLE)
+
+
+def all_names(names: Collection[str], *, made: bool) -> frozenset[str]:
+    """Return the names that matter of a class: those that traced code mentions, and those of all protocols."""
+    found = (frozenset(names) | MET) - ADDED_LATER
+    return found | MADE if made else found
+
+
+class Members:
+    """Describes classes for one set of names."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self._names, self._made = all_names(names, made=False), all_names(names, made=True)
+
+    def of(self, cls: type, *, made: bool, library: bool) -> list[str]:
+        """Return what one class itself defines, in the order of the names; `made`: objects of it are made."""
+        if is_immutable(cls):
+            return []
+        names, own = self._made if made else self._names, cls.__dict__
+        found = []
+        for name in names.intersection(own):
+            value = own[name]
+            text = f"{name}: {_kind_of(type(value))}"
+            if library:
+                told = getattr(value, "__name__", name)
+                if told != name and not str(getattr(value, "__module__", "")).startswith(_INSTRUMENTS):
+                    text = f"{text} {told}"
+                if is_foreign(value):
+                    text = f"{text}, not its own: {definition_digest(value)}"
+            elif made and (name == "__dataclass_fields__" or not isinstance(value, _CHANGING)):
+                text = f"{text} {definition_digest(value)}"
+            found.append(text)
+        if made and isinstance(cls, enum.EnumMeta):
+            members: dict[str, Any] = dict(cls.__members__)
+            found += [f"{name} = {definition_digest(item.value)}" for name, item in members.items()]
+        return sorted(found)
+
+
+def _kind_of(cls: type) -> str:
+    known = _KINDS.get(cls)
+    if known is not None:
+        return known
+    if hasattr(cls, "__set__") or hasattr(cls, "__delete__"):
+        return "data descriptor"
+    return "descriptor" if hasattr(cls, "__get__") else "value"
+
+
+def is_foreign(value: Any) -> bool:
+    """Whether what torch or the standard library should hold is a function of somebody else; torch_npu is not."""
+    if isinstance(value, property):
+        return any(is_foreign(item) for item in (value.fget, value.fset) if item is not None)
+    inner = getattr(value, "__func__", value)
+    if not isinstance(inner, types.FunctionType) or is_versioned(inner.__code__):
+        return False
+    return str(inner.__module__).partition(".")[0] != "torch_npu"
+
+
+def classes_plain(found: dict[Access, tuple[type, bool]], names: Collection[str]) -> list[Any]:
+    """Return `[names, classes, paths]`: of each class and base its name and members, and by path its bases.
+
+    Whether a class is the library's is told as well: to find out takes a look at the file system.
+    """
+    members = Members(names)
+    made = {base for cls, is_made in found.values() if is_made for base in cls.__mro__}
+    numbers: dict[type, int] = {}
+    classes: list[Any] = []
+    paths = []
+    for access, (cls, _) in found.items():
+        for base in cls.__mro__:
+            if base not in numbers:
+                numbers[base] = len(classes)
+                kind = {"made": base in made, "library": is_library(base)}
+                classes.append([name_of(base), *kind.values(), members.of(base, **kind)])
+        paths.append([access.to_plain(), [numbers[base] for base in cls.__mro__]])
+    return [sorted(names), classes, paths]
+
+
+def changed_class(expected: list[Any], walker: Walker) -> tuple[str, str] | None:
+    """Return (path, what is another there) of the first class that is not what it was, or None."""
+    names, classes, paths = expected
+    members = Members(names)
+    compared: dict[type, int] = {}
+    for path, numbers in paths:
+        try:
+            cls = walker.resolve_plain(path)
+        except (LookupError, AttributeError, TypeError, ImportError, ValueError) as error:
+            return _text(path), f"is not there ({type(error).__name__}: {error})"
+        if not isinstance(cls, type):
+            return _text(path), f"is a {type(cls).__qualname__} now"
+        bases = cls.__mro__
+        others = [pair for pair in zip(bases, numbers) if compared.get(pair[0]) != pair[1]]  # noqa: B905
+        if len(bases) != len(numbers) or any(name_of(base) != classes[number][0] for base, number in others):
+            was, now = (", ".join(each) for each in ([classes[n][0] for n in numbers], map(name_of, bases)))
+            return _text(path), f"has the bases {now} now, and had {was}"
+        name = classes[numbers[0]][0]
+        # Where `told_apart` has numbered the classes of a name, the name says nothing.
+        if f"{name}#1" not in walker.classes and walker.classes.setdefault(name, cls) is not cls:
+            return _text(path), "is another class than that of the objects"
+        for base, number in others:
+            name, made, library, members_then = classes[number]
+            members_now = members.of(base, made=made, library=library)
+            if members_now != members_then:
+                return _text(path), f"{name}: {_difference(members_then, members_now)}"
+            compared[base] = number
+    return None
+
+
+def _text(path: Any) -> str:
+    return Access.from_plain(path).text
+
+
+def _difference(then: list[str], now: list[str]) -> str:
+    """Return which name is another one."""
+    other = sorted({*then} ^ {*now})[0]
+    name = other.partition(":")[0].partition(" = ")[0]
+    before, after = (any(item.partition(":")[0].partition(" = ")[0] == name for item in each) for each in (then, now))
+    return f"`{name}` {'was changed' if before and after else 'is gone' if before else 'was added'}"

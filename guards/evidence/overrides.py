@@ -1,0 +1,71 @@
+"""Kernels that a program put in place of torch's own (`Library("aten", "IMPL")`, `register_fake`), for the key.
+
+They may lie under an operator that no graph shows any more, so they count for every entry of the process. Most
+processes have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from gearcache.errors import CaptureError, UnkeyableValue
+from gearcache.guards.evidence import registry as _registry
+from gearcache.guards.evidence.identity import described, is_users
+from gearcache.guards.evidence.operators import is_of_device
+
+
+def overrides_component(method: str, *, compiled: bool) -> list[list[Any]]:
+    """Return `[operator, part, what identifies it]` of what this process put in place of torch's own.
+
+    `compiled` tells whether a compiler takes the graph, or each operator is called as the process has it.
+    `CaptureError` and `UnkeyableValue` name what no graph can follow, or no other process can compare.
+    """
+    found = {(name, part): plain for name, part, plain in (*_kernels(method, compiled), *_fakes())}
+    return [[name, part, plain] for (name, part), plain in sorted(found.items())]
+
+
+def _kernels(method: str, compiled: bool) -> Iterator[tuple[str, str, Any]]:
+    for library in _registry.python_libraries():
+        if library.ns == "_":
+            raise CaptureError(method, "this process has registered a fallback for all operators (`Library('_', ...)`)")
+        if library.ns == "aten":
+            for name, key in _registry.library_kernels(library):
+                yield from _kernel(method, name, key, compiled)
+
+
+def _kernel(method: str, name: str, key: str, compiled: bool) -> Iterator[tuple[str, str, Any]]:
+    part = f"{key} kernel"
+    if is_of_device(key):
+        # It runs as the process holds it. But where it is, a trace keeps a composite operator whole.
+        if _registry.has_kernel(name, "CompositeImplicitAutograd"):
+            yield name, part, None
+        return
+    kernel = _registry.kernel_function(_registry.operator_named(name), key)
+    if kernel is not None and not _is_programs(kernel):
+        return
+    if key == "Meta":
+        if kernel is None:
+            raise UnkeyableValue("overrides", part, f"what is registered for `{name}` is no Python function")
+        yield name, part, described(kernel, f"the {part} of {name}")
+    elif compiled:
+        raise CaptureError(
+            method,
+            f"this process has registered a kernel of its own for `{name}` and {key}, and a compiler knows torch's "
+            "only; register it for a device, use backend='eager', or call an operator of your own",
+        )
+    else:
+        yield name, part, None
+
+
+def _fakes() -> Iterator[tuple[str, str, Any]]:
+    for name in _registry.names_with_fakes():
+        if name.startswith("aten::"):
+            for part, function in _registry.registered_functions(name):
+                if _is_programs(function):
+                    yield name, part, described(function, f"the {part} of {name}")
+
+
+def _is_programs(function: Any) -> bool:
+    """Whether a function is of neither torch nor torch_npu, whose versions are in the key."""
+    return is_users(function) and getattr(function, "__module__", "").partition(".")[0] != "torch_npu"

@@ -1,0 +1,48 @@
+"""Checks of tensors that are no inputs of the graph, and of what else than sizes and dtype was read of a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from gearcache.guards.evidence.constants import to_plain
+
+#: Classes that serve alike: what a method asks for beyond that has a check of its own.
+PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+
+
+def tensor_plain(value: Any, *, sizes: bool) -> list[Any]:
+    """Return dtype, device type, layout and rank of a plain tensor, with `sizes` also its sizes and strides."""
+    if type(value) not in PLAIN_TYPES:
+        raise TypeError(f"a {type(value).__qualname__} is no plain tensor")
+    plain = [str(value.dtype).removeprefix("torch."), value.device.type, str(value.layout), value.dim()]
+    return [*plain, list(value.shape), list(value.stride())] if sizes else plain
+
+
+def is_tensor(value: Any, expected: list[Any]) -> bool:
+    """Whether a value is a plain tensor like the expected one."""
+    return type(value) in PLAIN_TYPES and tensor_plain(value, sizes=len(expected) > 4) == expected
+
+
+def tensor_predicate(expected: list[Any]) -> Callable[[Any], bool]:
+    """Return `is_tensor` for one expectation, quick where sizes do not matter."""
+    if len(expected) > 4:
+        return lambda value: is_tensor(value, expected)
+    dtype, (device, layout, rank) = getattr(torch, expected[0]), expected[1:]
+    layout = getattr(torch, layout.removeprefix("torch."))
+
+    def holds(value: Any) -> bool:
+        if type(value) not in PLAIN_TYPES or value.dtype is not dtype or value.layout is not layout:
+            return False
+        return bool(value.dim() == rank and value.device.type == device)
+
+    return holds
+
+
+def reads(value: Any, expected: list[Any]) -> bool:
+    """Whether an attribute, or a method without arguments, gives `[name, constant]`."""
+    name, constant = expected
+    found = getattr(value, name)
+    return bool(to_plain(found() if callable(found) else found) == constant)

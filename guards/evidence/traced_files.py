@@ -1,0 +1,170 @@
+"""Traced source of the functions that no access path leads to: the digests that tell whether they were edited.
+
+Most traced functions are compared as the process holds them (`function` checks). Of the others the files count. A file
+whose sha256 is unchanged is taken as it is. In a changed file only the traced functions count: the new text is
+compiled and their code digests are compared, so an edit elsewhere in the file stays a hit. torch and the standard
+library are left out; their versions are in the key.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import hashlib
+import importlib.util
+import os
+import sys
+import types
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from gearcache.guards.evidence.code import code_digest, code_objects, is_versioned
+from gearcache.guards.evidence.names import name_of
+from gearcache.guards.evidence.operators import changed_operator, record_operators
+from gearcache.guards.evidence.reason import Reason
+
+Plain = dict[str, Any]
+
+
+class UnknownSource(Exception):
+    """Traced code that belongs to no file and to no function that can be found by name."""
+
+
+def record_sources(codes: Iterable[types.CodeType], operators: Iterable[str] = ()) -> Plain:
+    """Return files (module, sha256) with the digests of their traced code objects, functions without a file, and
+    what the graphs take over from `operators` that are not torch's.
+    """
+    own = [code for code in dict.fromkeys(codes) if not is_versioned(code)]
+    modules = _modules_by_file() if own else {}
+    files: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    homeless: list[types.CodeType] = []
+    for code in own:
+        path = os.path.realpath(code.co_filename)
+        if path in modules and Path(path).exists():
+            files[path].add((_qualname(code), code_digest(code)))
+        else:
+            homeless.append(code)
+    return {
+        "files": [
+            [modules[path], _digest_if_current(path, found), [list(item) for item in sorted(found)]]
+            for path, found in sorted(files.items())
+        ],
+        "functions": _functions(homeless),
+        "operators": record_operators(operators),
+    }
+
+
+def _modules_by_file() -> dict[str, str]:
+    """Return real path -> module of every imported file: thousands of them, so only where one is looked for."""
+    return {
+        os.path.realpath(file): name
+        for name, module in list(sys.modules.items())
+        if isinstance(file := getattr(module, "__file__", None), str)
+    }
+
+
+def _digest_if_current(path: str, codes: set[tuple[str, str]]) -> str:
+    """Return the file's digest, or "" when it no longer holds the traced code (it was edited meanwhile).
+
+    Without a digest the code itself is compared at every load, so an edit during a compile cannot poison an entry.
+    """
+    digest = _file_digest(path)
+    present = _codes_in(path, digest)
+    return digest if all(code in present.get(name, ()) for name, code in codes) else ""
+
+
+def changed_source(plain: Plain) -> Reason | None:
+    """Return what was edited since the sources were recorded, with file and line of the function, or None."""
+    for module, digest, codes in plain["files"]:
+        path = _module_file(module)
+        if path is None:
+            return Reason("source", f"module `{module}`, which the trace went through, cannot be found", module)
+        found = _file_digest(path)
+        if found == digest:
+            continue
+        present = _codes_in(path, found)
+        for qualname, code in codes:
+            if code not in present.get(qualname, ()):
+                state = "was changed" if qualname in present else "is gone"
+                line = min(present.get(qualname, {"": 0}).values())
+                text = f"`{qualname}` in `{path}`{f', line {line},' if line else ''} {state}"
+                here = ", ".join(sorted(digest[:12] for digest in present.get(qualname, ())))
+                return Reason("source", text, qualname, code[:12], here or "nothing", path, line)
+    for name, digest in plain["functions"]:
+        function = _function_digest(name)
+        if function != digest:
+            state = "was changed" if function else "is gone"
+            return Reason("source", f"function `{name}` {state}", name, digest[:12], (function or "nothing")[:12])
+    return changed_operator(plain.get("operators", []))
+
+
+def _qualname(code: types.CodeType) -> str:
+    return getattr(code, "co_qualname", code.co_name)
+
+
+def _module_file(name: str) -> str | None:
+    module = sys.modules.get(name)
+    file = getattr(module, "__file__", None)
+    if isinstance(file, str):
+        return file
+    try:
+        specification = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return None
+    return specification.origin if specification is not None else None
+
+
+def _file_digest(path: str) -> str:
+    try:
+        with Path(path).open("rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
+    except OSError:
+        return ""
+
+
+@functools.lru_cache(maxsize=256)
+def _codes_in(path: str, digest: str) -> dict[str, dict[str, int]]:
+    """Return qualname -> {code digest: line} of everything a source file defines; `digest` is the file's."""
+    found: dict[str, dict[str, int]] = defaultdict(dict)
+    try:
+        with Path(path).open("rb") as file:
+            module = compile(file.read(), path, "exec", dont_inherit=True)
+    except (OSError, SyntaxError, ValueError):
+        return found
+    for code in code_objects(module):
+        found[_qualname(code)][code_digest(code)] = code.co_firstlineno
+    return found
+
+
+def _functions(codes: list[types.CodeType]) -> list[list[str]]:
+    """Return name and digest of the functions that own code without a file (made by `exec`, as dataclasses do)."""
+    if not codes:
+        return []
+    wanted = {id(code): code for code in codes}
+    owners = {
+        id(value.__code__): value
+        for value in gc.get_objects()
+        if type(value) is types.FunctionType and id(value.__code__) in wanted  # weak proxies break isinstance
+    }
+    found = []
+    for identity, code in wanted.items():
+        owner = owners.get(identity)
+        name = name_of(owner) if owner is not None else ""
+        if not name or _function_digest(name) != code_digest(code):
+            raise UnknownSource(f"`{_qualname(code)}` from `{code.co_filename}`")
+        found.append([name, code_digest(code)])
+    return sorted(found)
+
+
+def _function_digest(name: str) -> str | None:
+    module, _, qualname = name.partition(":")
+    value: Any = sys.modules.get(module)
+    for part in qualname.split("."):
+        if part == "<locals>" or value is None:
+            return None
+        value = value.__dict__.get(part) if isinstance(value, type) else getattr(value, part, None)
+    value = getattr(value, "__func__", value)
+    code = getattr(value, "__code__", None)
+    return code_digest(code) if isinstance(code, types.CodeType) else None

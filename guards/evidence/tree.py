@@ -1,0 +1,156 @@
+"""Evidence: many checks that are run once, when an entry is loaded, stored as a tree of access paths.
+
+Thousands of checks share a few hundred objects on their way, and most of those are alike (all layers of a model, all
+modules without hooks). The tree holds each step once, and equal nodes once; it is walked in one pass, straight from
+its plain form:
+
+    node     = [checks, children]
+    checks   = [[kind, expected], ...]
+    children = [[step, argument, number of a node], ...]
+    tree     = [nodes, [[root kind, root name, number of a node], ...]]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgpack
+
+from gearcache.guards.access import _STEPS, Access, Scope, Walker
+from gearcache.guards.evidence.checks import KINDS, Check, Failure, is_one_class
+from gearcache.guards.evidence.checks import holds as check_holds
+from gearcache.guards.evidence.members import changed_class
+from gearcache.guards.evidence.relations import RELATIONS, others, relation_holds
+
+Tree = list[Any]
+#: The node at which most steps end: the hooks of a module, of which there are none.
+EMPTY = [[["empty", True]], []]
+_FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
+
+
+def evidence_tree(checks: Iterable[Check]) -> Tree:
+    """Return the plain tree of some checks."""
+    roots: list[Any] = []
+    index: dict[Any, Any] = {}
+    for check in checks:
+        path: tuple[Any, ...] = (check.access.root,)
+        node = index.get(path)
+        if node is None:
+            node = index[path] = [[], []]
+            roots.append([*check.access.root, node])
+        for step, argument in check.access.steps:
+            path = (*path, (step, type(argument).__name__, argument))
+            child = index.get(path)
+            if child is None:
+                child = index[path] = [[], []]
+                node[1].append([step, argument, child])
+            node = child
+        node[0].append([check.kind, check.expected])
+    nodes: list[Any] = []
+    numbers: dict[bytes, int] = {}
+
+    def number(node: Any) -> int:
+        plain = [node[0], [[step, argument, number(child)] for step, argument, child in node[1]]]
+        packed = msgpack.packb(plain)
+        if packed not in numbers:
+            numbers[packed] = len(nodes)
+            nodes.append(plain)
+        return numbers[packed]
+
+    return [nodes, [[kind, name, number(node)] for kind, name, node in roots]]
+
+
+def evidence_checks(tree: Tree) -> list[Check]:
+    """Return the checks of a tree, for people to read; `ValueError` for a kind or step that is not known."""
+    nodes, roots = tree
+    found: list[Check] = []
+
+    def collect(access: Access, number: int) -> None:
+        checks, children = nodes[number]
+        for kind, expected in checks:
+            if kind not in KINDS:
+                raise ValueError(f"unknown check kind {kind!r}")
+            found.append(Check(kind, access, expected))
+        for step, argument, child in children:
+            if step not in _STEPS:
+                raise ValueError(f"unknown access step {step!r}")
+            collect(access.then(step, argument), child)
+
+    for kind, name, number in roots:
+        collect(Access((kind, name)), number)
+    return found
+
+
+def evidence_failure(tree: Tree, scope: Scope) -> Failure | None:
+    """Return the first check of a tree that does not hold now, or None."""
+    if _holds(tree, scope):
+        return None
+    walker = Walker(scope)
+    for check in sorted(evidence_checks(tree), key=lambda check: check.kind == "classes"):
+        failure = check.failure(walker)
+        if failure is not None:
+            return failure
+    return None
+
+
+def changed_function(tree: Tree, scope: Scope) -> Failure | None:
+    """Return the first function or class of a tree that is another one now, or None."""
+    walker = Walker(scope)
+    for check in evidence_checks(tree):
+        if (
+            check.kind in ("function", "definition", "reached", "classes")
+            and (failure := check.failure(walker)) is not None
+        ):
+            return failure
+    return None
+
+
+def _holds(tree: Tree, scope: Scope) -> bool:
+    nodes, roots = tree
+    walker = Walker(scope)
+    classes = walker.classes
+    empty = nodes.index(EMPTY) if EMPTY in nodes else None
+
+    def holds(value: Any, number: int) -> bool:
+        checks, children = nodes[number]
+        for kind, expected in checks:
+            if kind == "type":
+                if classes.get(expected) is not type(value) and not (
+                    check_holds(kind, value, expected) and is_one_class(kind, value, expected, walker)
+                ):
+                    return False
+            elif kind == "empty":
+                if value:
+                    return False
+            elif kind == "constant" and expected is None:
+                if value is not None:
+                    return False
+            elif kind in RELATIONS:
+                if not relation_holds(
+                    kind, expected, value, [walker.resolve(other) for other in others(kind, expected)]
+                ):
+                    return False
+            elif kind == "classes":
+                last.append(expected)
+            elif not check_holds(kind, value, expected) or (
+                kind == "name" and not is_one_class(kind, value, expected, walker)
+            ):
+                return False
+        for step, argument, child in children:
+            inner = getattr(value, argument) if step == "attr" else _STEPS[step](value, argument)
+            if child == empty:
+                if inner:
+                    return False
+            elif not holds(inner, child):
+                return False
+        return True
+
+    #: The checks of classes, which compare them with those that all others have met.
+    last: list[Any] = []
+    try:
+        return all(holds(Access((kind, name)).resolve_root(scope), number) for kind, name, number in roots) and all(
+            changed_class(expected, walker) is None for expected in last
+        )
+    except _FAULTS:
+        return False

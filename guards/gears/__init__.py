@@ -1,0 +1,1 @@
+"""Gear specs: which sizes a method is compiled for."""

@@ -1,0 +1,69 @@
+"""Arithmetic over sizes, stored as text and admitted only from a short grammar."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from gearcache.guards.dispatch.generated import define
+
+_NODES = (
+    ast.Expression,
+    ast.BinOp,
+    ast.UnaryOp,
+    ast.BoolOp,
+    ast.Compare,
+    ast.Name,
+    ast.Load,
+    ast.Constant,
+    ast.Add,
+    ast.Sub,
+    ast.Mult,
+    ast.Div,
+    ast.FloorDiv,
+    ast.Mod,
+    ast.Pow,
+    ast.USub,
+    ast.And,
+    ast.Or,
+    ast.Not,
+    ast.Eq,
+    ast.NotEq,
+    ast.Lt,
+    ast.LtE,
+    ast.Gt,
+    ast.GtE,
+    ast.IfExp,
+)
+_FUNCTIONS = {"float", "max", "min"}
+
+
+@functools.lru_cache(maxsize=1024)
+def checked_expression(text: str) -> str:
+    """Return `text` when it is arithmetic over symbols `s<number>` and `u<number>`; `ValueError` for anything else."""
+    try:
+        tree = ast.parse(text, mode="eval")
+    except SyntaxError as error:
+        raise ValueError(f"{text!r} is not an expression over sizes") from error
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            allowed = isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS and not node.keywords
+        elif isinstance(node, ast.Name):
+            allowed = node.id in _FUNCTIONS or (node.id[:1] in ("s", "u") and node.id[1:].isdigit())
+        elif isinstance(node, ast.Constant):
+            allowed = isinstance(node.value, (int, bool, float))
+        else:
+            allowed = isinstance(node, _NODES)
+        if not allowed:
+            raise ValueError(f"{text!r} is not an expression over sizes")
+    return text
+
+
+@functools.lru_cache(maxsize=1024)
+def expression_function(text: str, names: tuple[str, ...]) -> Callable[..., Any]:
+    """Return an expression as a function of the named symbols (ints, or symbolic ints with torch's max and min)."""
+    parameters = ", ".join(checked_expression(name) for name in names)
+    source = f"def value({parameters}{', ' if names else ''}max=max, min=min):\n    return {checked_expression(text)}\n"
+    return define(source, "value", {}, f"expression {text}")

@@ -1,0 +1,128 @@
+"""The watch in Python, for installations without the extension: the same answers, more slowly."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from gearcache.guards.evidence.constants import NotConstant, to_plain
+
+_ABSENT = object()
+_PLAIN = (int, float, str, bytes, tuple)
+
+
+class PythonWatch:
+    """Objects as they were when it was made; every question compares all of them."""
+
+    def __init__(
+        self,
+        dicts: tuple[tuple[Any, tuple[Any, ...] | frozenset[str] | None], ...],
+        lists: tuple[tuple[list[Any], tuple[Any, ...]], ...],
+        collections: tuple[tuple[Any, Any], ...],
+        cells: tuple[tuple[types.CellType, Any], ...],
+        slots: tuple[tuple[Any, tuple[types.MemberDescriptorType, Any]], ...],
+        tensors: tuple[torch.Tensor, ...],
+        classes: tuple[type, ...],
+        functions: tuple[types.FunctionType, ...],
+        questions: tuple[tuple[Any, Any], ...],
+    ) -> None:
+        held = [(vars(holder) if isinstance(holder, type) else holder, keys) for holder, keys in dicts]
+        self._keyed = [(holder, keys, _found(holder, keys)) for holder, keys in held if keys is not None]
+        self._whole = [(holder, list(holder.items())) for holder, keys in held if keys is None]
+        self._numbers = [number for number, (_, keys) in enumerate(held) if keys is not None]
+        self._numbers += [number for number, (_, keys) in enumerate(held) if keys is None]
+        self._lists, self._collections, self._cells, self._slots = lists, collections, cells, slots
+        self._tensors = [(tensor, _place(tensor)) for tensor in tensors]
+        self._classes = [(cls, cls.__mro__) for cls in classes]
+        self._functions = [(function, _parts(function)) for function in functions]
+        self._questions = questions
+
+    def holds(self) -> bool:
+        """Whether nothing that is watched has changed."""
+        return self.changed() is None
+
+    def changed(self) -> tuple[str, int] | None:
+        """Return kind and number of the first change, or None."""
+        dicts = [all(map(_same, _found(holder, keys), found)) for holder, keys, found in self._keyed]
+        dicts += [
+            len(holder) == len(items) and all(map(_same_item, holder.items(), items)) for holder, items in self._whole
+        ]
+        if not all(dicts):
+            return "dictionary", self._numbers[dicts.index(False)]
+        for number, (tensor, place) in enumerate(self._tensors):
+            if _place(tensor) != place:
+                return "tensor", number
+        for number, (cls, bases) in enumerate(self._classes):
+            if cls.__mro__ is not bases:
+                return "class", number
+        for number, (function, parts) in enumerate(self._functions):
+            if any(one is not other for one, other in zip(_parts(function), parts, strict=True)):
+                return "function", number
+        for number, (value, items) in enumerate(self._lists):
+            if len(value) != len(items) or not all(map(_same, value, items)):
+                return "list", number
+        for number, (cell, content) in enumerate(self._cells):
+            if not _same(_content(cell), content):
+                return "cell", number
+        for number, (holder, (descriptor, value)) in enumerate(self._slots):
+            if not _same(_slot(descriptor, holder), value):
+                return "slot", number
+        for number, (collection, copied) in enumerate(self._collections):
+            if not _equal(collection, copied):
+                return "collection", number
+        for number, (question, answer) in enumerate(self._questions):
+            if question() != answer:
+                return "question", number
+        return None
+
+
+def _parts(function: types.FunctionType) -> tuple[Any, ...]:
+    return function.__code__, function.__defaults__, function.__kwdefaults__
+
+
+def _found(holder: Any, keys: Iterable[Any]) -> list[Any]:
+    return [holder.get(key, _ABSENT) for key in keys]
+
+
+def _same_item(one: tuple[Any, Any], other: tuple[Any, Any]) -> bool:
+    return _same(one[0], other[0]) and _same(one[1], other[1])
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two values are the same to any trace: one object, or equal ones of a plain immutable type."""
+    if one is other:
+        return True
+    if type(one) is not type(other) or type(one) not in _PLAIN:
+        return False
+    try:
+        return bool(to_plain(one) == to_plain(other))
+    except NotConstant:
+        return False
+
+
+def _equal(one: Any, other: Any) -> bool:
+    try:
+        return bool(one == other)
+    except Exception:  # a comparison that fails is a change
+        return False
+
+
+def _content(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return _ABSENT
+
+
+def _slot(descriptor: types.MemberDescriptorType, holder: Any) -> Any:
+    try:
+        return descriptor.__get__(holder, type(holder))
+    except AttributeError:
+        return _ABSENT
+
+
+def _place(tensor: torch.Tensor) -> Any:
+    return tensor.data_ptr(), tensor.dtype, tensor.device, tensor.shape, tensor.stride()

@@ -1,0 +1,147 @@
+"""The watch over what loaded graphs were built on: one question before every call.
+
+`guards.watch._watched`, a small extension in C, answers it in about a nanosecond for each dictionary and tensor. Where
+it was not built (no compiler when gearcache was installed), or does not know this torch, the same is asked in Python,
+which takes some ten microseconds for a model of a hundred modules.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+
+from gearcache.guards.watch.facts import WatchedFacts
+from gearcache.guards.watch.tensor_layout import find_layout
+
+
+class Watch(Protocol):
+    """Objects as they were when the watch was made."""
+
+    def holds(self) -> bool:
+        """Whether they still are so."""
+        ...
+
+    def changed(self) -> tuple[str, int] | None:
+        """Return kind and number of the first that is not, or None."""
+        ...
+
+
+class Watched:
+    """The watch over some facts, with words for what changed."""
+
+    def __init__(self, facts: WatchedFacts) -> None:
+        self._facts = facts
+        dicts: tuple[tuple[Any, Any], ...] = (
+            *((holder, None if keys is None else tuple(keys)) for holder, keys, _ in facts.dicts.values()),
+            *facts.named.values(),
+        )
+        lists = tuple((value, tuple(value)) for value in facts.lists.values())
+        collections = tuple((value, copy.copy(value)) for value in facts.collections.values())
+        cells = tuple((cell, cell.cell_contents) for cell in facts.cells.values())
+        slots = tuple(
+            (holder, (descriptor, descriptor.__get__(holder, type(holder))))
+            for holder, descriptor in facts.slots.values()
+        )
+        tensors, classes = tuple(facts.tensors.values()), tuple(facts.classes.values())
+        functions = tuple(facts.functions.values())
+        questions = tuple((question, question()) for question in facts.questions)
+        contents = (dicts, lists, collections, cells, slots, tensors, classes, functions, questions)
+        self._watch: Watch = watch_class()(*contents)
+        self._tensors: Watch = watch_class()((), (), (), (), (), tensors, (), (), ())
+        #: Whether nothing changed; what the dispatch asks.
+        self.holds: Callable[[], bool] = self._watch.holds
+
+    def change(self) -> str | None:
+        """Return what changed, as words; None where nothing did."""
+        found = self._watch.changed()
+        if found is None:
+            return None
+        kind, number = found
+        if kind == "class" or (kind == "dictionary" and number >= len(self._facts.dicts)):
+            classes = list(self._facts.classes.values())
+            if kind != "class":
+                number, classes = number - len(self._facts.dicts), [cls for cls, _ in self._facts.named.values()]
+            return f"the class {classes[number].__qualname__}"
+        if kind == "function":
+            return f"the function {list(self._facts.functions.values())[number].__qualname__}"
+        if kind == "question":
+            return "which classes are registered with an abstract class"
+        if kind == "dictionary" and number >= 0:
+            _, keys, owner = list(self._facts.dicts.values())[number]
+            named = "its keys" if keys is None else ", ".join(str(key) for key in list(keys)[:4])
+            return f"{owner} ({named})"
+        if kind == "tensor":
+            return f"the memory of a weight of shape {tuple(list(self._facts.tensors.values())[number].shape)}"
+        return f"a {kind} that the trace read"
+
+    def has_moved_tensors(self) -> bool:
+        """Whether the memory of a tensor is another, or another part of it."""
+        return not self._tensors.holds()
+
+
+@functools.cache
+def watch_class() -> Callable[..., Watch]:
+    """Return the class in C, tried on this torch; or the one in Python."""
+    from gearcache.guards.watch.python_watch import PythonWatch
+
+    try:
+        from gearcache.guards.watch._watched import Watch as NativeWatch
+        from gearcache.guards.watch._watched import set_tensor_layout
+    except ImportError:
+        return PythonWatch
+    layout = find_layout()
+    if layout is None:
+        return PythonWatch
+    set_tensor_layout(torch.Tensor, *layout)
+    return NativeWatch if sees_moved_memory(NativeWatch) else PythonWatch
+
+
+def sees_moved_memory(watch: Callable[..., Watch]) -> bool:
+    """Whether a kind of watch sees all ways in which a tensor's memory moves, and nothing where it stays."""
+    with torch.inference_mode(False), torch.no_grad():
+        for shape, move, is_seen in _MOVES:
+            tensor = torch.nn.Parameter(torch.zeros(shape, device="cpu"), requires_grad=False)
+            watched = watch((), (), (), (), (), (tensor,), (), (), ())
+            if not watched.holds():
+                return False
+            move(tensor)
+            if watched.holds() is is_seen:
+                return False
+    return True
+
+
+def _exchange(tensor: Any) -> None:
+    tensor.data = torch.zeros(4, 4, device="cpu")
+
+
+def _shift(tensor: Any) -> None:
+    buffer = torch.zeros(32, device="cpu")
+    tensor.set_(buffer.untyped_storage(), 16, (4, 4), (4, 1))
+
+
+def _resize(tensor: Any) -> None:
+    tensor.untyped_storage().resize_(0)
+
+
+def _permute(tensor: Any) -> None:
+    tensor.data = tensor.data.transpose(-1, -2)
+
+
+def _write(tensor: Any) -> None:
+    tensor.add_(1)
+
+
+#: Shape of a tensor, what is done to it, and whether that is to be seen.
+_MOVES: list[tuple[tuple[int, ...], Callable[[Any], None], bool]] = [
+    ((4, 4), _exchange, True),
+    ((4, 4), _permute, True),
+    ((2, 4, 4), _permute, True),
+    ((1, 1, 1, 1, 1, 4, 4), _permute, True),
+    ((4, 4), _shift, True),
+    ((4, 4), _resize, True),
+    ((4, 4), _write, False),
+]

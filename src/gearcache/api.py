@@ -1,0 +1,181 @@
+"""`cache_compile`: what users call, on a bound method or as a decorator."""
+
+from __future__ import annotations
+
+import os
+import types
+from collections.abc import Callable, Mapping
+from typing import Any, overload
+
+import torch
+
+from gearcache.cache.layout import check_root
+from gearcache.errors import UnsupportedMethod
+from gearcache.guards.gears.parse import parse_gears
+from gearcache.options import Settings, resolve_settings
+from gearcache.serving.decorated_method import CachedFunction as CachedFunction
+from gearcache.serving.method import CachedMethod as CachedMethod
+from gearcache.serving.method import check_kind
+
+Gears = Mapping[str, Any]
+
+
+@overload
+def cache_compile(
+    func: Callable[..., Any],
+    /,
+    *,
+    config: Any = ...,
+    dynamic: bool | None = ...,
+    cache_dir: str | os.PathLike[str] | None = ...,
+    global_rank: int | None = ...,
+    tp_rank: int | None = ...,
+    pp_rank: int | None = ...,
+    custom_decompositions: Mapping[Any, Callable[..., Any]] | None = ...,
+    ge_cache: bool = ...,
+    gears: Gears | None = ...,
+    fullgraph: bool = ...,
+) -> Any: ...
+
+
+@overload
+def cache_compile(
+    func: None = None,
+    /,
+    *,
+    config: Any = ...,
+    dynamic: bool | None = ...,
+    cache_dir: str | os.PathLike[str] | None = ...,
+    global_rank: int | None = ...,
+    tp_rank: int | None = ...,
+    pp_rank: int | None = ...,
+    custom_decompositions: Mapping[Any, Callable[..., Any]] | None = ...,
+    ge_cache: bool = ...,
+    gears: Gears | None = ...,
+    fullgraph: bool = ...,
+) -> Callable[[Callable[..., Any]], Any]: ...
+
+
+def cache_compile(
+    func: Callable[..., Any] | None = None,
+    /,
+    *,
+    config: Any = None,
+    dynamic: bool | None = True,
+    cache_dir: str | os.PathLike[str] | None = None,
+    global_rank: int | None = None,
+    tp_rank: int | None = None,
+    pp_rank: int | None = None,
+    custom_decompositions: Mapping[Any, Callable[..., Any]] | None = None,
+    ge_cache: bool = False,
+    gears: Gears | None = None,
+    fullgraph: bool = True,
+) -> Any:
+    """Compile a method once, keep its graphs on disk, and dispatch to them without tracing in later processes.
+
+    `func` is a bound method of an `nn.Module`, or, as a decorator, a method in a class body.
+
+    - `config`: a `CompilerConfig` (ours or torchair's).
+    - `dynamic`: without gears, True makes one graph with dynamic dims, False one static graph per shape met; None
+      starts static and makes those dims dynamic in which a later call differs. `torch._dynamo.mark_dynamic` and its
+      kin, and `torch.compiler.set_stance`, mean what they mean for `torch.compile`; marks count where they are met
+      when something is compiled, and those of the first call are in the key.
+    - `cache_dir`: root of the cache; else `$TORCHAIR_CACHE_HOME`, else `./.torchair_cache`.
+    - `global_rank`, `tp_rank`, `pp_rank`: ranks of this process; `global_rank` defaults to that of
+      `torch.distributed`, if it is initialised at the first call.
+    - `custom_decompositions`: operator -> function, applied when the graph is recorded.
+    - `ge_cache`: keep GE's own compiled graphs beside the entry as well (NPU only, no effect elsewhere).
+    - `gears`: `{argument: {dim: sizes}}` or `{argument: (size, ...)}`; sizes are a list, a `Symbol` or an expression of
+      symbols, see `gearcache.guards.gears.parse`. `set_dim_gears` is the other way.
+    - `fullgraph`: must be True; a method that cannot form one graph is refused.
+
+    Raises `TypeError` or `ValueError` here for anything that can be known before the first call, and at a call
+    `CaptureError`, `CompileError`, `GearSpecError` or `InputError` (see `gearcache.errors`).
+    """
+    if fullgraph is not True:
+        raise ValueError(
+            f"cache_compile: fullgraph is {fullgraph!r}; only True is possible: a cached method is one graph"
+        )
+    if dynamic is not None and not isinstance(dynamic, bool):
+        raise TypeError(f"cache_compile: dynamic is {dynamic!r}; it must be True, False or None")
+    for name, rank in (("global_rank", global_rank), ("tp_rank", tp_rank), ("pp_rank", pp_rank)):
+        if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int) or rank < 0):
+            raise ValueError(f"cache_compile: {name} is {rank!r}; it must be an int of at least 0")
+    check_root(cache_dir)
+    settings = resolve_settings(config, has_gears=True)
+    parse_gears(gears, settings.policy)
+    _check_settings(settings)
+    parameters = {
+        "config": config,
+        "dynamic": dynamic,
+        "cache_dir": cache_dir,
+        "global_rank": global_rank,
+        "tp_rank": tp_rank,
+        "pp_rank": pp_rank,
+        "custom_decompositions": custom_decompositions,
+        "ge_cache": ge_cache,
+        "gears": gears,
+    }
+    if func is None:
+        return lambda function: _wrap(function, parameters)
+    return _wrap(func, parameters)
+
+
+def _check_settings(settings: Settings) -> None:
+    """Refuse what no cached graph could follow. Imports nothing where the options are the usual ones."""
+    if settings.options and settings.backend in ("auto", "inductor"):
+        from gearcache.ge_cache.inductor.options import check_options
+
+        check_options(settings.options)
+    if settings.mode is not None and settings.backend == "inductor":
+        from gearcache.ge_cache.inductor.options import check_mode
+
+        check_mode(settings.mode)
+
+
+def _wrap(func: Any, parameters: dict[str, Any]) -> CachedMethod | CachedFunction:
+    if isinstance(func, types.MethodType):
+        if not isinstance(func.__self__, torch.nn.Module):
+            owner = func.__self__ if isinstance(func.__self__, type) else type(func.__self__)
+            raise UnsupportedMethod(
+                f"cache_compile takes a method of a torch.nn.Module, not of {owner.__qualname__}: `{func.__name__}` "
+                "has no module whose weights could be bound; make it a method of a module's instances"
+            )
+        if hasattr(func.__self__, "_orig_mod"):
+            raise UnsupportedMethod(_COMPILED)
+        check_kind(func.__func__)
+        return CachedMethod(func, parameters)
+    if isinstance(func, types.FunctionType):
+        if hasattr(func, "_torchdynamo_orig_callable") or func.__module__.startswith("torch._dynamo"):
+            raise UnsupportedMethod(_COMPILED)
+        owner_name, _, _ = func.__qualname__.rpartition(".")
+        if owner_name and not owner_name.endswith("<locals>"):
+            check_kind(func)
+            return CachedFunction(func, parameters)
+        raise UnsupportedMethod(
+            f"cache_compile takes a bound method of a torch.nn.Module, or decorates one in a class body; "
+            f"`{func.__qualname__}` is a plain function"
+        )
+    if isinstance(func, torch.nn.Module):
+        raise UnsupportedMethod(
+            f"cache_compile takes a method, not a module: pass `{type(func).__name__}.forward` of the instance"
+        )
+    kind = type(func).__qualname__
+    raise UnsupportedMethod(
+        f"cache_compile takes a bound method of a torch.nn.Module, not a {kind}{_ADVICE.get(kind, '')}"
+    )
+
+
+_COMPILED = (
+    "cache_compile takes a method that torch.compile has not compiled already: pass that of the module itself, "
+    "`model.forward` and not `torch.compile(model).forward`"
+)
+_ADVICE = {
+    "ScriptMethod": ": TorchScript runs without Python; pass the method of the module before `torch.jit`",
+    "partial": ": write a method that calls the other one with the arguments filled in",
+    "staticmethod": ": it has no module whose weights could be bound; make it a method",
+    "classmethod": ": it has no module whose weights could be bound; make it a method",
+    "property": ": decorate a method, and let the property call it",
+    "Tensor": ": a property was read; pass a method",
+    "Parameter": ": a property was read; pass a method",
+}

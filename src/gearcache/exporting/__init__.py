@@ -1,0 +1,1 @@
+"""Cached methods and models for other runtimes."""

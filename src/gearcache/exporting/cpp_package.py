@@ -1,0 +1,118 @@
+"""`export`: the gears of a cached method as one file that a C++ program runs without Python.
+
+The file is a `torch.save` of plain containers and tensors: the shared objects that the cache holds, the weights, and a
+table of gears. `include/gearcache_package.h` reads and runs it. Nothing is compiled again.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgpack
+import torch
+
+from gearcache.cache.atomic import write_atomic
+from gearcache.errors import CaptureError
+from gearcache.ge_cache.aten import decode_tensor
+
+if TYPE_CHECKING:
+    from gearcache.cache.protocol import Store
+    from gearcache.serving.activate import ActiveVariant
+
+FORMAT = 1
+_LIBRARY, _CONSTANTS = "graph.so", "constants.msgpack"
+
+
+def header_folder() -> Path:
+    """Return the folder of `gearcache_package.h`, for a compiler's `-I`."""
+    return Path(__file__).resolve().parents[1] / "include"
+
+
+def export(cached: Any, path: str | os.PathLike[str]) -> None:
+    """Write every loaded gear of a cached method to one file, weights included; an existing file is replaced at once.
+
+    `cached` is what `cache_compile` returned, called or warmed before, on backend `inductor` and CPU. `ValueError` for
+    anything else, `CaptureError` for a method whose variants differ in more than sizes: a C++ program passes tensors.
+    """
+    binding = getattr(cached, "_binding", None)
+    if binding is None:
+        raise ValueError("export: the cached method has loaded no gear yet; call it, or `.warm(...)` it, before")
+    actives, store = binding.loaded_variants()
+    if binding.backend_name != "inductor":
+        raise ValueError(f"export: backend `{binding.backend_name}` makes no code that C++ could run; use 'inductor'")
+    if any(active.variant.call_checks != actives[0].variant.call_checks for active in actives):
+        raise CaptureError(
+            binding.name, "it has variants for different arguments that are no tensors, which C++ cannot tell apart"
+        )
+    data = io.BytesIO()
+    torch.save(_package(binding.name, actives, store), data)
+    write_atomic(Path(path), data.getvalue())
+
+
+def _package(name: str, actives: list[ActiveVariant], store: Store) -> dict[str, Any]:
+    inputs = [stored.access.text for stored in actives[0].variant.inputs]
+    tensors: dict[str, torch.Tensor] = {}
+    libraries: dict[str, torch.Tensor] = {}
+    gears: list[dict[str, Any]] = []
+    for active in actives:
+        names = [stored.access.text for stored in active.variant.inputs]
+        if names != inputs:
+            raise CaptureError(name, f"its gears take different tensors: {', '.join(inputs)} and {', '.join(names)}")
+        for graph in active.graphs:
+            gears.append(_gear(name, active, graph, store, tensors, libraries))
+    return {
+        "format": FORMAT,
+        "method": name,
+        "inputs": inputs,
+        "tensors": tensors,
+        "libraries": libraries,
+        "gears": gears,
+    }
+
+
+def _gear(
+    name: str,
+    active: ActiveVariant,
+    graph: Any,
+    store: Store,
+    tensors: dict[str, torch.Tensor],
+    libraries: dict[str, torch.Tensor],
+) -> dict[str, Any]:
+    gear = graph.gear
+    if gear.is_dynamic:
+        raise CaptureError(name, "it has a graph with dynamic dims; export takes static gears, give it `gears=`")
+    if gear.header.get("extern"):
+        raise CaptureError(name, "it calls an operator that has no C interface; such a graph cannot leave Python")
+    digest = gear.blobs[_LIBRARY]
+    if digest not in libraries:
+        libraries[digest] = torch.frombuffer(bytearray(store.read_blob(digest)), dtype=torch.uint8)
+    constants: dict[str, Any] = {}
+    if _CONSTANTS in gear.blobs:
+        constants = msgpack.unpackb(store.read_blob(gear.blobs[_CONSTANTS]), raw=False)
+    bound: dict[str, str] = {}
+    for internal, (kind, owner) in gear.header["bound"].items():
+        key = f"attribute {owner}" if kind == "attribute" else f"constant {digest} {owner}"
+        value = graph.attributes[owner] if kind == "attribute" else decode_tensor(constants[owner])
+        tensors.setdefault(key, value.detach())
+        bound[internal] = key
+    results = [_result(form, graph, tensors) for form in gear.results]
+    return {
+        "text": gear.text,
+        "sizes": [list(row) for row in gear.sizes],
+        "strides": [list(row) for row in gear.strides],
+        "dtypes": [torch.empty(0, dtype=stored.dtype) for stored in active.variant.inputs],
+        "library": digest,
+        "bound": bound,
+        "results": results,
+    }
+
+
+def _result(form: list[Any], graph: Any, tensors: dict[str, torch.Tensor]) -> list[Any]:
+    if form[0].startswith("attribute"):
+        key = f"attribute {form[1]}"
+        tensors.setdefault(key, graph.attributes[form[1]].detach())
+        return [form[0], key, *form[2:]]
+    return list(form)

@@ -1,0 +1,1 @@
+"""Compiles and stores what calls will need, without serving them."""

@@ -1,0 +1,77 @@
+"""The hook of prewarming in cached methods: while a session is open, calls go to it instead of the dispatch.
+
+A module of its own, and small: every relaunch imports it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from gearcache.serving.binding import Binding
+
+
+class Preparable(Protocol):
+    """What a session needs of a cached method."""
+
+    @property
+    def name(self) -> str:
+        """`Class.method`, as messages name it."""
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The method itself."""
+
+    def locked(self) -> AbstractContextManager[Any]:
+        """Keep other threads out of the method's binding."""
+
+    def arguments_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Bind the arguments of a call to the method's parameters, defaults applied."""
+
+    def binding_for(self, arguments: Mapping[str, Any]) -> Binding:
+        """Return the binding of the present global state."""
+
+    def refresh(self) -> None:
+        """Forget all bindings."""
+
+
+class Session(Protocol):
+    """What takes the calls of all cached methods of this process."""
+
+    cache_dir: str | None
+    jobs: int | None
+    world_size: int | None
+    rank: int | None
+
+    def created(self, method: Preparable) -> None:
+        """Note a new cached method."""
+
+    def call(self, method: Preparable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Serve a call."""
+
+    def warm(self, method: Preparable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Serve a call of `.warm`."""
+
+
+_open: Session | None = None
+
+
+def current() -> Session | None:
+    """Return the open session of this process, if there is one."""
+    return _open
+
+
+def enter(session: Session) -> None:
+    """Open a session; `RuntimeError` when one is open already: it is of the whole process."""
+    global _open
+    if _open is not None:
+        raise RuntimeError("gearcache.prewarm is already running in this process")
+    _open = session
+
+
+def leave() -> None:
+    """Close the open session."""
+    global _open
+    _open = None

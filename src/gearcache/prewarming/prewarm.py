@@ -1,0 +1,129 @@
+"""Prewarming: compile and store every gear of every cached method that a function calls, without serving it.
+
+    def build():                           # in a module of the deployment, `deploy.py`
+        with torch.device("meta"):         # shapes are enough: neither weights nor their memory are needed
+            model = Model()
+        model.cached_decode(torch.empty(1, 1, dtype=torch.long, device="meta"))
+
+    report = gearcache.prewarm(build)      # or `gearcache prewarm deploy:build`
+
+Each call compiles what is missing and then runs the plain method, so that its results can be passed on; `.warm(...)`
+compiles without running. A relaunch with real weights on the target device hits what was made from `meta` or fake ones.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+
+from gearcache.prewarming import hook as session
+from gearcache.prewarming.report import Prewarmed as Prewarmed
+from gearcache.prewarming.report import PrewarmInterrupted as PrewarmInterrupted
+from gearcache.prewarming.report import PrewarmReport as PrewarmReport
+from gearcache.prewarming.session import PrewarmSession
+
+_RANK_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
+
+
+def prewarm(
+    function: Callable[[], object],
+    *,
+    cache_dir: str | os.PathLike[str] | None = None,
+    jobs: int | None = None,
+    ranks: Sequence[int] = (),
+    world_size: int | None = None,
+    device: str | torch.device = "cpu",
+    dry_run: bool = False,
+) -> PrewarmReport:
+    """Call `function`, and compile and store what its calls of cached methods need.
+
+    - `cache_dir`: root of the cache, before what the methods themselves name.
+    - `jobs`: compile processes.
+    - `ranks`, `world_size`: act as these ranks of a distributed job, one after the other: `function` runs once for
+      each, with `RANK`, `LOCAL_RANK` and `WORLD_SIZE` set. Without `ranks`, all of `world_size`.
+    - `device`: where tensors on `meta` will be when the model is served.
+    - `dry_run`: look up only; the report says what is missing.
+
+    A gear or call that fails is in the report, and the others go on; an exception of the function itself is raised.
+    `PrewarmInterrupted` (a `KeyboardInterrupt`) at Ctrl-C. One prewarm at a time in a process.
+    """
+    report, error = run_prewarm(
+        function,
+        cache_dir=cache_dir,
+        jobs=jobs,
+        ranks=ranks,
+        world_size=world_size,
+        device=device,
+        dry_run=dry_run,
+    )
+    if isinstance(error, KeyboardInterrupt):
+        raise PrewarmInterrupted(report) from None
+    if error is not None:
+        raise error
+    return report
+
+
+def run_prewarm(
+    function: Callable[[], object],
+    *,
+    cache_dir: str | os.PathLike[str] | None,
+    jobs: int | None,
+    ranks: Sequence[int],
+    world_size: int | None,
+    device: str | torch.device,
+    dry_run: bool,
+) -> tuple[PrewarmReport, BaseException | None]:
+    """Like `prewarm`, but returns what the function raised beside the report of what was done until then."""
+    _check(function, jobs, ranks, world_size)
+    chosen: list[int | None] = list(ranks) or (list(range(world_size)) if world_size else [None])
+    running = PrewarmSession(
+        cache_dir=os.fspath(cache_dir) if cache_dir is not None else None,
+        jobs=jobs,
+        world_size=world_size,
+        device=torch.device(device),
+        dry_run=dry_run,
+    )
+    session.enter(running)
+    try:
+        for rank in chosen:
+            running.rank = rank
+            with _rank_variables(rank, world_size):
+                function()
+    except (Exception, KeyboardInterrupt) as error:
+        report = running.report()
+        report.interrupted = isinstance(error, KeyboardInterrupt)
+        return report, error
+    finally:
+        session.leave()
+        running.close()
+    return running.report(), None
+
+
+def _check(function: object, jobs: int | None, ranks: Sequence[int], world_size: int | None) -> None:
+    if not callable(function):
+        raise TypeError(f"prewarm takes a function without arguments, not a {type(function).__name__}")
+    for name, value, least in (("jobs", jobs, 1), ("world_size", world_size, 1)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+            raise ValueError(f"prewarm: {name} is {value!r}; it must be an int of at least {least}")
+    if ranks and world_size is None:
+        raise ValueError("prewarm: ranks need a world_size, as it is part of the key")
+    for rank in ranks:
+        if isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank < (world_size or 0):
+            raise ValueError(f"prewarm: rank is {rank!r}; with world_size={world_size} it is 0 to {world_size - 1}")  # type: ignore[operator]
+
+
+@contextmanager
+def _rank_variables(rank: int | None, world_size: int | None) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in _RANK_VARIABLES}
+    if rank is not None:
+        os.environ.update({"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world_size)})
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value

@@ -1,0 +1,145 @@
+"""The session of a prewarm: takes the calls of all cached methods, compiles what they need, and keeps the report."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from gearcache.errors import CompileError, GearcacheError
+from gearcache.events import Event, held_events
+from gearcache.ge_cache.capture.stand_ins import stand_ins
+from gearcache.prewarming.report import Prewarmed, PrewarmReport
+from gearcache.prewarming.survey import survey
+
+if TYPE_CHECKING:
+    from gearcache.prewarming.hook import Preparable
+    from gearcache.serving.binding import Binding
+
+
+class PrewarmSession:
+    """Takes the calls of all cached methods while `prewarm` runs; several threads may call at once."""
+
+    def __init__(
+        self, *, cache_dir: str | None, jobs: int | None, world_size: int | None, device: torch.device, dry_run: bool
+    ) -> None:
+        self.cache_dir = cache_dir
+        self.jobs = jobs
+        # A job of one process is none, as at serving time.
+        self.world_size = world_size if world_size is not None and world_size > 1 else None
+        self._rank: int | None = None
+        self._device = device
+        self._dry_run = dry_run
+        self._begin = time.monotonic()
+        self._entries: dict[tuple[str, str, int | None], Prewarmed] = {}
+        #: The name of each cached method that was made and not called yet, also when it is gone; by serial number.
+        self._silent: dict[int, str] = {}
+        self._serials: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._next_serial = itertools.count()
+        self._called: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._lock = threading.RLock()  # stand-ins are for one call at a time
+
+    @property
+    def rank(self) -> int | None:
+        """The rank to act as; None outside a distributed job."""
+        return self._rank if self.world_size is not None else None
+
+    @rank.setter
+    def rank(self, rank: int | None) -> None:
+        self._rank = rank
+
+    def created(self, method: Preparable) -> None:
+        """Note a new cached method."""
+        serial = self._serials[method] = next(self._next_serial)
+        self._silent[serial] = method.name
+
+    def warm(self, method: Preparable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Compile what a call needs."""
+        with self._lock, method.locked(), stand_ins(self._device):
+            self._called.add(method)
+            self._silent.pop(self._serials.get(method, -1), None)
+            arguments = method.arguments_of(args, kwargs)
+            try:
+                binding = method.binding_for(arguments)
+            except GearcacheError as error:
+                self._entry(method.name, "").failed[f"call {len(self._entries) + 1}"] = str(error)
+                return
+            entry = self._entry(method.name, str(binding.entry.layout.manifest(binding.entry.key)))
+            if self._dry_run:
+                self._look(binding, arguments, entry)
+            else:
+                self._compile(binding, arguments, entry)
+
+    def call(self, method: Preparable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Compile what a call needs, then run the plain method: on `meta`, too, results have shapes."""
+        self.warm(method, args, kwargs)
+        try:
+            with torch.no_grad():
+                return method.function(*args, **kwargs)
+        except (NotImplementedError, RuntimeError) as error:
+            if "meta" not in str(error) and "DataDependent" not in type(error).__name__:
+                raise
+            raise GearcacheError(
+                f"`{method.name}` was prewarmed, but it cannot run without data to give a result ({error}); "
+                f"call `.warm(...)` of the cached method instead, which does not run it"
+            ) from error
+
+    def _entry(self, method: str, path: str) -> Prewarmed:
+        key = (method, path, self.rank)
+        if key not in self._entries:
+            self._entries[key] = Prewarmed(method, path, self.rank)
+        return self._entries[key]
+
+    def _look(self, binding: Binding, arguments: dict[str, Any], entry: Prewarmed) -> None:
+        found = survey(binding, arguments)
+        entry.present += [gear for gear in found.present if gear not in entry.present]
+        entry.missing += [gear for gear in found.missing if gear not in entry.missing]
+        entry.reason = entry.reason or found.reason
+        entry.size = found.size
+
+    def _compile(self, binding: Binding, arguments: dict[str, Any], entry: Prewarmed) -> None:
+        failure: GearcacheError | None = None
+        with held_events() as events:
+            try:
+                binding.prepare(arguments)
+                binding.complete(arguments)
+            except GearcacheError as error:
+                failure = error
+            finally:
+                self._count(entry, events)
+        if failure is not None and not (isinstance(failure, CompileError) and failure.gear in entry.failed):
+            gear = failure.gear if isinstance(failure, CompileError) else f"call {len(entry.failed) + 1}"
+            entry.failed[gear] = str(failure)
+
+    def _count(self, entry: Prewarmed, events: list[Event]) -> None:
+        for event in events:
+            if event.kind == "compile":
+                entry.compiled[event.gear] = round(event.seconds, 3)
+                entry.failed.pop(event.gear, None)
+            elif event.kind == "compile_failed":
+                entry.failed[event.gear] = event.detail
+            elif event.kind == "load":
+                known = {*entry.compiled, *entry.present}
+                entry.present += [gear for gear in dict.fromkeys(event.gears) if gear not in known]
+                entry.size += event.bytes
+            elif event.kind == "miss":
+                entry.reason = entry.reason or event.detail
+
+    def report(self) -> PrewarmReport:
+        """Return what happened so far."""
+        known = {entry.method for entry in self._entries.values()}
+        return PrewarmReport(
+            entries=list(self._entries.values()),
+            never_called=sorted(set(self._silent.values()) - known),
+            seconds=time.monotonic() - self._begin,
+            dry_run=self._dry_run,
+        )
+
+    def close(self) -> None:
+        """Let go of the graphs: they are bound to stand-ins and must not serve a call."""
+        for method in list(self._called):
+            method.refresh()

@@ -1,0 +1,1 @@
+"""A stored entry as text for people, without torch."""

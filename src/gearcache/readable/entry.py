@@ -1,0 +1,251 @@
+"""A stored entry as text for people: what identifies it, what it depends on, its frames and its graphs.
+
+Needs no torch, runs nothing of the entry, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from gearcache.cache.atomic import read_verified, write_atomic
+from gearcache.cache.layout import MANIFEST_NAME, Layout
+from gearcache.cache.manifest import MAX_ITEMS, MAX_MANIFEST_SIZE, Manifest, decode_manifest
+from gearcache.cache.trust import read_trusted
+from gearcache.errors import CacheError
+from gearcache.guards.access import TENSOR_DICTIONARIES, Access
+from gearcache.readable.frame import readable_frame
+from gearcache.readable.graph import PACKED_GRAPH, STORED_GRAPH, readable_graph, unpack_graph
+
+_LEAF_LIMIT = 200
+#: A longer list is shown item by item.
+_LINE_LIMIT = 100
+_MODULE_DICTIONARIES = (("attr", "_modules"), *TENSOR_DICTIONARIES)
+
+
+def readable_cache(
+    path: str | os.PathLike[str], print_output: bool = True, file: str | os.PathLike[str] | None = None
+) -> str:
+    """Return a stored entry as text: its key, evidence, frames and graphs.
+
+    `path` is a manifest (`CachedMethod.entry_path`) or its folder. `print_output` prints the text to stdout; `file` is
+    written with it, readable by its owner only. `ValueError` where there is no entry, `CacheError` for one that is
+    damaged, of another format version or not to be trusted.
+    """
+    found = Path(path)
+    manifest_path = found / MANIFEST_NAME if found.is_dir() else found
+    if manifest_path.is_symlink():
+        raise ValueError(f"readable_cache: `{manifest_path}` is a symbolic link; give the file that it points to")
+    if not manifest_path.is_file():
+        raise ValueError(f"readable_cache: there is no entry at `{manifest_path}`")
+    manifest = decode_manifest(read_trusted(manifest_path, MAX_MANIFEST_SIZE), manifest_path)
+    with understood(manifest):
+        text = "".join(f"{line}\n" for line in entry_lines(manifest, layout_of(manifest_path)))
+    if file is not None:
+        write_atomic(Path(file), text.encode())
+    if print_output:
+        sys.stdout.write(text)
+    return text
+
+
+def layout_of(manifest_path: Path) -> Layout:
+    """Return the layout of the cache that a manifest lies in; `ValueError` for one that lies in none."""
+    for parent in manifest_path.absolute().parents:
+        if parent.name == "entries":
+            layout = Layout(parent.parent.parent)
+            if layout.entries_folder == parent:
+                return layout
+            raise ValueError(f"`{manifest_path}` is of another format: its folder is `{parent.parent.name}`")
+    raise ValueError(f"`{manifest_path}` is no manifest of a cache: no folder `entries` is above it")
+
+
+def entry_lines(manifest: Manifest, layout: Layout) -> Iterator[str]:
+    """Yield the whole text."""
+    created = datetime.fromtimestamp(manifest.created).astimezone().isoformat(" ", "seconds")
+    yield f"entry    {manifest.name}"
+    yield f"created  {created}"
+    yield from (f"{name:<8} {value}" for name, value in manifest.producer.items() if not isinstance(value, list))
+    yield ""
+    yield "key"
+    yield from (f"  {line}" for line in key_lines(manifest))
+    for number, variant in enumerate(variants_of(manifest)):
+        yield ""
+        yield f"variant {number}"
+        yield from variant_lines(variant, manifest, layout)
+
+
+def key_lines(manifest: Manifest) -> Iterator[str]:
+    """Yield the components of the key, one leaf a line."""
+    for component, value in manifest.components.items():
+        yield from (f"{component}{path} = {leaf}" for path, leaf in _leaves(value))
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict) and value:
+        for name, child in value.items():
+            yield from _leaves(child, f"{path}.{name}")
+    elif isinstance(value, (list, tuple)) and (
+        any(isinstance(child, (list, tuple, dict)) for child in value) or len(repr(value)) > _LINE_LIMIT
+    ):
+        for index, child in enumerate(value):
+            yield from (
+                _leaves(child, f"{path}[{index}]") if isinstance(child, dict) else [(f"{path}[{index}]", cut(child))]
+            )
+    else:
+        yield path, cut(value)
+
+
+def cut(value: Any) -> str:
+    """Return a value as text of at most 200 characters."""
+    text = repr(value)
+    return text if len(text) <= _LEAF_LIMIT else f"{text[:_LEAF_LIMIT]}… ({len(text)} characters)"
+
+
+def variants_of(manifest: Manifest) -> list[dict[str, Any]]:
+    """Return the variants as plain data; `CacheError` for a payload of another form."""
+    payload: Mapping[str, Any] = manifest.payload
+    with understood(manifest):
+        parts = payload["parts"]
+        return [
+            {name: parts[value] if type(value) is int else value for name, value in row.items()}
+            for row in payload["variants"]
+        ]
+
+
+@contextmanager
+def understood(manifest: Manifest) -> Iterator[None]:
+    """Read a payload, of which only the digest is known to be right; whatever its form leads to is a `CacheError`."""
+    try:
+        yield
+    except CacheError:
+        raise
+    except Exception as error:
+        raise CacheError(
+            f"the variants of `{manifest.name}` cannot be read: {type(error).__name__}: {error}"
+        ) from error
+
+
+def variant_lines(variant: Mapping[str, Any], manifest: Manifest, layout: Layout) -> Iterator[str]:
+    """Yield one variant: inputs, checks of every call, evidence, sources, gears, frame and graphs."""
+    for title, lines in (
+        ("inputs", input_lines(variant)),
+        ("checked on every call", check_lines(variant)),
+        ("evidence, checked when it is loaded", evidence_lines(variant)),
+        ("sources", source_lines(variant)),
+        ("gears", gear_lines(variant, manifest)),
+        ("frame", frame_lines(variant, manifest)),
+    ):
+        found = [f"    {line}" for line in lines]
+        if found:
+            yield from (f"  {title}", *found)
+    for gears, lines in graphs(variant, layout):
+        yield f"  graph of {', '.join(gears)}"
+        yield from (f"    {line}" for line in lines)
+
+
+def path_text(access: Access) -> str:
+    """Return a path as its user would write it: `self.layers[0].weight`, without the dictionaries of modules."""
+    steps: list[tuple[str, Any]] = []
+    for kind, argument in access.steps:
+        holder = steps[-1] if steps else ("", "")
+        if kind == "item" and type(argument) is str and holder in _MODULE_DICTIONARIES:
+            steps[-1] = ("item", int(argument)) if argument.isdigit() else ("attr", argument)
+        else:
+            steps.append((kind, argument))
+    return Access(access.root, tuple(steps)).text
+
+
+def input_lines(variant: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the tensor inputs and weights of the graph."""
+    for access, dtype, device, in_frame, computed in variant["inputs"]:
+        use = ("" if in_frame else ", read by the graph") + ("" if computed else ", of which only sizes are read")
+        yield f"{path_text(Access.from_plain(access))}: {dtype} on {device}{use}"
+    for _, access in variant["attributes"]:
+        yield f"{path_text(Access.from_plain(access))}: bound when it is loaded"
+
+
+def check_lines(variant: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is checked on every call beside the tensors."""
+    for kind, access, expected in variant["call_checks"]:
+        yield f"{path_text(Access.from_plain(access))}: {kind} {cut(expected)}"
+
+
+def evidence_lines(variant: Mapping[str, Any]) -> Iterator[str]:
+    """Yield each check of the evidence."""
+
+    nodes, roots = variant["evidence"]  # the form of `guards.evidence.tree`, which needs torch
+    left = MAX_ITEMS
+
+    def walk(access: Access, number: int) -> Iterator[str]:
+        nonlocal left
+        left -= 1
+        if left < 0:  # a few nodes that name each other many times would take years
+            raise ValueError(f"the evidence has more than {MAX_ITEMS} nodes")
+        checks, children = nodes[number]
+        for kind, expected in checks:
+            yield f"{path_text(access)}: {kind} {cut(expected)}"
+        for step, argument, child in children:
+            yield from walk(access.then(step, argument), child)
+
+    for kind, name, number in roots:
+        yield from walk(Access((kind, name)), number)
+
+
+def source_lines(variant: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the traced source files and functions, and the operators that are not torch's."""
+    for module, digest, codes in variant["sources"]["files"]:
+        yield f"{module}: sha256 {digest or 'none: it was edited during the compile'}"
+        yield from (f"  {qualname}" for qualname, _ in codes)
+    for name, _ in variant["sources"]["functions"]:
+        yield f"{name} (has no file)"
+    for name, plain in variant["sources"].get("operators", []):
+        yield f"operator {name}: {', '.join([plain['schema'], *sorted(plain.keys() - {'schema', 'tags'})])}"
+
+
+def gear_lines(variant: Mapping[str, Any], manifest: Manifest) -> Iterator[str]:
+    """Yield the gears with the shapes of their inputs and their blobs."""
+    names = [path_text(Access.from_plain(access)) for access, *_ in variant["inputs"]]
+    for gear in variant["gears"]:
+        shapes = ", ".join(f"{name}{_shape(sizes)}" for name, sizes in zip(names, gear["sizes"], strict=False))
+        yield f"{gear['text']}: {shapes}; compiled in {gear.get('seconds', 0):g} s"
+        yield from (f"  requires {condition}" for condition in gear["conditions"])
+        yield from (
+            f"  {name}: {manifest.blobs.get(digest, 0)} bytes, {digest}" for name, digest in gear["blobs"].items()
+        )
+
+
+def _shape(sizes: Any) -> str:
+    return f"[{', '.join('*' if size is None else str(size) for size in sizes)}]"
+
+
+def frame_lines(variant: Mapping[str, Any], manifest: Manifest) -> list[str]:
+    """Return the disassembled frame."""
+    versions: Any = manifest.components.get("versions")
+    python = str(versions.get("python", "?")) if isinstance(versions, dict) else "?"
+    return readable_frame(variant["frame"], python).splitlines()
+
+
+def graphs(variant: Mapping[str, Any], layout: Layout) -> list[tuple[list[str], list[str]]]:
+    """Return the distinct graphs of a variant with the gears that have them; a faulty blob is a sentence instead."""
+    names = [f"{path_text(Access.from_plain(access))}: {dtype}" for access, dtype, *_ in variant["inputs"]]
+    names += [path_text(Access.from_plain(access)) for _, access in variant["attributes"]]
+    found: dict[str, list[str]] = {}
+    for gear in variant["gears"]:
+        found.setdefault(_graph_text(gear["blobs"], names, layout), []).append(gear["text"])
+    return [(gears, text.splitlines()) for text, gears in found.items()]
+
+
+def _graph_text(blobs: Mapping[str, str], names: list[str], layout: Layout) -> str:
+    for name in (STORED_GRAPH, PACKED_GRAPH):
+        if name in blobs:
+            path = layout.blob(blobs[name])
+            try:
+                return readable_graph(unpack_graph(name, read_verified(path, blobs[name])), names)
+            except (CacheError, OSError, ValueError) as error:
+                return f"cannot be read: {error}"
+    return f"the backend stored no graph, only {', '.join(blobs) or 'nothing'}"

@@ -1,0 +1,1 @@
+"""The life of a call: from arguments to the graph that serves them."""

@@ -1,0 +1,184 @@
+"""From a stored variant to callable gears: check the evidence, bind the weights, load the graphs."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from gearcache.errors import CacheError
+from gearcache.ge_cache.backend import Backend, StoredArtifact
+from gearcache.guards.access import Scope, Walker
+from gearcache.guards.dispatch.frame import bind_frame, resolve_reference
+from gearcache.guards.dispatch.function import BoundGear, compared_objects
+from gearcache.guards.dispatch.graph_call import GraphCall
+from gearcache.guards.dispatch.variant import StoredGear, StoredVariant
+from gearcache.guards.evidence.checks import first_failure
+from gearcache.guards.evidence.reason import Reason
+from gearcache.guards.evidence.traced_files import changed_source
+from gearcache.guards.evidence.tree import evidence_failure
+from gearcache.serving.basis import Bases, Basis
+
+
+class BlobReader(Protocol):
+    """The reading half of a store: verified bytes and verified files."""
+
+    def read_blob(self, digest: str) -> bytes:
+        """Return the bytes of a blob."""
+        ...
+
+    def blob_file(self, digest: str) -> AbstractContextManager[str]:
+        """Return the name of a file that holds a blob, to be opened inside the `with`."""
+        ...
+
+
+@dataclass
+class ActiveVariant:
+    """A variant whose evidence held and whose gears are loaded."""
+
+    variant: StoredVariant
+    graphs: list[GraphCall]
+    method: types.FunctionType
+    objects: list[Any]
+    basis: Basis
+
+    def bound_gears(self) -> list[BoundGear]:
+        """Return a frame per gear, as the dispatch needs them."""
+        return [
+            BoundGear(
+                self.variant,
+                graph.gear,
+                bind_frame(self.variant.frame, self._references(graph), self.method),
+                self.objects,
+            )
+            for graph in self.graphs
+        ]
+
+    def _references(self, graph: GraphCall) -> dict[str, Any]:
+        references = {name: resolve_reference(kind, value) for name, (kind, value) in self.variant.references.items()}
+        references[self.variant.graph_name] = graph.function
+        return references
+
+
+def misfit(variant: StoredVariant, scope: Scope) -> Reason | None:
+    """Return the first argument check that a call fails as the reason of a miss, or None."""
+    failure = first_failure(variant.call_checks, Walker(scope))
+    return failure.reason("arguments") if failure is not None else None
+
+
+def tensors_of(variant: StoredVariant, scope: Scope) -> tuple[Any, ...] | None:
+    """Return what a call gives for the inputs of a variant; None when it does not fit the call."""
+    if misfit(variant, scope) is not None:
+        return None
+    try:
+        return tuple(stored.access.resolve(scope) for stored in variant.inputs)
+    except (LookupError, AttributeError, TypeError):
+        return None
+
+
+class EvidenceCheck:
+    """Checks the evidence of the variants of one entry for one call; what they share is checked once."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._held: list[Any] = []
+
+    def stale_reason(self, variant: StoredVariant) -> Reason | None:
+        """Return what the trace depended on and is no longer so, or None when the evidence holds."""
+        for part in (variant.sources, variant.evidence):
+            if any(part is held for held in self._held):
+                continue
+            reason = changed_source(part) if isinstance(part, dict) else self._failure(part)
+            if reason is not None:
+                return reason
+            self._held.append(part)
+        return None
+
+    def _failure(self, tree: list[Any]) -> Reason | None:
+        failure = evidence_failure(tree, self._scope)
+        if failure is None:
+            return None
+        if failure.check.kind != "function":
+            return failure.reason("evidence")
+        try:
+            value = failure.check.access.resolve(self._scope)
+        except (LookupError, AttributeError, TypeError):
+            return failure.reason("source")
+        code = getattr(getattr(value, "__func__", value), "__code__", None)
+        if not isinstance(code, types.CodeType):
+            return failure.reason("source")
+        file, line = code.co_filename, code.co_firstlineno
+        reason = failure.reason("source")
+        return replace(reason, text=f"{reason.text} (`{file}`, line {line})", file=file, line=line)
+
+
+def activate(
+    variant: StoredVariant,
+    scope: Scope,
+    bases: Bases,
+    method: types.FunctionType,
+    backend: Backend,
+    store: BlobReader,
+    *,
+    validate: bool,
+    folder: Callable[[str], Path] | None = None,
+    keeps_compiled: bool = False,
+) -> ActiveVariant | None:
+    """Load every gear; the live weights are bound without a copy. `folder` is where a backend may keep own files, with
+    `keeps_compiled` also what the compiler below it makes.
+
+    None where another thread changed what it rests on. `CacheError` when a blob is missing, corrupt or not to be
+    trusted.
+    """
+    basis = bases.of(variant, scope)
+    if basis is None:
+        return None
+    attributes = basis.bound
+    device = torch.device(variant.inputs[0].device if variant.inputs else "cpu")
+    graphs = []
+
+    def examples() -> list[torch.Tensor]:
+        return [stored.access.resolve(scope) for stored in variant.inputs]
+
+    for gear in variant.gears:
+        try:
+            # Constants are normal tensors, whatever the mode of the call at hand: calls of all modes use them.
+            with torch.inference_mode(False), torch.no_grad():
+                run = backend.load(_artifact(gear, store, examples, folder, keeps_compiled), attributes, device)
+        except CacheError:
+            raise
+        except Exception as error:
+            # Nothing is deleted: the fault may be this host's, and pass.
+            raise CacheError(f"gear {gear.text} cannot be loaded: {type(error).__name__}: {error}") from error
+        own = scope_of_instance(scope, method)
+        graphs.append(GraphCall(variant, gear, run, attributes, own, validate=validate, name=method.__qualname__))
+    return ActiveVariant(variant, graphs, method, compared_objects(variant, scope), basis)
+
+
+def scope_of_instance(scope: Scope, method: types.FunctionType) -> Scope:
+    """Return a scope that keeps the instance alive but none of the call's arguments."""
+    instance = method.__code__.co_varnames[0]
+    return Scope({instance: scope.arguments[instance]}, scope.module_globals, scope.closure)
+
+
+def _artifact(
+    gear: StoredGear,
+    store: BlobReader,
+    examples: Callable[[], list[torch.Tensor]],
+    folder: Callable[[str], Path] | None,
+    keeps_compiled: bool,
+) -> StoredArtifact:
+    blobs = gear.blobs
+    return StoredArtifact(
+        gear.header,
+        lambda name: store.read_blob(blobs[name]),
+        lambda name: store.blob_file(blobs[name]),
+        examples,
+        folder,
+        keeps_compiled,
+    )

@@ -1,0 +1,95 @@
+"""What loaded variants rest on: the objects that their evidence and weights lead to, watched while they are loaded."""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+
+from gearcache.guards.access import Access, Scope
+from gearcache.guards.dispatch.variant import StoredVariant
+from gearcache.guards.evidence.tree import Tree, evidence_failure
+from gearcache.guards.watch.facts import WatchedFacts
+from gearcache.guards.watch.watch import Watched
+
+_FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
+
+
+class Basis:
+    """The evidence and the weights of one variant, or of several that have both in common."""
+
+    def __init__(self, variant: StoredVariant, scope: Scope) -> None:
+        """Note what is there now; the evidence has just been found to hold."""
+        self._evidence: Tree = variant.evidence
+        self._attributes: dict[str, Access] = variant.attributes
+        #: What has to stay as it is for the graphs to be right.
+        self.facts = WatchedFacts()
+        #: The weights that the graphs are bound to, by their names.
+        self.bound: dict[str, torch.Tensor] = self.facts.collect(self._evidence, self._attributes, scope)
+        #: The watch over the facts, since before they were last found right.
+        self.watched = Watched(self.facts)
+
+    def is_of(self, variant: StoredVariant) -> bool:
+        """Whether a variant rests on the very same."""
+        return self._evidence is variant.evidence and self._attributes is variant.attributes
+
+    def is_current(self, scope: Scope) -> bool:
+        """Whether nothing was changed before the watch began; only another thread could have."""
+        if len(sys._current_frames()) == 1:
+            return True
+        try:
+            return evidence_failure(self._evidence, scope) is None and self._leads_to_bound(scope)
+        except _FAULTS:
+            return False
+
+    def is_right(self, scope: Scope) -> bool:
+        """Whether variants would be loaded again just as they are; what they rest on is noted anew."""
+        try:
+            if evidence_failure(self._evidence, scope) is not None:
+                return False
+            facts = WatchedFacts()
+            bound = facts.collect(self._evidence, self._attributes, scope)
+            watched = Watched(facts)
+            if self.watched.has_moved_tensors() or not self.is_current(scope):
+                return False
+        except _FAULTS:
+            return False
+        if any(self.bound[name] is not tensor for name, tensor in bound.items()):
+            return False
+        self.facts, self.watched = facts, watched
+        return True
+
+    def _leads_to_bound(self, scope: Scope) -> bool:
+        return all(path.resolve(scope) is self.bound[name] for name, path in self._attributes.items())
+
+
+class Bases:
+    """The bases that one load has noted so far."""
+
+    def __init__(self) -> None:
+        self._noted: list[Basis] = []
+
+    def of(self, variant: StoredVariant, scope: Scope) -> Basis | None:
+        """Return the basis of a variant whose evidence holds; None where another thread has just changed something."""
+        for basis in self._noted:
+            if basis.is_of(variant):
+                if basis.watched.holds():
+                    return basis
+                self._noted.remove(basis)
+                return None
+        basis = Basis(variant, scope)
+        if not basis.is_current(scope):
+            return None
+        self._noted.append(basis)
+        return basis
+
+
+def joined(bases: list[Basis]) -> Watched:
+    """Return one watch over several bases, or the watch over one that has seen a change already."""
+    if len(bases) == 1:
+        return bases[0].watched
+    facts = WatchedFacts()
+    for basis in bases:
+        facts.include(basis.facts)
+    watched = Watched(facts)
+    return next((basis.watched for basis in bases if not basis.watched.holds()), watched)

@@ -1,0 +1,46 @@
+"""Whether the module is still as it was when the graphs of a binding were loaded."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from gearcache.guards.access import Scope
+from gearcache.guards.watch.watch import Watched
+from gearcache.serving.activate import ActiveVariant
+from gearcache.serving.basis import Basis, joined
+
+logger = logging.getLogger("gearcache")
+
+
+class BindingWatch:
+    """The watch over the loaded variants of one binding."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._bases: list[Basis] = []
+        self._watched: Watched | None = None
+
+    def over(self, variants: list[ActiveVariant]) -> Callable[[], bool]:
+        """Return the question whether all is as it was when these variants were loaded."""
+        bases = list(dict.fromkeys(active.basis for active in variants))
+        if self._watched is None or self._bases != bases:
+            self._bases, self._watched = bases, joined(bases)
+        return self._watched.holds
+
+    def is_outdated(self, scope: Scope) -> bool:
+        """Whether what the loaded graphs rest on has changed.
+
+        Where something was exchanged, but the evidence holds and the weights are the very same in their place, the
+        graphs are right still, and what is there now is watched from here on. `scope` is that of a call.
+        """
+        if self._watched is None:
+            return False
+        change = self._watched.change()
+        if change is None:
+            return False
+        if not all(basis.is_right(scope) for basis in self._bases):
+            logger.info("%s: changed since it was loaded: %s", self._name, change)
+            return True
+        self._watched = None
+        return False

@@ -1,0 +1,86 @@
+"""Sizes of a call, and like calls of other sizes, for tracing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from gearcache.guards.arguments import find_tensors, replace_tensors
+from gearcache.guards.gears.parse import GearSpec
+
+
+def call_sizes(spec: GearSpec, arguments: Mapping[str, Any]) -> tuple[int, ...]:
+    tensors = find_tensors(arguments)
+    sizes = []
+    for axis in spec.axes:
+        found = [tensor for path, tensor in tensors.items() if axis.matches(path)]
+        if found and axis.dim < found[0].dim():
+            sizes.append(found[0].size(axis.dim))
+    return tuple(sizes)
+
+
+def enlarged_call(spec: GearSpec, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the call with geared dims, and dims of the same index and size, at a gear of sizes of at least 2."""
+    gear = next((gear for gear in spec.gears if all(size >= 2 for size in gear)), None)
+    sizes = call_sizes(spec, arguments)
+    if gear is None or len(sizes) != len(spec.axes):
+        return None
+    tensors = find_tensors(arguments)
+    wanted: dict[int, torch.Tensor] = {}
+    for path, tensor in tensors.items():
+        shape = list(tensor.shape)
+        for axis, size, target in zip(spec.axes, sizes, gear, strict=True):
+            if axis.dim < len(shape) and (axis.matches(path) or (size == 1 == tensor.size(axis.dim))):
+                shape[axis.dim] = target
+        if shape != list(tensor.shape):
+            wanted[id(tensor)] = like_tensor(tensor, shape)
+    return replace_tensors(dict(arguments), wanted)  # type: ignore[no-any-return]
+
+
+def like_dims(spec: GearSpec, arguments: Mapping[str, Any], module: torch.nn.Module) -> list[tuple[torch.Tensor, int]]:
+    """Return the dims, in arguments and in what the module holds, whose size is that of a geared dim."""
+    sizes = set(call_sizes(spec, arguments))
+    held = {
+        str(index): {name: value for name, value in vars(child).items() if name[:1] != "_" or name == "_buffers"}
+        for index, child in enumerate(module.modules())
+    }
+    tensors = [*find_tensors(arguments).values(), *find_tensors(held).values()]
+    found = {(id(tensor), dim): (tensor, dim) for tensor in tensors for dim in range(tensor.dim())}
+    declared = {(id(tensor), dim) for tensor, dim in range_dims(spec, arguments)}
+    return [
+        (tensor, dim)
+        for tensor, dim in found.values()
+        if tensor.size(dim) in sizes
+        and not isinstance(tensor, torch.nn.Parameter)
+        and (id(tensor), dim) not in declared
+    ]
+
+
+def range_dims(spec: GearSpec, arguments: Mapping[str, Any]) -> list[tuple[torch.Tensor, int]]:
+    """Return the dims of a call that were declared to stay dynamic; those of size 0 and 1 cannot."""
+    return [
+        (tensor, axis.dim)
+        for axis in spec.dynamic_axes
+        for path, tensor in find_tensors(arguments).items()
+        if axis.matches(path) and axis.dim < tensor.dim() and tensor.size(axis.dim) > 1
+    ]
+
+
+def differing_dims(tensor: Any, sizes: Sequence[int | None]) -> list[int]:
+    """Return the dims in which a tensor differs from sizes of the same rank; a dynamic dim (None) always differs."""
+    if not isinstance(tensor, torch.Tensor) or tensor.dim() != len(sizes):
+        return []
+    return [dim for dim, (size, found) in enumerate(zip(sizes, tensor.shape, strict=True)) if size != found]
+
+
+def like_tensor(tensor: torch.Tensor, shape: list[int]) -> torch.Tensor:
+    if list(tensor.shape) == shape:
+        return tensor
+    order = sorted(range(tensor.dim()), key=lambda dim: (tensor.stride(dim), -dim))
+    strides, step = [0] * tensor.dim(), 1
+    for dim in order:
+        strides[dim] = step
+        step *= max(1, shape[dim])
+    return torch.empty_strided(shape, strides, dtype=tensor.dtype, device=tensor.device)

@@ -1,0 +1,199 @@
+"""One entry of the store, as a binding reads and writes it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Limits, Manifest, Miss, Signer
+from gearcache.cache.trust import check_folders
+from gearcache.errors import CacheError
+from gearcache.guards.dispatch.variant import StoredVariant, entry_from_plain, entry_to_plain
+from gearcache.guards.evidence.reason import Reason
+from gearcache.options import Settings
+from gearcache.telemetry.history import History
+
+if TYPE_CHECKING:
+    from gearcache.building.request import BuildResult
+    from gearcache.cache.protocol import Store
+
+logger = logging.getLogger("gearcache")
+
+
+class Entry:
+    """The variants that are stored under one key. Reading counts misses; writing needs `exclusive`."""
+
+    def __init__(
+        self, key: CacheKey, layout: Layout, settings: Settings, history: History, *, keeps_files: bool = False
+    ) -> None:
+        self.key = key
+        self.layout = layout
+        self._settings = settings
+        self._history = history
+        self._keeps_files = keeps_files
+        #: Sizes in bytes of the blobs that the manifest names, by digest.
+        self._blob_sizes: Mapping[str, int] = {}
+        #: Texts of the gears that cannot exist, as a build has found.
+        self.impossible: list[str] = []
+        #: The store of the cache keeps counting this process as a user, also when work goes on in memory.
+        self._own = self._open_store(layout)
+        self.store: Store = self._own
+        self._is_counted = False
+
+    def look_up(self) -> tuple[Manifest | None, str]:
+        """Return what is stored, or why there is nothing; counts nothing."""
+        try:
+            found = self.store.lookup(self.key)
+        except CacheError as error:
+            return None, str(error)
+        return (found.manifest, "") if isinstance(found, Hit) else (None, f"{found.reason.value}: {found.detail}")
+
+    def read(self) -> list[StoredVariant]:
+        """Return the stored variants at the first look, and count this process as one that uses the entry."""
+        try:
+            found = self._load()
+        except Exception as error:
+            self._history.fault(error)
+            return []
+        if not isinstance(found, Hit):
+            self._history.miss(_reason_of(found), kind=found.reason.value)
+            return []
+        return self.decode(found.manifest)
+
+    def read_again(self) -> list[StoredVariant]:
+        """Return what is stored by now; raises `CacheError`."""
+        found = self._load(explain=False)
+        return self.decode(found.manifest) if isinstance(found, Hit) else []
+
+    def _load(self, *, explain: bool = True) -> Hit | Miss:
+        """Look the entry up as one that uses it, the only way to what is loaded; counts once what others stored."""
+        found = self.store.load(self.key, explain=explain)
+        if isinstance(found, Hit) and not self._is_counted:
+            self._is_counted = True
+            self.store.count_load(self.key)
+        return found
+
+    def decode(self, manifest: Manifest | None) -> list[StoredVariant]:
+        """Return the variants that a manifest holds; what cannot be read is a miss."""
+        if manifest is None:
+            return []
+        self._blob_sizes = manifest.blobs
+        try:
+            self.impossible = [str(text) for text in manifest.payload.get("impossible", [])]  # type: ignore[union-attr]
+            return entry_from_plain(manifest.payload)
+        except Exception as error:  # what has another form than ours raises anything
+            text = f"the variants of {manifest.name} cannot be read: {type(error).__name__}: {error}"
+            self._history.miss(Reason("unreadable", text), kind="unreadable")
+            return []
+
+    def has_blob(self, digest: str) -> bool:
+        """Whether a blob is stored, unverified."""
+        return self.store.has_blob(digest)
+
+    def size_of(self, variants: list[StoredVariant]) -> int:
+        """Return the bytes of all blobs of some variants."""
+        return sum(self._blob_sizes.get(digest, 0) for digest in {item for each in variants for item in blobs_of(each)})
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether the cache cannot be used."""
+        return self.store is not self._own
+
+    @property
+    def folder(self) -> Callable[[str], Path] | None:
+        """What gives a folder of this entry for files of the backend's own; None where there is none."""
+        return None if self.is_in_memory else self._folder
+
+    def _folder(self, name: str) -> Path:
+        """Return a folder; raises `CacheError` where others can write."""
+        folder = self.layout.manifest(self.key).parent / name
+        try:
+            check_folders(self.layout.root, folder)
+        except OSError as error:
+            raise CacheError(f"`{folder}` cannot be used: {error.strerror}") from error
+        return folder
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Be the only writer of the entry on this host; raises `CacheError` where that cannot be."""
+        from gearcache.cache.admin.tally import count_misses
+
+        with self.store.exclusive(self.key):
+            if not self.is_in_memory:
+                count_misses(self.layout, self._history.uncounted)
+            self._history.uncounted.clear()
+            yield
+
+    def publish(self, result: BuildResult, present: list[StoredVariant]) -> None:
+        """Store what was built beside the variants that are present."""
+        begin = time.perf_counter()
+        # Until the manifest names them, only the lock of the store keeps the blobs from being collected.
+        with self.store.writing():
+            variants = [variant for variant in present if self._is_whole(variant)]
+            for item in result.variants:
+                gears = []
+                for gear, artifact in zip(item.variant.gears, item.artifacts, strict=True):
+                    blobs = {name: self.store.put_blob(data) for name, data in artifact.blobs.items()}
+                    conditions = list(dict.fromkeys([*gear.conditions, *artifact.conditions]))
+                    gears.append(replace(gear, header=artifact.header, blobs=blobs, conditions=conditions))
+                variants.append(replace(item.variant, gears=gears))
+            sizes = {digest: self.store.blob_size(digest) for variant in variants for digest in blobs_of(variant)}
+            payload: dict[str, Any] = {
+                "method": self._history.name,
+                "impossible": sorted({*self.impossible, *result.impossible}),
+                **entry_to_plain(variants),
+            }
+            producer: dict[str, Any] = {
+                "torch": str(torch.__version__),
+                "variants": len(variants),
+                "gears": [gear.text for variant in variants for gear in variant.gears],
+                "compile_seconds": round(sum(gear.seconds for variant in variants for gear in variant.gears), 3),
+                "folders": self._keeps_files,
+            }
+            self.store.publish(self.key, payload, sizes, producer)
+            self._is_counted = True
+        self._history.note("publish", seconds=time.perf_counter() - begin, bytes=sum(sizes.values()))
+        place = "in memory" if self.is_in_memory else self.layout.manifest(self.key)
+        logger.info("%s: stored %s", self._history.name, place)
+        self.store.keep_limits(self.key)
+
+    def _is_whole(self, variant: StoredVariant) -> bool:
+        """Whether all blobs of a stored variant are there, and it names them as a variant does."""
+        try:
+            return all(map(self.store.has_blob, blobs_of(variant)))
+        except (AttributeError, TypeError, ValueError):
+            return False
+
+    def use_memory(self) -> None:
+        """Work without the cache from now on: what is published lives as long as this object, and only it finds it."""
+        from gearcache.cache.memory import MemoryStore
+
+        if not self.is_in_memory:
+            self.store = MemoryStore(self.layout, self._settings.lock_timeout)
+
+    def _open_store(self, layout: Layout) -> DiskStore:
+        settings = self._settings
+        signer = Signer(settings.hmac_key_file) if settings.hmac_key_file is not None else None
+        limits = Limits(settings.max_size, settings.max_age)
+        return DiskStore(layout, lock_timeout=settings.lock_timeout, signer=signer, limits=limits)
+
+
+def blobs_of(variant: StoredVariant) -> list[str]:
+    """Return the digests of the blobs of a variant."""
+    return [digest for gear in variant.gears for digest in gear.blobs.values()]
+
+
+def _reason_of(miss: Miss) -> Reason:
+    """Return what the store says about a miss; a difference to the nearest entry is a reason of its own kind."""
+    text, difference = f"{miss.reason.value}: {miss.detail}", miss.difference
+    if difference is None:
+        return Reason(miss.reason.value, text)
+    subject = f"{difference.component}.{difference.path}" if difference.path else difference.component
+    return Reason("key", text, subject, str(difference.stored), str(difference.wanted))

@@ -1,0 +1,96 @@
+"""The variants of one binding that are loaded, and which of their graphs serves a call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from gearcache.errors import InputError
+from gearcache.guards.access import Scope
+from gearcache.guards.dispatch.function import BoundGear
+from gearcache.guards.dispatch.graph_call import GraphCall
+from gearcache.guards.dispatch.inputs import find_problem
+from gearcache.guards.dispatch.variant import StoredVariant
+from gearcache.guards.evidence.reason import Reason
+from gearcache.serving.activate import ActiveVariant, misfit, tensors_of
+from gearcache.serving.problems import Problems, broken_condition
+
+
+class LoadedVariants:
+    """Finds the frame of a call the slow way, and readies the graphs for calls of its kind."""
+
+    def __init__(self, name: str, *, validate: bool) -> None:
+        self.variants: list[ActiveVariant] = []
+        #: A frame per loaded gear, as of the last `accept`.
+        self.gears: list[BoundGear] = []
+        self._name = name
+        self._validate = validate
+
+    def forget(self) -> None:
+        """Serve nothing any more."""
+        self.variants.clear()
+        self.gears = []
+
+    def gear_texts(self) -> list[str]:
+        """Return the loaded gears."""
+        return [graph.gear.text for active in self.variants for graph in active.graphs]
+
+    def find(self, scope: Scope, problems: Problems) -> Callable[..., Any] | None:
+        """Return the frame that serves a call; or None, having noted why each graph does not."""
+        for active in self.variants:
+            tensors = tensors_of(active.variant, scope)
+            if tensors is None:
+                continue
+            for graph in active.graphs:
+                problem = find_problem(active.variant.inputs, graph.gear, tensors) or broken_condition(graph, tensors)
+                if problem is None:
+                    return self.accept(active, graph, tensors, scope)
+                problems.add(problem, graph.gear.text)
+        return None
+
+    def accept(
+        self, active: ActiveVariant, graph: GraphCall, tensors: tuple[torch.Tensor, ...], scope: Scope
+    ) -> Callable[..., Any]:
+        """Return the frame of a graph, readied for tensors like these; `InputError` where a written one overlaps."""
+        if (overlap := graph.overlap(tensors)) is not None:
+            written, other = overlap
+            raise InputError(
+                self._name, written, f"written, and shares memory with `{other}`", "tensors that do not overlap"
+            )
+        if self._validate and not graph.admits(tensors):
+            for sibling in active.graphs:
+                sibling.accept(tensors)
+            self._accept_others(active, scope)
+        self.gears = [bound for each in self.variants for bound in each.bound_gears()]
+        return next(bound.frame for bound in self.gears if bound.gear is graph.gear)
+
+    def gears_for(self, scope: Scope) -> set[str]:
+        """Return the loaded gears of the variants that take such a call at some sizes."""
+        return {graph.gear.text for active in self.variants if _takes(active.variant, scope) for graph in active.graphs}
+
+    def misfits(self, scope: Scope) -> list[Reason]:
+        """Return the argument that each loaded variant was traced with otherwise."""
+        return [reason for active in self.variants if (reason := misfit(active.variant, scope)) is not None]
+
+    def _accept_others(self, present: ActiveVariant, scope: Scope) -> None:
+        """Ready the other variants that take such arguments: their first call then needs no second look."""
+        for active in self.variants:
+            if active is present or any(graph.is_ready for graph in active.graphs):
+                continue
+            tensors = tensors_of(active.variant, scope)
+            if tensors is not None and _are_of_its_kind(active.variant, tensors):
+                for graph in active.graphs:
+                    graph.accept(tensors)
+
+
+def _takes(variant: StoredVariant, scope: Scope) -> bool:
+    tensors = tensors_of(variant, scope)
+    return tensors is not None and _are_of_its_kind(variant, tensors)
+
+
+def _are_of_its_kind(variant: StoredVariant, tensors: tuple[Any, ...]) -> bool:
+    """Whether nothing but sizes keeps tensors from the graphs of a variant."""
+    problem = find_problem(variant.inputs, variant.gears[0], tensors)
+    return problem is None or problem.kind in ("shape", "stride")

@@ -1,0 +1,302 @@
+"""A bound method that runs through compiled graphs kept on disk."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import os
+import threading
+import types
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from pickle import PicklingError
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from gearcache.cache.fingerprint import state_component
+from gearcache.errors import GearcacheError, UnsupportedMethod
+from gearcache.ge_cache.private_torch import core as private_core
+from gearcache.guards.dispatch.graph_call import Mismatch
+from gearcache.guards.dispatch.native import has_function_mode
+from gearcache.prewarming import hook as session
+from gearcache.serving.binding import Binding
+from gearcache.serving.decorators import undecorated
+from gearcache.serving.failures import Failures
+from gearcache.serving.preparing import MethodLock, is_preparing, preparing
+from gearcache.serving.resolved import resolve
+from gearcache.serving.stance import FORCE_EAGER, follow, present_stance
+from gearcache.telemetry.gear_use import GearUse
+from gearcache.telemetry.stats import Counters, Stats
+
+if TYPE_CHECKING:
+    from gearcache.telemetry.suggest import SuggestedGears
+
+#: Taken for the moment in which a `__call__` is exchanged, by a thread that may hold a method's lock or none.
+_switch = threading.RLock()
+os.register_at_fork(after_in_child=_switch._at_fork_reinit)  # type: ignore[attr-defined]
+#: How often a call looks for a graph anew because the one found does not take it any more when it runs.
+_ATTEMPTS = 3
+
+
+class CachedMethod:
+    """A bound method that runs through compiled graphs kept on disk. Safe to call from several threads.
+
+    Nothing is resolved before the first call: ranks may be unknown until then, and `set_dim_gears` marks tensors.
+    Each instance is of a class of its own, whose `__call__` is the dispatch function written for it.
+    """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> CachedMethod:
+        own = type("CachedMethod", (cls,), {"__module__": cls.__module__})
+        made: CachedMethod = super().__new__(own)
+        return made
+
+    def __init__(self, function: types.MethodType, parameters: dict[str, Any]) -> None:
+        self._decorated = undecorated(function)
+        self._function = _with_named_instance(self._decorated.function)
+        #: Whose method it is.
+        self.instance: Any = function.__self__
+        self._parameters = parameters
+        self._lock = MethodLock()
+        self._counters = Counters()
+        self._use = GearUse(self.name)
+        self._dispatch: Callable[..., Any] = CachedMethod.__call__
+        self._bindings: dict[str, Binding] = {}
+        self._failures = Failures(self.name)
+        follow(self)
+        self.refresh()
+        if (opened := session.current()) is not None:
+            opened.created(self)
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Call the method. This body serves the first call only."""
+        return self._missed(self._function.__self__, *args, **kwargs)
+
+    @property
+    def __name__(self) -> str:
+        return self._function.__name__
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The method itself, as its user wrote it."""
+        return self._decorated.original
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Keep other threads out while this method is being prepared."""
+        return preparing(self._lock)
+
+    @property
+    def stats(self) -> Stats:
+        """Counters of this binding, see `gearcache.telemetry.stats.Stats`."""
+        return Stats(self._counters, self._use.calls, self._shape_calls)
+
+    @property
+    def entry_path(self) -> str | None:
+        """Path of the entry's manifest; None before the first call."""
+        return str(self._binding.entry.layout.manifest(self._binding.entry.key)) if self._binding is not None else None
+
+    def explain(self) -> str:
+        """Return what happened at the lookups so far: entry, hits, misses with their reasons, loaded gears."""
+        if self._binding is None:
+            return f"{self.name}: not called yet"
+        lines = [f"{self.name}: entry {self.entry_path}", *self._binding.history.lines]
+        gears = self._binding.loaded.gear_texts()
+        lines.append(f"loaded gears: {', '.join(gears) if gears else 'none'}")
+        return "\n".join(lines)
+
+    def warm(self, /, *args: Any, **kwargs: Any) -> None:
+        """Compile and load every gear for a call like this one, without running it."""
+        if (opened := session.current()) is not None:
+            opened.warm(self, args, kwargs)
+        else:
+            with preparing(self._lock):
+                self._prepare(self.arguments_of(args, kwargs))
+
+    def suggest_gears(self, k: int) -> SuggestedGears:
+        """Return the at most `k` gears that minimise padded work for the shapes met so far (`.stats.shapes`).
+
+        `.gears` of the result is what `cache_compile` takes. Raises `GearSpecError` when nothing was met yet.
+        """
+        from gearcache.telemetry.suggest import suggest
+
+        dims = next((dims for binding in list(self._bindings.values()) if (dims := binding.shape_dims())), [])
+        return suggest(dims, self._shape_calls(), k)
+
+    def refresh(self) -> None:
+        """Check the evidence and bind the weights again at the next call, after the module was changed."""
+        with self._lock:
+            self._binding: Binding | None = None
+            # In use still: the next call loads them again.
+            self._left = [binding.entry for binding in self._bindings.values()]
+            self._bindings = {}
+            self._failures.clear()
+            self._serve_by(CachedMethod.__call__)
+
+    def follow_stance(self) -> None:
+        """Serve calls as `torch.compiler.set_stance` says from now on; called when the stance changes."""
+        self._serve_by()
+
+    def _serve_by(self, dispatch: Callable[..., Any] | None = None) -> None:
+        """Make a function the object's `__call__`, unless the stance is that nothing compiled may run."""
+        with _switch:
+            if dispatch is not None:
+                self._dispatch = private_core.traced_as(dispatch, _as_it_is)
+            is_eager = present_stance() == FORCE_EAGER
+            type(self).__call__ = CachedMethod._run_eagerly if is_eager else self._dispatch  # type: ignore[method-assign]
+
+    def _run_eagerly(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Run the method itself, without autograd as every cached call."""
+        self._counters.eager_calls += 1
+        return self._run_plainly(args, kwargs)
+
+    def _run_plainly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with torch.no_grad():
+            return self.function(*args, **kwargs)
+
+    @property
+    def name(self) -> str:
+        """`Class.method`, as messages name it."""
+        return f"{type(self._function.__self__).__name__}.{self._function.__name__}"
+
+    def _shape_calls(self) -> dict[tuple[int, ...], int]:
+        counts: dict[tuple[int, ...], int] = {}
+        for binding in list(self._bindings.values()):
+            for shape, calls in binding.shape_calls().items():
+                counts[shape] = counts.get(shape, 0) + calls
+        return counts
+
+    def _missed(self, instance: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Serve a call that the dispatch does not know: find, load or compile, then run."""
+        if is_preparing():
+            return self.function(*args, **kwargs)
+        if (opened := session.current()) is not None:
+            return opened.call(self, args, kwargs)
+        if private_core.is_traced():  # part of something else, which is to see what the method does
+            return self.function(*args, **kwargs)
+        if has_function_mode():  # it is to see what the method calls
+            return self._run_eagerly(*args, **kwargs)
+        for _ in range(_ATTEMPTS):
+            frame = self._ready(args, kwargs)
+            if frame is None:
+                break
+            try:
+                return frame(instance, *args, **kwargs)
+            except Mismatch:  # another thread has changed what was found to fit
+                continue
+        return self._run_plainly(args, kwargs)
+
+    def _ready(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any] | None:
+        """Return the frame that serves a call; None when the method itself is to run."""
+        try:
+            arguments = self.arguments_of(args, kwargs)
+        except TypeError:
+            return None  # the method says it better
+        if self._failures.are_many:
+            return None
+        try:
+            with preparing(self._lock):
+                return self._prepare(arguments, present_stance())
+        except GearcacheError:
+            raise
+        except Exception as error:
+            self._failures.add(error, self._parameters)
+            return None
+
+    def _prepare(self, arguments: dict[str, Any], stance: str = "default") -> Callable[..., Any] | None:
+        is_outdated = any(binding.is_outdated(arguments) for binding in self._bindings.values())
+        if is_outdated or self._lock.is_abandoned:
+            self._lock.is_abandoned = False
+            self.refresh()
+        binding = self.binding_for(arguments)
+        frame = binding.prepare(arguments, stance)
+        binding.note_state()
+        if binding in self._bindings.values():  # else a refresh came in between
+            self._binding = binding
+            self._left.clear()
+            self._serve_by(binding.dispatch(self._missed))
+        self._failures.clear()
+        return frame
+
+    def arguments_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Bind the arguments of a call to the method's parameters, its instance first, defaults applied."""
+        signature = inspect.signature(self._function.__func__, follow_wrapped=False)
+        bound = signature.bind(self._function.__self__, *args, **kwargs)
+        bound.apply_defaults()
+        return dict(bound.arguments)
+
+    def binding_for(self, arguments: Mapping[str, Any]) -> Binding:
+        """Return the binding of the present global state; makes key and store when it is a new one."""
+        state = state_component()
+        identity = repr(sorted(state.items()))
+        if identity not in self._bindings:
+            resolved = resolve(self.name, self._function, self._decorated.mode, self._parameters, arguments, state)
+            self._bindings[identity] = Binding(resolved, self._counters, self._use)
+        return self._bindings[identity]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CachedMethod:
+        """A copy of the module gets a binding of its own, resolved at its own first call."""
+        module = copy.deepcopy(self._function.__self__, memo)
+        return CachedMethod(types.MethodType(self._decorated.original.__func__, module), self._parameters)
+
+    def __reduce__(self) -> Any:
+        owner, attribute = _place(type(self.instance), self._function.__func__)
+        return _rebuild, (self.instance, owner, attribute, self._parameters)
+
+
+def _with_named_instance(function: types.MethodType) -> types.MethodType:
+    """Return a method whose instance is a parameter of its own: all paths to what it holds begin there.
+
+    `def wrapper(*args, **kwargs)`, as decorators make it, takes it among other arguments.
+    """
+    original: Any = function.__func__
+    if original.__code__.co_argcount:
+        return function
+
+    def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return original(self, *args, **kwargs)
+
+    named = types.FunctionType(method.__code__, original.__globals__, closure=method.__closure__)
+    return types.MethodType(functools.update_wrapper(named, original), function.__self__)
+
+
+def _place(cls: type, function: Callable[..., Any]) -> tuple[type, str]:
+    """Return which class holds a method, and under which name; `PicklingError` where none does."""
+    for base in cls.__mro__:
+        for name, member in vars(base).items():
+            inner = getattr(member, "function", member)
+            while isinstance(inner, types.FunctionType):
+                if inner in (function, getattr(function, "__wrapped__", None)):
+                    return base, name
+                inner = getattr(inner, "__wrapped__", None)
+    raise PicklingError(f"`{function.__qualname__}` is no method of `{cls.__qualname__}`, so it cannot be pickled")
+
+
+def _rebuild(module: torch.nn.Module, owner: type, name: str, parameters: dict[str, Any]) -> CachedMethod:
+    member = vars(owner)[name]
+    return CachedMethod(types.MethodType(getattr(member, "function", member), module), parameters)
+
+
+def check_kind(function: Callable[..., Any]) -> None:
+    """Refuse a method whose call does not give a result but something that runs later."""
+    inner = inspect.unwrap(function)
+    kinds = {
+        "a generator": inspect.isgeneratorfunction,
+        "a coroutine": inspect.iscoroutinefunction,
+        "an asynchronous generator": inspect.isasyncgenfunction,
+    }
+    for kind, is_kind in kinds.items():
+        if is_kind(function) or is_kind(inner):
+            raise UnsupportedMethod(
+                f"`{inner.__qualname__}` is {kind}, whose body runs after the call: move what it computes into a "
+                "method of its own and cache that"
+            )
+
+
+def _as_it_is(self: CachedMethod, /, *args: Any, **kwargs: Any) -> Any:
+    """What Dynamo traces where a cached method is called: the method itself."""
+    return self._function(*args, **kwargs)
+
+
+for _call in (CachedMethod.__call__, CachedMethod._run_eagerly):
+    private_core.traced_as(_call, _as_it_is)

@@ -1,0 +1,78 @@
+"""The time in which a thread prepares a call: finds, loads or compiles what serves it.
+
+Locks are taken in one order: that of the method, that of the key (a file), the turn to trace
+(`ge_cache.capture.turns`). A thread prepares one call at a time: what is called meanwhile (by a fake kernel, in a
+signal handler) runs uncached, and listeners are told afterwards, so that nobody waits for the lock of another method
+while holding one.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from gearcache.cache.collection import paused_collection
+from gearcache.events import held_events
+
+
+class MethodLock:
+    """Keeps other threads out while one prepares a call of a method."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        #: Whether this process was forked while a thread that is not here prepared a call.
+        self.is_abandoned = False
+        _locks.add(self)
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *exception: object) -> None:
+        self._lock.release()
+
+    def after_fork(self) -> None:
+        """In a forked child: be free, unless this very thread holds the lock."""
+        if not self._lock.acquire(blocking=False):
+            self._lock, self.is_abandoned = threading.RLock(), True
+        else:
+            self._lock.release()
+
+
+_locks: weakref.WeakSet[MethodLock] = weakref.WeakSet()
+
+
+class _Present(threading.local):
+    """Whether the present thread prepares a call."""
+
+    is_preparing = False
+
+
+_present = _Present()
+
+
+def is_preparing() -> bool:
+    """Whether this thread prepares a call now."""
+    return _present.is_preparing
+
+
+@contextmanager
+def preparing(lock: MethodLock) -> Iterator[None]:
+    """Prepare a call of a method, alone; not to be nested."""
+    with held_events():
+        try:
+            _present.is_preparing = True
+            with lock, paused_collection():
+                yield
+        finally:
+            _present.is_preparing = False
+
+
+def _after_fork() -> None:
+    for lock in list(_locks):
+        lock.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

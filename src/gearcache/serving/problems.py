@@ -1,0 +1,84 @@
+"""Why no loaded graph takes a call."""
+
+from __future__ import annotations
+
+import re
+
+import torch
+
+from gearcache.guards.dispatch.graph_call import GraphCall
+from gearcache.guards.dispatch.inputs import Problem
+from gearcache.guards.gears.expressions import expression_function
+
+
+class Problems:
+    """Why no loaded graph takes a call; the most telling one is what the user is told."""
+
+    #: `inference` first: it is found only where all else fits.
+    _ORDER = (
+        "read",
+        "inference",
+        "type",
+        "device",
+        "dtype",
+        "grad",
+        "layout",
+        "structure",
+        "alias",
+        "rank",
+        "stride",
+        "shape",
+    )
+
+    def __init__(self) -> None:
+        self._found: list[tuple[str, Problem]] = []
+        self.is_gear_miss = False
+        self.is_assumption = False
+
+    def add(self, problem: Problem, gear: str) -> None:
+        """Note one, and the gear that it is about."""
+        self._found.append((gear, problem))
+
+    def decisive(self, gear: str | None = None) -> Problem | None:
+        """Return the problem to tell: of the call's own gear if that is loaded; a dtype before a shape."""
+        own = [problem for text, problem in self._found if text == gear]
+        found = own or [problem for _, problem in self._found]
+        if not found:
+            return None
+        by_kind = {problem.kind: problem for problem in reversed(found)}
+        return next(by_kind[kind] for kind in self._ORDER if kind in by_kind)
+
+    def sentence(self) -> tuple[str, str, str]:
+        """Return argument, found, allowed."""
+        problem = self.decisive()
+        if problem is None:
+            return "?", "of a kind that the new trace does not take either", "the arguments of the first call"
+        return problem.argument, problem.found, problem.allowed
+
+
+def broken_condition(graph: GraphCall, tensors: tuple[torch.Tensor, ...]) -> Problem | None:
+    """Return the condition of a dynamic graph that a call breaks, as a problem of shape or stride."""
+    gear, inputs = graph.gear, graph.variant.inputs
+    named = {name: (tensor, kind, dim) for name, tensor, kind, dim in (*gear.symbols, *gear.measures)}
+    values = {name: getattr(tensors[tensor], kind)(dim) for name, (tensor, kind, dim) in named.items()}
+    for text in gear.conditions:
+        used = [name for name in named if re.search(rf"\b{name}\b", text)]
+        if not expression_function(text, tuple(used))(**{name: values[name] for name in used}):
+            readable = {
+                name: f"{inputs[named[name][0]].access.text}.{named[name][1]}({named[name][2]})" for name in used
+            }
+            found = ", ".join(f"{readable[name]}={values[name]}" for name in used)
+            allowed = text
+            for name, words in readable.items():
+                allowed = re.sub(rf"\b{name}\b", words, allowed)
+            tensor, kind, dim = named[used[0]] if used else (0, "size", 0)
+            # A stride that follows from the sizes is wrong; a free one takes another trace, as a size does.
+            tied = {name for name, _, kind, _ in gear.measures if kind == "stride"}
+            kind = "stride" if tied.intersection(used) else "shape"
+            return Problem(inputs[tensor].access.text, f"of sizes {found}", allowed, kind, dims=(dim,))
+    for tensor in gear.contiguous:
+        if not tensors[tensor].is_contiguous():
+            strides = tensors[tensor].stride()
+            allowed = "a contiguous tensor (call .contiguous() on it)"
+            return Problem(inputs[tensor].access.text, f"of strides {strides}", allowed, "stride")
+    return None

@@ -1,0 +1,120 @@
+"""What the first call of a cached method settles: its key and all that the key was made from."""
+
+from __future__ import annotations
+
+import os
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from gearcache.cache import CacheKey, Layout
+from gearcache.cache.fingerprint import method_key, resolve_ranks
+from gearcache.cache.layout import resolve_root
+from gearcache.ge_cache.backend import Backend
+from gearcache.ge_cache.private_torch import shapes as private_shapes
+from gearcache.ge_cache.select import select_backend
+from gearcache.guards.access import Scope
+from gearcache.guards.arguments import find_tensors, parameter_names
+from gearcache.guards.evidence.identity import decompositions_component, method_component
+from gearcache.guards.evidence.overrides import overrides_component
+from gearcache.guards.gears.parse import GearSpec, fill_dims, gears_of_arguments, parse_gears
+from gearcache.options import Settings, resolve_settings
+from gearcache.prewarming import hook as session
+from gearcache.version import __version__
+
+
+@dataclass(eq=False)
+class ResolvedMethod:
+    """One method of one instance under one global state, with its options as they are used."""
+
+    name: str
+    function: types.MethodType
+    key: CacheKey
+    layout: Layout
+    settings: Settings
+    spec: GearSpec
+    backend: Backend
+    dynamic: bool | None
+    decompositions: Mapping[Any, Any] | None
+    ge_cache: bool
+    #: The mode of autograd that decorators put the method under, see `gearcache.serving.decorators`.
+    mode: str = ""
+
+    def plain(self) -> types.FunctionType:
+        """Return the function in the class."""
+        return self.function.__func__  # type: ignore[return-value]
+
+    def scope(self, arguments: Mapping[str, Any]) -> Scope:
+        """Return where the access paths of a call are looked up."""
+        method = self.plain()
+        closure = dict(zip(method.__code__.co_freevars, method.__closure__ or (), strict=True))
+        instance = {parameter_names(self.function)[0]: self.function.__self__}
+        return Scope({**instance, **arguments}, method.__globals__, closure)
+
+
+def resolve(
+    name: str,
+    function: types.MethodType,
+    mode: str,
+    parameters: Mapping[str, Any],
+    arguments: Mapping[str, Any],
+    state: dict[str, Any],
+) -> ResolvedMethod:
+    """Settle backend, gears, ranks and key of a bound method; `parameters` are those of `cache_compile`.
+
+    `mode` is the one of autograd that decorators put it under.
+
+    `arguments` are those of the call at hand, its instance first: they may carry gears (`set_dim_gears`) and marks.
+    """
+    module: torch.nn.Module = function.__self__  # type: ignore[assignment]
+    method: types.FunctionType = function.__func__  # type: ignore[assignment]
+    instance = next(iter(arguments))
+    call = {name: value for name, value in arguments.items() if name != instance}
+    marked = () if parameters["gears"] else gears_of_arguments(find_tensors(call))
+    settings = resolve_settings(parameters["config"], has_gears=bool(parameters["gears"] or marked))
+    cache_dir, global_rank, world_size = parameters["cache_dir"], parameters["global_rank"], None
+    if (opened := session.current()) is not None:
+        # In a prewarm a fault of the cache is what its user has to know of.
+        settings = replace(settings, strict=True, jobs=opened.jobs or settings.jobs)
+        cache_dir = opened.cache_dir or cache_dir
+        global_rank = opened.rank if global_rank is None else global_rank
+        world_size = opened.world_size
+    spec = GearSpec(marked, settings.policy) if marked else parse_gears(parameters["gears"], settings.policy)
+    backend = select_backend(settings, module, find_tensors(call).values())
+    ranks = resolve_ranks(global_rank, parameters["tp_rank"], parameters["pp_rank"], world_size=world_size)
+    key = method_key(
+        module,
+        method.__name__,
+        method=method_component(method) | ({"mode": mode} if mode else {}),
+        options=settings.compile_options,
+        gears=spec.to_plain() | ({"pad": fill_dims(settings.pad_values)} if settings.pad_values else {}),
+        dynamic=_dynamic_component(parameters["dynamic"], find_tensors(call)),
+        decompositions=decompositions_component(parameters["custom_decompositions"]),
+        overrides=overrides_component(name, compiled=backend.compiles),
+        software={"gearcache": __version__},
+        ranks=ranks,
+        state=state,
+        backend={"name": backend.name, **backend.fingerprint()},
+    )
+    return ResolvedMethod(
+        name=name,
+        function=function,
+        key=key,
+        layout=Layout(resolve_root(cache_dir, os.environ), ranks.scope),
+        settings=settings,
+        spec=spec,
+        backend=backend,
+        dynamic=parameters["dynamic"],
+        decompositions=parameters["custom_decompositions"],
+        ge_cache=bool(parameters["ge_cache"]),
+        mode=mode,
+    )
+
+
+def _dynamic_component(dynamic: bool | None, tensors: Mapping[str, torch.Tensor]) -> Any:
+    """Return what the first call says about dynamic dims: the parameter, marks on tensors, settings of torch."""
+    marks, sources = private_shapes.shape_marks(tensors), private_shapes.shape_sources()
+    return {"dynamic": dynamic, "marks": marks, "sources": sources} if marks or sources else dynamic

@@ -1,0 +1,63 @@
+"""`torch.compiler.set_stance` for cached methods.
+
+A stance is looked at where a call has to compile, which costs the other calls nothing. `force_eager` concerns all
+calls: it exchanges the `__call__` of every cached method, at the moment the stance changes.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from typing import Protocol
+
+from gearcache.errors import UnsupportedStance
+from gearcache.ge_cache.private_torch import shapes as private_shapes
+
+FORCE_EAGER = "force_eager"
+#: Stances under which the first call that nothing stored can serve runs as it is, and the second one compiles.
+DELAYED = ("eager_then_compile", "aot_eager_then_compile")
+
+
+class Follower(Protocol):
+    """What is told of a change of stance."""
+
+    def follow_stance(self) -> None:
+        """Act as the present stance says."""
+        ...
+
+
+_followers: weakref.WeakSet[Follower] = weakref.WeakSet()
+_lock = threading.Lock()
+os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]
+_watched = False
+
+
+def follow(follower: Follower) -> None:
+    """Tell a follower of every change of stance from now on, for as long as it lives."""
+    global _watched
+    with _lock:
+        _followers.add(follower)
+        if not _watched:
+            private_shapes.watch_stance(_changed)
+            _watched = True
+
+
+def present_stance() -> str:
+    """Return the stance of `torch.compile`; a forced backend `eager` counts as `force_eager`.
+
+    `UnsupportedStance` for another forced backend, which a graph on disk cannot follow.
+    """
+    stance, backend = private_shapes.stance()
+    if backend is None:
+        return stance
+    if backend == "eager":
+        return FORCE_EAGER
+    raise UnsupportedStance(str(backend))
+
+
+def _changed() -> None:
+    with _lock:
+        followers = list(_followers)
+    for follower in followers:
+        follower.follow_stance()

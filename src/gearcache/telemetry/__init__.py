@@ -1,0 +1,1 @@
+"""What happened: counters, times, shapes met, progress."""

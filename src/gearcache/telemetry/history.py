@@ -1,0 +1,79 @@
+"""What happened at the lookups of one binding: counted as events, logged, and kept as lines for `explain`."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from gearcache.errors import CacheError, GearcacheError
+from gearcache.events import Event, Kind
+from gearcache.guards.evidence.reason import Reason
+from gearcache.telemetry.stats import Counters
+
+logger = logging.getLogger("gearcache")
+
+
+class History:
+    """The lookups of one entry for one method."""
+
+    def __init__(self, name: str, key_name: str, counters: Counters, *, strict: bool) -> None:
+        self.name = name
+        self.lines: list[str] = []
+        #: Reasons of misses that the cache does not know yet: it is told when it is there, before a compile.
+        self.uncounted: list[str] = []
+        self._key_name = key_name
+        self._counters = counters
+        self._strict = strict
+        self._told: set[str] = set()
+        self._untold: dict[str, None] = {}
+
+    @property
+    def misses(self) -> int:
+        """How many lookups have missed."""
+        return self._counters.misses
+
+    @property
+    def last_miss(self) -> str:
+        """Why the last lookup missed."""
+        return self._counters.miss_reasons[-1] if self._counters.miss_reasons else "its arguments are new"
+
+    @property
+    def last_line(self) -> str:
+        """What was said last, without the advice below it; empty when nothing was."""
+        return next((line for line in reversed(self.lines) if not line.startswith(" ")), "")
+
+    def note(self, kind: Kind, **fields: Any) -> None:
+        """Count an event and tell the listeners."""
+        self._counters.note(Event(kind, self.name, self._key_name, **fields))
+
+    def miss(self, *reasons: Reason, kind: str) -> None:
+        """Count one miss; one reason per stored variant that did not do, of which `kind` is the most telling."""
+        self.note("miss", reason=kind, detail="; ".join(str(reason) for reason in reasons))
+        self.uncounted.append(kind)
+        self.explain(reasons)
+
+    def explain(self, reasons: tuple[Reason, ...]) -> None:
+        """Keep and log why nothing that is stored or loaded serves a call."""
+        self._counters.reasons.extend(reasons)
+        self.lines.extend(line for reason in reasons for line in reason.explained())
+        logger.info("%s: miss: %s", self.name, "; ".join(str(reason) for reason in reasons))
+
+    def fault(self, error: Exception) -> None:
+        """The one failure policy: a fault of the cache never breaks the model, unless `strict`.
+
+        Errors that are none of the cache's own must come from its work alone, too.
+        """
+        found = error if isinstance(error, GearcacheError) else CacheError(f"{type(error).__name__}: {error}")
+        if self._strict:
+            raise found from (error if found is not error else error.__cause__)
+        self.note("fault", detail=str(found))
+        self.lines.append(f"fault: {found}")
+        if str(found) not in self._told:
+            self._untold[str(found)] = None
+
+    def tell(self) -> None:
+        """Give one warning of the faults of a call, at its end; of each fault once."""
+        if self._untold:
+            self._told |= self._untold.keys()
+            text, self._untold = "; then ".join(self._untold), {}
+            logger.warning("%s: the cache cannot be used: %s", self.name, text)

@@ -1,0 +1,198 @@
+"""Counters and times of one cached method, kept by the events that its calls cause."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from gearcache.events import Event, emit
+from gearcache.guards.evidence.reason import Reason
+
+
+@dataclass
+class Counters:
+    """What happened so far. `hits` and `misses` count lookups of variants, not calls; times are in seconds."""
+
+    hits: int = 0
+    misses: int = 0
+    traces: int = 0
+    compiles: int = 0
+    loads: int = 0
+    faults: int = 0
+    eager_calls: int = 0
+    trace_seconds: float = 0.0
+    compile_seconds: float = 0.0
+    load_seconds: float = 0.0
+    bytes_loaded: int = 0
+    bytes_stored: int = 0
+    miss_reasons: list[str] = field(default_factory=list)
+    reasons: list[Reason] = field(default_factory=list)
+
+    def note(self, event: Event) -> None:
+        """Count an event, and tell the listeners."""
+        _COUNT.get(event.kind, _ignore)(self, event)
+        emit(event)
+
+
+def _ignore(counters: Counters, event: Event) -> None:
+    """Count nothing."""
+
+
+def _hit(counters: Counters, event: Event) -> None:
+    counters.hits += 1
+
+
+def _miss(counters: Counters, event: Event) -> None:
+    counters.misses += 1
+    counters.miss_reasons.append(event.detail)
+
+
+def _trace(counters: Counters, event: Event) -> None:
+    counters.traces += 1
+    counters.trace_seconds += event.seconds
+
+
+def _compile(counters: Counters, event: Event) -> None:
+    counters.compiles += 1
+    counters.compile_seconds += event.seconds
+
+
+def _load(counters: Counters, event: Event) -> None:
+    counters.loads += len(event.gears)
+    counters.load_seconds += event.seconds
+    counters.bytes_loaded += event.bytes
+
+
+def _publish(counters: Counters, event: Event) -> None:
+    counters.bytes_stored += event.bytes
+
+
+def _fault(counters: Counters, event: Event) -> None:
+    counters.faults += 1
+
+
+_COUNT: dict[str, Callable[[Counters, Event], None]] = {
+    "hit": _hit,
+    "miss": _miss,
+    "trace": _trace,
+    "compile": _compile,
+    "load": _load,
+    "publish": _publish,
+    "fault": _fault,
+}
+
+
+class Stats:
+    """Read-only view of the counters.
+
+    `hits`, `misses`: lookups that found or did not find a stored variant; `traces`: Dynamo captures; `compiles`:
+    gears compiled; `loads`: gears loaded; `faults`: faults of the cache that were worked around;
+    `eager_calls`: calls that the method itself served; `calls`: calls that
+    returned a result; `gears`: calls per gear; `shapes`: calls per shape met; `miss_reasons`: why each miss was one;
+    `trace_seconds`, `compile_seconds` (summed over gears, which compile in parallel) and `load_seconds`;
+    `bytes_loaded`, `bytes_stored`; `reasons`: the misses as objects.
+    """
+
+    def __init__(
+        self,
+        counters: Counters,
+        gear_calls: Callable[[], Mapping[str, int]],
+        shape_calls: Callable[[], Mapping[tuple[int, ...], int]] = dict,
+    ) -> None:
+        self._counters = counters
+        self._gear_calls = gear_calls
+        self._shape_calls = shape_calls
+
+    @property
+    def hits(self) -> int:
+        """Lookups that found a stored variant."""
+        return self._counters.hits
+
+    @property
+    def misses(self) -> int:
+        """Lookups that did not."""
+        return self._counters.misses
+
+    @property
+    def traces(self) -> int:
+        """Dynamo captures made by this process."""
+        return self._counters.traces
+
+    @property
+    def compiles(self) -> int:
+        """Gears compiled by this process."""
+        return self._counters.compiles
+
+    @property
+    def loads(self) -> int:
+        """Gears loaded by this process."""
+        return self._counters.loads
+
+    @property
+    def faults(self) -> int:
+        """Faults of the cache that were worked around."""
+        return self._counters.faults
+
+    @property
+    def eager_calls(self) -> int:
+        """Calls that the method itself served: by `on_miss="eager"`, a stance, or as the cache and memory failed."""
+        return self._counters.eager_calls
+
+    @property
+    def trace_seconds(self) -> float:
+        """Time spent in Dynamo captures."""
+        return self._counters.trace_seconds
+
+    @property
+    def compile_seconds(self) -> float:
+        """Time spent in compilers, summed over gears."""
+        return self._counters.compile_seconds
+
+    @property
+    def load_seconds(self) -> float:
+        """Time spent on reading, verifying, checking and loading stored gears."""
+        return self._counters.load_seconds
+
+    @property
+    def bytes_loaded(self) -> int:
+        """Bytes of the blobs of loaded gears."""
+        return self._counters.bytes_loaded
+
+    @property
+    def bytes_stored(self) -> int:
+        """Bytes of the blobs of entries that this process wrote."""
+        return self._counters.bytes_stored
+
+    @property
+    def calls(self) -> int:
+        """Calls of compiled graphs, and calls that the method itself served."""
+        return sum(self.gears.values()) + self._counters.eager_calls
+
+    @property
+    def gears(self) -> dict[str, int]:
+        """Calls per gear."""
+        return dict(self._gear_calls())
+
+    @property
+    def shapes(self) -> dict[tuple[int, ...], int]:
+        """Calls per shape met, served or not: sizes of the geared dims, or of all dims of all arguments without gears.
+
+        Those of a dynamic graph are only counted with `count_shapes`.
+        """
+        return dict(self._shape_calls())
+
+    @property
+    def miss_reasons(self) -> tuple[str, ...]:
+        """Why each miss was one, in order."""
+        return tuple(self._counters.miss_reasons)
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """The reasons of all misses as objects: what differed first, with both values, file and line."""
+        return tuple(self._counters.reasons)
+
+    def __repr__(self) -> str:
+        return (
+            f"Stats(hits={self.hits}, misses={self.misses}, traces={self.traces}, compiles={self.compiles}, "
+            f"loads={self.loads}, calls={self.calls}, gears={self.gears})"
+        )
