@@ -27,8 +27,7 @@ def expected_files() -> dict[str, bytes]:
     files["gearcache/guards/watch/_watched.pyi"] = ROOT / "guards" / "watch" / "_watched.pyi"
     files["gearcache/py.typed"] = PACKAGE / "py.typed"
     files["gearcache/ge_cache/inductor/exports.map"] = ROOT / "ge_cache" / "inductor" / "exports.map"
-    header = "include/gearcache_package.h"
-    files[f"gearcache/{header}"] = PACKAGE / header
+    files["gearcache/include/gearcache_package.h"] = PACKAGE / "include" / "gearcache_package.h"
     return {name: path.read_bytes() for name, path in files.items()}
 
 
