@@ -64,10 +64,6 @@ class CacheKey:
         safe = "".join(letter if letter in _SAFE_LETTERS else "_" for letter in label)
         return safe.lstrip(".") or "_"
 
-    def component_digests(self) -> dict[str, str]:
-        """One sha256 per component, for logs and comparisons."""
-        return {name: sha256(encoded).hexdigest() for name, encoded in self._encoded}
-
     def lowered(self) -> dict[str, Plain]:
         """The components as a manifest stores them."""
         return {name: lower(value) for name, value in self.components}

@@ -71,8 +71,6 @@ class Backend(Protocol):
     parallel: bool
     #: Whether graphs with random operators may be compiled (they draw fresh numbers on each call).
     allows_random: bool
-    #: Whether one graph with dynamic dims can be compiled.
-    allows_dynamic: bool
     #: Whether one graph serves all gears, and the compiler's own runtime switches between them.
     takes_all_gears: bool
     #: Whether a compiler takes the graph; else each of its operators is called as the process has it.

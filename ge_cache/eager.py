@@ -21,7 +21,6 @@ class EagerBackend:
     name = "eager"
     parallel = False
     allows_random = True
-    allows_dynamic = True
     keeps_files = False
     takes_all_gears = False
     compiles = False

@@ -61,7 +61,6 @@ class InductorBackend:
     name = "inductor"
     parallel = True
     allows_random = False
-    allows_dynamic = True
     keeps_files = False
     takes_all_gears = False
     compiles = True

@@ -22,15 +22,6 @@ _HOW = "see `gearcache doctor`; install `gearcache[npu]`, or use backend='induct
 _ge_started_with: list[str] = []
 
 
-def missing() -> str | None:
-    """Return what keeps this backend from running here, as one sentence, or None; `gearcache doctor` prints it."""
-    try:
-        torchair_module()
-    except BackendUnavailable as error:
-        return error.missing
-    return None
-
-
 def torch_npu_module() -> Any:
     """Import and return torch_npu; `BackendUnavailable` names what is missing."""
     module = sys.modules.get("torch_npu")

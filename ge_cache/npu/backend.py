@@ -36,7 +36,6 @@ class TorchairBackend:
     parallel = False
     keeps_files = True
     allows_random = False
-    allows_dynamic = True
     compiles = True
 
     def __init__(self, options: NpuOptions | None = None) -> None:

@@ -8,14 +8,12 @@ torchair is in as well, until someone proves that it may be left out.
 from __future__ import annotations
 
 import hashlib
-import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from gearcache.errors import OptionError, UnkeyableValue
-from gearcache.guards.evidence.code import code_digest
-from gearcache.guards.evidence.names import name_of
+from gearcache.guards.evidence.identity import described
 
 #: Options that cannot change what a cached method computes, each with its reason.
 NOT_IN_KEY: dict[str, str] = {
@@ -94,39 +92,5 @@ def _plain(name: str, value: Any) -> Any:
     if isinstance(value, dict):
         return {str(key): _plain(name, item) for key, item in sorted(value.items())}
     if isinstance(value, Callable):  # type: ignore[arg-type]
-        return callable_component(name, value, set())
+        return described(value, f"the option {name}", _VERSIONED)
     raise UnkeyableValue(f"options.{name}", type(value).__qualname__)
-
-
-def callable_component(option: str, function: Any, seen: set[int]) -> Any:
-    """Return name and code of a custom pass, and of the functions that it reaches through globals and its closure."""
-    inner = getattr(function, "__func__", function)
-    if not isinstance(inner, types.FunctionType):
-        raise UnkeyableValue(f"options.{option}", type(function).__qualname__, "a pass must be a plain function")
-    if id(inner) in seen:
-        return name_of(inner)
-    seen.add(id(inner))
-    reached: list[Any] = []
-    for name in sorted(_names(inner.__code__)):
-        value = inner.__globals__.get(name)
-        if isinstance(value, types.FunctionType) and value.__module__.partition(".")[0] in _VERSIONED:
-            reached.append([name, name_of(value)])
-        elif isinstance(value, types.FunctionType):
-            reached.append([name, callable_component(option, value, seen)])
-        elif isinstance(value, (bool, int, float, str)):
-            reached.append([name, value])
-    for name, cell in zip(inner.__code__.co_freevars, inner.__closure__ or (), strict=True):
-        value = cell.cell_contents
-        if isinstance(value, types.FunctionType):
-            reached.append([name, callable_component(option, value, seen)])
-        elif value is None or isinstance(value, (bool, int, float, str)):
-            reached.append([name, value])
-        else:
-            raise UnkeyableValue(f"options.{option}", type(value).__qualname__, f"`{name}` in the closure of the pass")
-    defaults = [_plain(option, item) for item in inner.__defaults__ or ()]
-    return [name_of(inner), code_digest(inner.__code__), defaults, reached]
-
-
-def _names(code: types.CodeType) -> set[str]:
-    nested = [_names(constant) for constant in code.co_consts if isinstance(constant, types.CodeType)]
-    return set(code.co_names).union(*nested)

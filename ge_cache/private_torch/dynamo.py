@@ -14,9 +14,7 @@ from gearcache.ge_cache.private_torch import fake as private_fake
 
 
 @contextlib.contextmanager
-def capture_settings(
-    weights: Weights, *, dynamic: bool, duck_shape: bool = False, numbers: tuple[str, ...] = ()
-) -> Iterator[None]:
+def capture_settings(weights: Weights, *, dynamic: bool, numbers: tuple[str, ...] = ()) -> Iterator[None]:
     """Set Dynamo up for one full-graph capture of an inference method.
 
     The `weights` that are bound become attributes of the graph; every other tensor, also one that hangs off the
@@ -60,7 +58,7 @@ def capture_settings(
             present = [compiler_config.dynamic_sources] if compiler_config.dynamic_sources else []
             stack.enter_context(compiler_config.patch(dynamic_sources=",".join([*present, *numbers])))
         stack.enter_context(dynamo_config.patch(known))
-        stack.enter_context(fx_config.patch(use_duck_shape=duck_shape))  # type: ignore[attr-defined]
+        stack.enter_context(fx_config.patch(use_duck_shape=False))  # type: ignore[attr-defined]
         stack.enter_context(get_metrics_context())
         stack.enter_context(dynamo_timed("gearcache.capture"))
         stack.enter_context(torch_function_mode_stack_state_mgr)

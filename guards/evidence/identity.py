@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from gearcache.errors import UnkeyableValue
@@ -41,55 +41,71 @@ def decompositions_component(decompositions: Mapping[Any, Callable[..., Any]] | 
     )
 
 
-def described(function: Any, user: str) -> Any:
+def described(function: Any, user: str, packages: Collection[str] = ()) -> Any:
     """Return plain data that identifies a function through all that it reaches; `user` says whose it is.
 
-    `UnkeyableValue` names a value among these that cannot be told apart from another one.
+    `packages`: top-level packages beside torch and the standard library whose versions are in the key; what is theirs
+    counts by its name. `UnkeyableValue` names a value that cannot be told apart from another one.
     """
-    return _described(function, user, set())
+    return _Description(user, frozenset(packages)).of(function)
 
 
-def _described(value: Any, owner: str, seen: set[int]) -> Any:
-    """Return plain data that differs whenever a value that a function uses would act differently."""
-    if isinstance(value, functools.partial):
-        parts = [_described(item, owner, seen) for item in (value.func, *value.args)]
-        return ["partial", parts, [[name, _described(item, owner, seen)] for name, item in value.keywords.items()]]
-    if isinstance(value, types.MethodType):
-        return ["method", _described(value.__func__, owner, seen), _described(value.__self__, owner, seen)]
-    if isinstance(value, types.FunctionType):
-        return _described_function(value, owner, seen)
-    if isinstance(value, (types.ModuleType, types.BuiltinFunctionType)) or is_operator(value):
-        return ["name", str(value) if is_operator(value) else name_of(value)]
-    if isinstance(value, type):
-        library = name_of(value).partition(".")[0].partition(":")[0] in ("torch", "builtins")
-        functions = [] if library else [item for item in vars(value).values() if isinstance(item, types.FunctionType)]
-        return ["class", name_of(value), [_described(item, owner, seen) for item in functions]]
-    try:
-        return ["constant", to_plain(value)]
-    except NotConstant:
-        raise UnkeyableValue("functions", name_of(type(value)), f"{owner} uses it") from None
+class _Description:
+    """Plain data that differs whenever a value that a function uses would act differently."""
 
+    def __init__(self, user: str, packages: frozenset[str]) -> None:
+        self._user = user
+        self._packages = packages
+        self._seen: set[int] = set()
 
-def _described_function(function: types.FunctionType, owner: str, seen: set[int]) -> Any:
-    plain = ["function", *function_plain(function)]
-    if id(function) in seen:
-        return plain
-    seen.add(id(function))
-    if is_versioned(function.__code__):
-        inner = [item for item in _held(function) if is_users(item)]
-        return [*plain, [_described(item, owner, seen) for item in inner]] if inner else plain
-    used = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-    used += [cell.cell_contents for cell in function.__closure__ or () if cell != types.CellType()]
-    codes = code_objects(function.__code__)
-    names = dict.fromkeys(name for code in codes for name in code.co_names)
-    read = [(name, function.__globals__[name]) for name in names if name in function.__globals__]
-    for _, module in [item for item in read if isinstance(item[1], types.ModuleType) and not _is_library(item[1])]:
-        read += [(name, vars(module)[name]) for name in names if name in vars(module)]
-    return [
-        *plain,
-        [_described(value, owner, seen) for value in used],
-        [[name, _described(value, owner, seen)] for name, value in read],
-    ]
+    def of(self, value: Any) -> Any:
+        """Describe any value."""
+        if isinstance(value, functools.partial):
+            parts = [self.of(item) for item in (value.func, *value.args)]
+            return ["partial", parts, [[name, self.of(item)] for name, item in value.keywords.items()]]
+        if isinstance(value, types.MethodType):
+            return ["method", self.of(value.__func__), self.of(value.__self__)]
+        if isinstance(value, types.FunctionType):
+            return ["name", name_of(value)] if self._is_packaged(value) else self._of_function(value)
+        if isinstance(value, (types.ModuleType, types.BuiltinFunctionType)) or is_operator(value):
+            return ["name", str(value) if is_operator(value) else name_of(value)]
+        if isinstance(value, type):
+            library = value.__module__.partition(".")[0] in ("torch", "builtins") or self._is_packaged(value)
+            functions = (
+                [] if library else [item for item in vars(value).values() if isinstance(item, types.FunctionType)]
+            )
+            return ["class", name_of(value), [self.of(item) for item in functions]]
+        try:
+            return ["constant", to_plain(value)]
+        except NotConstant:
+            raise UnkeyableValue("functions", name_of(type(value)), f"{self._user} uses it") from None
+
+    def _is_packaged(self, value: Any) -> bool:
+        return str(value.__module__).partition(".")[0] in self._packages
+
+    def _of_function(self, function: types.FunctionType) -> Any:
+        plain = ["function", *function_plain(function)]
+        if id(function) in self._seen:
+            return plain
+        self._seen.add(id(function))
+        if is_versioned(function.__code__):
+            inner = [item for item in _held(function) if is_users(item)]
+            return [*plain, [self.of(item) for item in inner]] if inner else plain
+        used = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+        used += [cell.cell_contents for cell in function.__closure__ or () if cell != types.CellType()]
+        codes = code_objects(function.__code__)
+        names = dict.fromkeys(name for code in codes for name in code.co_names)
+        read = [(name, function.__globals__[name]) for name in names if name in function.__globals__]
+        for _, module in [item for item in read if isinstance(item[1], types.ModuleType) and self._is_users(item[1])]:
+            read += [(name, vars(module)[name]) for name in names if name in vars(module)]
+        return [
+            *plain,
+            [self.of(value) for value in used],
+            [[name, self.of(value)] for name, value in read],
+        ]
+
+    def _is_users(self, module: types.ModuleType) -> bool:
+        return not _is_library(module) and module.__name__.partition(".")[0] not in self._packages
 
 
 def is_users(function: Any, seen: frozenset[int] = frozenset()) -> bool:

@@ -18,7 +18,14 @@ import torchair
 from torch import Tensor, nn
 
 import gearcache
-from gearcache.errors import BackendUnavailable, CacheError, CompileError, GearSpecError, InputError
+from gearcache.errors import (
+    BackendUnavailable,
+    CacheError,
+    CompileError,
+    GearSpecError,
+    InputError,
+    UnkeyableValue,
+)
 from gearcache.ge_cache.eager import EagerBackend
 from gearcache.ge_cache.npu import ascend
 from gearcache.ge_cache.npu.backend import TorchairBackend
@@ -138,6 +145,30 @@ def test_a_custom_pass_counts_by_its_code_and_what_it_calls(monkeypatch: pytest.
     assert before == config_component(config)
     monkeypatch.setitem(globals(), "helper", lambda graph: graph)
     assert config_component(config) != before
+
+
+SETTINGS: Any = [1]
+
+
+def _pass_b(graph: Any, inputs: Any, config: Any) -> None:
+    graph.setting = SETTINGS
+
+
+@pytest.mark.parametrize("value", [[2], {"a": 1}, (1,), None, int])
+def test_a_custom_pass_counts_by_all_globals_that_it_reads(value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = torchair.CompilerConfig()
+    config.post_grad_custom_pre_pass = _pass_b
+    before = config_component(config)
+    monkeypatch.setitem(globals(), "SETTINGS", value)
+    assert config_component(config) != before
+
+
+def test_a_custom_pass_that_reads_what_cannot_be_told_apart_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = torchair.CompilerConfig()
+    config.post_grad_custom_pre_pass = _pass_b
+    monkeypatch.setitem(globals(), "SETTINGS", object())
+    with pytest.raises(UnkeyableValue, match="post_grad_custom_pre_pass"):
+        config_component(config)
 
 
 @pytest.mark.parametrize("change", ["level", "hf32", "conv", "cube", "variable", "cann"])
