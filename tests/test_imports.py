@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import subprocess
 import sys
 from pathlib import Path
@@ -70,6 +71,16 @@ def test_a_layer_imports_only_the_layers_below_it(path: Path) -> None:
         if within(name, "gearcache") and not any(within(name, layer) for layer in allowed)
     ]
     assert not wrong
+
+
+def test_no_import_leads_back_to_its_module() -> None:
+    """Imports in functions and those for types count."""
+    modules = {module_name(path): path for path in ALL_FILES}
+    graph: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        names = {name if name in modules else name.rpartition(".")[0] for _, name in imported(parse(path))}
+        graph[module] = names & modules.keys() - {module}
+    graphlib.TopologicalSorter(graph).prepare()  # its `CycleError` names the modules
 
 
 @each(ALL_FILES)

@@ -21,15 +21,12 @@ import torch
 from gearcache.errors import BackendUnavailable
 from gearcache.ge_cache.aten import decode_tensor
 from gearcache.ge_cache.backend import Artifact, CompileJob, Runner, Stage, StoredArtifact
+from gearcache.ge_cache.inductor.artifact_names import CONSTANTS, EXTERN, LIBRARY
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.workers.scratch import scratch_folder
 
 logger = logging.getLogger("gearcache")
 
-LIBRARY = "graph.so"
-CONSTANTS = "constants.msgpack"
-#: Calls of operators that have no C interface, as AOTInductor describes them: custom operators, and few of torch.
-EXTERN = "extern.json"
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 #: Raise it when other code is made of the same graph and options: what older versions stored is then no hit.
 RECIPE = 3

@@ -19,7 +19,7 @@ from gearcache.ge_cache.aten import decode_tensor, encode_tensor, to_module
 from gearcache.ge_cache.backend import Artifact, CompileJob, Stage
 from gearcache.ge_cache.dependencies.custom_operators import custom_operators
 from gearcache.ge_cache.graphs.examples import symbolic_examples
-from gearcache.ge_cache.inductor.backend import CONSTANTS, EXTERN, LIBRARY
+from gearcache.ge_cache.inductor.artifact_names import CONSTANTS, EXTERN, LIBRARY
 from gearcache.ge_cache.inductor.options import compile_options
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import inductor as private_inductor

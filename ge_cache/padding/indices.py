@@ -11,8 +11,10 @@ from typing import Any
 import torch
 
 from gearcache.ge_cache.padding.extents import ONE, Dim, Extent, broadcast, has_padding, size_of
-from gearcache.ge_cache.padding.proof import Dependent, Step
-from gearcache.ge_cache.padding.rows import rule
+from gearcache.ge_cache.padding.step import Dependent, Rules, Step
+
+RULES = Rules()
+rule = RULES.of
 
 
 def _joined(step: Step) -> Dependent:

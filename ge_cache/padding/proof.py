@@ -15,78 +15,9 @@ import torch
 from torch import fx
 
 from gearcache.ge_cache.padding.extents import Dim, Extent, is_prefix
+from gearcache.ge_cache.padding.rules import RULES, SIZE_ARGUMENTS, elementwise
+from gearcache.ge_cache.padding.step import Dependent, Rule, Step, is_list
 from gearcache.ge_cache.private_torch import core as private_core
-
-
-class Dependent(Exception):
-    """A real position may depend on filling; carries the reason."""
-
-
-class Step:
-    """One operator call of the graph under proof: its arguments by name, sizes as ints or expressions."""
-
-    def __init__(self, proof: Proof, node: fx.Node) -> None:
-        self.proof = proof
-        self.node = node
-        self.name = str(node.target).removeprefix("aten.")
-        self.schema = node.target._schema  # type: ignore[union-attr]
-        names = [item.name for item in self.schema.arguments]
-        defaults = {item.name: item.default_value for item in self.schema.arguments if item.has_default_value()}
-        given = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
-        self.given = defaults | given
-
-    def value(self, name: str) -> Any:
-        """Return an argument: an `Extent`, a size, a list of these, or what the graph holds."""
-        return self.proof.value(self.given.get(name))
-
-    def extent(self, name: str) -> Extent:
-        """Return a tensor argument."""
-        found = self.value(name)
-        if not isinstance(found, Extent):
-            raise Dependent(f"`{self.name}` without a tensor as `{name}`")
-        return found
-
-    def sizes(self, name: str) -> list[Any]:
-        """Return the sizes of a tensor argument."""
-        return self.proof.sizes(self.given[name].meta["val"])
-
-    def tensors(self) -> dict[str, fx.Node]:
-        """Return all tensor arguments by name; those of a list as `name[0]`."""
-        found: dict[str, fx.Node] = {}
-        for name, value in self.given.items():
-            items = {f"{name}[{index}]": item for index, item in enumerate(value)} if _is_list(value) else {name: value}
-            for label, item in items.items():
-                if isinstance(item, fx.Node) and isinstance(item.meta.get("val"), torch.Tensor):
-                    found[label] = item
-        return found
-
-    def result_sizes(self) -> list[list[Any]]:
-        """Return the sizes of each result."""
-        value = self.node.meta["val"]
-        values = value if isinstance(value, (list, tuple)) else [value]
-        return [self.proof.sizes(item) if isinstance(item, torch.Tensor) else [] for item in values]
-
-    def fresh(self, index: int = 0) -> Extent:
-        """Return a result whose padded dims are just those of a padded size."""
-        return Extent(self.proof.plain_dims(self.result_sizes()[index]))
-
-    def require_plain(self, what: str, *dims: Dim) -> None:
-        """Refuse when one of some dims has filling."""
-        if any(is_padded for dim in dims for _, is_padded in dim):
-            raise Dependent(f"`aten.{self.name}` {what} {self.proof.label}")
-
-    @property
-    def aliased(self) -> list[str]:
-        """The names of the arguments that a result may share memory with."""
-        return [item.name for item in self.schema.arguments if item.alias_info is not None]
-
-    @property
-    def is_written(self) -> list[str]:
-        """The names of the arguments that the operator writes."""
-        return [item.name for item in self.schema.arguments if item.alias_info is not None and item.alias_info.is_write]
-
-
-Rule = Callable[[Step], "Extent | list[Extent]"]
 
 
 class Proof:
@@ -103,10 +34,6 @@ class Proof:
 
         `inputs`: the sizes of the first placeholders; the others (weights) have no filling.
         """
-        from gearcache.ge_cache.padding import indices as index_rules  # noqa: F401 - they add their rules
-        from gearcache.ge_cache.padding import shapes as shape_rules  # noqa: F401 - they add their rules
-        from gearcache.ge_cache.padding.rows import RULES, SIZE_ARGUMENTS, elementwise
-
         rows = iter(inputs)
         node: fx.Node | None = None
         try:
@@ -200,7 +127,7 @@ class Proof:
             if any(self.mentions(size) for size in sizes):
                 raise Dependent(f"`{given.target}` is not known to keep rows apart along {self.label}")
             return Extent(self.plain_dims(sizes))
-        if _is_list(given):
+        if is_list(given):
             return [self.value(item) for item in given]
         return given
 
@@ -235,11 +162,7 @@ def _product(dim: Dim) -> Any:
 
 
 def _holds_tensor(value: Any) -> bool:
-    return any(isinstance(item, torch.Tensor) for item in (value if _is_list(value) else [value]))
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, (list, tuple))
+    return any(isinstance(item, torch.Tensor) for item in (value if is_list(value) else [value]))
 
 
 def _place(node: fx.Node | None) -> str:

@@ -6,13 +6,13 @@ that is not listed is refused as soon as it sees filling, so the list may be inc
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from gearcache.ge_cache.padding.extents import ONE, Dim, Extent, broadcast
-from gearcache.ge_cache.padding.proof import Dependent, Rule, Step
+from gearcache.ge_cache.padding.step import Dependent, Rules, Step
 
-RULES: dict[str, Rule] = {}
+RULES = Rules()
+rule = RULES.of
 #: Arguments in which a padded size may stand: they only say how large a result is.
 SIZE_ARGUMENTS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("view", "reshape", "_unsafe_view", "expand", "broadcast_to"), ("size", "shape")),
@@ -21,16 +21,6 @@ SIZE_ARGUMENTS: dict[str, tuple[str, ...]] = {
     "slice": ("end",),
     "unflatten": ("sizes",),
 }
-
-
-def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Register a rule for operators (`sum`: all overloads, `transpose.int`: one)."""
-
-    def register(function: Rule) -> Rule:
-        RULES.update(dict.fromkeys(names, function))
-        return function
-
-    return register
 
 
 @rule("masked_fill_", "to", "_to_copy", "type_as", "contiguous", "clone", "where", "__and__", "__or__", "copy_")

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from gearcache.ge_cache.padding.extents import ONE, Dim, Extent, has_padding, normal, regroup
-from gearcache.ge_cache.padding.proof import Dependent, Step
-from gearcache.ge_cache.padding.rows import rule
+from gearcache.ge_cache.padding.step import Dependent, Rules, Step
+
+RULES = Rules()
+rule = RULES.of
 
 
 @rule("view", "reshape", "_unsafe_view", "flatten", "unflatten")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from gearcache.guards.dispatch.variant import StoredGear
+from gearcache.guards.dispatch.variant import StoredGear
 
 _SIZES = {int, type(None)}
 _BASES = ("output", "input", "attribute")

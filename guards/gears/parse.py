@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from gearcache.errors import GearSpecError
-from gearcache.guards.gears.spec import MAX_GEARS as MAX_GEARS
+from gearcache.guards.gears.sizes import check_size_list
 from gearcache.guards.gears.spec import Axis as Axis
 from gearcache.guards.gears.spec import GearSpec as GearSpec
 from gearcache.guards.gears.spec import RangeAxis as RangeAxis
@@ -32,22 +32,6 @@ def check_dim(name: str, dim: Any, rank: int | None = None) -> int:
         allowed = f"0 to {rank - 1}" if rank is not None else "0 or more"
         raise GearSpecError(f"gears of `{name}`: dim index is {dim}; allowed: {allowed}")
     return dim
-
-
-def check_size_list(owner: str, sizes: Any, *, minimum: int = 1) -> tuple[int, ...]:
-    """Return a list of sizes as a tuple; `GearSpecError` names whose they are, the value and what is allowed."""
-    if not isinstance(sizes, (list, tuple)):
-        raise GearSpecError(
-            f"gears of {owner}: the sizes are a {type(sizes).__name__}; they must be a list or tuple of int"
-        )
-    for size in sizes:
-        if isinstance(size, bool) or not isinstance(size, int):
-            raise GearSpecError(f"gears of {owner}: {size!r} is a {type(size).__name__}, not an int")
-        if size < 1:
-            raise GearSpecError(f"gears of {owner}: {size} is not a size; a gear is at least 1")
-    if not minimum <= len(sizes) <= MAX_GEARS:
-        raise GearSpecError(f"gears of {owner}: {len(sizes)} sizes were given; allowed: {minimum} to {MAX_GEARS}")
-    return tuple(sizes)
 
 
 def check_sizes(name: str, dim: Any, sizes: Any, *, minimum: int = 1, rank: int | None = None) -> tuple[int, ...]:

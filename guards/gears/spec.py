@@ -19,10 +19,9 @@ import torch
 
 from gearcache.errors import GearSpecError
 from gearcache.guards.gears.expressions import expression_function
+from gearcache.guards.gears.sizes import MAX_GEARS
 from gearcache.guards.gears.symbol import SizeExpression, Symbol
 
-#: torchair's limit on the gears of one method (`_gear_utils.py`, torch_npu 2.13.0).
-MAX_GEARS = 100
 POLICIES = ("zip", "product")
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gearcache.errors import GearSpecError
+from gearcache.guards.gears.sizes import check_size_list
 
 _OPERATORS: dict[str, Callable[[int, int], int]] = {
     "+": operator.add,
@@ -149,8 +150,6 @@ class Symbol(SizeExpression):
         self.gears = None if gears is None else self._checked(gears)
 
     def _checked(self, gears: Sequence[int]) -> tuple[int, ...]:
-        from gearcache.guards.gears.parse import check_size_list  # the rules for lists are the same everywhere
-
         sizes = check_size_list(f"symbol `{self.text()}`", gears)
         for size in sizes:
             if not self.admits(size):

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from gearcache.guards.access import Access, Scope
-from gearcache.guards.dispatch.variant import StoredGear, StoredInput, StoredVariant, entry_from_plain, entry_to_plain
+from gearcache.guards.dispatch.packed_entry import entry_from_plain, entry_to_plain
+from gearcache.guards.dispatch.variant import StoredGear, StoredInput, StoredVariant
 from gearcache.guards.evidence.checks import observe
 from gearcache.guards.evidence.tree import evidence_checks, evidence_failure, evidence_tree
 

@@ -17,13 +17,13 @@ import torch
 from gearcache.cache.atomic import write_atomic
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.aten import decode_tensor
+from gearcache.ge_cache.inductor.artifact_names import CONSTANTS, LIBRARY
 
 if TYPE_CHECKING:
     from gearcache.cache.protocol import Store
     from gearcache.serving.activate import ActiveVariant
 
 FORMAT = 1
-_LIBRARY, _CONSTANTS = "graph.so", "constants.msgpack"
 
 
 def header_folder() -> Path:
@@ -86,12 +86,12 @@ def _gear(
         raise CaptureError(name, "it has a graph with dynamic dims; export takes static gears, give it `gears=`")
     if gear.header.get("extern"):
         raise CaptureError(name, "it calls an operator that has no C interface; such a graph cannot leave Python")
-    digest = gear.blobs[_LIBRARY]
+    digest = gear.blobs[LIBRARY]
     if digest not in libraries:
         libraries[digest] = torch.frombuffer(bytearray(store.read_blob(digest)), dtype=torch.uint8)
     constants: dict[str, Any] = {}
-    if _CONSTANTS in gear.blobs:
-        constants = msgpack.unpackb(store.read_blob(gear.blobs[_CONSTANTS]), raw=False)
+    if CONSTANTS in gear.blobs:
+        constants = msgpack.unpackb(store.read_blob(gear.blobs[CONSTANTS]), raw=False)
     bound: dict[str, str] = {}
     for internal, (kind, owner) in gear.header["bound"].items():
         key = f"attribute {owner}" if kind == "attribute" else f"constant {digest} {owner}"

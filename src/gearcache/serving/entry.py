@@ -15,7 +15,8 @@ import torch
 from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Limits, Manifest, Miss, Signer
 from gearcache.cache.trust import check_folders
 from gearcache.errors import CacheError
-from gearcache.guards.dispatch.variant import StoredVariant, entry_from_plain, entry_to_plain
+from gearcache.guards.dispatch.packed_entry import entry_from_plain, entry_to_plain
+from gearcache.guards.dispatch.variant import StoredVariant
 from gearcache.guards.evidence.reason import Reason
 from gearcache.options import Settings
 from gearcache.telemetry.history import History

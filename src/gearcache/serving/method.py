@@ -230,7 +230,8 @@ class CachedMethod:
         state = state_component()
         identity = repr(sorted(state.items()))
         if identity not in self._bindings:
-            resolved = resolve(self.name, self._function, self._decorated.mode, self._parameters, arguments, state)
+            mode, overrides = self._decorated.mode, session.current()
+            resolved = resolve(self.name, self._function, mode, self._parameters, arguments, state, overrides)
             self._bindings[identity] = Binding(resolved, self._counters, self._use)
         return self._bindings[identity]
 

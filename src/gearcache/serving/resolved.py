@@ -6,7 +6,7 @@ import os
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -22,7 +22,6 @@ from gearcache.guards.evidence.identity import decompositions_component, method_
 from gearcache.guards.evidence.overrides import overrides_component
 from gearcache.guards.gears.parse import GearSpec, fill_dims, gears_of_arguments, parse_gears
 from gearcache.options import Settings, resolve_settings
-from gearcache.prewarming import hook as session
 from gearcache.version import __version__
 
 
@@ -55,6 +54,15 @@ class ResolvedMethod:
         return Scope({**instance, **arguments}, method.__globals__, closure)
 
 
+class Overrides(Protocol):
+    """What a prewarm sets in place of the settings of its methods; None: as they say."""
+
+    cache_dir: str | None
+    jobs: int | None
+    world_size: int | None
+    rank: int | None
+
+
 def resolve(
     name: str,
     function: types.MethodType,
@@ -62,10 +70,11 @@ def resolve(
     parameters: Mapping[str, Any],
     arguments: Mapping[str, Any],
     state: dict[str, Any],
+    overrides: Overrides | None = None,
 ) -> ResolvedMethod:
     """Settle backend, gears, ranks and key of a bound method; `parameters` are those of `cache_compile`.
 
-    `mode` is the one of autograd that decorators put it under.
+    `mode` is the one of autograd that decorators put it under; `overrides` are those of an open prewarm.
 
     `arguments` are those of the call at hand, its instance first: they may carry gears (`set_dim_gears`) and marks.
     """
@@ -76,12 +85,12 @@ def resolve(
     marked = () if parameters["gears"] else gears_of_arguments(find_tensors(call))
     settings = resolve_settings(parameters["config"], has_gears=bool(parameters["gears"] or marked))
     cache_dir, global_rank, world_size = parameters["cache_dir"], parameters["global_rank"], None
-    if (opened := session.current()) is not None:
+    if overrides is not None:
         # In a prewarm a fault of the cache is what its user has to know of.
-        settings = replace(settings, strict=True, jobs=opened.jobs or settings.jobs)
-        cache_dir = opened.cache_dir or cache_dir
-        global_rank = opened.rank if global_rank is None else global_rank
-        world_size = opened.world_size
+        settings = replace(settings, strict=True, jobs=overrides.jobs or settings.jobs)
+        cache_dir = overrides.cache_dir or cache_dir
+        global_rank = overrides.rank if global_rank is None else global_rank
+        world_size = overrides.world_size
     spec = GearSpec(marked, settings.policy) if marked else parse_gears(parameters["gears"], settings.policy)
     backend = select_backend(settings, module, find_tensors(call).values())
     ranks = resolve_ranks(global_rank, parameters["tp_rank"], parameters["pp_rank"], world_size=world_size)

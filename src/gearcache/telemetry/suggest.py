@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gearcache.errors import GearSpecError
-from gearcache.guards.gears.spec import MAX_GEARS
+from gearcache.guards.gears.sizes import MAX_GEARS
 from gearcache.guards.gears.symbol import SizeExpression, Symbol
 
 _MAX_TRIED = 2000

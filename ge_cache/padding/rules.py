@@ -1,0 +1,10 @@
+"""All rules: what operators do to padded rows, by their names."""
+
+from __future__ import annotations
+
+from gearcache.ge_cache.padding import indices, rows, shapes
+from gearcache.ge_cache.padding.rows import elementwise as elementwise
+from gearcache.ge_cache.padding.step import Rule
+
+RULES: dict[str, Rule] = {**rows.RULES, **shapes.RULES, **indices.RULES}
+SIZE_ARGUMENTS = rows.SIZE_ARGUMENTS

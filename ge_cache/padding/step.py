@@ -1,0 +1,114 @@
+"""One operator call of a graph under proof, as the rules see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+from torch import fx
+
+from gearcache.ge_cache.padding.extents import Dim, Extent
+
+
+class Dependent(Exception):
+    """A real position may depend on filling; carries the reason."""
+
+
+class Walk(Protocol):
+    """What a rule may ask of the proof that walks the graph."""
+
+    label: str
+
+    def value(self, given: Any) -> Any:
+        """Return what an argument of a node stands for."""
+
+    def sizes(self, tensor: torch.Tensor) -> list[Any]:
+        """Return the sizes of a fake tensor."""
+
+    def plain_dims(self, sizes: list[Any]) -> tuple[Dim, ...]:
+        """Return one factor per dim."""
+
+
+class Step:
+    """One operator call of the graph under proof: its arguments by name, sizes as ints or expressions."""
+
+    def __init__(self, proof: Walk, node: fx.Node) -> None:
+        self.proof = proof
+        self.node = node
+        self.name = str(node.target).removeprefix("aten.")
+        self.schema = node.target._schema  # type: ignore[union-attr]
+        names = [item.name for item in self.schema.arguments]
+        defaults = {item.name: item.default_value for item in self.schema.arguments if item.has_default_value()}
+        given = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
+        self.given = defaults | given
+
+    def value(self, name: str) -> Any:
+        """Return an argument: an `Extent`, a size, a list of these, or what the graph holds."""
+        return self.proof.value(self.given.get(name))
+
+    def extent(self, name: str) -> Extent:
+        """Return a tensor argument."""
+        found = self.value(name)
+        if not isinstance(found, Extent):
+            raise Dependent(f"`{self.name}` without a tensor as `{name}`")
+        return found
+
+    def sizes(self, name: str) -> list[Any]:
+        """Return the sizes of a tensor argument."""
+        return self.proof.sizes(self.given[name].meta["val"])
+
+    def tensors(self) -> dict[str, fx.Node]:
+        """Return all tensor arguments by name; those of a list as `name[0]`."""
+        found: dict[str, fx.Node] = {}
+        for name, value in self.given.items():
+            items = {f"{name}[{index}]": item for index, item in enumerate(value)} if is_list(value) else {name: value}
+            for label, item in items.items():
+                if isinstance(item, fx.Node) and isinstance(item.meta.get("val"), torch.Tensor):
+                    found[label] = item
+        return found
+
+    def result_sizes(self) -> list[list[Any]]:
+        """Return the sizes of each result."""
+        value = self.node.meta["val"]
+        values = value if isinstance(value, (list, tuple)) else [value]
+        return [self.proof.sizes(item) if isinstance(item, torch.Tensor) else [] for item in values]
+
+    def fresh(self, index: int = 0) -> Extent:
+        """Return a result whose padded dims are just those of a padded size."""
+        return Extent(self.proof.plain_dims(self.result_sizes()[index]))
+
+    def require_plain(self, what: str, *dims: Dim) -> None:
+        """Refuse when one of some dims has filling."""
+        if any(is_padded for dim in dims for _, is_padded in dim):
+            raise Dependent(f"`aten.{self.name}` {what} {self.proof.label}")
+
+    @property
+    def aliased(self) -> list[str]:
+        """The names of the arguments that a result may share memory with."""
+        return [item.name for item in self.schema.arguments if item.alias_info is not None]
+
+    @property
+    def is_written(self) -> list[str]:
+        """The names of the arguments that the operator writes."""
+        return [item.name for item in self.schema.arguments if item.alias_info is not None and item.alias_info.is_write]
+
+
+Rule = Callable[[Step], "Extent | list[Extent]"]
+
+
+class Rules(dict[str, Rule]):
+    """What operators do to padded rows, by their names (`sum`: all overloads, `transpose.int`: one)."""
+
+    def of(self, *names: str) -> Callable[[Rule], Rule]:
+        """Return a decorator that takes a function for the rule of some operators."""
+
+        def register(function: Rule) -> Rule:
+            self.update(dict.fromkeys(names, function))
+            return function
+
+        return register
+
+
+def is_list(value: Any) -> bool:
+    return isinstance(value, (list, tuple))

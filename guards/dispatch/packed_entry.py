@@ -1,0 +1,72 @@
+"""The variants of one entry as plain data that holds equal parts once, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgpack
+
+from gearcache.guards.access import Access
+from gearcache.guards.dispatch.form import check_gear
+from gearcache.guards.dispatch.variant import StoredGear, StoredInput, StoredVariant
+from gearcache.guards.evidence.checks import Check
+
+#: Parts of a variant that variants of one entry mostly have in common; together nearly all of its bytes.
+_SHARED = ("frame", "references", "inputs", "attributes", "call_checks", "evidence", "sources")
+
+
+def entry_to_plain(variants: Iterable[StoredVariant]) -> dict[str, Any]:
+    """Return the variants of an entry as msgpack-able data that holds equal parts once."""
+    parts: list[Any] = []
+    numbers: dict[bytes, int] = {}
+    rows = []
+    for variant in variants:
+        row = variant.to_plain()
+        for name in _SHARED:
+            packed = msgpack.packb(row[name])  # `==` would take `True` for `1`
+            if packed not in numbers:
+                numbers[packed] = len(parts)
+                parts.append(row[name])
+            row[name] = numbers[packed]
+        rows.append(row)
+    return {"parts": parts, "variants": rows}
+
+
+def entry_from_plain(data: Mapping[str, Any]) -> list[StoredVariant]:
+    """Inverse of `entry_to_plain`: equal parts become the same object.
+
+    `ValueError`, `KeyError`, `TypeError` or `IndexError` for data of another form.
+    """
+    parts = data["parts"]
+    made: dict[tuple[str, int], Any] = {}
+
+    def shared(name: str, number: int) -> Any:
+        if (name, number) not in made:
+            plain = parts[number]
+            if name == "inputs":
+                plain = [StoredInput.from_plain(item) for item in plain]
+            elif name == "attributes":
+                plain = {attribute: Access.from_plain(access) for attribute, access in plain}
+            elif name == "call_checks":
+                plain = [Check.from_plain(item) for item in plain]
+            made[name, number] = plain
+        return made[name, number]
+
+    variants = [
+        StoredVariant(
+            **{name: shared(name, row[name]) for name in _SHARED},
+            graph_name=row["graph_name"],
+            gears=[StoredGear.from_plain(gear) for gear in row["gears"]],
+            padding=row.get("padding"),
+            numbers=row.get("numbers", []),
+            outputs=row["outputs"],
+        )
+        for row in data["variants"]
+    ]
+    for variant in variants:
+        if variant.graph_name not in variant.frame["co_names"] or not variant.gears:
+            raise ValueError("a frame without a graph")
+        for gear in variant.gears:
+            check_gear(gear, len(variant.inputs), variant.attributes, variant.outputs)
+    return variants
