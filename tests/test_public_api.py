@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import re
 
 import pytest
 
 import gearcache
 from gearcache.api import CachedMethod
 from gearcache.telemetry.stats import Counters, Stats
-from tests.relaunch import run_python
+from tests.relaunch import ROOT, run_python
 
 
 def test_all_lists_the_public_names_in_order() -> None:
@@ -31,6 +32,20 @@ def test_all_lists_the_public_names_in_order() -> None:
 def test_every_public_name_can_be_imported(name: str) -> None:
     assert getattr(gearcache, name) is not None
     assert name in dir(gearcache)
+
+
+@pytest.mark.parametrize("name", ["errors", "events", "metrics"])
+def test_its_modules_need_no_import_of_their_own(name: str) -> None:
+    code = f"import json, gearcache; print(json.dumps([gearcache.{name}.__name__, {name!r} in dir(gearcache)]))"
+    assert run_python(code) == [f"gearcache.{name}", True]
+
+
+def test_every_test_that_the_docs_name_exists() -> None:
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))]
+    links = [link for text in texts for link in re.findall(r"\[`(test_\w+)(…?)`\]\((tests/[\w/]+\.py)\)", text)]
+    assert links
+    for name, is_cut, file in links:
+        assert f"def {name}{'' if is_cut else '('}" in (ROOT / file).read_text(encoding="utf-8"), name
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 from gearcache.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from gearcache import errors as errors
+    from gearcache import events as events
+    from gearcache import metrics as metrics
     from gearcache.api import cache_compile as cache_compile
     from gearcache.errors import BackendUnavailable as BackendUnavailable
     from gearcache.errors import CacheError as CacheError
@@ -48,6 +51,7 @@ _HOMES = {
     "readable_cache": "gearcache.readable.entry",
     "set_dim_gears": "gearcache.guards.gears.parse",
 }
+_MODULES = ("errors", "events", "metrics")
 __all__ = [
     "BackendUnavailable",
     "CacheError",
@@ -70,6 +74,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"gearcache.{name}")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module `gearcache` has no attribute `{name}`")
@@ -79,4 +85,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_MODULES})
