@@ -18,7 +18,7 @@ import torch
 import gearcache
 
 PROJECT = Path(__file__).parent / "projects" / "process"
-FILES = ("checks", "classes", "library", "made", "sets", "surroundings")
+FILES = ("checks", "classes", "found", "library", "made", "sets", "surroundings")
 _CONFIG = gearcache.CompilerConfig(backend="eager", strict=True)
 
 

@@ -219,3 +219,28 @@ def test_the_decorator_is_in_the_key_and_counts_from_the_outside_in(cache_dir: P
         assert cached(x).is_inference() == method(x).is_inference()
         paths.append(cached.entry_path)
     assert len(set(paths)) == 3
+
+
+class Rotary(torch.nn.Module):
+    """As rotary embeddings do: one part of it keeps its precision whatever autocast is around."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.full((3, 3), 0.3331))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        with torch.autocast("cpu", enabled=False):
+            kept = x.float() @ self.weight
+        return kept, x @ self.weight
+
+
+@pytest.mark.parametrize("backend", ["eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_a_region_without_autocast_keeps_its_precision_under_that_of_the_caller(backend: str, cache_dir: Path) -> None:
+    net, x = Rotary(), torch.ones(1, 3)
+    for _ in range(2):
+        cached = gearcache.cache_compile(net.forward, config=strict_config(backend))
+        for context in (torch.autocast("cpu"), torch.autocast("cpu", enabled=False)):
+            with torch.no_grad(), context:
+                for found, expected in zip(cached(x), net(x), strict=True):
+                    assert found.dtype == expected.dtype
+                    torch.testing.assert_close(found, expected, rtol=1e-5 if backend == "inductor" else 0, atol=0)

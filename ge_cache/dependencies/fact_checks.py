@@ -106,6 +106,10 @@ class FactChecks:
         # Dynamo may mean something else by it: what it means by an absent method of a tensor is guarded elsewhere.
         return [Check("has_attr" if present else "no_attr", access, name)] if holds else []
 
+    def made_attribute(self, source: Any, name: str) -> list[Check]:
+        access = self._access(source)
+        return [] if access is None else [Check("not_own", access, name)]
+
     def type_test(self, test: TypeTest, classes: dict[type, Met]) -> list[Check]:
         found, answers = [], []
         for asked, source in test.asked:

@@ -18,11 +18,13 @@ from gearcache.errors import CaptureError
 from gearcache.ge_cache.capture.source_paths import FrameNames
 from gearcache.ge_cache.dependencies.fact_checks import BUILTINS, FactChecks, Met, TypeTest
 from gearcache.guards.access import Access, Walker
-from gearcache.guards.evidence.checks import Check
+from gearcache.guards.evidence.checks import Check, own_attributes
 from gearcache.guards.evidence.code import code_objects, is_versioned
-from gearcache.guards.evidence.members import is_fixed
+from gearcache.guards.evidence.members import is_fixed, is_immutable, is_library
 from gearcache.guards.evidence.names import name_of
 
+#: Where a module keeps what `nn.Module.__getattr__` finds.
+MODULE_PARTS = ("_parameters", "_buffers", "_modules")
 #: A text whose hash tells one hash seed from another.
 _PROBE = "gearcache"
 _FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
@@ -39,6 +41,7 @@ class Facts:
     _names: set[str] = field(default_factory=set)
     _classes: dict[type, Met] = field(default_factory=dict)
     _attributes: dict[tuple[Any, str], bool] = field(default_factory=dict)
+    _made_attributes: dict[tuple[Any, str], None] = field(default_factory=dict)
     _tests: list[TypeTest] = field(default_factory=list)
     _orders: dict[Any, None] = field(default_factory=dict)
     _constants: list[frozenset[Any]] = field(default_factory=list)
@@ -81,6 +84,25 @@ class Facts:
         """Note that an object had an attribute, or had it not."""
         if isinstance(name, str):
             self._attributes.setdefault((source, name), present)
+
+    def made_attribute(self, source: Any, value: Any, name: str) -> None:
+        """Note an attribute that the class of an object makes in `__getattr__`, because the object has none."""
+        own = own_attributes(value)
+        if name not in own and not any(name in own.get(part, ()) for part in MODULE_PARTS):
+            self._made_attributes[source, name] = None
+
+    def of_metaclass(self, cls: type, name: str) -> None:
+        """Note an attribute of a class that its metaclass holds."""
+        metaclass: type = type(cls)
+        for base in metaclass.__mro__:
+            if name in vars(base):
+                found = vars(base)[name]
+                if not is_immutable(base) and not is_library(base) and not hasattr(type(found), "__get__"):
+                    self.refuse(
+                        f"it reads `{name}` of the class `{name_of(cls)}`, which is an attribute of its metaclass: "
+                        "assign it to the class itself"
+                    )
+                return
 
     def type_test(self, kind: str, cls: type, source: Any, value: Any, asked: list[Any], answer: bool) -> None:
         """Note what `isinstance` or `issubclass` was taken to answer; `asked`: classes with their sources."""
@@ -161,6 +183,8 @@ class Facts:
         checks += [translator.constant_order(constant, functions) for constant in self._constants]
         for (source, name), present in self._attributes.items():
             checks += translator.attribute(source, name, present)
+        for source, name in self._made_attributes:
+            checks += translator.made_attribute(source, name)
         for test in self._tests:
             checks += translator.type_test(test, self._classes)
         checks.append(translator.classes(self._classes, asked - written))

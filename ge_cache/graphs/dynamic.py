@@ -43,6 +43,7 @@ def dynamic_gear(
     strides = [[symbols.simplify(stride) for stride in item.strides] for item in capture.inputs]
     measures, contiguous, ties = printer.layout(sizes, strides, owners)
     conditions = list(dict.fromkeys([*printer.conditions(owners), *ties, *printer.declared(spec, sizes)]))
+    _check_given(capture, {name for name, *_ in [*owners, *measures]}, [*conditions, *_expressions(graph.results)])
     graph.symbols = {
         "sizes": [[printer.plain(size) for size in row] for row in sizes],
         "strides": [[printer.plain(stride) for stride in row] for row in strides],
@@ -206,6 +207,23 @@ class SizePrinter:
             if condition not in (True, False) and getattr(condition, "free_symbols", None):
                 found.append(self.text(condition))
         return list(dict.fromkeys(found))
+
+
+def _check_given(capture: Capture, given: set[str], texts: list[str]) -> None:
+    """Refuse an expression over what neither a size nor a stride of an input gives: the storage offset of a view."""
+    for text in texts:
+        for name in re.findall(r"\b[su]\d+\b", text):
+            if name not in given:
+                cause = (
+                    f"it depends on {name}, which no size or stride of its inputs gives (the storage offset of a view)"
+                )
+                raise CaptureError(capture.method, f"{cause}: use dynamic=False or gears")
+
+
+def _expressions(results: list[list[Any]]) -> list[str]:
+    """Return the texts from which the sizes, strides and offsets of results are computed."""
+    parts = [part for form in results for item in form for part in (item if isinstance(item, list) else [item])]
+    return [str(part["expression"]) for part in parts if isinstance(part, dict) and "expression" in part]
 
 
 def _equal(left: Any, right: Any) -> bool:

@@ -28,6 +28,7 @@ def watched_facts(facts: Any) -> Iterator[None]:
     replacements = (
         *_of_classes(facts),
         *_of_attributes(facts),
+        *_of_keys(facts),
         *_of_type_tests(facts),
         *private_sets.watched_sets(facts),
         *_of_addresses(facts),
@@ -86,7 +87,10 @@ def _of_attributes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
         def var_getattr(self: Any, tx: Any, name: Any, *rest: Any, **keywords: Any) -> Any:
             facts.asked_for(name)
             try:
-                return function(self, tx, name, *rest, **keywords)
+                found = function(self, tx, name, *rest, **keywords)
+                if self.source is not None and isinstance(name, str):
+                    _note_maker(facts, self, name)
+                return found
             except ObservedAttributeError:
                 if self.source is not None and not is_written(self, tx, name):
                     facts.attribute(self.source, name, present=False)
@@ -109,6 +113,43 @@ def _of_attributes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
         for name, watched in (("var_getattr", reading), ("call_obj_hasattr", asking)):
             if name in vars(cls):
                 yield cls, name, watched(vars(cls)[name])
+
+
+def _note_maker(facts: Any, variable: Any, name: str) -> None:
+    """Note where an attribute came from that neither an object nor its class holds."""
+    from torch._dynamo.variables.user_defined import UserDefinedClassVariable, UserDefinedObjectVariable
+
+    if not isinstance(variable, (UserDefinedClassVariable, UserDefinedObjectVariable)):
+        return
+    value: Any = variable.value
+    holders = value.__mro__ if isinstance(value, type) else type(value).__mro__
+    if any(name in vars(base) for base in holders):
+        return
+    if isinstance(value, type):
+        facts.of_metaclass(value, name)
+    elif getattr(type(value), "__getattribute__", None) is object.__getattribute__ and hasattr(
+        type(value), "__getattr__"
+    ):
+        facts.made_attribute(variable.source, value, name)
+
+
+def _of_keys(facts: Any) -> Iterator[tuple[Any, str, Any]]:
+    from torch._dynamo.variables.dicts import ConstDictVariable, DunderDictVariable
+
+    dictionary: Any = ConstDictVariable
+    look_up = dictionary.getitem_const_raise_exception_if_absent
+
+    @functools.wraps(look_up)
+    def getitem_const_raise_exception_if_absent(self: Any, tx: Any, arg: Any) -> Any:
+        """Dynamo guards what was found, and what `in` and `get` did not find; here is what raises a `KeyError`."""
+        if self.source is not None and arg not in self:
+            if not isinstance(self, DunderDictVariable):
+                self.install_dict_contains_guard(tx, [arg])
+            elif arg.is_python_constant():
+                facts.attribute(self.source.base, arg.as_python_constant(), present=False)
+        return look_up(self, tx, arg)
+
+    yield dictionary, "getitem_const_raise_exception_if_absent", getitem_const_raise_exception_if_absent
 
 
 def _all_of(cls: Any) -> list[Any]:

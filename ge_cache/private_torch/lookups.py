@@ -51,6 +51,7 @@ def watched_lookups(lookups: Any) -> Iterator[None]:
     Every method of Dynamo's two variable classes that is not known to be harmless counts as a use of all keys, and so
     does whoever reads the content past the methods, as `str()` of the variable does.
     """
+    from torch._dynamo.exc import ObservedKeyError
     from torch._dynamo.variables.dicts import ConstDictVariable
     from torch._dynamo.variables.user_defined import UserDefinedDictVariable
 
@@ -66,7 +67,12 @@ def watched_lookups(lookups: Any) -> Iterator[None]:
                 if name in _PLAIN or self.source is None:
                     return function(self, *arguments, **keywords)
                 note_call(self, arguments)
-                found = function(self, *arguments, **keywords)
+                try:
+                    found = function(self, *arguments, **keywords)
+                except ObservedKeyError:
+                    if name in _LOOKUPS:
+                        note_lookup(self.source, arguments[-1], False)
+                    raise
                 if name in _LOOKUPS:
                     note_lookup(self.source, arguments[-1], found)
                 return found
@@ -83,7 +89,8 @@ def watched_lookups(lookups: Any) -> Iterator[None]:
         def note_lookup(source: Any, key: Any, found: Any) -> None:
             if key.is_python_constant():
                 # The others raise for a key that is absent.
-                lookups.asked(source, key.as_python_constant(), found if name == "__contains__" else True)
+                present = found if name == "__contains__" else found is not False
+                lookups.asked(source, key.as_python_constant(), present)
             else:
                 lookups.used(source)
 

@@ -10,6 +10,7 @@ entry is loaded) and as a part of the dispatch (compiled to Python source, run o
 | `length` | `len()` is this number |
 | `keys` | the mapping has these keys in this order |
 | `has_attr`, `no_attr` | `hasattr` is true or false |
+| `not_own` | the object itself does not hold the attribute: its class makes it (`__getattr__`) |
 | `contains`, `lacks` | the container holds the constant or not |
 | `not_none` | the value is not `None` |
 | `name` | the class, builtin or module has this name |
@@ -66,6 +67,14 @@ def _keys(value: Any) -> Any:
     return [_constant(key) for key in value]
 
 
+def own_attributes(value: Any) -> Any:
+    """Return the dictionary in which an object itself keeps attributes; an empty one where it has none."""
+    try:
+        return object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}
+
+
 def _contains(value: Any, key: Any) -> bool:
     if type(key) is str and type(value) is dict:
         return key in value
@@ -103,6 +112,7 @@ _OBSERVE: dict[str, Callable[[Any], Any]] = {
 _PREDICATES: dict[str, Callable[[Any, Any], bool]] = {
     "has_attr": lambda value, name: hasattr(value, name),
     "no_attr": lambda value, name: not hasattr(value, name),
+    "not_own": lambda value, name: name not in own_attributes(value),
     "contains": _contains,
     "lacks": lambda value, key: not _contains(value, key),
     "tensor": is_tensor,

@@ -41,7 +41,7 @@ typedef struct {
     PyObject **functions, **parts;   /* parts: PARTS of each, or NULL */
     PyObject **questions, **answers; /* functions of C without arguments */
     PyObject **lists, **items; /* items: tuples */
-    PyObject **sets, **members; /* sets and queues, and copies of them */
+    PyObject **sets, **members; /* sets, queues and dictionaries with an order of their own, and tuples of what is in them */
     PyObject **cells, **contents;
     PyObject **slotted, **slots; /* slots: tuples of descriptor and value */
     PyObject **tensors;
@@ -318,11 +318,24 @@ static int answer_holds(PyObject *question, PyObject *answer) {
     return same;
 }
 
-/* Ask the descriptor of a slot itself: no code of a class runs. */
+/* Whether going through a container gives the same items in the same order. */
+static int items_hold(PyObject *container, PyObject *items) {
+    PyObject *found = PySequence_Tuple(container);
+    if (found == NULL) return -1;
+    int same = same_value(found, items);
+    Py_DECREF(found);
+    return same;
+}
+
+/* Ask the descriptor of a slot itself: no code of a class runs. A slot that was not set is noted as its descriptor. */
 static int slot_holds(PyObject *object, PyObject *slot) {
     PyObject *descriptor = PyTuple_GET_ITEM(slot, 0);
     PyObject *found = Py_TYPE(descriptor)->tp_descr_get(descriptor, object, (PyObject *)Py_TYPE(object));
-    if (found == NULL) return -1;
+    if (found == NULL) {
+        if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return -1;
+        PyErr_Clear();
+        return PyTuple_GET_ITEM(slot, 1) == descriptor;
+    }
     int same = same_value(found, PyTuple_GET_ITEM(slot, 1));
     Py_DECREF(found);
     return same;
@@ -357,7 +370,7 @@ static const char *changed_thing(Watch *self, Py_ssize_t *number) {
         }
     }
     for (Py_ssize_t i = 0; i < self->set_count; i++) {
-        int same = PyObject_RichCompareBool(self->sets[i], self->members[i], Py_EQ);
+        int same = items_hold(self->sets[i], self->members[i]);
         if (same <= 0) {
             *number = same < 0 ? -2 : i;
             return "collection";
@@ -621,7 +634,7 @@ static PyObject *watch_new(PyTypeObject *type, PyObject *args, PyObject *keyword
     if (self == NULL) return NULL;
     if (take_dicts(self, dicts) < 0 || take_tensors(self, tensors) < 0 || note_writes(self) < 0 ||
         take_pairs(lists, &self->lists, &self->items, &self->list_count, is_list, &PyTuple_Type) < 0 ||
-        take_pairs(sets, &self->sets, &self->members, &self->set_count, is_any, NULL) < 0 ||
+        take_pairs(sets, &self->sets, &self->members, &self->set_count, is_any, &PyTuple_Type) < 0 ||
         take_pairs(cells, &self->cells, &self->contents, &self->cell_count, is_cell, NULL) < 0 ||
         take_pairs(slots, &self->slotted, &self->slots, &self->slot_count, is_any, &PyTuple_Type) < 0 ||
         take_pairs(questions, &self->questions, &self->answers, &self->question_count, is_c_function, NULL) < 0 ||

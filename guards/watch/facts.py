@@ -11,6 +11,7 @@ import builtins
 import collections
 import gc
 import os
+import sys
 import types
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -80,8 +81,11 @@ class WatchedFacts:
         #: Functions of the standard library whose answer matters.
         self.questions: dict[Callable[[], Any], None] = {}
 
-    def collect(self, evidence: Tree, attributes: Mapping[str, Access], scope: Scope) -> dict[str, torch.Tensor]:
+    def collect(
+        self, method: types.FunctionType, evidence: Tree, attributes: Mapping[str, Access], scope: Scope
+    ) -> dict[str, torch.Tensor]:
         """Add all that evidence which holds and weights rest on; returns the tensors that the graphs are bound to."""
+        self._add_function(method)
         self._scope = scope
         try:
             self._add_evidence(evidence)
@@ -151,6 +155,8 @@ class WatchedFacts:
                 self._add_keys(vars(builtins), (name,), "builtins")
         elif kind == "closure":
             self._add_cell(self._scope.closure[name])
+        elif kind == "module":
+            self._add_keys(sys.modules, (name,), "sys.modules")
         elif kind == "environment":
             environment: Any = os.environ
             self._add_keys(environment._data, (environment.encodekey(name),), "the environment")
@@ -159,7 +165,7 @@ class WatchedFacts:
     def _add_check(self, value: Any, kind: str, expected: Any) -> None:
         if kind == "same":
             self._add_path(Access.from_plain(expected))
-        elif kind in ("has_attr", "no_attr"):
+        elif kind in ("has_attr", "no_attr", "not_own"):
             self._add_attributes(value, (str(expected),))
         elif kind == "constant":
             self._add_content(value)
@@ -224,6 +230,8 @@ class WatchedFacts:
         value = _plain(value)
         if isinstance(value, (dict, type)):
             self._add_keys(value, None, "a dictionary")
+            if type(value) is collections.OrderedDict:  # `move_to_end` writes nothing
+                self.collections[id(value)] = value
         elif isinstance(value, list):
             self.lists[id(value)] = value
         elif type(value) in (set, collections.deque):

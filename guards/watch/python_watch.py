@@ -70,8 +70,8 @@ class PythonWatch:
         for number, (holder, (descriptor, value)) in enumerate(self._slots):
             if not _same(_slot(descriptor, holder), value):
                 return "slot", number
-        for number, (collection, copied) in enumerate(self._collections):
-            if not _equal(collection, copied):
+        for number, (collection, items) in enumerate(self._collections):
+            if not _holds_items(collection, items):
                 return "collection", number
         for number, (question, answer) in enumerate(self._questions):
             if question() != answer:
@@ -103,11 +103,12 @@ def _same(one: Any, other: Any) -> bool:
         return False
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _holds_items(collection: Any, items: tuple[Any, ...]) -> bool:
     try:
-        return bool(one == other)
-    except Exception:  # a comparison that fails is a change
+        found = tuple(collection)
+    except Exception:  # a look that fails is a change
         return False
+    return len(found) == len(items) and all(map(_same, found, items))
 
 
 def _content(cell: types.CellType) -> Any:
@@ -121,7 +122,7 @@ def _slot(descriptor: types.MemberDescriptorType, holder: Any) -> Any:
     try:
         return descriptor.__get__(holder, type(holder))
     except AttributeError:
-        return _ABSENT
+        return descriptor
 
 
 def _place(tensor: torch.Tensor) -> Any:

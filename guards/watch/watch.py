@@ -7,8 +7,8 @@ which takes some ten microseconds for a model of a hundred modules.
 
 from __future__ import annotations
 
-import copy
 import functools
+import types
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -40,11 +40,10 @@ class Watched:
             *facts.named.values(),
         )
         lists = tuple((value, tuple(value)) for value in facts.lists.values())
-        collections = tuple((value, copy.copy(value)) for value in facts.collections.values())
+        collections = tuple((value, tuple(value)) for value in facts.collections.values())
         cells = tuple((cell, cell.cell_contents) for cell in facts.cells.values())
         slots = tuple(
-            (holder, (descriptor, descriptor.__get__(holder, type(holder))))
-            for holder, descriptor in facts.slots.values()
+            (holder, (descriptor, slot_value(descriptor, holder))) for holder, descriptor in facts.slots.values()
         )
         tensors, classes = tuple(facts.tensors.values()), tuple(facts.classes.values())
         functions = tuple(facts.functions.values())
@@ -81,6 +80,14 @@ class Watched:
     def has_moved_tensors(self) -> bool:
         """Whether the memory of a tensor is another, or another part of it."""
         return not self._tensors.holds()
+
+
+def slot_value(descriptor: types.MemberDescriptorType, holder: Any) -> Any:
+    """Return what a slot holds; the descriptor itself where it was not set."""
+    try:
+        return descriptor.__get__(holder, type(holder))
+    except AttributeError:
+        return descriptor
 
 
 @functools.cache

@@ -90,6 +90,7 @@ CASES: dict[str, tuple[Any, Any, list[Any]]] = {
     "keys": ({"a": 1, "b": 2}, None, [{"b": 2, "a": 1}, {"a": 1}, {"a": 1, "b": 2, "c": 3}, 5]),
     "has_attr": (types.SimpleNamespace(a=1), "a", [types.SimpleNamespace(b=1), None]),
     "no_attr": (types.SimpleNamespace(b=1), "a", [types.SimpleNamespace(a=1)]),
+    "not_own": (types.SimpleNamespace(b=1), "a", [types.SimpleNamespace(a=1)]),
     "contains": ({"a", 1}, "a", [{1}, set()]),
     "lacks": ({1}, "a", [{"a"}, {1, "a"}]),
     "not_none": (0, None, [None]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import collections
 import contextlib
 import gc
 import os
@@ -135,7 +136,7 @@ def test_members_of_classes_are_seen(watch: Callable[..., Any], monkeypatch: pyt
 def test_lists_sets_and_cells_are_seen(watch: Callable[..., Any]) -> None:
     items: list[Any] = [1, object()]
     members, cell = {"a", 2}, types.CellType(1.5)
-    watched = over(watch, lists=[(items, tuple(items))], collections=[(members, set(members))], cells=[(cell, 1.5)])
+    watched = over(watch, lists=[(items, tuple(items))], collections=[(members, tuple(members))], cells=[(cell, 1.5)])
     items[0] = int("1")
     members.add("a")
     cell.cell_contents = float("1.5")
@@ -287,24 +288,42 @@ def test_a_tuple_of_any_depth_is_compared() -> None:
 
 
 @each_watch
-def test_an_interrupt_within_a_comparison_comes_out(watch: Callable[..., Any]) -> None:
-    class Odd:
-        raised: type[BaseException] = ValueError
-
-        def __hash__(self) -> int:
-            return 1
-
+def test_equal_items_of_another_kind_and_another_order_are_seen(watch: Callable[..., Any]) -> None:
+    class Equal:
         def __eq__(self, other: object) -> bool:
-            raise self.raised
+            return True
 
-    members = {Odd()}
-    watched = over(watch, collections=[(members, {1})])
+    members, zeros, objects = {1}, collections.deque([0.0]), collections.deque([Equal()])
+    ordered = OrderedDict(a=1, b=2)
+    containers: tuple[Any, ...] = (members, zeros, objects, ordered)
+    watched = over(watch, collections=[(each, tuple(each)) for each in containers])
+    assert watched.holds()
+    changes: list[tuple[Callable[[], Any], Callable[[], Any]]] = [
+        (lambda: (members.clear(), members.add(True)), lambda: (members.clear(), members.add(1))),
+        (lambda: zeros.__setitem__(0, -0.0), lambda: zeros.__setitem__(0, 0.0)),
+        (lambda: ordered.move_to_end("a"), lambda: ordered.move_to_end("b")),
+        (lambda: objects.__setitem__(0, Equal()), lambda: None),
+    ]
+    for number, (change, undo) in enumerate(changes):
+        change()
+        assert watched.changed() == ("collection", [0, 1, 3, 2][number])
+        undo()
     assert not watched.holds()
-    Odd.raised = KeyboardInterrupt
-    with pytest.raises(KeyboardInterrupt):
-        watched.holds()
-    with pytest.raises(KeyboardInterrupt):
-        watched.changed()
+
+
+@each_watch
+def test_a_slot_that_is_not_set_is_seen_when_it_is(watch: Callable[..., Any]) -> None:
+    class Slotted:
+        __slots__ = ("name",)
+        name: int
+
+    slotted, descriptor = Slotted(), vars(Slotted)["name"]
+    watched = over(watch, slots=[(slotted, (descriptor, descriptor))])
+    assert watched.holds()
+    slotted.name = 1
+    assert watched.changed() == ("slot", 0)
+    del slotted.name
+    assert watched.holds()
 
 
 class Meddler:
@@ -411,7 +430,7 @@ def test_what_is_watched_may_change_and_die_at_any_moment() -> None:
                     watch_class(),
                     dicts=[(each[0], chance.choice([None, ("a", "b")])) for each in some] + [(Meddler, ("act",))],
                     lists=[(each[1], tuple(each[1])) for each in some],
-                    collections=[(each[2], set(each[2])) for each in some],
+                    collections=[(each[2], tuple(each[2])) for each in some],
                     cells=[(each[3], each[3].cell_contents) for each in some],
                     slots=[(each[4], (held, each[4].level)) for each in some],
                     tensors=[each[5] for each in some],

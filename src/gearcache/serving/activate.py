@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import torch
 
 from gearcache.errors import CacheError
-from gearcache.ge_cache.backend import Backend, StoredArtifact
+from gearcache.ge_cache.backend import Backend, Runner, StoredArtifact
 from gearcache.guards.access import Scope, Walker
 from gearcache.guards.dispatch.frame import bind_frame, resolve_reference
 from gearcache.guards.dispatch.function import BoundGear, compared_objects
@@ -135,7 +135,7 @@ def activate(
     None where another thread changed what it rests on. `CacheError` when a blob is missing, corrupt or not to be
     trusted.
     """
-    basis = bases.of(variant, scope)
+    basis = bases.of(method, variant, scope)
     if basis is None:
         return None
     attributes = basis.bound
@@ -150,6 +150,8 @@ def activate(
             # Constants are normal tensors, whatever the mode of the call at hand: calls of all modes use them.
             with torch.inference_mode(False), torch.no_grad():
                 run = backend.load(_artifact(gear, store, examples, folder, keeps_compiled), attributes, device)
+            if torch.is_autocast_enabled(device.type):  # so it will be at every call: it is part of the state
+                run = _without_autocast(run, device.type)
         except CacheError:
             raise
         except Exception as error:
@@ -158,6 +160,16 @@ def activate(
         own = scope_of_instance(scope, method)
         graphs.append(GraphCall(variant, gear, run, attributes, own, validate=validate, name=method.__qualname__))
     return ActiveVariant(variant, graphs, method, compared_objects(variant, scope), basis)
+
+
+def _without_autocast(run: Runner, device_type: str) -> Runner:
+    """Run a graph outside of its caller's autocast: the casts are in the graph, and not everywhere."""
+
+    def run_plainly(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        with torch.autocast(device_type, enabled=False):
+            return run(inputs)
+
+    return run_plainly
 
 
 def scope_of_instance(scope: Scope, method: types.FunctionType) -> Scope:

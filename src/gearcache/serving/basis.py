@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import types
 
 import torch
 
@@ -18,14 +19,16 @@ _FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
 class Basis:
     """The evidence and the weights of one variant, or of several that have both in common."""
 
-    def __init__(self, variant: StoredVariant, scope: Scope) -> None:
+    def __init__(self, method: types.FunctionType, variant: StoredVariant, scope: Scope) -> None:
         """Note what is there now; the evidence has just been found to hold."""
+        self._method = method
+        self._parts = _parts(method)
         self._evidence: Tree = variant.evidence
         self._attributes: dict[str, Access] = variant.attributes
         #: What has to stay as it is for the graphs to be right.
         self.facts = WatchedFacts()
         #: The weights that the graphs are bound to, by their names.
-        self.bound: dict[str, torch.Tensor] = self.facts.collect(self._evidence, self._attributes, scope)
+        self.bound: dict[str, torch.Tensor] = self.facts.collect(method, self._evidence, self._attributes, scope)
         #: The watch over the facts, since before they were last found right.
         self.watched = Watched(self.facts)
 
@@ -45,10 +48,10 @@ class Basis:
     def is_right(self, scope: Scope) -> bool:
         """Whether variants would be loaded again just as they are; what they rest on is noted anew."""
         try:
-            if evidence_failure(self._evidence, scope) is not None:
+            if _parts(self._method) != self._parts or evidence_failure(self._evidence, scope) is not None:
                 return False
             facts = WatchedFacts()
-            bound = facts.collect(self._evidence, self._attributes, scope)
+            bound = facts.collect(self._method, self._evidence, self._attributes, scope)
             watched = Watched(facts)
             if self.watched.has_moved_tensors() or not self.is_current(scope):
                 return False
@@ -63,13 +66,18 @@ class Basis:
         return all(path.resolve(scope) is self.bound[name] for name, path in self._attributes.items())
 
 
+def _parts(function: types.FunctionType) -> tuple[int, ...]:
+    """Return which objects are the code and the defaults of a function; the watch keeps them alive."""
+    return id(function.__code__), id(function.__defaults__), id(function.__kwdefaults__)
+
+
 class Bases:
     """The bases that one load has noted so far."""
 
     def __init__(self) -> None:
         self._noted: list[Basis] = []
 
-    def of(self, variant: StoredVariant, scope: Scope) -> Basis | None:
+    def of(self, method: types.FunctionType, variant: StoredVariant, scope: Scope) -> Basis | None:
         """Return the basis of a variant whose evidence holds; None where another thread has just changed something."""
         for basis in self._noted:
             if basis.is_of(variant):
@@ -77,7 +85,7 @@ class Bases:
                     return basis
                 self._noted.remove(basis)
                 return None
-        basis = Basis(variant, scope)
+        basis = Basis(method, variant, scope)
         if not basis.is_current(scope):
             return None
         self._noted.append(basis)
