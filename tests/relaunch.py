@@ -82,7 +82,7 @@ def run_python(code: str, *arguments: str, cwd: Path = ROOT, environ: dict[str, 
     inherited = {name: os.environ[name] for name in ("PATH", "OMP_NUM_THREADS") if name in os.environ}
     inherited |= {"HOME": os.environ.get("HOME", "/"), "PYTHONPATH": paths}
     done = subprocess.run(
-        command, cwd=cwd, env=inherited | (environ or {}), capture_output=True, text=True, timeout=240, check=False
+        command, cwd=cwd, env=inherited | (environ or {}), capture_output=True, text=True, timeout=500, check=False
     )
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout.splitlines()[-1])

@@ -30,7 +30,7 @@ def run(script: str, root: Path, *arguments: str, prefix: tuple[str, ...] = ()) 
         "PYTHONHASHSEED": "0",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=280)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=500)
 
 
 def report(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:

@@ -67,5 +67,5 @@ def test_without_prometheus_client_the_extra_is_named() -> None:
         "try: metrics.export()\n"
         "except ImportError as error: print(error)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=200, check=True)
     assert "pip install 'gearcache[metrics]'" in done.stdout

@@ -56,7 +56,7 @@ def test_a_lock_held_by_another_process_times_out(tmp_path: Path) -> None:
     with pytest.raises(LockTimeout) as caught, key_lock(path, 0.05):
         pass
     assert (caught.value.path, caught.value.seconds) == (path, 0.05)
-    holder.communicate("go\n", timeout=60)
+    holder.communicate("go\n", timeout=200)
     with key_lock(path, 0):
         pass
 
@@ -67,7 +67,7 @@ def test_a_killed_holder_frees_the_lock(tmp_path: Path) -> None:
     assert holder.stdout is not None
     assert holder.stdout.readline() == "held\n"
     holder.send_signal(signal.SIGKILL)
-    holder.communicate(timeout=60)
+    holder.communicate(timeout=200)
     with key_lock(path, 5):
         pass
 
@@ -145,4 +145,4 @@ print("filelock" in sys.modules, "torch" in sys.modules)
 with key_lock(Path(sys.argv[1]), 0): pass
 print("filelock" in sys.modules)
 """
-    assert start(code, tmp_path / "lock").communicate(timeout=60)[0] == "False False\nTrue\n"
+    assert start(code, tmp_path / "lock").communicate(timeout=200)[0] == "False False\nTrue\n"

@@ -27,7 +27,7 @@ def test_no_count_is_lost_between_processes(cache_dir: Path) -> None:
         "for _ in range(500): count_misses(Layout(Path(sys.argv[1])), ['absent'])\n"
     )
     writers = [subprocess.Popen([sys.executable, "-c", program, str(cache_dir)]) for _ in range(4)]
-    assert [writer.wait(timeout=60) for writer in writers] == [0] * 4
+    assert [writer.wait(timeout=200) for writer in writers] == [0] * 4
     assert misses(Layout(cache_dir)) == {"absent": 2000}
 
 

@@ -43,7 +43,7 @@ def job(
     ]
     reports = []
     for process in running:
-        output, errors = process.communicate(timeout=240)
+        output, errors = process.communicate(timeout=500)
         assert process.returncode == 0, errors[-3000:]
         reports.append(json.loads(output.splitlines()[-1]))
     return reports

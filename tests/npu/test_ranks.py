@@ -28,7 +28,7 @@ def both_ranks(root: Path, task: str) -> list[dict[str, Any]]:
     ]
     reports = []
     for process in running:
-        output, errors = process.communicate(timeout=240)
+        output, errors = process.communicate(timeout=500)
         assert process.returncode == 0, errors[-3000:]
         reports.append(json.loads(output.splitlines()[-1]))
     return reports

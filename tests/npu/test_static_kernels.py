@@ -77,7 +77,7 @@ def run(
     before = len(static_kernels.log())
     command = [sys.executable, "-c", f"MODEL = {MODEL!r}\n{PROGRAM}", str(root), str(factor), mode, json.dumps(rows)]
     command += ["--dynamic"] * dynamic
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=500, check=False)
     added = [line.split()[0] for line in static_kernels.log()[before:]]
     if done.returncode == -signal.SIGKILL:
         return {}, added

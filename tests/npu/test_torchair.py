@@ -249,7 +249,7 @@ def test_what_a_process_left_that_died_after_ges_write_is_never_loaded(
 ) -> None:
     monkeypatch.setenv(native.KILL_AFTER_WRITE, "1")
     monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'src'}:{ROOT}")
-    done = subprocess.run([sys.executable, "-c", CRASHING, tmp_path], cwd=ROOT, capture_output=True, timeout=240)
+    done = subprocess.run([sys.executable, "-c", CRASHING, tmp_path], cwd=ROOT, capture_output=True, timeout=500)
     assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]
     monkeypatch.delenv(native.KILL_AFTER_WRITE)
     (left,) = tmp_path.rglob("*.om")
@@ -462,6 +462,6 @@ def test_the_acceptance_script_runs_to_its_end_on_the_emulated_device() -> None:
     script = ROOT / "scripts/npu_acceptance.sh"
     names = ("two_methods_of_two_instances", "a_llama_decodes_in_float16_with_ges_own_cache")
     environment = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "PYTHON": sys.executable}
-    done = subprocess.run([script, "--emulated", *names], env=environment, capture_output=True, text=True, timeout=280)
+    done = subprocess.run([script, "--emulated", *names], env=environment, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
     assert done.stdout.endswith("all steps passed\n")
