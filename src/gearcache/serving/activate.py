@@ -150,7 +150,8 @@ def activate(
             # Constants are normal tensors, whatever the mode of the call at hand: calls of all modes use them.
             with torch.inference_mode(False), torch.no_grad():
                 run = backend.load(_artifact(gear, store, examples, folder, keeps_compiled), attributes, device)
-            if torch.is_autocast_enabled(device.type):  # so it will be at every call: it is part of the state
+            # So it will be at every call: it is part of the state.
+            if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
                 run = _without_autocast(run, device.type)
         except CacheError:
             raise
