@@ -163,6 +163,7 @@ def _all_of(cls: Any) -> list[Any]:
 def _of_type_tests(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     from torch._dynamo.variables import object_protocol
     from torch._dynamo.variables.builtin import BuiltinVariable
+    from torch._library.fake_class_registry import FakeScriptObject
 
     builtin: Any = BuiltinVariable
     protocol: Any = object_protocol
@@ -173,6 +174,8 @@ def _of_type_tests(facts: Any) -> Iterator[tuple[Any, str, Any]]:
         found = isinstance_of(self, tx, arg, isinstance_type_var)
         # Of its own dictionary: for some classes `value` is made from what is in the variable, if that is constant.
         value = vars(arg.realize()).get("value", arg) if arg.source is not None else arg
+        if type(value) is FakeScriptObject:  # it stands for a process group, which has a check of its own
+            return found
         asked = [*_classes(isinstance_type_var)]
         facts.type_test("instance", arg.python_type(), arg.source, value, asked, found.as_python_constant())
         return found
