@@ -70,6 +70,19 @@ _SOURCE: dict[str, str] = {
 TENSOR_DICTIONARIES = (("attr", "_parameters"), ("attr", "_buffers"))
 
 
+#: Where the attributes of a module are looked for after its own dictionary and its class.
+MODULE_PARTS = ("_parameters", "_buffers", "_modules")
+
+
+def own_attributes(value: Any) -> dict[str, Any] | None:
+    """Return where an object itself keeps attributes, past whatever its class makes of `__dict__`; None: nowhere."""
+    try:
+        found = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
+    return found if type(found) is dict else None
+
+
 @functools.lru_cache(maxsize=1024)
 def _module_steps(dotted: str) -> tuple[Step, ...]:
     """Return the steps to a module below another one; siblings share them."""

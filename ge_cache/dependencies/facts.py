@@ -17,14 +17,12 @@ from typing import Any
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.capture.source_paths import FrameNames
 from gearcache.ge_cache.dependencies.fact_checks import BUILTINS, FactChecks, Met, TypeTest
-from gearcache.guards.access import Access, Walker
-from gearcache.guards.evidence.checks import Check, own_attributes
+from gearcache.guards.access import MODULE_PARTS, Access, Walker, own_attributes
+from gearcache.guards.evidence.checks import Check
 from gearcache.guards.evidence.code import code_objects, is_versioned
 from gearcache.guards.evidence.members import is_fixed, is_immutable, is_library
 from gearcache.guards.evidence.names import name_of
 
-#: Where a module keeps what `nn.Module.__getattr__` finds.
-MODULE_PARTS = ("_parameters", "_buffers", "_modules")
 #: A text whose hash tells one hash seed from another.
 _PROBE = "gearcache"
 _FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
@@ -87,7 +85,7 @@ class Facts:
 
     def made_attribute(self, source: Any, value: Any, name: str) -> None:
         """Note an attribute that the class of an object makes in `__getattr__`, because the object has none."""
-        own = own_attributes(value)
+        own = own_attributes(value) or {}
         if name not in own and not any(name in own.get(part, ()) for part in MODULE_PARTS):
             self._made_attributes[source, name] = None
 

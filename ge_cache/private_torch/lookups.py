@@ -71,10 +71,10 @@ def watched_lookups(lookups: Any) -> Iterator[None]:
                     found = function(self, *arguments, **keywords)
                 except ObservedKeyError:
                     if name in _LOOKUPS:
-                        note_lookup(self.source, arguments[-1], False)
+                        note_lookup(self.source, arguments[-1], present=False)
                     raise
                 if name in _LOOKUPS:
-                    note_lookup(self.source, arguments[-1], found)
+                    note_lookup(self.source, arguments[-1], present=found if name == "__contains__" else True)
                 return found
             finally:
                 depth -= 1
@@ -86,10 +86,8 @@ def watched_lookups(lookups: Any) -> Iterator[None]:
             if name not in _HARMLESS and not is_lookup:
                 lookups.used(self.source)
 
-        def note_lookup(source: Any, key: Any, found: Any) -> None:
+        def note_lookup(source: Any, key: Any, present: bool) -> None:
             if key.is_python_constant():
-                # The others raise for a key that is absent.
-                present = found if name == "__contains__" else found is not False
                 lookups.asked(source, key.as_python_constant(), present)
             else:
                 lookups.used(source)

@@ -38,7 +38,7 @@ from typing import Any
 
 import torch
 
-from gearcache.guards.access import Access, Walker
+from gearcache.guards.access import Access, Walker, own_attributes
 from gearcache.guards.evidence.code import function_plain
 from gearcache.guards.evidence.constants import NotConstant, to_plain
 from gearcache.guards.evidence.definition import definition
@@ -65,14 +65,6 @@ def _named(value: Any) -> str:
 
 def _keys(value: Any) -> Any:
     return [_constant(key) for key in value]
-
-
-def own_attributes(value: Any) -> Any:
-    """Return the dictionary in which an object itself keeps attributes; an empty one where it has none."""
-    try:
-        return object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        return {}
 
 
 def _contains(value: Any, key: Any) -> bool:
@@ -112,7 +104,7 @@ _OBSERVE: dict[str, Callable[[Any], Any]] = {
 _PREDICATES: dict[str, Callable[[Any, Any], bool]] = {
     "has_attr": lambda value, name: hasattr(value, name),
     "no_attr": lambda value, name: not hasattr(value, name),
-    "not_own": lambda value, name: name not in own_attributes(value),
+    "not_own": lambda value, name: name not in (own_attributes(value) or ()),
     "contains": _contains,
     "lacks": lambda value, key: not _contains(value, key),
     "tensor": is_tensor,

@@ -18,15 +18,13 @@ from typing import Any
 
 import torch
 
-from gearcache.guards.access import _STEPS, Access, Scope
+from gearcache.guards.access import _STEPS, MODULE_PARTS, Access, Scope, own_attributes
 from gearcache.guards.evidence.members import all_names, is_immutable
 from gearcache.guards.evidence.tree import EMPTY, Tree
 
 #: Kinds of checks that say nothing of what is in a container.
 _OF_THE_OBJECT = {"type", "not_none", "name", "bases"}
 _HOOKS = torch.utils.hooks.RemovableHandle
-#: Of a module, where its attributes are looked for after its own dictionary and its class.
-_MODULE_PARTS = ("_parameters", "_buffers", "_modules")
 _OF_DESCRIPTORS = frozenset({"__get__", "__set__", "__delete__"})
 _PLAIN_KEYS = (str, int, bytes)
 #: Slots that cannot be assigned.
@@ -78,6 +76,8 @@ class WatchedFacts:
         self.classes: dict[int, type] = {}
         self.named: dict[int, tuple[type, frozenset[str]]] = {}
         self.functions: dict[int, types.FunctionType] = {}
+        #: The method itself, where one variant's facts are noted: no evidence tells of it.
+        self.method: types.FunctionType | None = None
         #: Functions of the standard library whose answer matters.
         self.questions: dict[Callable[[], Any], None] = {}
 
@@ -85,6 +85,7 @@ class WatchedFacts:
         self, method: types.FunctionType, evidence: Tree, attributes: Mapping[str, Access], scope: Scope
     ) -> dict[str, torch.Tensor]:
         """Add all that evidence which holds and weights rest on; returns the tensors that the graphs are bound to."""
+        self.method = method
         self._add_function(method)
         self._scope = scope
         try:
@@ -209,7 +210,7 @@ class WatchedFacts:
         for cls in (value if isinstance(value, type) else type(value)).__mro__:
             if not is_immutable(cls):
                 self._add_keys(cls, names, cls.__name__)
-        own = _instance_dictionary(value)
+        own = own_attributes(value)
         if own is not None:
             self._add_keys(own, names, type(value).__name__)
 
@@ -230,7 +231,7 @@ class WatchedFacts:
         value = _plain(value)
         if isinstance(value, (dict, type)):
             self._add_keys(value, None, "a dictionary")
-            if type(value) is collections.OrderedDict:  # `move_to_end` writes nothing
+            if type(value) is collections.OrderedDict and len(value) > 1:  # `move_to_end` writes nothing
                 self.collections[id(value)] = value
         elif isinstance(value, list):
             self.lists[id(value)] = value
@@ -268,7 +269,7 @@ class WatchedFacts:
         else:
             if isinstance(value, types.FunctionType):
                 self._add_function(value)
-            own = _instance_dictionary(value)
+            own = own_attributes(value)
             if own is not None:
                 self._add_keys(own, names, type(value).__name__)
             missing = names if own is None else [name for name in names if name not in own]
@@ -285,7 +286,7 @@ class WatchedFacts:
             self.slots[id(value), id(member)] = (value, member)
         if member is not _ABSENT or own is None or not isinstance(value, torch.nn.Module):
             return
-        for part in _MODULE_PARTS:
+        for part in MODULE_PARTS:
             held = own.get(part)
             if isinstance(held, dict):
                 self._add_keys(held, (name,), type(value).__name__)
@@ -322,12 +323,3 @@ class WatchedFacts:
 def _plain(value: Any) -> Any:
     """Return what a view of a class's dictionary shows: the dictionary that the class holds."""
     return next(iter(gc.get_referents(value))) if type(value) is types.MappingProxyType else value
-
-
-def _instance_dictionary(value: Any) -> dict[str, Any] | None:
-    """Return where an object keeps its attributes, past whatever its class makes of `__dict__`."""
-    try:
-        found = object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        return None
-    return found if type(found) is dict else None

@@ -68,7 +68,7 @@ class PythonWatch:
             if not _same(_content(cell), content):
                 return "cell", number
         for number, (holder, (descriptor, value)) in enumerate(self._slots):
-            if not _same(_slot(descriptor, holder), value):
+            if not _same(slot_value(descriptor, holder), value):
                 return "slot", number
         for number, (collection, items) in enumerate(self._collections):
             if not _holds_items(collection, items):
@@ -118,7 +118,8 @@ def _content(cell: types.CellType) -> Any:
         return _ABSENT
 
 
-def _slot(descriptor: types.MemberDescriptorType, holder: Any) -> Any:
+def slot_value(descriptor: types.MemberDescriptorType, holder: Any) -> Any:
+    """Return what a slot holds; the descriptor itself where it was not set."""
     try:
         return descriptor.__get__(holder, type(holder))
     except AttributeError:

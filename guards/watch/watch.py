@@ -8,13 +8,13 @@ which takes some ten microseconds for a model of a hundred modules.
 from __future__ import annotations
 
 import functools
-import types
 from collections.abc import Callable
 from typing import Any, Protocol
 
 import torch
 
 from gearcache.guards.watch.facts import WatchedFacts
+from gearcache.guards.watch.python_watch import PythonWatch, slot_value
 from gearcache.guards.watch.tensor_layout import find_layout
 
 
@@ -50,7 +50,8 @@ class Watched:
         questions = tuple((question, question()) for question in facts.questions)
         contents = (dicts, lists, collections, cells, slots, tensors, classes, functions, questions)
         self._watch: Watch = watch_class()(*contents)
-        self._tensors: Watch = watch_class()((), (), (), (), (), tensors, (), (), ())
+        own = () if facts.method is None else (facts.method,)
+        self._untold: Watch = watch_class()((), (), (), (), (), tensors, (), own, ())
         #: Whether nothing changed; what the dispatch asks.
         self.holds: Callable[[], bool] = self._watch.holds
 
@@ -77,24 +78,14 @@ class Watched:
             return f"the memory of a weight of shape {tuple(list(self._facts.tensors.values())[number].shape)}"
         return f"a {kind} that the trace read"
 
-    def has_moved_tensors(self) -> bool:
-        """Whether the memory of a tensor is another, or another part of it."""
-        return not self._tensors.holds()
-
-
-def slot_value(descriptor: types.MemberDescriptorType, holder: Any) -> Any:
-    """Return what a slot holds; the descriptor itself where it was not set."""
-    try:
-        return descriptor.__get__(holder, type(holder))
-    except AttributeError:
-        return descriptor
+    def has_changed_untold(self) -> bool:
+        """Whether that changed of which no evidence tells: where a tensor lies, the method's own code and defaults."""
+        return not self._untold.holds()
 
 
 @functools.cache
 def watch_class() -> Callable[..., Watch]:
     """Return the class in C, tried on this torch; or the one in Python."""
-    from gearcache.guards.watch.python_watch import PythonWatch
-
     try:
         from gearcache.guards.watch._watched import Watch as NativeWatch
         from gearcache.guards.watch._watched import set_tensor_layout

@@ -22,7 +22,6 @@ class Basis:
     def __init__(self, method: types.FunctionType, variant: StoredVariant, scope: Scope) -> None:
         """Note what is there now; the evidence has just been found to hold."""
         self._method = method
-        self._parts = _parts(method)
         self._evidence: Tree = variant.evidence
         self._attributes: dict[str, Access] = variant.attributes
         #: What has to stay as it is for the graphs to be right.
@@ -48,12 +47,12 @@ class Basis:
     def is_right(self, scope: Scope) -> bool:
         """Whether variants would be loaded again just as they are; what they rest on is noted anew."""
         try:
-            if _parts(self._method) != self._parts or evidence_failure(self._evidence, scope) is not None:
+            if evidence_failure(self._evidence, scope) is not None:
                 return False
             facts = WatchedFacts()
             bound = facts.collect(self._method, self._evidence, self._attributes, scope)
             watched = Watched(facts)
-            if self.watched.has_moved_tensors() or not self.is_current(scope):
+            if self.watched.has_changed_untold() or not self.is_current(scope):
                 return False
         except _FAULTS:
             return False
@@ -64,11 +63,6 @@ class Basis:
 
     def _leads_to_bound(self, scope: Scope) -> bool:
         return all(path.resolve(scope) is self.bound[name] for name, path in self._attributes.items())
-
-
-def _parts(function: types.FunctionType) -> tuple[int, ...]:
-    """Return which objects are the code and the defaults of a function; the watch keeps them alive."""
-    return id(function.__code__), id(function.__defaults__), id(function.__kwdefaults__)
 
 
 class Bases:
