@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import inspect
+import types
 from collections.abc import Mapping
 from typing import Any
 
 import torch
+
+from gearcache.guards.access import own_attributes
 
 _MAX_DEPTH = 12
 
@@ -29,7 +31,7 @@ def _find(value: Any, path: str, found: dict[str, torch.Tensor], seen: set[int],
     if isinstance(value, torch.Tensor):
         found[path] = value
         return
-    if depth > _MAX_DEPTH or id(value) in seen or isinstance(value, (str, bytes, int, float, type(None))):
+    if depth > _MAX_DEPTH or id(value) in seen or issubclass(type(value), (str, bytes, int, float, type(None))):
         return
     children = _children(value)
     if children:
@@ -39,18 +41,19 @@ def _find(value: Any, path: str, found: dict[str, torch.Tensor], seen: set[int],
 
 
 def _children(value: Any) -> list[tuple[str, Any]]:
-    if isinstance(value, (list, tuple)):
-        names = getattr(value, "_fields", None)
+    """Return what a value holds with the steps to it; no code of the value's class runs."""
+    kind = type(value)
+    if issubclass(kind, (list, tuple)):
+        names = getattr(kind, "_fields", None)
+        items = tuple.__iter__(value) if issubclass(kind, tuple) else list.__iter__(value)
         if names:
-            return [(f".{name}", child) for name, child in zip(names, value, strict=True)]
-        return [(f"[{index}]", child) for index, child in enumerate(value)]
-    if isinstance(value, dict):
-        return [(f"[{key!r}]", child) for key, child in value.items()]
-    if isinstance(value, (torch.nn.Module, type)) or callable(value) or inspect.ismodule(value):
+            return [(f".{name}", child) for name, child in zip(names, items, strict=False)]
+        return [(f"[{index}]", child) for index, child in enumerate(items)]
+    if issubclass(kind, dict):
+        return [(f"[{key!r}]", child) for key, child in dict.items(value)]
+    if issubclass(kind, (torch.nn.Module, type, types.ModuleType)) or callable(value):
         return []
-    if dataclasses.is_dataclass(value) or hasattr(value, "__dict__"):
-        return [(f".{name}", child) for name, child in vars(value).items()] if hasattr(value, "__dict__") else []
-    return []
+    return [(f".{name}", child) for name, child in (own_attributes(value) or {}).items()]
 
 
 def replace_tensors(value: Any, replacements: Mapping[int, torch.Tensor], memo: dict[int, Any] | None = None) -> Any:
@@ -83,7 +86,7 @@ def replace_tensors(value: Any, replacements: Mapping[int, torch.Tensor], memo: 
             result[key] = changed[step]
     else:
         result = copy.copy(value)
-        for name, (step, _) in zip(list(vars(value)), children, strict=True):
+        for name, (step, _) in zip(list(own_attributes(value) or ()), children, strict=True):
             object.__setattr__(result, name, changed[step])
     memo[id(value)] = result
     return result

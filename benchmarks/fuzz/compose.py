@@ -118,7 +118,7 @@ class _Steps:
         """Return the case."""
         g = self.g
         steps = [self._build(), *self._call(first=True)]
-        self.began_around = self.is_around
+        self.began_around, self.first_passed = self.is_around, self.last_passed
         if self.chance.random() < 0.6:
             steps += self._call()
         for _ in range(self.chance.choices([0, 1, 2], [3, 5, 2])[0]):
@@ -161,8 +161,10 @@ class _Steps:
             if self.chance.random() < 0.5:
                 steps += self._edit()
             steps += self._call(again=self.chance.random() < 0.3)
-        # What is there is found again: another mode of the call or of the build is no reason to trace, a set is one.
+        # What is there is found again: another mode of the call or of the build is no reason to trace. A set is one,
+        # and an argument that was left out before.
         is_stable = not (self.g.wants.get("second process") or was_around or self.began_around)
+        is_stable = is_stable and self.first_passed == self.last_passed
         return Phase(source, tuple(steps), hits=is_repeated and is_stable)
 
     def _build(self) -> Step:
@@ -204,6 +206,8 @@ class _Steps:
         self.number += 1
         mode = chance.choices(MODES, [6, 3, 2])[0]
         passed = self._passed()
+        if first:
+            self.last_passed = {text.rpartition("=")[2] for text in passed}
         target = {"decorator": f"m.{self.g.method}", "attribute": "m.served", "outside": "served"}[self.style]
         call = f"out{self.calls} = run({', '.join([target, *passed])})"
         if self.g.wants.get("generator"):

@@ -32,7 +32,11 @@ def model_edits(model: torch.nn.Module, chance: random.Random) -> list[Edit]:
                 "torch.__future__.set_swap_module_params_on_conversion(True); m.double(); m.float(); "
                 "torch.__future__.set_swap_module_params_on_conversion(False)",
             ),
-            Edit("2 shared memory", "m.share_memory()"),
+            # torch itself crashes on a subclass that has no memory of its own
+            Edit(
+                "2 shared memory",
+                "all(type(value) is torch.Tensor for value in m.state_dict().values()) and m.share_memory()",
+            ),
             Edit("2 state assigned", "m.load_state_dict({k: v * 2 for k, v in m.state_dict().items()}, assign=True)"),
             Edit("2 state loaded", "m.load_state_dict({k: v * 2 for k, v in m.state_dict().items()})"),
             Edit("2 requires grad", "m.requires_grad_(False)"),

@@ -18,8 +18,8 @@ from benchmarks.fuzz.case import Case, Failure
 from benchmarks.fuzz.replay import script
 
 #: Seconds for making one case small, and how many cases of one coarse signature are made small.
-PATIENCE = 45.0
-EACH = 2
+PATIENCE = 30.0
+EACH = 1
 
 
 def fuzz_modules(given: argparse.Namespace) -> int:
@@ -37,9 +37,9 @@ def fuzz_modules(given: argparse.Namespace) -> int:
     for found in sorted(campaign.found, key=lambda found: found.index):
         groups[coarse(found)].append(found)
     if not given.no_shrink:
-        groups = _shrunk(groups)
+        groups = _shrunk(groups, Path(given.out) if given.out else None)
     for signature, members in sorted(groups.items(), key=lambda item: -len(item[1])):
-        _print(signature, members, Path(given.out) if given.out else None)
+        _print(signature, members)
     return min(1, len(campaign.found))
 
 
@@ -81,7 +81,7 @@ def fine(case: Case, failure: Failure, *, heals: bool, alone: bool) -> str:
     return " | ".join(parts)
 
 
-def _shrunk(groups: dict[str, list[Found]]) -> dict[str, list[Found]]:
+def _shrunk(groups: dict[str, list[Found]], out: Path | None) -> dict[str, list[Found]]:
     environ = os.environ | {
         "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
         "OMP_NUM_THREADS": "1",
@@ -117,13 +117,15 @@ def _shrunk(groups: dict[str, list[Found]]) -> dict[str, list[Found]]:
             small[name].append(replace(found, case=case, failure=failure))
             names.append(name)
             print(f"  made small: {name}", file=sys.stderr, flush=True)
+            if out is not None:
+                _write(out, f"{found.index}-{name}", script(case, failure, failure.text.splitlines()[-3:]))
         small[names[0]] += members[EACH:]
     process.stdin.close()
     process.wait()
     return small
 
 
-def _print(signature: str, members: list[Found], out: Path | None) -> None:
+def _print(signature: str, members: list[Found]) -> None:
     members = sorted(members, key=lambda found: len(found.case.to_text()) if found.case else 1 << 30)
     best = members[0]
     seeds = sorted(found.index for found in members)
@@ -133,10 +135,11 @@ def _print(signature: str, members: list[Found], out: Path | None) -> None:
         return
     text = script(best.case, best.failure, [f"seen in cases {seeds[:12]}", *best.failure.text.splitlines()[-3:]])
     print(text)
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        name = re.sub(r"[^A-Za-z0-9]+", "-", signature).strip("-")[:100]
-        (out / f"{name}.py").write_text(text)
+
+
+def _write(out: Path, name: str, text: str) -> None:
+    name = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[:100]
+    (out / f"{name}.py").write_text(text)
 
 
 def print_sums(campaign: Campaign) -> None:

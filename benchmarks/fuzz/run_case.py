@@ -36,11 +36,20 @@ def run_phase(case: Case, number: int, folder: Path) -> Report:
     report, patience = Report(), PATIENCE[case.backend]
     begin = time.perf_counter()
     events: Counter[str] = Counter()
-    remove = gearcache.add_listener(lambda event: events.update([_event_text(event)]))
+    misses: list[str] = []
+
+    def note(event: gearcache.events.Event) -> None:
+        events.update([_event_text(event)])
+        if event.kind == "miss":
+            misses.append(f"{event.reason}: {event.detail}")
+
+    remove = gearcache.add_listener(note)
     try:
         with _limited(patience), _same_process_state(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             _run(case, number, folder, report, events)
+        if report.failure is not None and report.failure.kind == "traced again":
+            report.failure.text = "\n".join(misses)[-2000:]
     except TooSlow:
         report.failure = Failure("hang", number, -1, "", f"not done after {patience} s")
     except Exception as error:
@@ -214,8 +223,13 @@ def _limited(seconds: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _same_process_state() -> Iterator[None]:
-    """Undo what steps changed in the process: environment, and functions that they put in place of torch's."""
+    """Undo what steps changed in the process: environment, global hooks, functions that they put in torch's place."""
     environ = dict(os.environ)
+    hooks = [
+        (value, value.copy())
+        for name, value in vars(torch.nn.modules.module).items()
+        if name.startswith("_global_") and isinstance(value, dict)
+    ]
     undone = {
         owner: dict(vars(owner))
         for owner in (torch, torch.nn.functional, torch.nn.Module, torch.nn.Linear, torch.Tensor)
@@ -225,6 +239,9 @@ def _same_process_state() -> Iterator[None]:
     finally:
         os.environ.clear()
         os.environ.update(environ)
+        for registered, content in hooks:
+            registered.clear()
+            registered.update(content)
         for owner, before in undone.items():
             for name, value in list(vars(owner).items()):
                 if name not in before:

@@ -62,7 +62,9 @@ class World:
         self.calls += 1
         try:
             if not self.is_cached:
-                with torch.no_grad():
+                # What sees the operators themselves sees those of the method as it is, autograd's included.
+                is_seen = torch._C._len_torch_dispatch_stack() > 0
+                with contextlib.nullcontext() if is_seen else torch.no_grad():
                     return function(*args, **kwargs)
             if self._refreshed:
                 self._refresh(function)

@@ -169,7 +169,8 @@ def capture_method(
     checks += identities.checks(translator.access, translator.value)
     checks += autograd.checks(translator, [item.access for item in inputs], attributes.values())
     tensors_met = tensor_sources(captured.output_graph.guards)
-    tensor_checks = reads.checks(tensors_met, hook.sources, translator.access, translator.value)
+    held = [*hook.sources, *(source for name, source in hook.attribute_sources.items() if name in attributes)]
+    tensor_checks = reads.checks(tensors_met, held, translator.access, translator.value)
     types_met = [check.access for check in checks if check.kind == "type"]
     own = {write.attribute for write in hook.writes if isinstance(write.owner, type) and write.attribute is not None}
     traced = TracedCode(getattr(function, "__func__", function), captured.traced_code, hook.module, own)

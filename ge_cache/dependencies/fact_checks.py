@@ -13,7 +13,7 @@ from gearcache.errors import CaptureError
 from gearcache.ge_cache.capture.source_paths import FrameNames, UnknownSource, access_of
 from gearcache.guards.access import Access, Walker
 from gearcache.guards.evidence.checks import Check, observe
-from gearcache.guards.evidence.constants import NotConstant
+from gearcache.guards.evidence.constants import NotConstant, to_plain
 from gearcache.guards.evidence.members import classes_plain, is_fixed
 from gearcache.guards.evidence.names import name_of
 
@@ -109,6 +109,25 @@ class FactChecks:
     def made_attribute(self, source: Any, name: str) -> list[Check]:
         access = self._access(source)
         return [] if access is None else [Check("not_own", access, name)]
+
+    def own_key(self, source: Any, key: Any) -> Check:
+        access, own = self._own(source)
+        return Check("contains" if key in own else "lacks", access, to_plain(key))
+
+    def own_keys(self, source: Any) -> Check:
+        access, own = self._own(source)
+        return observe("keys", access, own)
+
+    def _own(self, source: Any) -> tuple[Access, dict[str, Any]]:
+        """Return an object's `__dict__` as it is, and the path to it."""
+        access = self._access(source)
+        try:
+            own = None if access is None else self._walker.resolve(access)
+        except _FAULTS:
+            own = None
+        if access is None or type(own) is not dict:
+            raise CaptureError(self._method, "it asks an object for its `__dict__`, and no path leads to that")
+        return access, own
 
     def type_test(self, test: TypeTest, classes: dict[type, Met]) -> list[Check]:
         found, answers = [], []

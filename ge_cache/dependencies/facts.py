@@ -40,6 +40,8 @@ class Facts:
     _classes: dict[type, Met] = field(default_factory=dict)
     _attributes: dict[tuple[Any, str], bool] = field(default_factory=dict)
     _made_attributes: dict[tuple[Any, str], None] = field(default_factory=dict)
+    _own_keys: dict[tuple[Any, Any], None] = field(default_factory=dict)
+    _own_dictionaries: dict[Any, None] = field(default_factory=dict)
     _tests: list[TypeTest] = field(default_factory=list)
     _orders: dict[Any, None] = field(default_factory=dict)
     _constants: list[frozenset[Any]] = field(default_factory=list)
@@ -88,6 +90,14 @@ class Facts:
         own = own_attributes(value) or {}
         if name not in own and not any(name in own.get(part, ()) for part in MODULE_PARTS):
             self._made_attributes[source, name] = None
+
+    def own_key(self, source: Any, key: Any) -> None:
+        """Note that the trace asked whether an object's `__dict__` has a key."""
+        self._own_keys[source, key] = None
+
+    def own_keys(self, source: Any) -> None:
+        """Note that the trace took over all keys of an object's `__dict__`."""
+        self._own_dictionaries[source] = None
 
     def of_metaclass(self, cls: type, name: str) -> None:
         """Note an attribute of a class that its metaclass holds."""
@@ -183,6 +193,8 @@ class Facts:
             checks += translator.attribute(source, name, present)
         for source, name in self._made_attributes:
             checks += translator.made_attribute(source, name)
+        checks += [translator.own_key(source, key) for source, key in self._own_keys]
+        checks += [translator.own_keys(source) for source in self._own_dictionaries]
         for test in self._tests:
             checks += translator.type_test(test, self._classes)
         checks.append(translator.classes(self._classes, asked - written))

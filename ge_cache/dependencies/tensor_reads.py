@@ -38,14 +38,9 @@ class TensorReads:
     """Notes what Dynamo reads of tensors that were there before the call, by their sources."""
 
     method: str
-    _bound: set[Any] = field(default_factory=set)
     _sized: set[Any] = field(default_factory=set)
     _kinds: dict[Any, None] = field(default_factory=dict)
     _values: dict[tuple[Any, str], Any] = field(default_factory=dict)
-
-    def bound(self, sources: Iterable[Any]) -> None:
-        """Note the sources of the parameters and buffers that the graph holds as attributes."""
-        self._bound.update(sources)
 
     def sizes(self, source: Any) -> None:
         """Note that sizes or strides are read."""
@@ -90,15 +85,16 @@ class TensorReads:
     def checks(
         self,
         matched: Iterable[Any],
-        inputs: Iterable[Any],
+        held: Iterable[Any],
         access: Callable[[Any], Access],
         value: Callable[[Access], Any],
     ) -> list[Check]:
         """Return what has to hold of the tensors that were met: `matched` are the sources of all that Dynamo guards.
 
-        None of these is left out: what is neither an input of the graph nor bound to it gets a check here.
+        None of these is left out: what is not `held` by the graph, as an input or bound to it, gets a check here. A
+        buffer whose sizes alone were read is not.
         """
-        covered = self._bound.union(inputs)
+        covered = set(held)
         found = []
         for source in matched:
             if source not in covered:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gearcache.ge_cache.capture.exchanged import exchanged, here
+from gearcache.ge_cache.private_torch import comparisons as private_comparisons
 from gearcache.ge_cache.private_torch import sets as private_sets
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]{6,}")
@@ -31,6 +32,7 @@ def watched_facts(facts: Any) -> Iterator[None]:
         *_of_keys(facts),
         *_of_type_tests(facts),
         *private_sets.watched_sets(facts),
+        *private_comparisons.watched_comparisons(facts),
         *_of_addresses(facts),
         *_of_texts(facts),
     )
@@ -137,19 +139,32 @@ def _of_keys(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     from torch._dynamo.variables.dicts import ConstDictVariable, DunderDictVariable
 
     dictionary: Any = ConstDictVariable
+    own: Any = DunderDictVariable
     look_up = dictionary.getitem_const_raise_exception_if_absent
 
     @functools.wraps(look_up)
     def getitem_const_raise_exception_if_absent(self: Any, tx: Any, arg: Any) -> Any:
         """Dynamo guards what was found, and what `in` and `get` did not find; here is what raises a `KeyError`."""
         if self.source is not None and arg not in self:
-            if not isinstance(self, DunderDictVariable):
-                self.install_dict_contains_guard(tx, [arg])
-            elif arg.is_python_constant():
-                facts.attribute(self.source.base, arg.as_python_constant(), present=False)
+            self.install_dict_contains_guard(tx, [arg])
         return look_up(self, tx, arg)
 
+    def install_dict_keys_match_guard(self: Any) -> None:
+        if self.source is not None:
+            facts.own_keys(self.source)
+
+    def install_dict_contains_guard(self: Any, tx: Any, args: Any) -> None:
+        if self.source is None:
+            return
+        if args[0].is_python_constant():
+            facts.own_key(self.source, args[0].as_python_constant())
+        else:
+            facts.own_keys(self.source)
+
     yield dictionary, "getitem_const_raise_exception_if_absent", getitem_const_raise_exception_if_absent
+    # Dynamo guards nothing of an object's `__dict__` but the attributes that are read through it.
+    yield own, "install_dict_keys_match_guard", install_dict_keys_match_guard
+    yield own, "install_dict_contains_guard", install_dict_contains_guard
 
 
 def _all_of(cls: Any) -> list[Any]:

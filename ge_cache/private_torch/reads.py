@@ -63,7 +63,6 @@ def watched_reads(reads: Any) -> Iterator[None]:
     def remove_unused_graphargs(self: Any) -> None:
         inputs = [node for node in self.placeholders if isinstance(node.meta["grapharg"].example, torch.Tensor)]
         kept = [node for node in inputs if node.users or reads.is_sized(node.meta["grapharg"].source)]
-        reads.bound(self.param_name_to_source.values())
         user = self.graph.call_function(_keep, tuple(kept))
         prune(self)
         self.graph.erase_node(user)

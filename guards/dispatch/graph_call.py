@@ -11,7 +11,7 @@ import torch
 from gearcache.errors import GraphError
 from gearcache.guards.access import Access, Scope
 from gearcache.guards.dispatch.generated import define
-from gearcache.guards.dispatch.inference_tensors import remade
+from gearcache.guards.dispatch.inference_tensors import remade, unrecorded_view
 from gearcache.guards.dispatch.memory import BoundSpans, find_overlap
 from gearcache.guards.dispatch.native import inference_mode, tensor_check
 from gearcache.guards.dispatch.tensor_checks import TensorChecks
@@ -240,16 +240,14 @@ class GraphCall:
             base = f"attribute{index}"
         if not kind.endswith("_view"):
             return base
-        given = base
-        if kind == "attribute_view" or (kind == "input_view" and self.variant.inputs[owner].is_weight):
-            # As in eager, a view of a weight requires grad as the weight does; with autograd on, it would be recorded.
-            namespace["is_grad_enabled"] = torch.is_grad_enabled
-            given = f"({base}.detach() if is_grad_enabled() else {base})"
         sizes, strides, offset, *is_detached = form[2:]
-        view = (
-            f"{given}.as_strided(({_numbers(sizes)}), ({_numbers(strides)}), "
-            f"{base}.storage_offset() + {_numbers([offset]).rstrip(', ')})"
-        )
+        start = f"{base}.storage_offset() + {_numbers([offset]).rstrip(', ')}"
+        part = f"({_numbers(sizes)}), ({_numbers(strides)}), {start}"
+        view = f"{base}.as_strided({part})"
+        if kind == "attribute_view" or (kind == "input_view" and self.variant.inputs[owner].is_weight):
+            # As in eager without autograd, a view of a weight requires grad as the weight does, and is not recorded.
+            namespace["is_grad_enabled"], namespace["unrecorded_view"] = torch.is_grad_enabled, unrecorded_view
+            view = f"(unrecorded_view({base}, {part}) if is_grad_enabled() else {view})"
         return f"{view}.detach()" if is_detached else view
 
 

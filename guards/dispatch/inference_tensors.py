@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from gearcache.guards.dispatch.native import inference_mode
@@ -14,3 +16,9 @@ def remade(tensor: torch.Tensor, is_inference: bool) -> torch.Tensor:
     with inference_mode(is_inference), torch.no_grad():
         made = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
         return made.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.size(), tensor.stride())
+
+
+def unrecorded_view(tensor: torch.Tensor, sizes: Sequence[int], strides: Sequence[int], offset: int) -> torch.Tensor:
+    """Return a part of a tensor as eager mode makes it under `torch.no_grad()`."""
+    with torch.no_grad():
+        return tensor.as_strided(sizes, strides, offset)

@@ -176,6 +176,8 @@ class WatchedFacts:
             self._add_type_test(value, self._add_path(Access.from_plain(expected[0])))
         elif kind == "classes":
             self._add_classes(expected)
+        elif isinstance(value, torch.Tensor):
+            self.tensors[id(value)] = value
         else:
             self._add_container(value)
 

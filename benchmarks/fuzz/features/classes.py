@@ -44,6 +44,8 @@ def isinstance_(g: Builder) -> None:
     main, name, kind, base = g.main(), g.name("thing"), g.name("Thing"), g.name("Base")
     form = g.chance.randrange(6)
     edits = {}
+    # An abstract class remembers answers, also those that one of the worlds alone asked for.
+    forget = f"getattr(s.{base}, '_abc_caches_clear', int)()"
     if form == 0:
         g.add_top(f"class {base}(abc.ABC):\n    pass\nclass {kind}:\n    pass")
         edits["5 ABC.register"] = f"s.{base}.register(s.{kind})"
@@ -57,7 +59,7 @@ def isinstance_(g: Builder) -> None:
         g.add_top(
             f"@typing.runtime_checkable\nclass {base}(typing.Protocol):\n    def go(self): ...\nclass {kind}:\n    pass"
         )
-        edits["5 protocol"] = f"s.{kind}.go = lambda self: None"
+        edits["5 protocol"] = f"s.{kind}.go = lambda self: None\n{forget}"
     elif form == 3:
         g.add_top(
             f"class {base}_Meta(type):\n    answer = False\n    def __instancecheck__(cls, other):\n        return cls.answer\nclass {base}(metaclass={base}_Meta):\n    pass\nclass {kind}:\n    pass"
@@ -66,7 +68,7 @@ def isinstance_(g: Builder) -> None:
         edits["5 instancecheck replaced"] = f"s.{base}_Meta.__instancecheck__ = lambda cls, other: True"
     elif form == 4:
         g.add_top(f"import collections.abc\nclass {kind}:\n    pass\n{base} = collections.abc.Sized")
-        edits["5 protocol"] = f"s.{kind}.__len__ = lambda self: 3"
+        edits["5 protocol"] = f"s.{kind}.__len__ = lambda self: 3\n{forget}"
     else:
         g.add_top(f"class {base}:\n    pass\nclass {kind}_Old:\n    pass\nclass {kind}({kind}_Old):\n    pass")
         edits["5 bases changed"] = f"s.{kind}.__bases__ = (s.{base},)"

@@ -82,7 +82,7 @@ class Binding:
 
         Where something was exchanged but everything that they depend on is as it was, they stay.
         """
-        return self._watch.is_outdated(self.scope(arguments))
+        return self._watch.is_outdated(self.loaded.variants, self.scope(arguments))
 
     def note_state(self) -> None:
         """Admit the present global state, in both grad modes: it has the key that this binding was made for."""

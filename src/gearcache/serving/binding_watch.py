@@ -28,17 +28,15 @@ class BindingWatch:
             self._bases, self._watched = bases, joined(bases)
         return self._watched.holds
 
-    def is_outdated(self, scope: Scope) -> bool:
-        """Whether what the loaded graphs rest on has changed.
+    def is_outdated(self, variants: list[ActiveVariant], scope: Scope) -> bool:
+        """Whether what these loaded graphs rest on has changed, also where no dispatch has asked yet.
 
         Where something was exchanged, but the evidence holds and the weights are the very same in their place, the
         graphs are right still, and what is there now is watched from here on. `scope` is that of a call.
         """
-        if self._watched is None:
+        if not variants or self.over(variants)() or self._watched is None:
             return False
         change = self._watched.change()
-        if change is None:
-            return False
         if not all(basis.is_right(scope) for basis in self._bases):
             logger.info("%s: changed since it was loaded: %s", self._name, change)
             return True

@@ -87,6 +87,81 @@ class AKeyOfAnObjectsDictionary(Fact):
         patch(self.holder, "b", 2.0)
 
 
+class WhetherAnObjectsDictionaryHasAKey(AKeyOfAnObjectsDictionary):
+    def run(self, x):
+        return x * (2.0 if "b" in self.holder.__dict__ else 3.0)
+
+
+class AKeyOfAnObjectsDictionaryByDefault(AKeyOfAnObjectsDictionary):
+    def run(self, x):
+        return x * vars(self.holder).get("b", 3.0)
+
+
+class AllKeysOfAnObjectsDictionary(AKeyOfAnObjectsDictionary):
+    def __init__(self):
+        super().__init__()
+        self.holder.a = 3.0
+
+    def run(self, x):
+        return x * sum(vars(self.holder).values())
+
+
+class TheLengthOfAnObjectsDictionary(AllKeysOfAnObjectsDictionary):
+    def run(self, x):
+        return x * len(self.holder.__dict__)
+
+
+class Equal:
+    def __eq__(self, other):
+        return other == 1
+
+    __hash__ = None
+
+
+class AConstantAmongObjects(Fact):
+    def __init__(self):
+        super().__init__()
+        self.holder = Holder()
+
+    def run(self, x):
+        return x * (2.0 if 1 in [self.holder] else 3.0)
+
+    def change(self, patch):
+        patch(self, "holder", Equal())
+
+
+class AnEqualityThatAClassGets(AConstantAmongObjects):
+    def change(self, patch):
+        patch(Holder, "__eq__", lambda self, other: True)
+
+
+class ABufferOfWhichTheSizeIsRead(Fact):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("table", torch.ones(3, 4))
+
+    def run(self, x):
+        return x * self.table.shape[0]
+
+    def change(self, patch):
+        patch.item(self._buffers, "table", torch.ones(2, 4))
+
+
+class ABufferOfWhichTheStridesAreRead(ABufferOfWhichTheSizeIsRead):
+    def run(self, x):
+        return x * (2.0 if self.table.is_contiguous() else 3.0)
+
+    def change(self, patch):
+        patch.item(self._buffers, "table", torch.ones(3, 8)[:, ::2])
+
+
+class ABufferOfWhichTheDataIsExchanged(ABufferOfWhichTheSizeIsRead):
+    def change(self, patch):
+        before = self.table.data
+        self.table.data = torch.ones(2, 4)
+        patch.callback(setattr, self.table, "data", before)
+
+
 class AModuleThatIsAbsent(Fact):
     def __init__(self):
         super().__init__()

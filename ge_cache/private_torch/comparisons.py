@@ -1,0 +1,107 @@
+"""Private names of torch with which a trace compares the items of containers, where Dynamo would take a shortcut.
+
+Dynamo finds a constant only among constants: `1 in [object with an __eq__]`, `1 in [tensor]` and, with dynamic dims,
+`3 in x.shape` are False to it. Keys of a dictionary or a set are the same to it if they are one object.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import types
+from collections.abc import Iterator
+from typing import Any
+
+
+def watched_comparisons(facts: Any) -> Iterator[tuple[Any, str, Any]]:
+    """Yield (owner, name, replacement) of what looks for an equal item."""
+    from torch._dynamo import utils
+    from torch._dynamo.variables import hashable, lists
+
+    dynamo_utils: Any = utils
+    contains = dynamo_utils.iter_contains
+
+    @functools.wraps(contains)
+    def iter_contains(items: Any, search: Any, tx: Any, check_tensor_identity: bool = False) -> Any:
+        facts.asked_for("__eq__")
+        found = list(items)
+        if not search.is_python_constant() or all(item.is_python_constant() for item in found):
+            return contains(found, search, tx, check_tensor_identity)
+        return _is_among(facts, found, search, tx)
+
+    yield dynamo_utils, "iter_contains", iter_contains
+    yield lists, "iter_contains", iter_contains
+    key: Any = hashable.HashableTracker
+    init_key, equal = key.__init__, key.__eq__
+
+    @functools.wraps(init_key)
+    def init(self: Any, *arguments: Any, **keywords: Any) -> None:
+        init_key(self, *arguments, **keywords)
+        if any(_objects(self.vt)):
+            facts.asked_for("__eq__")
+            facts.asked_for("__hash__")
+
+    @functools.wraps(equal)
+    def __eq__(self: Any, other: object) -> bool:
+        if isinstance(other, key) and self.vt is not other.vt:
+            for variable in (*_objects(self.vt), *_objects(other.vt)):
+                if _has_own_equality(variable):
+                    facts.refuse(
+                        f"it looks for a key in a dictionary or set by the `__eq__` of "
+                        f"`{variable.value_type.__qualname__}`, which a trace does not ask: use a frozen dataclass, "
+                        "a named tuple or an enum as the key"
+                    )
+        return bool(equal(self, other))
+
+    yield key, "__init__", init
+    yield key, "__eq__", __eq__
+
+
+def _is_among(facts: Any, items: list[Any], search: Any, tx: Any) -> Any:
+    """Return what `search in items` is for a constant: true for the first item that is it, or equals it."""
+    from torch._dynamo.variables.builder import SourcelessBuilder
+    from torch._dynamo.variables.constant import ConstantVariable
+
+    constant, answer = search.as_python_constant(), None
+    for item in items:
+        if item.is_python_constant():
+            value = item.as_python_constant()
+            if value is constant or value == constant:
+                return ConstantVariable.create(True)
+            continue
+        if item.is_tensor():
+            facts.refuse("it looks for a constant among tensors, so their values decide what is done")
+            continue
+        is_equal = SourcelessBuilder.create(tx, operator.eq).call_function(tx, [item, search], {})
+        if is_equal.is_python_constant():
+            if is_equal.as_python_constant():
+                return ConstantVariable.create(True)
+        elif answer is None:
+            answer = is_equal
+        else:
+            answer = SourcelessBuilder.create(tx, operator.or_).call_function(tx, [answer, is_equal], {})
+    return ConstantVariable.create(False) if answer is None else answer
+
+
+def _objects(variable: Any) -> Iterator[Any]:
+    """Yield the objects of users' classes that a key is, or holds."""
+    from torch._dynamo.variables.lists import TupleVariable
+    from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
+
+    if getattr(variable, "is_realized", lambda: True)():
+        variable = variable.realize()
+        if isinstance(variable, TupleVariable):
+            for item in variable.items:
+                yield from _objects(item)
+        elif isinstance(variable, UserDefinedObjectVariable):
+            yield variable
+
+
+def _has_own_equality(variable: Any) -> bool:
+    """Whether the class of an object has an `__eq__` in Python, other than that of a frozen dataclass."""
+    from torch._dynamo.variables.user_defined import FrozenDataClassVariable
+
+    equality: Any = variable.value_type.__eq__
+    if not isinstance(equality, types.FunctionType):
+        return False
+    return not (isinstance(variable, FrozenDataClassVariable) and equality.__code__.co_filename == "<string>")
