@@ -75,7 +75,7 @@ def _parameter_edits(path: str, value: Any) -> list[Edit]:
     return [
         Edit("2 weights in place", f"{path}.data.mul_(2)"),
         Edit("2 weights in place", f"with torch.no_grad(): {path}.add_(1.0)"),
-        Edit("2 weight data", f"{path}.data = {new}"),
+        Edit("2 weight data", f"if not {path}.is_inference(): {path}.data = {new}"),
         Edit("2 weight data", f"{path}.data = {path}.data.clone() * 2"),
         Edit("2 weight data strided", f"{path}.data = torch.cat([{new}, {new}], -1)[..., ::2]"),
         Edit("2 parameter replaced", f"{path} = torch.nn.Parameter({new})"),

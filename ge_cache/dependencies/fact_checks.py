@@ -118,6 +118,16 @@ class FactChecks:
         access, own = self._own(source)
         return observe("keys", access, own)
 
+    def emptiness(self, source: Any) -> list[Check]:
+        access = self._access(source)
+        try:
+            value = None if access is None else self._walker.resolve(access)
+        except _FAULTS:
+            value = None
+        if access is None or not isinstance(value, dict):  # of what the method made itself
+            return []
+        return [observe("empty", access, value)]
+
     def _own(self, source: Any) -> tuple[Access, dict[str, Any]]:
         """Return an object's `__dict__` as it is, and the path to it."""
         access = self._access(source)

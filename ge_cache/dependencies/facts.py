@@ -42,6 +42,7 @@ class Facts:
     _made_attributes: dict[tuple[Any, str], None] = field(default_factory=dict)
     _own_keys: dict[tuple[Any, Any], None] = field(default_factory=dict)
     _own_dictionaries: dict[Any, None] = field(default_factory=dict)
+    _emptiness: dict[Any, None] = field(default_factory=dict)
     _tests: list[TypeTest] = field(default_factory=list)
     _orders: dict[Any, None] = field(default_factory=dict)
     _constants: list[frozenset[Any]] = field(default_factory=list)
@@ -98,6 +99,10 @@ class Facts:
     def own_keys(self, source: Any) -> None:
         """Note that the trace took over all keys of an object's `__dict__`."""
         self._own_dictionaries[source] = None
+
+    def emptiness(self, source: Any) -> None:
+        """Note that the trace asked whether a dictionary is empty."""
+        self._emptiness[source] = None
 
     def of_metaclass(self, cls: type, name: str) -> None:
         """Note an attribute of a class that its metaclass holds."""
@@ -195,6 +200,7 @@ class Facts:
             checks += translator.made_attribute(source, name)
         checks += [translator.own_key(source, key) for source, key in self._own_keys]
         checks += [translator.own_keys(source) for source in self._own_dictionaries]
+        checks += [check for source in self._emptiness for check in translator.emptiness(source)]
         for test in self._tests:
             checks += translator.type_test(test, self._classes)
         checks.append(translator.classes(self._classes, asked - written))
@@ -207,7 +213,7 @@ def _hash_kind(value: Any) -> str:
         kinds = {_hash_kind(item) for item in value}
         return "address" if "address" in kinds else "seed" if "seed" in kinds else "value"
     if type(value) in (bool, int, float, complex):
-        return "value"
+        return "value" if value == value else "address"  # each nan has a hash of its own
     own: Any = type(value).__hash__
     if isinstance(own, types.FunctionType):
         return "value"  # it is traced, and asks for the hashes of its parts

@@ -24,7 +24,9 @@ def watched_comparisons(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     @functools.wraps(contains)
     def iter_contains(items: Any, search: Any, tx: Any, check_tensor_identity: bool = False) -> Any:
         facts.asked_for("__eq__")
-        found = list(items)
+        found = [item.realize() for item in items]
+        if search.is_tensor() and not check_tensor_identity:
+            return _is_one_of(facts, found, search)
         if not search.is_python_constant() or all(item.is_python_constant() for item in found):
             return contains(found, search, tx, check_tensor_identity)
         return _is_among(facts, found, search, tx)
@@ -81,6 +83,19 @@ def _is_among(facts: Any, items: list[Any], search: Any, tx: Any) -> Any:
         else:
             answer = SourcelessBuilder.create(tx, operator.or_).call_function(tx, [answer, is_equal], {})
     return ConstantVariable.create(False) if answer is None else answer
+
+
+def _is_one_of(facts: Any, items: list[Any], search: Any) -> Any:
+    """Return what `search in items` is for a tensor: true for the very same one, and else a matter of values."""
+    from torch._dynamo.utils import _get_fake_tensor
+    from torch._dynamo.variables.constant import ConstantVariable
+
+    for item in items:
+        if item.is_tensor() and _get_fake_tensor(item) is _get_fake_tensor(search):  # type: ignore[no-untyped-call]
+            return ConstantVariable.create(True)
+        if not (item.is_python_constant() and isinstance(item.as_python_constant(), (str, bytes, type(None)))):
+            facts.refuse("it looks for a tensor among others by their values: compare with `is`")
+    return ConstantVariable.create(False)
 
 
 def _objects(variable: Any) -> Iterator[Any]:

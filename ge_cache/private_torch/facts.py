@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
+import sys
 import types
 import typing
 from collections.abc import Iterator
@@ -12,7 +13,10 @@ from typing import Any
 
 from gearcache.ge_cache.capture.exchanged import exchanged, here
 from gearcache.ge_cache.private_torch import comparisons as private_comparisons
+from gearcache.ge_cache.private_torch import constants as private_constants
+from gearcache.ge_cache.private_torch import iterators as private_iterators
 from gearcache.ge_cache.private_torch import sets as private_sets
+from gearcache.ge_cache.private_torch import symbolic as private_symbolic
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]{6,}")
 
@@ -31,8 +35,11 @@ def watched_facts(facts: Any) -> Iterator[None]:
         *_of_attributes(facts),
         *_of_keys(facts),
         *_of_type_tests(facts),
+        *private_iterators.watched_iterators(facts),
         *private_sets.watched_sets(facts),
         *private_comparisons.watched_comparisons(facts),
+        *private_constants.watched_constants(facts),
+        *private_symbolic.watched_symbols(facts),
         *_of_addresses(facts),
         *_of_texts(facts),
     )
@@ -92,6 +99,8 @@ def _of_attributes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
                 found = function(self, tx, name, *rest, **keywords)
                 if self.source is not None and isinstance(name, str):
                     _note_maker(facts, self, name)
+                    if _may_be_caught(tx) and _is_of_argument(self.source, tx) and not is_written(self, tx, name):
+                        facts.attribute(self.source, name, present=True)
                 return found
             except ObservedAttributeError:
                 if self.source is not None and not is_written(self, tx, name):
@@ -140,14 +149,21 @@ def _of_keys(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
     dictionary: Any = ConstDictVariable
     own: Any = DunderDictVariable
-    look_up = dictionary.getitem_const_raise_exception_if_absent
+    look_up, call = dictionary.getitem_const_raise_exception_if_absent, dictionary.call_method
 
     @functools.wraps(look_up)
     def getitem_const_raise_exception_if_absent(self: Any, tx: Any, arg: Any) -> Any:
         """Dynamo guards what was found, and what `in` and `get` did not find; here is what raises a `KeyError`."""
-        if self.source is not None and arg not in self:
+        if self.source is not None and (arg not in self or _may_be_caught(tx)):
             self.install_dict_contains_guard(tx, [arg])
         return look_up(self, tx, arg)
+
+    @functools.wraps(call)
+    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        """Dynamo guards what such a method found by its value, which does not tell that it may be absent."""
+        if name in ("get", "pop", "setdefault") and args and self.source is not None and args[0] in self:
+            self.install_dict_contains_guard(tx, [args[0]])
+        return call(self, tx, name, args, kwargs)
 
     def install_dict_keys_match_guard(self: Any) -> None:
         if self.source is not None:
@@ -162,9 +178,27 @@ def _of_keys(facts: Any) -> Iterator[tuple[Any, str, Any]]:
             facts.own_keys(self.source)
 
     yield dictionary, "getitem_const_raise_exception_if_absent", getitem_const_raise_exception_if_absent
+    yield dictionary, "call_method", call_method
     # Dynamo guards nothing of an object's `__dict__` but the attributes that are read through it.
     yield own, "install_dict_keys_match_guard", install_dict_keys_match_guard
     yield own, "install_dict_contains_guard", install_dict_contains_guard
+
+
+def _may_be_caught(tx: Any) -> bool:
+    """Whether an exception raised at this point of a trace would be met by a handler of the method."""
+    while tx is not None:
+        if tx.current_instruction.exn_tab_entry is not None or (sys.version_info < (3, 11) and tx.block_stack):
+            return True
+        tx = getattr(tx, "parent", None)
+    return False
+
+
+def _is_of_argument(source: Any, tx: Any) -> bool:
+    """Whether a value comes with the call. What the instance and the globals hold is watched between calls."""
+    while (base := getattr(source, "base", None)) is not None:
+        source = base
+    root = tx.output.root_tx.f_code
+    return getattr(source, "local_name", root.co_varnames[0]) != root.co_varnames[0]
 
 
 def _all_of(cls: Any) -> list[Any]:
@@ -224,6 +258,7 @@ def _classes(variable: Any) -> Iterator[tuple[Any, Any]]:
 def _of_texts(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     """Texts of objects: Dynamo leaves `f"{self.kind}"` open, and then finds nothing under such a key."""
     from torch._dynamo.symbolic_convert import InstructionTranslatorBase
+    from torch._dynamo.variables.base import VariableTracker
     from torch._dynamo.variables.builtin import BuiltinVariable
     from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
 
@@ -242,18 +277,32 @@ def _of_texts(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
     def texts(function: Any) -> Any:
         @functools.wraps(function)
-        def text(*arguments: Any, **keywords: Any) -> Any:
-            found = function(*arguments, **keywords)
-            is_made = found is not None and found.is_python_constant() and not arguments[-1].is_python_constant()
+        def text(self: Any, tx: Any, arg: Any) -> Any:
+            if isinstance(arg, UserDefinedObjectVariable) and arg.source is not None:
+                own: Any = arg.value_type
+                if isinstance(own.__repr__, types.FunctionType) and (is_repr or own.__str__ is object.__str__):
+                    return VariableTracker.build(tx, own.__repr__).call_function(tx, [arg], {})
+                if is_repr or own.__str__ is object.__str__:
+                    _refuse_unread_text(facts, own)
+            found = function(self, tx, arg)
+            is_made = found is not None and found.is_python_constant() and not arg.is_python_constant()
             if is_made and _ADDRESS.search(str(found.as_python_constant())):
                 facts.refuse("it makes a text of an object's address, which is another one in each process")
             return found
 
+        is_repr = function.__name__ == "call_repr"
         return text
 
     yield translator, "_format_value", _format_value
     for name in ("call_str", "call_repr"):
         yield builtin, name, texts(vars(builtin)[name])
+
+
+def _refuse_unread_text(facts: Any, cls: type) -> None:
+    if issubclass(cls, (list, tuple, set, frozenset, types.SimpleNamespace)) and not hasattr(cls, "_fields"):
+        facts.refuse(
+            f"it makes a text of `{cls.__qualname__}`, whose items a trace does not read: make it of the items"
+        )
 
 
 def _of_addresses(facts: Any) -> Iterator[tuple[Any, str, Any]]:

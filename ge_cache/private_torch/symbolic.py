@@ -1,0 +1,142 @@
+"""Private names of torch with which a trace computes with sizes, where Dynamo's answer is not Python's.
+
+A size that is a symbol compares with a number of its kind only: `(n > 3) == 0`, `(n > 3) is True` and `round(n, -1)`
+are answered wrongly. The size is taken as it is there, which the graph then depends on.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+_IDENTITIES = {operator.is_, operator.is_not}
+_COMPARISONS = {*_IDENTITIES, operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge}
+
+
+def watched_symbols(facts: Any) -> Iterator[tuple[Any, str, Any]]:
+    """Yield (owner, name, replacement) of what computes with sizes, compares objects or unpacks a range."""
+    yield from _of_numbers()
+    yield from _of_comparisons(facts)
+    yield from _of_ranges()
+
+
+def _of_numbers() -> Iterator[tuple[Any, str, Any]]:
+    from torch._dynamo.utils import specialize_symnode
+    from torch._dynamo.variables.builtin import BuiltinVariable
+    from torch._dynamo.variables.tensor import SymNodeVariable
+
+    symbol: Any = SymNodeVariable
+    builtin: Any = BuiltinVariable
+    as_it_is: Any = specialize_symnode
+    compare, round_of, smaller = symbol.richcompare_impl, builtin.call_round, builtin._call_min_max_binary
+
+    @functools.wraps(compare)
+    def richcompare_impl(self: Any, tx: Any, other: Any, op: str) -> Any:
+        other = other.realize()
+        if bool in (kinds := (_kind(self), _kind(other))) or complex in kinds:
+            return as_it_is(self).richcompare_impl(tx, as_it_is(other), op)
+        return compare(self, tx, other, op)
+
+    @functools.wraps(round_of)
+    def call_round(self: Any, tx: Any, arg: Any, *args: Any, **kwargs: Any) -> Any:
+        return round_of(self, tx, as_it_is(arg) if args or kwargs else arg, *args, **kwargs)
+
+    @functools.wraps(smaller)
+    def _call_min_max_binary(self: Any, tx: Any, a: Any, b: Any) -> Any:
+        if a is not None and b is not None:
+            a, b = a.realize(), b.realize()
+            if isinstance(a, symbol) or isinstance(b, symbol):
+                kinds = {_kind(a), _kind(b)}
+                if len(kinds) == 2 and kinds <= {int, float, bool}:  # the result has the type of the one that is chosen
+                    a, b = as_it_is(a), as_it_is(b)
+        return smaller(self, tx, a, b)
+
+    yield symbol, "richcompare_impl", richcompare_impl
+    yield builtin, "call_round", call_round
+    yield builtin, "_call_min_max_binary", _call_min_max_binary
+
+
+def _of_comparisons(facts: Any) -> Iterator[tuple[Any, str, Any]]:
+    from torch._dynamo.utils import specialize_symnode
+    from torch._dynamo.variables.builtin import BuiltinVariable
+    from torch._dynamo.variables.functions import UserMethodVariable
+    from torch._dynamo.variables.tensor import SymNodeVariable
+    from torch._dynamo.variables.user_defined import UserDefinedClassVariable
+
+    builtin: Any = BuiltinVariable
+    as_it_is: Any = specialize_symnode
+    make = builtin._make_handler
+
+    def check_identity(left: Any, right: Any) -> None:
+        if left is right:
+            return
+        if isinstance(left, UserMethodVariable) and isinstance(right, UserMethodVariable):
+            facts.refuse("it asks whether two bound methods are one object: each access makes a new one")
+        elif _type_of(left) is _type_of(right) is torch.device:
+            facts.refuse("it asks whether two devices are one object: compare them with `==`")
+
+    def check_equality(left: Any, right: Any) -> None:
+        if left is not right and isinstance(left, UserMethodVariable) and isinstance(right, UserMethodVariable):
+            facts.refuse("it compares bound methods: compare the objects they are bound to")
+        for variable in (left, right):
+            if isinstance(variable, UserDefinedClassVariable):
+                own: Any = type(variable.value).__eq__
+                if isinstance(own, types.FunctionType):
+                    name = variable.value.__qualname__
+                    facts.refuse(f"it compares the class `{name}`, whose metaclass has an `__eq__`: use `is`")
+
+    @functools.wraps(make)
+    def _make_handler(function: Any, *arguments: Any, **keywords: Any) -> Any:
+        handler = make(function, *arguments, **keywords)
+        if function not in _COMPARISONS:
+            return handler
+
+        def checked(tx: Any, args: Any, kwargs: Any) -> Any:
+            found = [arg.realize() for arg in args]
+            (check_identity if function in _IDENTITIES else check_equality)(*found)
+            kinds = {_kind(arg) for arg in found if isinstance(arg, SymNodeVariable)}
+            if kinds and (function in _IDENTITIES or bool in kinds or complex in map(_kind, found)):
+                return builtin(function).call_function(tx, [as_it_is(arg) for arg in found], kwargs)
+            return handler(tx, args, kwargs)
+
+        return checked
+
+    yield builtin, "_make_handler", _make_handler
+
+
+def _kind(variable: Any) -> Any:
+    """Return the type of a number, be it a symbol; None for all else."""
+    from torch._dynamo.variables.tensor import SymNodeVariable
+
+    return variable.python_type() if variable.is_python_constant() or isinstance(variable, SymNodeVariable) else None
+
+
+def _type_of(variable: Any) -> Any:
+    return type(variable.as_python_constant()) if variable.is_python_constant() else None
+
+
+def _of_ranges() -> Iterator[tuple[Any, str, Any]]:
+    from torch._dynamo.symbolic_convert import InstructionTranslatorBase
+    from torch._dynamo.utils import unpack_iterable
+    from torch._dynamo.variables.lists import RangeVariable, TupleVariable
+
+    translator: Any = InstructionTranslatorBase
+    pop_from = translator.pop
+
+    @functools.wraps(pop_from)
+    def pop(self: Any) -> Any:
+        """Unpack the range of `f(*range(1, 7, 2))`, of which Dynamo passes start, stop and step."""
+        found = pop_from(self)
+        if isinstance(found, RangeVariable):
+            callers = (sys._getframe(1), sys._getframe(2))  # the exchange may stand between
+            if any(frame.f_code.co_name == "CALL_FUNCTION_EX" for frame in callers):
+                return TupleVariable(unpack_iterable(self, found))
+        return found
+
+    yield translator, "pop", pop
