@@ -162,7 +162,7 @@ class _Steps:
                 steps += self._edit()
             steps += self._call(again=self.chance.random() < 0.3)
         # What is there is found again: another mode of the call or of the build is no reason to trace. A set is one,
-        # and an argument that was left out before.
+        # and an argument that was left out before, or given by position where a wrapper takes `*args`.
         is_stable = not (self.g.wants.get("second process") or was_around or self.began_around)
         is_stable = is_stable and self.first_passed == self.last_passed
         return Phase(source, tuple(steps), hits=is_repeated and is_stable)
@@ -207,7 +207,7 @@ class _Steps:
         mode = chance.choices(MODES, [6, 3, 2])[0]
         passed = self._passed()
         if first:
-            self.last_passed = {text.rpartition("=")[2] for text in passed}
+            self.last_passed = passed
         target = {"decorator": f"m.{self.g.method}", "attribute": "m.served", "outside": "served"}[self.style]
         call = f"out{self.calls} = run({', '.join([target, *passed])})"
         if self.g.wants.get("generator"):

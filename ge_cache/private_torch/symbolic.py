@@ -124,6 +124,7 @@ def _type_of(variable: Any) -> Any:
 def _of_ranges() -> Iterator[tuple[Any, str, Any]]:
     from torch._dynamo.symbolic_convert import InstructionTranslatorBase
     from torch._dynamo.utils import unpack_iterable
+    from torch._dynamo.variables.lazy import LazyVariableTracker
     from torch._dynamo.variables.lists import RangeVariable, TupleVariable
 
     translator: Any = InstructionTranslatorBase
@@ -133,10 +134,15 @@ def _of_ranges() -> Iterator[tuple[Any, str, Any]]:
     def pop(self: Any) -> Any:
         """Unpack the range of `f(*range(1, 7, 2))`, of which Dynamo passes start, stop and step."""
         found = pop_from(self)
-        if isinstance(found, RangeVariable):
+        # `isinstance` would make a variable that nobody has looked at yet one that somebody has.
+        if type(found) is LazyVariableTracker:
+            is_range = type(found.unwrap()) is RangeVariable if found.is_realized() else found.peek_type() is range
+        else:
+            is_range = type(found) is RangeVariable
+        if is_range:
             callers = (sys._getframe(1), sys._getframe(2))  # the exchange may stand between
             if any(frame.f_code.co_name == "CALL_FUNCTION_EX" for frame in callers):
-                return TupleVariable(unpack_iterable(self, found))
+                return TupleVariable(unpack_iterable(self, found.realize()))
         return found
 
     yield translator, "pop", pop

@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import enum
 import sys
 import types
 
@@ -160,6 +161,90 @@ class ABufferOfWhichTheDataIsExchanged(ABufferOfWhichTheSizeIsRead):
         before = self.table.data
         self.table.data = torch.ones(2, 4)
         patch.callback(setattr, self.table, "data", before)
+
+
+class Kind(enum.Enum):
+    FIRST = 1
+    SECOND = 2
+
+
+class AnEnumByIdentity(Fact):
+    def __init__(self):
+        super().__init__()
+        self.kind = Kind.FIRST
+
+    def run(self, x):
+        return x * 2 if self.kind is Kind.FIRST else x * 3
+
+    def change(self, patch):
+        patch(self, "kind", Kind.SECOND)
+
+
+class WhetherADictionaryIsEmpty(Fact):
+    def __init__(self):
+        super().__init__()
+        self.table = self.empty()
+
+    def empty(self):
+        return {}
+
+    def run(self, x):
+        is_empty = not self.table
+        return x * (2 if is_empty else 3)
+
+    def change(self, patch):
+        patch.item(self.table, "a", 1.0)
+
+
+class WhetherAnOrderedDictionaryIsEmpty(WhetherADictionaryIsEmpty):
+    def empty(self):
+        return collections.OrderedDict()
+
+    def run(self, x):
+        return x * (2 if self.table else 3)
+
+
+class KeysUnpackedIntoAList(WhetherADictionaryIsEmpty):
+    def run(self, x):
+        return x * len([*self.table])
+
+
+class TheTextOfADictionary(WhetherADictionaryIsEmpty):
+    def run(self, x):
+        return x * len(f"{self.table}")
+
+
+class WhetherAnyKeyIsTrue(WhetherADictionaryIsEmpty):
+    def run(self, x):
+        return x * (2 if any(self.table) else 3)
+
+
+class WhetherAChainIsEmpty(WhetherADictionaryIsEmpty):
+    def empty(self):
+        return collections.ChainMap({})
+
+    def run(self, x):
+        return x * (2 if self.table else 3)
+
+
+class AnObjectWithItsOwnText:
+    def __init__(self):
+        self.width = 3
+
+    def __repr__(self):
+        return "w" * self.width
+
+
+class TheTextOfAnObject(Fact):
+    def __init__(self):
+        super().__init__()
+        self.object = AnObjectWithItsOwnText()
+
+    def run(self, x):
+        return x * len(str(self.object))
+
+    def change(self, patch):
+        patch(self.object, "width", 5)
 
 
 class AModuleThatIsAbsent(Fact):
