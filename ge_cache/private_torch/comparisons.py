@@ -91,7 +91,7 @@ def _is_one_of(facts: Any, items: list[Any], search: Any) -> Any:
     from torch._dynamo.variables.constant import ConstantVariable
 
     for item in items:
-        if item.is_tensor() and _get_fake_tensor(item) is _get_fake_tensor(search):  # type: ignore[no-untyped-call]
+        if item.is_tensor() and _get_fake_tensor(item) is _get_fake_tensor(search):
             return ConstantVariable.create(True)
         if not (item.is_python_constant() and isinstance(item.as_python_constant(), (str, bytes, type(None)))):
             facts.refuse("it looks for a tensor among others by their values: compare with `is`")

@@ -19,14 +19,7 @@ _IDENTITIES = {operator.is_, operator.is_not}
 _COMPARISONS = {*_IDENTITIES, operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge}
 
 
-def watched_symbols(facts: Any) -> Iterator[tuple[Any, str, Any]]:
-    """Yield (owner, name, replacement) of what computes with sizes, compares objects or unpacks a range."""
-    yield from _of_numbers()
-    yield from _of_comparisons(facts)
-    yield from _of_ranges()
-
-
-def _of_numbers() -> Iterator[tuple[Any, str, Any]]:
+def watched_numbers(_: Any) -> Iterator[tuple[Any, str, Any]]:
     from torch._dynamo.utils import specialize_symnode
     from torch._dynamo.variables.builtin import BuiltinVariable
     from torch._dynamo.variables.tensor import SymNodeVariable
@@ -62,7 +55,7 @@ def _of_numbers() -> Iterator[tuple[Any, str, Any]]:
     yield builtin, "_call_min_max_binary", _call_min_max_binary
 
 
-def _of_comparisons(facts: Any) -> Iterator[tuple[Any, str, Any]]:
+def watched_comparisons(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     from torch._dynamo.utils import specialize_symnode
     from torch._dynamo.variables.builtin import BuiltinVariable
     from torch._dynamo.variables.functions import UserMethodVariable
@@ -121,7 +114,7 @@ def _type_of(variable: Any) -> Any:
     return type(variable.as_python_constant()) if variable.is_python_constant() else None
 
 
-def _of_ranges() -> Iterator[tuple[Any, str, Any]]:
+def watched_ranges(_: Any) -> Iterator[tuple[Any, str, Any]]:
     from torch._dynamo.symbolic_convert import InstructionTranslatorBase
     from torch._dynamo.utils import unpack_iterable
     from torch._dynamo.variables.lazy import LazyVariableTracker

@@ -1,0 +1,134 @@
+"""Private names of torch with which a trace is watched for attributes and keys that it finds, or finds absent."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+
+def watched_attributes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
+    from torch._dynamo.exc import ObservedAttributeError
+    from torch._dynamo.variables.base import VariableTracker
+    from torch._dynamo.variables.constant import ConstantVariable
+
+    def is_written(variable: Any, tx: Any, name: str) -> bool:
+        return bool(tx.output.side_effects.has_pending_mutation_of_attr(variable, name))
+
+    def reading(function: Any) -> Any:
+        @functools.wraps(function)
+        def var_getattr(self: Any, tx: Any, name: Any, *rest: Any, **keywords: Any) -> Any:
+            facts.asked_for(name)
+            try:
+                found = function(self, tx, name, *rest, **keywords)
+                if self.source is not None and isinstance(name, str):
+                    _note_maker(facts, self, name)
+                    if _may_be_caught(tx) and _is_of_argument(self.source, tx) and not is_written(self, tx, name):
+                        facts.attribute(self.source, name, present=True)
+                return found
+            except ObservedAttributeError:
+                if self.source is not None and not is_written(self, tx, name):
+                    facts.attribute(self.source, name, present=False)
+                raise
+
+        return var_getattr
+
+    def asking(function: Any) -> Any:
+        @functools.wraps(function)
+        def call_obj_hasattr(self: Any, tx: Any, name: Any, *rest: Any, **keywords: Any) -> Any:
+            facts.asked_for(name)
+            found = function(self, tx, name, *rest, **keywords)
+            if isinstance(found, ConstantVariable) and self.source is not None and not is_written(self, tx, name):
+                facts.attribute(self.source, name, present=bool(found.value))
+            return found
+
+        return call_obj_hasattr
+
+    for cls in _all_of(VariableTracker):
+        for name, watched in (("var_getattr", reading), ("call_obj_hasattr", asking)):
+            if name in vars(cls):
+                yield cls, name, watched(vars(cls)[name])
+
+
+def _note_maker(facts: Any, variable: Any, name: str) -> None:
+    """Note where an attribute came from that neither an object nor its class holds."""
+    from torch._dynamo.variables.user_defined import UserDefinedClassVariable, UserDefinedObjectVariable
+
+    if not isinstance(variable, (UserDefinedClassVariable, UserDefinedObjectVariable)):
+        return
+    value: Any = variable.value
+    holders = value.__mro__ if isinstance(value, type) else type(value).__mro__
+    if any(name in vars(base) for base in holders):
+        return
+    if isinstance(value, type):
+        facts.of_metaclass(value, name)
+    elif getattr(type(value), "__getattribute__", None) is object.__getattribute__ and hasattr(
+        type(value), "__getattr__"
+    ):
+        facts.made_attribute(variable.source, value, name)
+
+
+def watched_keys(facts: Any) -> Iterator[tuple[Any, str, Any]]:
+    from torch._dynamo.variables.dicts import ConstDictVariable, DunderDictVariable
+
+    dictionary: Any = ConstDictVariable
+    own: Any = DunderDictVariable
+    look_up, call = dictionary.getitem_const_raise_exception_if_absent, dictionary.call_method
+
+    @functools.wraps(look_up)
+    def getitem_const_raise_exception_if_absent(self: Any, tx: Any, arg: Any) -> Any:
+        """Dynamo guards what was found, and what `in` and `get` did not find; here is what raises a `KeyError`."""
+        if self.source is not None and (arg not in self or _may_be_caught(tx)):
+            self.install_dict_contains_guard(tx, [arg])
+        return look_up(self, tx, arg)
+
+    @functools.wraps(call)
+    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        """Dynamo guards what such a method found by its value, which does not tell that it may be absent."""
+        if name in ("get", "pop", "setdefault") and args and self.source is not None and args[0] in self:
+            self.install_dict_contains_guard(tx, [args[0]])
+        return call(self, tx, name, args, kwargs)
+
+    def install_dict_keys_match_guard(self: Any) -> None:
+        if self.source is not None:
+            facts.own_keys(self.source)
+
+    def install_dict_contains_guard(self: Any, tx: Any, args: Any) -> None:
+        if self.source is None:
+            return
+        if args[0].is_python_constant():
+            facts.own_key(self.source, args[0].as_python_constant())
+        else:
+            facts.own_keys(self.source)
+
+    yield dictionary, "getitem_const_raise_exception_if_absent", getitem_const_raise_exception_if_absent
+    yield dictionary, "call_method", call_method
+    # Dynamo guards nothing of an object's `__dict__` but the attributes that are read through it.
+    yield own, "install_dict_keys_match_guard", install_dict_keys_match_guard
+    yield own, "install_dict_contains_guard", install_dict_contains_guard
+
+
+def _may_be_caught(tx: Any) -> bool:
+    """Whether an exception raised at this point of a trace would be met by a handler of the method."""
+    while tx is not None:
+        if tx.current_instruction.exn_tab_entry is not None or (sys.version_info < (3, 11) and tx.block_stack):
+            return True
+        tx = getattr(tx, "parent", None)
+    return False
+
+
+def _is_of_argument(source: Any, tx: Any) -> bool:
+    """Whether a value comes with the call. What the instance and the globals hold is watched between calls."""
+    while (base := getattr(source, "base", None)) is not None:
+        source = base
+    root = tx.output.root_tx.f_code
+    return bool(getattr(source, "local_name", root.co_varnames[0]) != root.co_varnames[0])
+
+
+def _all_of(cls: Any) -> list[Any]:
+    """Return a class and all that inherit from it."""
+    found = {cls: None}
+    for each in type.__subclasses__(cls):
+        found |= dict.fromkeys(_all_of(each))
+    return list(found)

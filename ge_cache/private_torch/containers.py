@@ -1,0 +1,190 @@
+"""Private names of torch with which a trace keeps what containers of the library are: bounded, ordered, of a class.
+
+Dynamo forgets the `maxlen` of a deque that it is given and the side effect of `move_to_end`, makes an `OrderedDict` of
+a copy of a class that inherits from it, and copies an object by its `__dict__` alone.
+"""
+
+from __future__ import annotations
+
+import collections
+import copyreg
+import functools
+import types
+from collections.abc import Iterator
+from typing import Any
+
+_HOLDERS = (dict, list, set, frozenset, tuple, collections.deque)
+#: What a class may define to have its objects copied in a way of its own.
+_WAYS_TO_COPY = ("__getstate__", "__getnewargs__", "__getnewargs_ex__")
+
+
+def watched_containers(facts: Any) -> Iterator[tuple[Any, str, Any]]:
+    """Yield (owner, name, replacement) of what Dynamo does with deques, ordered dictionaries and copies."""
+    yield from _of_deques(facts)
+    yield from _of_ordered(facts)
+    yield from _of_copies(facts)
+
+
+def _of_deques(facts: Any) -> Iterator[tuple[Any, str, Any]]:
+    from torch._dynamo.guards import GuardBuilder, install_guard
+    from torch._dynamo.side_effects import SideEffects
+    from torch._dynamo.source import AttrSource
+    from torch._dynamo.variables.constant import ConstantVariable
+    from torch._dynamo.variables.lists import BaseListVariable, DequeVariable
+
+    lists: Any = BaseListVariable
+    deques: Any = DequeVariable
+    constants: Any = ConstantVariable
+    effects: Any = SideEffects
+    class_of, init_deque, update = lists.cls_for_instance, deques.__init__, effects.codegen_update_mutated
+
+    @functools.wraps(class_of)
+    def cls_for_instance(obj: Any) -> Any:
+        if type(obj) is not collections.deque:
+            return class_of(obj)
+
+        def make(items: Any, source: Any) -> Any:
+            install_guard(AttrSource(source, "maxlen").make_guard(GuardBuilder.EQUALS_MATCH))
+            return deques(items, maxlen=constants.create(obj.maxlen), source=source)
+
+        return make
+
+    @functools.wraps(init_deque)
+    def init(self: Any, *arguments: Any, **keywords: Any) -> None:
+        init_deque(self, *arguments, **keywords)
+        if self.maxlen.as_python_constant() == 0:
+            facts.refuse("it uses a deque whose maxlen is 0, which a trace fills: use None, or a maxlen of 1 or more")
+
+    @functools.wraps(update)
+    def codegen_update_mutated(self: Any, *arguments: Any, **keywords: Any) -> None:
+        """Write deques back: what is in them at the end is written at once, so no bound is met on the way."""
+        bounded = [
+            (variable, variable.maxlen)
+            for variable in self._get_modified_vars()
+            if isinstance(variable, deques) and not variable.maxlen.is_constant_none()
+        ]
+        for variable, _ in bounded:
+            variable.maxlen = constants.create(None)
+        try:
+            update(self, *arguments, **keywords)
+        finally:
+            for variable, maxlen in bounded:
+                variable.maxlen = maxlen
+
+    def bounded_as(function: Any) -> Any:
+        """A function that makes a deque of another, to which it gives its bound."""
+
+        @functools.wraps(function)
+        def make(self: Any, *arguments: Any, **keywords: Any) -> Any:
+            found = function(self, *arguments, **keywords)
+            if isinstance(found, deques) and found is not self:
+                found.maxlen, maxlen = self.maxlen, self.maxlen.as_python_constant()
+                found.items = found.items[-maxlen:] if maxlen else found.items
+            return found
+
+        return make
+
+    yield lists, "cls_for_instance", cls_for_instance
+    yield deques, "__init__", init
+    yield lists, "modified", bounded_as(lists.modified)
+    yield lists, "sq_repeat_impl", bounded_as(lists.sq_repeat_impl)
+    yield effects, "codegen_update_mutated", codegen_update_mutated
+
+
+def _of_ordered(facts: Any) -> Iterator[tuple[Any, str, Any]]:
+    from torch._dynamo.variables.base import VariableTracker
+    from torch._dynamo.variables.user_defined import OrderedDictVariable
+
+    ordered: Any = OrderedDictVariable
+    variable: Any = VariableTracker
+    call, represent = ordered.call_method, ordered.repr_impl
+
+    @functools.wraps(call)
+    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        if name == "copy" and self.value_type is not collections.OrderedDict:
+            facts.refuse(
+                f"it copies a `{self.value_type.__qualname__}` by `copy()` or `|`, of which a trace makes an "
+                "`OrderedDict`: call the class with the old one as its argument"
+            )
+        found = call(self, tx, name, args, kwargs)
+        if name == "move_to_end":
+            if not all(each.is_python_constant() for each in (*args, *kwargs.values())):
+                facts.refuse(
+                    "it moves an object by `move_to_end`, of which a trace forgets the end: use a text as the key"
+                )
+            self._base_vt.should_reconstruct_all = True
+        return found
+
+    @functools.wraps(represent)
+    def repr_impl(self: Any, tx: Any) -> Any:
+        found = represent(self, tx)
+        if self.value_type is collections.OrderedDict:
+            return found
+        name = self.value_type.__name__
+        return variable.build(tx, name + found.as_python_constant().removeprefix("OrderedDict"))
+
+    yield ordered, "call_method", call_method
+    yield ordered, "repr_impl", repr_impl
+
+
+def _of_copies(facts: Any) -> Iterator[tuple[Any, str, Any]]:
+    from torch._dynamo.variables.base import VariableTracker
+    from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
+
+    objects: Any = UserDefinedObjectVariable
+    variable: Any = VariableTracker
+    call = objects.call_method
+
+    @functools.wraps(call)
+    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        """`object.__reduce_ex__`, which `copy` asks, calls `__reduce__`, and tells of items."""
+        cls = self.value_type
+        if name != "__reduce_ex__" or getattr(cls, name) is not object.__reduce_ex__:
+            return call(self, tx, name, args, kwargs)
+        if isinstance(cls.__reduce__, types.FunctionType):
+            return self.call_method(tx, "__reduce__", [], {})
+        parts = _parts_of_ordered if cls.__reduce__ is collections.OrderedDict.__reduce__ else _PARTS.get(_holder(cls))
+        if parts is None or _is_copied_in_its_own_way(cls):
+            facts.refuse(
+                f"it copies a `{cls.__qualname__}` by `copy`, of which a trace copies the `__dict__` alone: "
+                "make a new one from its parts"
+            )
+        elif parts is not _parts_of_object:
+            return tx.inline_user_function_return(variable.build(tx, parts), [self], {})
+        return call(self, tx, name, args, kwargs)
+
+    yield objects, "call_method", call_method
+
+
+def _parts_of_object() -> None:
+    """Stand for the function of Dynamo's own, which is right for an object that holds nothing but attributes."""
+
+
+def _parts_of_ordered(ordered: Any) -> Any:
+    """`OrderedDict.__reduce__`, to be traced."""
+    return type(ordered), (), ordered.__dict__ or None, None, iter(ordered.items())
+
+
+def _parts_of_dict(dictionary: Any) -> Any:
+    """`object.__reduce_ex__` of a dictionary, to be traced."""
+    return copyreg.__newobj__, (type(dictionary),), dictionary.__dict__, None, iter(dictionary.items())  # type: ignore[attr-defined]
+
+
+def _parts_of_list(items: Any) -> Any:
+    """`object.__reduce_ex__` of a list, to be traced."""
+    return copyreg.__newobj__, (type(items),), items.__dict__, iter(items), None  # type: ignore[attr-defined]
+
+
+_PARTS: dict[Any, Any] = {object: _parts_of_object, dict: _parts_of_dict, list: _parts_of_list}
+
+
+def _holder(cls: Any) -> type:
+    """Return the builtin class that holds the items of an object, `object` if none does."""
+    return next((holder for holder in _HOLDERS if issubclass(cls, holder)), object)
+
+
+def _is_copied_in_its_own_way(cls: Any) -> bool:
+    """Whether the state of an object is more, or less, than its `__dict__`."""
+    if any(getattr(cls, name, None) is not getattr(object, name, None) for name in _WAYS_TO_COPY):
+        return True
+    return any(isinstance(own, types.MemberDescriptorType) for base in cls.__mro__ for own in vars(base).values())

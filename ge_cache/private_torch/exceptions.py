@@ -1,0 +1,128 @@
+"""Private names of torch with which a trace reads the texts of exceptions.
+
+Where Python would raise, Dynamo raises an exception of the same class, whose text often is another one. What is known
+to be right may be read. The rest is refused where it is read, and not where the exception is merely caught.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any
+
+#: Texts that Dynamo words as Python does.
+_RIGHT = re.compile(
+    r"'\w+' object (has no attribute '\w+'|is not (iterable|subscriptable)|cannot be interpreted as an integer)"
+    r"|(list|tuple|deque) index out of range|list assignment index out of range|pop from (empty list|an empty deque)"
+    r"|pop index out of range|object of type '\w+' has no len\(\)|unhashable type: '\w+'"
+    r"|(not enough|too many) values to unpack \(expected \d+(, got \d+)?\)"
+    r"|(integer |float |)(division|modulo|division or modulo) by zero|math domain error"
+    r"|invalid literal for int\(\) with base \d+: '.*'|could not convert string to float: '.*'"
+    r'|can only concatenate str \(not "\w+"\) to str'
+)
+
+
+def watched_exceptions(facts: Any) -> Iterator[tuple[Any, str, Any]]:
+    """Yield (owner, name, replacement) of what raises exceptions, and makes texts of them."""
+    from torch._dynamo.exc import raise_observed_exception
+    from torch._dynamo.symbolic_convert import ExceptionStack
+    from torch._dynamo.variables.lists import BaseListVariable, TupleVariable
+    from torch._dynamo.variables.misc import ExceptionVariable
+
+    stack: Any = ExceptionStack
+    errors: Any = ExceptionVariable
+    lists: Any = BaseListVariable
+    raised, init_error, item_of = stack.set_current_exception, errors.__init__, lists.getitem_const
+
+    @functools.wraps(raised)
+    def set_current_exception(self: Any, val: Any, *arguments: Any, **keywords: Any) -> None:
+        raised(self, val, *arguments, **keywords)
+        if isinstance(val, errors) and not hasattr(val, "gearcache_raised"):
+            val.gearcache_raised = True
+            if _is_raised_by_dynamo() and not _is_right(val):
+                val.args = _Unread(facts, val)
+
+    @functools.wraps(init_error)
+    def init(self: Any, exc_type: Any, args: Any, *rest: Any, **keywords: Any) -> None:
+        init_error(self, exc_type, args, *rest, **keywords)
+        if exc_type.__str__ is KeyError.__str__ and len(args) == 1:
+            self.args = _Key(facts, args)
+
+    @functools.wraps(item_of)
+    def getitem_const(self: Any, tx: Any, arg: Any) -> Any:
+        index = arg.as_python_constant() if isinstance(self, TupleVariable) and arg.is_python_constant() else None
+        if type(index) is int and not -len(self.items) <= index < len(self.items):
+            raise_observed_exception(IndexError, tx, args=["tuple index out of range"])
+        return item_of(self, tx, arg)
+
+    yield stack, "set_current_exception", set_current_exception
+    yield errors, "__init__", init
+    yield lists, "getitem_const", getitem_const
+
+
+class _Key(list[Any]):
+    """The arguments of a `KeyError`. Dynamo asks for the first of them alone where it makes the text of the error."""
+
+    def __init__(self, facts: Any, arguments: Any) -> None:
+        super().__init__(arguments)
+        self._facts = facts
+
+    def __getitem__(self, index: Any) -> Any:
+        from torch._dynamo.variables.constant import ConstantVariable
+
+        found = super().__getitem__(index)
+        if index != 0:
+            return found
+        if not found.is_python_constant():
+            self._facts.refuse("it makes a text of a `KeyError` whose key is an object: make a text of the key")
+            return found
+        constants: Any = ConstantVariable
+        return constants.create(repr(found.as_python_constant()))
+
+
+class _Unread(list[Any]):
+    """The arguments of an exception that Dynamo made: whoever reads them is refused."""
+
+    def __init__(self, facts: Any, exception: Any) -> None:
+        super().__init__(exception.args)
+        self._facts = facts
+        self._name = exception.python_type().__name__
+
+    def _refuse(self) -> None:
+        self._facts.refuse(
+            f"it reads the text of a `{self._name}` that Python raises, which a trace words in its own way: test for "
+            "the cause before, or catch the exception without reading it"
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        self._refuse()
+        return super().__iter__()
+
+    def __len__(self) -> int:
+        self._refuse()
+        return super().__len__()
+
+
+def _is_raised_by_dynamo() -> bool:
+    """Whether it is Dynamo, or a function that it traces in place of one of the library, that raises now."""
+    frame: types.FrameType | None = sys._getframe(2)
+    while frame is not None:
+        if frame.f_code.co_name == "raise_observed_exception":
+            return True
+        if frame.f_code.co_name == "_raise_exception_variable":
+            return "polyfills" in frame.f_locals["self"].f_code.co_filename
+        frame = frame.f_back
+    return False
+
+
+def _is_right(exception: Any) -> bool:
+    """Whether an exception of Dynamo's holds what that of Python would."""
+    if exception.python_type() in (StopIteration, GeneratorExit) or len(exception.args) != 1:
+        return exception.python_type() in (StopIteration, GeneratorExit)
+    if exception.python_type() is KeyError:
+        return True
+    (text,) = exception.args
+    return bool(text.is_python_constant() and _RIGHT.fullmatch(str(text.as_python_constant())))

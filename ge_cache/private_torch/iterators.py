@@ -1,0 +1,179 @@
+"""Private names of torch with which a trace uses up iterators, and asks for members, as Python does.
+
+To Dynamo an iterator of constants is a constant: what it is given to leaves it as it is. `yield from` gives None where
+the generator returned a value, a group of `itertools.groupby` outlives the next one, `range` takes a float, and `in`
+gives whatever `__contains__` returned. Here each of them does what Python does.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from gearcache.ge_cache.private_torch import containers, exceptions
+
+
+def watched_iterators(facts: Any) -> Iterator[tuple[Any, str, Any]]:
+    """Yield (owner, name, replacement) of what Dynamo does with iterators, containers and the texts of exceptions."""
+    yield from _of_generators()
+    yield from _of_list_iterators()
+    yield from _of_groups()
+    yield from _of_ranges()
+    yield from _of_members()
+    yield from _of_extremes(facts)
+    yield from containers.watched_containers(facts)
+    yield from exceptions.watched_exceptions(facts)
+
+
+def _of_generators() -> Iterator[tuple[Any, str, Any]]:
+    from torch._dynamo.symbolic_convert import InstructionTranslatorBase
+
+    translator: Any = InstructionTranslatorBase
+    go_to = translator.jump
+
+    @functools.wraps(go_to)
+    def jump(self: Any, inst: Any) -> None:
+        """Leave a `yield from` with what its generator returned, which the `StopIteration` holds."""
+        if getattr(inst, "opname", None) == "SEND":
+            ended = self.exn_vt_stack.get_current_exception()
+            if ended.python_type() is StopIteration and ended.args:
+                self.pop()
+                self.push(ended.args[0])
+            self.exn_vt_stack.clear_current_exception()
+        go_to(self, inst)
+
+    yield translator, "jump", jump
+
+
+def _of_list_iterators() -> Iterator[tuple[Any, str, Any]]:
+    from torch._dynamo.variables.lists import ListIteratorVariable
+
+    iterator: Any = ListIteratorVariable
+    constant = iterator.as_python_constant
+
+    @functools.wraps(constant)
+    def as_python_constant(self: Any) -> Any:
+        """An iterator is no constant: who gets one uses it up."""
+        raise NotImplementedError
+
+    yield iterator, "as_python_constant", as_python_constant
+
+
+def _of_groups() -> Iterator[tuple[Any, str, Any]]:
+    from torch._dynamo.variables.base import VariableTracker
+    from torch._dynamo.variables.iter import ItertoolsVariable
+
+    tools: Any = ItertoolsVariable
+    variable: Any = VariableTracker
+    call = tools.call_function
+
+    @functools.wraps(call)
+    def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+        if self.value is itertools.groupby:
+            return tx.inline_user_function_return(variable.build(tx, _groupby), args, kwargs)
+        return call(self, tx, args, kwargs)
+
+    yield tools, "call_function", call_function
+
+
+def _groupby(iterable: Iterable[Any], key: Callable[[Any], Any] | None = None) -> Iterator[tuple[Any, Iterator[Any]]]:
+    """`itertools.groupby` as Python's documentation writes it, to be traced."""
+    iterator = iter(iterable)
+    value = found = None
+    is_exhausted = False
+
+    def group(target: Any) -> Iterator[Any]:
+        nonlocal value, found, is_exhausted
+        yield value
+        for value in iterator:
+            found = value if key is None else key(value)
+            if found != target:
+                return
+            yield value
+        is_exhausted = True
+
+    try:
+        value = next(iterator)
+    except StopIteration:
+        return
+    found = value if key is None else key(value)
+    while not is_exhausted:
+        target = found
+        current = group(target)
+        yield found, current
+        if found == target:
+            for _ in current:
+                pass
+
+
+def _of_ranges() -> Iterator[tuple[Any, str, Any]]:
+    from torch._dynamo.exc import raise_type_error
+    from torch._dynamo.variables.builtin import BuiltinVariable
+    from torch._dynamo.variables.constant import ConstantVariable
+    from torch._dynamo.variables.lists import RangeVariable
+
+    builtin: Any = BuiltinVariable
+    ranges: Any = RangeVariable
+    constants: Any = ConstantVariable
+    range_of, contains = builtin.call_range, ranges.sq_contains
+
+    @functools.wraps(range_of)
+    def call_range(self: Any, tx: Any, *args: Any) -> Any:
+        for arg in args:
+            if arg.is_python_constant() and not hasattr(arg.as_python_constant(), "__index__"):
+                raise_type_error(tx, f"'{arg.python_type_name()}' object cannot be interpreted as an integer")
+        return range_of(self, tx, *args)
+
+    @functools.wraps(contains)
+    def sq_contains(self: Any, tx: Any, item: Any) -> Any:
+        if item.is_python_constant() and self.is_python_constant():
+            return constants.create(item.as_python_constant() in self.as_python_constant())
+        return contains(self, tx, item)
+
+    yield builtin, "call_range", call_range
+    yield ranges, "sq_contains", sq_contains
+
+
+def _of_members() -> Iterator[tuple[Any, str, Any]]:
+    from torch._dynamo.variables.builder import SourcelessBuilder
+    from torch._dynamo.variables.user_defined import UserDefinedClassVariable, UserDefinedObjectVariable
+
+    builder: Any = SourcelessBuilder
+
+    def asking(function: Any) -> Any:
+        @functools.wraps(function)
+        def sq_contains(self: Any, tx: Any, item: Any) -> Any:
+            found = function(self, tx, item)
+            if found.python_type() is bool:
+                return found
+            return builder.create(tx, bool).call_function(tx, [found], {})
+
+        return sq_contains
+
+    for owner in (UserDefinedClassVariable, UserDefinedObjectVariable):
+        yield owner, "sq_contains", asking(vars(owner)["sq_contains"])
+
+
+def _of_extremes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
+    from torch._dynamo.variables.builtin import BuiltinVariable
+
+    builtin: Any = BuiltinVariable
+    has_tensors = builtin.tensor_args
+
+    @functools.wraps(has_tensors)
+    def tensor_args(self: Any, *args: Any) -> bool:
+        if self.fn in (max, min) and any(map(_has_several_elements, args)):
+            facts.refuse(
+                f"it calls `{self.fn.__name__}()` of tensors of several elements, which Python cannot compare: use "
+                f"`torch.{self.fn.__name__}imum` or `torch.clamp`"
+            )
+        return bool(has_tensors(self, *args))
+
+    yield builtin, "tensor_args", tensor_args
+
+
+def _has_several_elements(variable: Any) -> bool:
+    example = variable.as_proxy().node.meta.get("example_value") if variable.is_tensor() else None
+    return example is not None and any(size != 1 for size in example.shape)

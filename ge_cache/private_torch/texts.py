@@ -1,0 +1,111 @@
+"""Private names of torch with which a trace is watched for texts of objects, their hashes and their addresses."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+from typing import Any
+
+_ADDRESS = re.compile(r" at 0x[0-9a-f]{6,}")
+
+
+def watched_texts(facts: Any) -> Iterator[tuple[Any, str, Any]]:
+    """Texts of objects: Dynamo leaves `f"{self.kind}"` open, and then finds nothing under such a key."""
+    from torch._dynamo.symbolic_convert import InstructionTranslatorBase
+    from torch._dynamo.variables.builtin import BuiltinVariable
+    from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
+
+    translator: Any = InstructionTranslatorBase
+    builtin: Any = BuiltinVariable
+    format_value = translator._format_value
+
+    @functools.wraps(format_value)
+    def _format_value(self: Any, fmt_spec: Any, flags: int) -> None:
+        value = self.stack[-1].realize()
+        if isinstance(value, UserDefinedObjectVariable) and flags & 3 == 0 and fmt_spec.as_python_constant() == "":
+            own: Any = value.value_type.__format__
+            if own is object.__format__:
+                flags |= 1  # which is what it does: `str(value)`
+        format_value(self, fmt_spec, flags)
+
+    def texts(function: Any) -> Any:
+        @functools.wraps(function)
+        def text(self: Any, tx: Any, arg: Any) -> Any:
+            if isinstance(arg, UserDefinedObjectVariable) and is_str:
+                own: Any = arg.value_type
+                # Dynamo asks the object itself, and not what the trace knows of it.
+                if own.__str__ is object.__str__ and own.__repr__ is not object.__repr__:
+                    return builtin(repr).call_function(tx, [arg], {})
+            found = function(self, tx, arg)
+            is_made = found is not None and found.is_python_constant() and not arg.is_python_constant()
+            if is_made and _ADDRESS.search(str(found.as_python_constant())):
+                facts.refuse("it makes a text of an object's address, which is another one in each process")
+            return found
+
+        is_str = function.__name__ == "call_str"
+        return text
+
+    yield translator, "_format_value", _format_value
+    for name in ("call_str", "call_repr"):
+        yield builtin, name, texts(vars(builtin)[name])
+
+
+def watched_addresses(facts: Any) -> Iterator[tuple[Any, str, Any]]:
+    from torch._dynamo.variables import object_protocol
+    from torch._dynamo.variables.builtin import BuiltinVariable
+    from torch._dynamo.variables.constant import ConstantVariable, FakeIdVariable
+    from torch._dynamo.variables.functions import PolyfilledFunctionVariable
+    from torch._dynamo.variables.hashable import HashableTracker
+
+    constants: Any = ConstantVariable
+    key: Any = HashableTracker
+    builtin: Any = BuiltinVariable
+    protocol: Any = object_protocol
+    polyfilled: Any = PolyfilledFunctionVariable
+    id_of, hash_of, call, init_key = builtin.call_id, protocol.generic_hash, polyfilled.call_function, key.__init__
+    constant_call = constants.call_method
+    keys = 0
+
+    @functools.wraps(id_of)
+    def call_id(self: Any, tx: Any, *arguments: Any) -> Any:
+        found = id_of(self, tx, *arguments)
+        if not isinstance(found, FakeIdVariable):
+            facts.refuse("it calls `id()`, whose result is another one in each process")
+        return found
+
+    @functools.wraps(hash_of)
+    def generic_hash(tx: Any, obj: Any) -> Any:
+        found = hash_of(tx, obj)
+        if keys == 0 and not isinstance(found, FakeIdVariable):
+            constant = obj.is_python_constant()
+            facts.hashed(obj.as_python_constant() if constant else obj.get_real_python_backed_value())
+        return found
+
+    @functools.wraps(init_key)
+    def init(self: Any, *arguments: Any, **keywords: Any) -> None:
+        """Make a key of a dictionary: what its hash is matters to nobody."""
+        nonlocal keys
+        keys += 1
+        try:
+            init_key(self, *arguments, **keywords)
+        finally:
+            keys -= 1
+
+    @functools.wraps(call)
+    def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+        if self.can_constant_fold_through() and not args and not kwargs:
+            facts.folded(self.fn, self.source)
+        return call(self, tx, args, kwargs)
+
+    @functools.wraps(constant_call)
+    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        if name == "__hash__":
+            facts.hashed(self.value)
+        return constant_call(self, tx, name, args, kwargs)
+
+    yield builtin, "call_id", call_id
+    yield constants, "call_method", call_method
+    yield protocol, "generic_hash", generic_hash
+    yield key, "__init__", init
+    yield polyfilled, "call_function", call_function

@@ -1,0 +1,83 @@
+"""What a method compares: as Python does, also with sizes that are symbols, or refused."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+import gearcache
+
+
+class Equal:
+    """Equal to everything, with a hash of its own."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return 1
+
+
+class Meta(type):
+    def __eq__(cls, other: object) -> bool:
+        return True
+
+    def __hash__(cls) -> int:
+        return 1
+
+
+class OfMeta(metaclass=Meta):
+    pass
+
+
+def listed(*items: Any) -> list[Any]:
+    return list(items)
+
+
+#: Expressions of `x` (3, 4), `n = x.shape[0]`, `o` (`Equal`), `m` (the module); those that start with `!` are refused.
+EXPRESSIONS = """
+1 in [o] | 1 in (o,) | o in [1] | [1] in [[o]] | (1,) in [(o,)] | None in [o] | 1 in {'a': o}.values()
+! 1 in {o: 2} | ! {o: 2}.get(1, 9) | ! 1 in {o} | ! 1 in [x[0, 0]]
+x in [x] | ! x in [x + 1] | x in (None, x) | x in ['a']
+3 in x.shape | 5 in x.shape | n in [3, 4] | 3 in [n] | n in (5,) | (3, 4) == x.shape | x.shape.count(3)
+(n > 3) == 0 | (n > 3) == False | (n > 3) != 0 | (n == 3) == 1 | (n > 3) < 1 | [n > 3] == [0] | (n > 3,) == (0,)
+(n == 3) is True | (n > 3) is False | bool(n) is True | (x.shape == (3, 4)) is True | (n > 3) is not None
+n == 3 + 0j | n != 3 + 0j | round(n, -1) | round(n * 17, -2) | round(n)
+min(n, 3.0) | max(2.0, n) | max([n, 3.0]) | min(n, 1, 2.0) | max(n, n / 2) | max(n, 7)
+listed(*range(1, 7, 2)) | listed(*range(4)) | listed(0, *range(3)) | listed(*range(n)) | [*range(1, 4)] | sum(range(n))
+! m.run is m.run | ! m.run == m.train | ! x.device is x.device | x.device == x.device | ! OfMeta == 1
+"""
+
+
+def _expressions() -> Iterator[Any]:
+    for text in EXPRESSIONS.replace("\n", " | ").split(" | "):
+        text = text.strip()
+        if text:
+            yield pytest.param(text.lstrip("! "), text.startswith("!"), id=text.lstrip("! "))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize(("expression", "is_refused"), list(_expressions()))
+def test_an_expression_has_the_value_that_python_gives_it(
+    expression: str, is_refused: bool, dynamic: bool, tmp_path: pathlib.Path
+) -> None:
+    space: dict[str, Any] = {"listed": listed, "OfMeta": OfMeta}
+    source = f"def run(m, x):\n    o, n = m.o, x.shape[0]\n    return x * 1, {expression}\n"
+    exec(source, space)  # noqa: S102
+    cls = type("Model", (torch.nn.Module,), {"run": space["run"]})
+    module: Any = cls()
+    module.o = Equal()
+    config = gearcache.CompilerConfig(backend="eager", strict=True)
+    cached = gearcache.cache_compile(module.run, dynamic=dynamic, cache_dir=str(tmp_path), config=config)
+    for rows in (3, 5):
+        x = torch.ones(rows, 4)
+        if is_refused:
+            with pytest.raises(gearcache.errors.CaptureError):
+                cached(x)
+            continue
+        (_, found), (_, expected) = cached(x), module.run(x)
+        assert (found, type(found)) == (expected, type(expected))
