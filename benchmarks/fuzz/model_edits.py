@@ -83,7 +83,7 @@ def _parameter_edits(path: str, value: Any) -> list[Edit]:
         Edit("2 parameter deleted", f"del {path}; {path} = {new}"),
         Edit(
             "2 weight storage resized",
-            f"q = {path}.data.clone(); {path}.untyped_storage().resize_(0); {path}.untyped_storage().resize_(q.untyped_storage().nbytes()); {path}.data.copy_(q)",
+            f"q = {path}.data.clone(); {path}.is_shared() or {path}.untyped_storage().resize_(0); {path}.is_shared() or {path}.untyped_storage().resize_(q.untyped_storage().nbytes()); {path}.data.copy_(q)",
         ),
         Edit("2 weight set", f"{path}.data.set_({new})"),
     ]

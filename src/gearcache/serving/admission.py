@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from gearcache.errors import GradientRequired, InputError, RecompileRefused, UnknownGear
-from gearcache.guards.access import Scope
+from gearcache.guards.access import Access, Scope
 from gearcache.guards.arguments import find_tensors
 from gearcache.guards.dispatch.inputs import GRADIENT_WORDS, Problem
 from gearcache.guards.dispatch.variant import StoredVariant
@@ -144,10 +144,19 @@ class DelayedCalls:
         for variant in stored:
             if misfit(variant, scope) is None:
                 for index, item in enumerate(variant.inputs):
-                    tensor = item.access.resolve(scope)
+                    if (tensor := _tensor_at(item.access, scope)) is None:  # of a variant of what the module was
+                        continue
                     for gear in variant.gears:
                         found += [(tensor, dim) for dim in differing_dims(tensor, gear.sizes[index])]
         return found
+
+
+def _tensor_at(access: Access, scope: Scope) -> torch.Tensor | None:
+    try:
+        value = access.resolve(scope)
+    except (LookupError, AttributeError, TypeError):
+        return None
+    return value if isinstance(value, torch.Tensor) else None
 
 
 def refuse_gradients(name: str, arguments: Mapping[str, Any]) -> None:

@@ -23,17 +23,22 @@ class Basis:
         """Note what is there now; the evidence has just been found to hold."""
         self._method = method
         self._evidence: Tree = variant.evidence
-        self._attributes: dict[str, Access] = variant.attributes
+        self._of = variant.attributes, _read_anew(variant)
+        #: Weights that the graphs are bound to, and those that they write and therefore read on every call.
+        self._attributes: dict[str, Access] = {**variant.attributes, **self._of[1]}
         #: What has to stay as it is for the graphs to be right.
         self.facts = WatchedFacts()
         #: The weights that the graphs are bound to, by their names.
-        self.bound: dict[str, torch.Tensor] = self.facts.collect(method, self._evidence, self._attributes, scope)
+        noted = self.facts.collect(method, self._evidence, self._attributes, scope)
+        self.bound: dict[str, torch.Tensor] = {name: noted[name] for name in variant.attributes}
         #: The watch over the facts, since before they were last found right.
         self.watched = Watched(self.facts)
 
     def is_of(self, variant: StoredVariant) -> bool:
         """Whether a variant rests on the very same."""
-        return self._evidence is variant.evidence and self._attributes is variant.attributes
+        attributes, read_anew = self._of
+        is_same = self._evidence is variant.evidence and attributes is variant.attributes
+        return is_same and read_anew == _read_anew(variant)
 
     def is_current(self, scope: Scope) -> bool:
         """Whether nothing was changed before the watch began; only another thread could have."""
@@ -56,13 +61,17 @@ class Basis:
                 return False
         except _FAULTS:
             return False
-        if any(self.bound[name] is not tensor for name, tensor in bound.items()):
+        if any(bound[name] is not tensor for name, tensor in self.bound.items()):
             return False
         self.facts, self.watched = facts, watched
         return True
 
     def _leads_to_bound(self, scope: Scope) -> bool:
-        return all(path.resolve(scope) is self.bound[name] for name, path in self._attributes.items())
+        return all(self._attributes[name].resolve(scope) is tensor for name, tensor in self.bound.items())
+
+
+def _read_anew(variant: StoredVariant) -> dict[str, Access]:
+    return {f"input {number}": item.access for number, item in enumerate(variant.inputs) if not item.in_frame}
 
 
 class Bases:

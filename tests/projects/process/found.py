@@ -163,6 +163,22 @@ class ABufferOfWhichTheDataIsExchanged(ABufferOfWhichTheSizeIsRead):
         patch.callback(setattr, self.table, "data", before)
 
 
+class AWrittenParameterThatIsNoneAnyMore(Fact):
+    def __init__(self):
+        super().__init__()
+        self.step = nn.Parameter(torch.zeros(1), requires_grad=False)
+
+    def run(self, x):
+        self.step.detach().mul_(1)
+        return x * (self.step + 2)
+
+    def change(self, patch):
+        before = self._parameters.pop("step")
+        patch.callback(setattr, self, "step", before)
+        patch.callback(delattr, self, "step")
+        self.step = torch.ones(1)
+
+
 class Kind(enum.Enum):
     FIRST = 1
     SECOND = 2
