@@ -234,6 +234,28 @@ def test_parameters_may_be_swapped_after_a_compile(cache_dir: Path) -> None:
         assert torch.equal(cached(X.half()), net.plain(X.half()))
 
 
+def test_parameters_may_be_swapped_after_a_call_that_was_refused(cache_dir: Path) -> None:
+    class Refused(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+
+        def run(self, x: Tensor) -> Tensor:
+            y: Tensor = self.linear(x)
+            return y if y.sum() > 0 else -y
+
+    net = Refused()
+    cached = gearcache.cache_compile(net.run, config=strict_config())
+    with pytest.raises(CaptureError) as _caught:  # kept, with all frames that it came through
+        cached(torch.ones(2, 4))
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        net.double()
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(False)
+    assert net.linear.weight.dtype == torch.float64
+
+
 @pytest.mark.parametrize("strict", [False, True])
 def test_an_unexpected_exception_is_ours_or_the_method_runs_uncached(
     strict: bool, cache_dir: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -119,6 +119,20 @@ def capture_method(
     """
     if private_core.torch_function_modes() > 0:
         raise CaptureError(method, "it was called under a torch function mode, which a static graph cannot honour")
+    with private_dynamo.released_if_refused():
+        return _capture(function, arguments, keywords, method, dynamic, numbers, unbound, with_grad)
+
+
+def _capture(
+    function: Any,
+    arguments: tuple[Any, ...],
+    keywords: dict[str, Any],
+    method: str,
+    dynamic: bool,
+    numbers: tuple[str, ...],
+    unbound: Collection[str],
+    with_grad: bool,
+) -> Capture:
     observer, lookups, reads, identities = Observer(method), Lookups(), TensorReads(method), Identities(method)
     hook, autograd = GraphHook(method, numbers, identities), AutogradReads(method, with_grad)
     weights = Weights(getattr(function, "__func__", function), unbound)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -170,6 +171,28 @@ def compile_frame(
     return frame, captured, installed
 
 
+@contextlib.contextmanager
+def released_if_refused() -> Iterator[None]:
+    """Where a trace ends in an error, drop the weak references to tensors that it made; they forbid `swap_tensors`."""
+    from torch._dynamo.output_graph import OutputGraph
+
+    graph: Any = OutputGraph
+    begin, made = graph.__init__, []
+
+    def init(self: Any, *arguments: Any, **keywords: Any) -> None:
+        made.append(self)
+        begin(self, *arguments, **keywords)
+
+    try:
+        with exchanged([(graph, "__init__", here(init, begin))]):
+            yield
+    except BaseException:
+        for each in made:
+            _drop_references(each)
+        made.clear()  # the error that is on its way holds this frame
+        raise
+
+
 def references_dropper() -> Callable[[], None]:
     """Return what drops the weak references to tensors that the trace under way makes; they forbid `swap_tensors`.
 
@@ -177,17 +200,18 @@ def references_dropper() -> Callable[[], None]:
     """
     from torch._dynamo.symbolic_convert import InstructionTranslator
 
-    context = tracing_context()
+    return functools.partial(_drop_references, InstructionTranslator.current_tx().output)
+
+
+def _drop_references(graph: Any) -> None:
+    context = getattr(graph, "tracing_context", None)
+    if context is None:  # it was not made to its end
+        return
+    context.tensor_to_context.clear()
     # For its backend, Dynamo takes another mode than for the trace.
-    before = getattr(InstructionTranslator.current_tx().output, "_old_fake_mode", None)
-    modes = [mode for mode in (context.fake_mode, before) if mode is not None]
-
-    def drop() -> None:
-        context.tensor_to_context.clear()
-        for mode in modes:
+    for mode in (context.fake_mode, getattr(graph, "_old_fake_mode", None)):
+        if mode is not None:
             private_fake.forget_tensors(mode)
-
-    return drop
 
 
 def writes() -> list[tuple[Any, Any, str | None, bool]]:
