@@ -55,7 +55,7 @@ $(NPU_VENV)/.ready: $(VENV)/.dev scripts/npu_venv.sh
 
 ## make test-npu   run the tests of the NPU path on an emulated device
 test-npu: $(NPU_VENV)/.ready
-	$(NPU_VENV)/bin/python -m pytest tests/npu $(ARGS)
+	$(NPU_VENV)/bin/python -m pytest tests/npu --numprocesses $(PROCESSES) --dist worksteal $(ARGS)
 
 ## make fuzz       compare random modules with eager, for three minutes
 fuzz: $(VENV)/.dev
