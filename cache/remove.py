@@ -1,4 +1,4 @@
-"""Deleting entries, blobs and leftovers. All of it is done by who has the lock of the store alone."""
+"""Deletes entries, blobs and leftovers. Callers hold the store lock exclusively."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ PATIENCE_SECONDS = 10.0
 
 @contextmanager
 def deleting(layout: Layout, patience: float) -> Iterator[None]:
-    """Have the store alone, so that no writer comes in between; `CacheError` when it is not to be had in so many
-    seconds, or cannot be changed.
-    """
+    """Hold the store lock exclusively; `CacheError` if it is not free in `patience` seconds or the cache is read-only."""
     try:
         check_folders(layout.root, layout.locks_folder)
         layout.prepare()

@@ -1,4 +1,4 @@
-"""What a publish leaves to do; none of it may fail the publish."""
+"""Housekeeping after a publish. Its failures are ignored."""
 
 from __future__ import annotations
 

@@ -58,8 +58,8 @@ class Use:
 def register_use(path: Path, *, create: bool = False) -> Use | None:
     """Hold the use file of an entry; None where there is none, where it is being removed, or cannot be locked.
 
-    `create` makes the file, in a folder that exists. Never waits and never raises: who cannot register may load all
-    the same.
+    `create` makes the file, in a folder that exists. Never blocks or raises: a process
+    that cannot register may still load.
     """
     held = _found(path) or _lock(path, create)
     return Use(held) if held is not None else None

@@ -42,7 +42,9 @@ def test_its_modules_need_no_import_of_their_own(name: str) -> None:
 
 def test_every_test_that_the_docs_name_exists() -> None:
     texts = [path.read_text(encoding="utf-8") for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))]
-    links = [link for text in texts for link in re.findall(r"\[`(test_\w+)(…?)`\]\((tests/[\w/]+\.py)\)", text)]
+    links = [
+        link for text in texts for link in re.findall(r"\[`(test_\w+)(…?)`\]\((?:\.\./)?(tests/[\w/]+\.py)\)", text)
+    ]
     assert links
     for name, is_cut, file in links:
         assert f"def {name}{'' if is_cut else '('}" in (ROOT / file).read_text(encoding="utf-8"), name

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.fuzz manifest [N]` and `python -m benchmarks.fuzz modules --cases N --seed S ...`."""
+"""`python -m benchmarks.fuzz manifest [N]`, `modules --cases N --seed S ...` and `put-back [BUG ...]`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,20 @@ def main() -> int:
     modules.add_argument("--out", default=None, help="folder for the reproducers")
     modules.add_argument("--again", default=None, help="folder of an earlier run: run what failed there again")
     modules.add_argument("--no-shrink", action="store_true")
+    bugs = kinds.add_parser("put-back", help="how many cases it takes to find each bug that was mended")
+    bugs.add_argument("bugs", nargs="*", help="words of their names; all without any")
+    bugs.add_argument("--cases", type=int, default=2000)
+    bugs.add_argument("--seed", default="1")
+    bugs.add_argument("--processes", type=int, default=1)
     given = parser.parse_args()
     if given.kind == "manifest":
         from benchmarks.fuzz.manifest import main as fuzz_manifest
 
         return min(1, fuzz_manifest(given.inputs))
+    if given.kind == "put-back":
+        from benchmarks.fuzz.put_back import main as find_bugs
+
+        return find_bugs(given)
     from benchmarks.fuzz.report import fuzz_modules
 
     return fuzz_modules(given)

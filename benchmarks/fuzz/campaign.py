@@ -42,6 +42,8 @@ class Campaign:
 
     seed: str
     backend: str
+    #: A bug that workers put back (`put_back.BUGS`); the run ends with the first failure then.
+    bug: str = ""
     cases: int = 0
     phases: int = 0
     calls: int = 0
@@ -65,7 +67,7 @@ class Campaign:
             waiting.put(list(numbers[start : start + BATCH]))
 
         def serve() -> None:
-            while minutes is None or time.perf_counter() - begin < minutes * 60:
+            while not self._is_over() and (minutes is None or time.perf_counter() - begin < minutes * 60):
                 try:
                     batch = waiting.get_nowait()
                 except queue.Empty:
@@ -86,9 +88,12 @@ class Campaign:
             for index in batch if self.written else []:
                 (folder / f"{index}.json").write_text(self.written[index].to_text())
             left, phase = batch, 0
-            while left:
+            while left and not self._is_over():
                 left = self._phase(left, phase, folder, until)
                 phase += 1
+
+    def _is_over(self) -> bool:
+        return bool(self.bug and self.found)
 
     def _phase(self, cases: list[int], phase: int, folder: Path, until: float | None) -> list[int]:
         """Run one phase of these cases; returns those that go on."""
@@ -96,7 +101,7 @@ class Campaign:
         left = list(cases)
         while left and (until is None or time.perf_counter() < until):
             order = {"folder": str(folder), "cases": left, "phase": phase, "seed": self.seed, "backend": self.backend}
-            order["written"] = bool(self.written)
+            order |= {"written": bool(self.written), "bug": self.bug}
             begun, silence = None, Silence(LIMIT[self.backend])
             with started(order, phase) as process:
                 for line in silence.lines(process):
@@ -112,7 +117,7 @@ class Campaign:
                         self._note(told["case"], report.failure, folder)
                     elif told.get("goes_on"):
                         going.append(told["case"])
-                    if until is not None and time.perf_counter() > until:
+                    if self._is_over() or (until is not None and time.perf_counter() > until):
                         process.kill()
                         return going
             if begun is not None:  # the process died in this case

@@ -20,6 +20,7 @@ import torch
 from benchmarks.fuzz.case import Case, Failure, Report
 from benchmarks.fuzz.compose import draw_case
 from benchmarks.fuzz.known import excuse
+from benchmarks.fuzz.put_back import put_back
 from benchmarks.fuzz.run_case import run_phase
 
 
@@ -27,6 +28,8 @@ def main(order: dict[str, Any]) -> None:
     """Run the cases of an order."""
     sys.dont_write_bytecode = True
     folder = Path(order["folder"])
+    if order.get("bug"):
+        put_back(order["bug"])
     for index in order["cases"]:
         _tell({"begin": index})
         case = _case(order, folder, index)

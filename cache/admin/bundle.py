@@ -17,7 +17,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from gearcache.cache.admin.row import Entry, Identity
+from gearcache.cache.admin.row import EntryRow, Identity
 from gearcache.cache.atomic import open_atomic, write_atomic, write_pieces_atomic
 from gearcache.cache.blob_folder import prepare_entry, prepare_folder
 from gearcache.cache.key import FORMAT_VERSION
@@ -50,7 +50,7 @@ class BundleSummary:
     size: int = 0
 
 
-def export_bundle(layout: Layout, entries: Iterable[Entry], target: Path) -> BundleSummary:
+def export_bundle(layout: Layout, entries: Iterable[EntryRow], target: Path) -> BundleSummary:
     """Write a bundle of entries, which stay in use meanwhile; every byte is verified while it is copied.
 
     `CacheError` when an entry or a blob is missing, damaged or not to be trusted, or the target cannot be written;
@@ -246,7 +246,7 @@ def _pieces(file: BinaryIO) -> Iterator[bytes]:
     return iter(lambda: file.read(_PIECE), b"")
 
 
-def _read_entry(layout: Layout, entry: Entry) -> tuple[bytes, Manifest]:
+def _read_entry(layout: Layout, entry: EntryRow) -> tuple[bytes, Manifest]:
     path = layout.entry(*entry.identity) / MANIFEST_NAME
     try:
         data = read_trusted(path, MAX_MANIFEST_SIZE)

@@ -14,7 +14,7 @@ from pathlib import Path
 from gearcache.cache.admin.collect import Collected, collect, needed_blobs
 from gearcache.cache.admin.evict import Limits, entries_to_evict
 from gearcache.cache.admin.formats import OtherFormatFolder, other_formats, remove_format
-from gearcache.cache.admin.row import Entry, Identity, total_size
+from gearcache.cache.admin.row import EntryRow, Identity, total_size
 from gearcache.cache.admin.scan import read_entry, scan
 from gearcache.cache.collection import paused_collection
 from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout
@@ -38,8 +38,8 @@ class Removal:
     files that went from the quarantine.
     """
 
-    removed: list[Entry] = field(default_factory=list)
-    in_use: list[Entry] = field(default_factory=list)
+    removed: list[EntryRow] = field(default_factory=list)
+    in_use: list[EntryRow] = field(default_factory=list)
     faults: list[CacheError] = field(default_factory=list)
     blobs: int = 0
     quarantined: int = 0
@@ -49,7 +49,7 @@ class Removal:
 class Catalog:
     """The entries of a cache in all rank scopes; safe beside any number of processes that read, write or remove.
 
-    Methods that look never raise for what is wrong with the cache: `faults` holds that of the last `entries`. Those
+    Read methods never raise on a damaged cache; `faults` holds what the last `entries()` found. Those
     that remove wait at most `patience` seconds for writers, and say so.
     """
 
@@ -62,7 +62,7 @@ class Catalog:
         self.faults: list[CacheError] = []
         self._entries = str(layout.entries_folder)
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[EntryRow]:
         """All readable entries, the last used first."""
         with paused_collection():
             found = scan(self.layout)
@@ -72,20 +72,20 @@ class Catalog:
             found.entries.sort(key=attrgetter("last_use"), reverse=True)
             return found.entries
 
-    def find(self, text: str) -> list[Entry]:
+    def find(self, text: str) -> list[EntryRow]:
         """Entries by label, `<label>-<start of digest>`, start of digest (4 digits at least), or path; maybe none."""
         path = Path(text).absolute()
         return [entry for entry in self.entries() if self._is_meant(entry, text, path, self.path(entry))]
 
-    def path(self, entry: Entry) -> Path:
+    def path(self, entry: EntryRow) -> Path:
         """The manifest of an entry."""
         return self.layout.entry(*entry.identity) / MANIFEST_NAME
 
-    def path_text(self, entry: Entry) -> str:
+    def path_text(self, entry: EntryRow) -> str:
         """The same as text, without the checks: for an entry that this catalog lists."""
         return "/".join(filter(None, (self._entries, *entry.identity, MANIFEST_NAME)))
 
-    def read(self, entry: Entry) -> Manifest:
+    def read(self, entry: EntryRow) -> Manifest:
         """The manifest of an entry, verified; `CacheError`, also when it is gone meanwhile."""
         path = self.path(entry)
         try:
@@ -94,11 +94,11 @@ class Catalog:
         except OSError as error:
             raise CacheError(f"`{path}` cannot be read: {error.strerror}") from error
 
-    def users(self, entry: Entry) -> list[User]:
+    def users(self, entry: EntryRow) -> list[User]:
         """Live processes of this host that have the entry loaded, as far as Linux tells."""
         return users_of(self.path(entry).with_name(USE_NAME))
 
-    def remove(self, entries: Iterable[Entry], *, wait: float = 0.0, dry_run: bool = False) -> Removal:
+    def remove(self, entries: Iterable[EntryRow], *, wait: float = 0.0, dry_run: bool = False) -> Removal:
         """Remove entries, and the blobs that nobody else needs; waits `wait` seconds in all for their users.
 
         A process that is killed meanwhile leaves entries that are whole or gone, and maybe files for `collect`.
@@ -141,7 +141,7 @@ class Catalog:
         """Remove blobs that no entry names, unfinished files of dead writers, and what is left of removed entries."""
         return collect(self.layout, self.clock(), self.patience, dry_run=dry_run)
 
-    def total_size(self, entries: Iterable[Entry]) -> int:
+    def total_size(self, entries: Iterable[EntryRow]) -> int:
         """Bytes on disk; a blob that several entries share counts once."""
         return total_size(entries)
 
@@ -191,7 +191,7 @@ class Catalog:
         except CacheError as error:
             outcome.faults.append(error)
 
-    def _remove(self, pending: list[Entry], wait: float, dry_run: bool, outcome: Removal) -> None:
+    def _remove(self, pending: list[EntryRow], wait: float, dry_run: bool, outcome: Removal) -> None:
         deadline = time.monotonic() + wait
         try:
             while True:
@@ -206,10 +206,10 @@ class Catalog:
             outcome.faults.append(CacheError(f"`{error.filename}` cannot be removed: {error.strerror}"))
         outcome.in_use += pending
 
-    def _remove_unused(self, pending: list[Entry], dry_run: bool, outcome: Removal) -> list[Entry]:
+    def _remove_unused(self, pending: list[EntryRow], dry_run: bool, outcome: Removal) -> list[EntryRow]:
         """Remove those that nobody uses, and return the others."""
-        removed: list[Entry] = []
-        busy: list[Entry] = []
+        removed: list[EntryRow] = []
+        busy: list[EntryRow] = []
         for entry in pending:
             try:
                 unused = remove_entry(self.layout, entry.identity, dry_run=dry_run)
@@ -225,7 +225,7 @@ class Catalog:
             self._drop_blobs(removed, dry_run, outcome)
         return busy
 
-    def _drop_blobs(self, removed: list[Entry], dry_run: bool, outcome: Removal) -> None:
+    def _drop_blobs(self, removed: list[EntryRow], dry_run: bool, outcome: Removal) -> None:
         found = scan(self.layout, exact=True)
         gone = {entry.identity for entry in outcome.removed}
         found.entries = [entry for entry in found.entries if entry.identity not in gone]
@@ -244,7 +244,7 @@ class Catalog:
             unlink_all(self.layout, map(self.layout.blob, unneeded), count)
 
     @staticmethod
-    def _is_meant(entry: Entry, text: str, path: Path, manifest: Path) -> bool:
+    def _is_meant(entry: EntryRow, text: str, path: Path, manifest: Path) -> bool:
         if text == entry.label or path in (manifest, manifest.parent):
             return True
         label, _, digest = text.rpartition("-")

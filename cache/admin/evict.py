@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gearcache.cache.admin.row import Entry
+    from gearcache.cache.admin.row import EntryRow
 
 
 @dataclass(frozen=True)
@@ -32,16 +32,16 @@ NO_LIMITS = Limits()
 
 
 def entries_to_evict(
-    entries: Sequence[Entry], limits: Limits, now: float, keep: Collection[tuple[str, str, str]] = ()
-) -> list[Entry]:
+    entries: Sequence[EntryRow], limits: Limits, now: float, keep: Collection[tuple[str, str, str]] = ()
+) -> list[EntryRow]:
     """The entries to drop, least recently used first, until the rest is within the limits.
 
     Identities in `keep` stay, also when the limits are missed then. A blob counts once, and goes with the last
     entry that needs it: dropping an entry frees its own files and the blobs that only it still holds.
     """
     oldest = sorted(entries, key=lambda entry: (entry.last_use, entry.created, entry.identity))
-    evicted: list[Entry] = []
-    stays: list[Entry] = []
+    evicted: list[EntryRow] = []
+    stays: list[EntryRow] = []
     for entry in oldest:
         too_old = limits.max_age is not None and now - entry.last_use > limits.max_age
         (evicted if too_old and entry.identity not in keep else stays).append(entry)

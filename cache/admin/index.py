@@ -18,7 +18,7 @@ import diskcache
 import msgpack
 
 from gearcache.cache.admin.journal import cut_journal, read_journal, unpack
-from gearcache.cache.admin.row import Entry, Identity
+from gearcache.cache.admin.row import EntryRow, Identity
 from gearcache.cache.layout import Layout
 from gearcache.cache.lock import unlock
 from gearcache.cache.opening import open_plain
@@ -72,7 +72,7 @@ class Index:
         self.entries += fresh
         self._unsaved = {shard_of(entry.identity) for entry in fresh}
 
-    def save(self, entries: Iterable[Entry], changed: Iterable[Identity]) -> None:
+    def save(self, entries: Iterable[EntryRow], changed: Iterable[Identity]) -> None:
         """Write the shards of the identities that `changed`, from all entries that there are; never raises."""
         # A full disk, another program's lock, whatever: the next command will do it.
         with suppress(Exception):
@@ -89,12 +89,12 @@ class Index:
             if self._journal_size:
                 cut_journal(self._folder, self._journal_size)
 
-    def _read(self, shard: str) -> Iterator[Entry]:
+    def _read(self, shard: str) -> Iterator[EntryRow]:
         data = self._cache.get(shard, default=b"")
         digest, body = data[:_SUM_SIZE], data[_SUM_SIZE:]
         if sha256(body).digest() != digest:
             raise ValueError(f"the shard {shard} of the index is damaged")
-        return map(Entry._make, unpack(body))
+        return map(EntryRow._make, unpack(body))
 
 
 def shard_of(identity: Identity) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgpack
 
-from gearcache.cache.admin.row import Entry
+from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.opening import open_plain
 from gearcache.cache.trust import open_trusted
 from gearcache.errors import CacheError
@@ -25,7 +25,7 @@ MAX_JOURNAL_SIZE = 64 << 20
 _SUM_SIZE = 8
 
 
-def append_entry(folder: Path, entry: Entry) -> None:
+def append_entry(folder: Path, entry: EntryRow) -> None:
     """Append an entry to the journal in the folder of the index; raises `OSError` when that cannot be done now."""
     body: bytes = msgpack.packb(entry)
     record = len(body).to_bytes(4, "big") + sha256(body).digest()[:_SUM_SIZE] + body
@@ -39,7 +39,7 @@ def append_entry(folder: Path, entry: Entry) -> None:
         os.close(descriptor)
 
 
-def read_journal(folder: Path) -> tuple[list[Entry], int]:
+def read_journal(folder: Path) -> tuple[list[EntryRow], int]:
     """The entries of the journal, oldest first, and its size, for `cut_journal`; nothing of one that cannot be read."""
     try:
         with open_trusted(folder / JOURNAL_NAME) as descriptor, open(descriptor, "rb", closefd=False) as file:
@@ -60,7 +60,7 @@ def cut_journal(folder: Path, size: int) -> None:
         os.close(descriptor)
 
 
-def _entries(data: bytes) -> Iterator[Entry]:
+def _entries(data: bytes) -> Iterator[EntryRow]:
     at = 0
     while at < len(data):
         size = int.from_bytes(data[at : at + 4], "big")
@@ -68,7 +68,7 @@ def _entries(data: bytes) -> Iterator[Entry]:
         body = data[start : start + size]
         if len(body) != size or sha256(body).digest()[:_SUM_SIZE] != data[at + 4 : start]:
             return  # torn: where the next one begins is not known
-        yield Entry._make(unpack(body))
+        yield EntryRow._make(unpack(body))
         at = start + size
 
 

@@ -21,8 +21,8 @@ ABSENT: FileState = (0, 0, 0)
 _BLOB = struct.Struct(">32sQ")
 
 
-class Entry(NamedTuple):
-    """One entry. Times are seconds since 1970, sizes bytes; `blobs` is for `Entry.blob_sizes`.
+class EntryRow(NamedTuple):
+    """One entry. Times are seconds since 1970, sizes bytes; `blobs` is for `EntryRow.blob_sizes`.
 
     `gears`, `variants`, `compile_seconds` and `torch` are what the manifest's producer says, as far as it does: types
     and ranges were checked when the manifest was read. The last fields tell whether the manifest and the use file are
@@ -77,22 +77,22 @@ class Entry(NamedTuple):
         """Whether the entry was read from a manifest in this state."""
         return manifest == (self.manifest_inode, self.manifest_changed_ns, self.manifest_size)
 
-    def with_use(self, use: FileState) -> Entry:
+    def with_use(self, use: FileState) -> EntryRow:
         """The entry with its last use and its loads, as its use file tells."""
         inode, time_ns, size = use
         last_use = max(self.created, time_ns / 1e9)
         return self._replace(last_use=last_use, hits=size, use_inode=inode, used_ns=time_ns)
 
-    def with_folders(self, folder: str) -> Entry:
+    def with_folders(self, folder: str) -> EntryRow:
         """The entry with the size of what a backend keeps in the folder of the entry by now."""
         size = folders_size(folder)
         return self if size == self.folders_size else self._replace(folders_size=size)
 
 
-def entry_of(manifest: Manifest, identity: Identity, manifest_size: int) -> Entry:
+def entry_of(manifest: Manifest, identity: Identity, manifest_size: int) -> EntryRow:
     """The entry of a manifest; of its files nothing is known yet."""
     producer: Mapping[str, Any] = manifest.producer
-    return Entry(
+    return EntryRow(
         *identity,
         manifest_size=manifest_size,
         blobs_size=sum(manifest.blobs.values()),
@@ -113,7 +113,7 @@ def entry_of(manifest: Manifest, identity: Identity, manifest_size: int) -> Entr
     )
 
 
-def stored_entry(manifest: Manifest, identity: Identity, path: Path) -> Entry:
+def stored_entry(manifest: Manifest, identity: Identity, path: Path) -> EntryRow:
     """The entry of a manifest that was just read from or written to `path`; `OSError` when it is gone."""
     inode, changed_ns, size = state = manifest_state(path)
     if state == ABSENT:
@@ -123,7 +123,7 @@ def stored_entry(manifest: Manifest, identity: Identity, path: Path) -> Entry:
     return entry.with_folders(str(path.parent)) if entry.has_folders else entry
 
 
-def total_size(entries: Iterable[Entry]) -> int:
+def total_size(entries: Iterable[EntryRow]) -> int:
     """Bytes on disk; a blob that several entries share counts once."""
     blobs: dict[bytes, int] = {}
     own = 0

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gearcache.cache.admin.journal import read_journal
-from gearcache.cache.admin.row import Entry, Identity, manifest_state, stored_entry, use_state
+from gearcache.cache.admin.row import EntryRow, Identity, manifest_state, stored_entry, use_state
 from gearcache.cache.collection import paused_collection
 from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout, is_digest
 from gearcache.cache.reading import read_manifest
@@ -24,7 +24,7 @@ MANY_ENTRIES = 10_000
 class Scan:
     """All readable entries, in no order, and what is wrong with the others."""
 
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[EntryRow] = field(default_factory=list)
     faults: list[CacheError] = field(default_factory=list)
 
 
@@ -47,7 +47,7 @@ def scan(layout: Layout, *, exact: bool = False) -> Scan:
     return found
 
 
-def read_entry(layout: Layout, path: Path, signer: Signer | None = None) -> Entry:
+def read_entry(layout: Layout, path: Path, signer: Signer | None = None) -> EntryRow:
     """The entry of one manifest, read in full; `CacheError` or `FileNotFoundError`."""
     label, digest, scope = layout.identify(path)
     try:
@@ -75,9 +75,9 @@ class MisplacedEntry(CorruptEntry):
 class _Known:
     """What the index says: by label and digest, and apart from these the entries with a rank scope."""
 
-    def __init__(self, entries: Iterable[Entry]) -> None:
-        self.plain: defaultdict[str, dict[str, Entry]] = defaultdict(dict)
-        self.scoped: defaultdict[tuple[str, str], dict[str, Entry]] = defaultdict(dict)
+    def __init__(self, entries: Iterable[EntryRow]) -> None:
+        self.plain: defaultdict[str, dict[str, EntryRow]] = defaultdict(dict)
+        self.scoped: defaultdict[tuple[str, str], dict[str, EntryRow]] = defaultdict(dict)
         # The last one of an identity counts: it is the newest.
         for entry in entries:
             if entry.scope:
@@ -183,7 +183,7 @@ class _Look:
                 self._changed.add(entry.identity)
 
 
-def _has_scopes_of(folder: str, entries: list[Entry]) -> bool:
+def _has_scopes_of(folder: str, entries: list[EntryRow]) -> bool:
     """Whether the folder of a key holds as many folders as there are entries with a rank scope; links tell, mostly."""
     try:
         inside = os.lstat(folder).st_nlink - 2

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from gearcache.cache.admin.catalog import Catalog
-from gearcache.cache.admin.row import Entry
+from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.admin.scan import read_entry
 from gearcache.cache.atomic import check_digest
 from gearcache.cache.layout import Layout, is_digest
@@ -114,7 +114,7 @@ class _Verifier:
             raise _MissingBlobError(path, missing)
         self._found.size += entry.own_size
 
-    def _missing_blob(self, entry: Entry) -> str | None:
+    def _missing_blob(self, entry: EntryRow) -> str | None:
         for digest, size in entry.blob_sizes().items():
             try:
                 found = self._layout.blob(digest).lstat().st_size

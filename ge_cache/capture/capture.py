@@ -152,7 +152,7 @@ def _capture(
             frame, captured, installed = private_dynamo.compile_frame(function, arguments, keywords, hook)
     except private_dynamo.dynamo_errors() as error:
         own = getattr(error, "inner_exception", None)
-        if isinstance(own, CaptureError):  # of the hook: it says all
+        if isinstance(own, CaptureError):  # raised by our hook: already complete
             raise own from error
         raise CaptureError(method, _cause(error)) from error
     except CaptureError:

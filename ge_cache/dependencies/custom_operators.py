@@ -1,4 +1,4 @@
-"""Operators of a user's in a graph: which ones there are, and those that are no more than a name for others.
+"""User-defined operators in a graph, and which of them merely compose other operators.
 
 An operator that is registered for no device and for `CompositeImplicitAutograd` is a function over other operators.
 A compiler takes it apart, so it is taken apart when the graph is recorded: then all that it calls is seen.

@@ -1,4 +1,4 @@
-"""What a trace went through that no guard of Dynamo tells of, as checks.
+"""Checks for what a trace depended on but Dynamo does not guard.
 
 Dynamo guards little where a change is rare within one process: it does not compare the methods of a class, looks up
 environment variables without a guard, and folds calls such as `torch.cuda.is_available()` into constants. Between two

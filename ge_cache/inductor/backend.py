@@ -28,7 +28,7 @@ from gearcache.ge_cache.workers.scratch import scratch_folder
 logger = logging.getLogger("gearcache")
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-#: Raise it when other code is made of the same graph and options: what older versions stored is then no hit.
+#: Bump when the same graph and options compile to different code; older entries then miss.
 RECIPE = 3
 #: Variables of Inductor that say where and when it works, and not what it makes (torch 2.13 `_inductor/config.py`).
 _HARMLESS_VARIABLES = {

@@ -116,7 +116,7 @@ def hf32() -> list[bool]:
 
 
 def _watch_ge() -> None:
-    """Note what GE is started with, unless it runs already: then nobody knows."""
+    """Record GE's start-up options; unknown if GE was already running."""
     backend: Any = importlib.import_module("torchair.core._backend")
     options = backend._get_global_op_compile_config
     if backend._GLOBAL_COMPILE_OPTION is not None or hasattr(options, "__wrapped__"):

@@ -1,4 +1,4 @@
-"""Operators that do not come with torch: what a graph takes over from them, and whether it is so in this process.
+"""Third-party operators: which parts are baked into a graph, and whether they are unchanged here.
 
 A graph calls such an operator, and the kernel of its device runs as the process holds it. But the schema, the function
 that tells sizes of results, and every kernel above the device's were run while the graph was made: what they said is

@@ -98,7 +98,7 @@ class _Entered(BaseException):
 def kernel_function(operator: Any, key: str) -> types.FunctionType | None:
     """Return the Python function that the dispatcher holds for an operator and a key, or None.
 
-    The dispatcher does not give it away, so it is called, and left as soon as its frame is there.
+    The dispatcher has no API for this: call the kernel under a profiler and abort on entry.
     """
     arguments, named = [], {}
     for argument in operator._schema.arguments:

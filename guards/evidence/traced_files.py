@@ -1,4 +1,4 @@
-"""Traced source of the functions that no access path leads to: the digests that tell whether they were edited.
+"""Digests of traced functions that no access path reaches, to detect edits.
 
 Most traced functions are compared as the process holds them (`function` checks). Of the others the files count. A file
 whose sha256 is unchanged is taken as it is. In a changed file only the traced functions count: the new text is

@@ -4,7 +4,7 @@
 |---|---|
 | 0 | done, nothing wrong |
 | 1 | something is wrong: damaged entries, failed checks, gears that failed or are missing |
-| 2 | wrong usage, or no entry (or more than one) is called so |
+| 2 | usage error, or the name matches no entry or several |
 | 3 | the cache cannot be read or written |
 | 4 | entries stayed because processes use them |
 | 130 | interrupted by Ctrl-C |
@@ -41,7 +41,7 @@ EPILOG = """\b
 Exit codes:
   0    done, nothing wrong
   1    something is wrong: damaged entries, failed checks, missing gears
-  2    wrong usage, or no entry (or more than one) is called so
+  2    usage error, or the name matches no entry or several
   3    the cache cannot be read or written
   4    entries stayed because processes use them
   130  interrupted by Ctrl-C

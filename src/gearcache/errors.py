@@ -77,7 +77,7 @@ class CorruptEntry(CacheError):
 
 
 class LockTimeout(CacheError, TimeoutError):
-    """The lock of a key was not to be had in time."""
+    """Timed out waiting for the lock of a key."""
 
     def __init__(self, path: Path | str, seconds: float) -> None:
         super().__init__(str(path), seconds)

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gearcache.cache.admin.evict import Limits, entries_to_evict
-from gearcache.cache.admin.row import Entry, entry_of, total_size
+from gearcache.cache.admin.row import EntryRow, entry_of, total_size
 from gearcache.cache.manifest import Manifest
 
 SIZES = {sha256(bytes([number])).hexdigest(): 10 * (number + 1) for number in range(6)}
 DIGESTS = list(SIZES)
 
 
-def entry(number: int, blobs: list[int], last_use: float = 0.0) -> Entry:
+def entry(number: int, blobs: list[int], last_use: float = 0.0) -> EntryRow:
     sizes = {DIGESTS[blob]: SIZES[DIGESTS[blob]] for blob in blobs}
     digest = sha256(b"key" + bytes([number])).hexdigest()
     manifest = Manifest("M-" + digest, digest, {}, {}, sizes, 1.0, {"gears": ["a", "b"], "compile_seconds": 1.5})
@@ -71,7 +71,7 @@ ENTRIES = st.lists(
 
 @given(ENTRIES, st.integers(0, 300), st.none() | st.floats(0, 10), st.data())
 def test_what_stays_is_within_the_limits_and_no_more_goes_than_must(
-    entries: list[Entry], max_size: int, max_age: float | None, data: st.DataObject
+    entries: list[EntryRow], max_size: int, max_age: float | None, data: st.DataObject
 ) -> None:
     keep = {found.identity for found in entries if data.draw(st.booleans())}
     evicted = entries_to_evict(entries, Limits(max_size, max_age), 10.0, keep)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from gearcache.cache.admin.catalog import Catalog, Removal
-from gearcache.cache.admin.row import Entry
+from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.blob_folder import present_size
 from gearcache.cache.manifest import OtherFormat
 from gearcache.commands.common import (
@@ -39,7 +39,7 @@ from gearcache.errors import CorruptEntry
 @click.option(
     "--entry", "names", multiple=True, shell_complete=complete_entry, help="Remove this entry, see `show`. Repeatable."
 )
-@click.option("--older-than", type=Age(), help="Remove entries that nobody used for so long, as `7d`.")
+@click.option("--older-than", type=Age(), help="Remove entries unused for this long, e.g. `7d`.")
 @click.option(
     "--all", "everything", is_flag=True, help="Remove all entries, damaged ones too, leftovers and the quarantine."
 )
@@ -77,7 +77,7 @@ def command(
     report_removal(outcome, catalog, dry_run=dry_run, as_json=as_json)
 
 
-def _chosen(catalog: Catalog, names: tuple[str, ...], older_than: float | None) -> list[Entry]:
+def _chosen(catalog: Catalog, names: tuple[str, ...], older_than: float | None) -> list[EntryRow]:
     if names:
         return list({entry.identity: entry for entry in (find_one(catalog, name) for name in names)}.values())
     entries = catalog.entries()

@@ -16,7 +16,7 @@ import click
 
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.formats import other_formats
-from gearcache.cache.admin.row import Entry
+from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.key import FORMAT_VERSION
 from gearcache.cache.layout import Layout, resolve_root
 from gearcache.cache.quantities import parse_age, parse_size
@@ -108,7 +108,7 @@ def entry_argument(name: str = "entry", **options: Any) -> Callable[[Function], 
     return click.argument(name, shell_complete=complete_entry, **options)
 
 
-def find_one(catalog: Catalog, text: str) -> Entry:
+def find_one(catalog: Catalog, text: str) -> EntryRow:
     """Return the entry that is called so; a usage error when there is none or more than one."""
     found = catalog.find(text)
     if len(found) == 1:
@@ -122,7 +122,7 @@ def find_one(catalog: Catalog, text: str) -> Entry:
     raise click.UsageError(f"{len(found)} entries are called `{text}`, {hint}:{paths}")
 
 
-def short_name(entry: Entry) -> str:
+def short_name(entry: EntryRow) -> str:
     """Return `<label>-<start of the key>`, which names the entry in every command."""
     return f"{entry.label}-{entry.digest[:_DIGEST_SHOWN]}"
 
@@ -207,7 +207,7 @@ def seconds_text(seconds: float) -> str:
     return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60)} min"
 
 
-def entry_plain(entry: Entry, catalog: Catalog) -> dict[str, Any]:
+def entry_plain(entry: EntryRow, catalog: Catalog) -> dict[str, Any]:
     """Return an entry as JSON data."""
     return {
         "method": entry.label,

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from gearcache.cache.admin.catalog import Catalog
-from gearcache.cache.admin.row import Entry
+from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.manifest import Manifest
 from gearcache.commands.common import (
     cache_dir_option,
@@ -94,9 +94,9 @@ def _print(title: str, lines: list[str]) -> None:
             echo(f"  … {len(lines) - _SHOWN} more, see --json")
 
 
-def _nearest(catalog: Catalog, wanted: Entry, manifest: Manifest) -> tuple[Entry, Manifest] | None:
+def _nearest(catalog: Catalog, wanted: EntryRow, manifest: Manifest) -> tuple[EntryRow, Manifest] | None:
     """Return the other entry of the method with the fewest differing leaves."""
-    best: tuple[int, Entry, Manifest] | None = None
+    best: tuple[int, EntryRow, Manifest] | None = None
     for candidate in catalog.entries():
         if candidate.label == wanted.label and candidate.identity != wanted.identity:
             try:

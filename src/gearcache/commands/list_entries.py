@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from gearcache.cache.admin.catalog import Catalog
-from gearcache.cache.admin.row import Entry
+from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.collection import paused_collection
 from gearcache.commands.common import (
     ago_text,
@@ -65,7 +65,7 @@ def _list(catalog: Catalog, method: str | None, sort: str, as_json: bool) -> Non
         note(f"{count(len(entries), 'entry', 'entries')}, {size_text(catalog.total_size(entries))} on disk")
 
 
-def _row(entry: Entry) -> tuple[str, ...]:
+def _row(entry: EntryRow) -> tuple[str, ...]:
     return (
         entry.label,
         entry.digest[:12],

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from gearcache.cache.admin.catalog import Catalog
-from gearcache.cache.admin.row import Entry
+from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.manifest import Manifest
 from gearcache.commands.common import (
     ago_text,
@@ -42,7 +42,7 @@ from gearcache.readable.entry import (
 
 _SECTIONS = ("key", "inputs", "checks", "evidence", "sources", "gears", "frame", "graph")
 _SUMMARY = ("key", "inputs", "checks", "sources", "gears")
-#: Of a long part of the summary so many lines are shown.
+#: Lines shown per section.
 _SHOWN = 12
 
 
@@ -75,7 +75,7 @@ def command(entry: str, only: tuple[str, ...], full: bool, cache_dir: Path | Non
     note_other_formats(catalog.layout)
 
 
-def _head(entry: Entry, catalog: Catalog) -> Iterator[str]:
+def _head(entry: EntryRow, catalog: Catalog) -> Iterator[str]:
     created = datetime.fromtimestamp(entry.created).astimezone().isoformat(" ", "seconds")
     users = catalog.users(entry)
     yield f"Method    {entry.label}"
@@ -139,7 +139,7 @@ def _indented(lines: list[str], limit: int | None, option: str) -> Iterator[str]
         yield f"  … {len(lines) - len(shown)} more lines, see {option}"
 
 
-def _plain(entry: Entry, manifest: Manifest, catalog: Catalog) -> dict[str, Any]:
+def _plain(entry: EntryRow, manifest: Manifest, catalog: Catalog) -> dict[str, Any]:
     variants = []
     for variant in variants_of(manifest):
         parts = _parts(variant, manifest, catalog)

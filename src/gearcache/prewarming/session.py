@@ -29,7 +29,7 @@ class PrewarmSession:
     ) -> None:
         self.cache_dir = cache_dir
         self.jobs = jobs
-        # A job of one process is none, as at serving time.
+        # `world_size=1` is not distributed, exactly as at serving time.
         self.world_size = world_size if world_size is not None and world_size > 1 else None
         self._rank: int | None = None
         self._device = device

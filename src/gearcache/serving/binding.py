@@ -96,7 +96,7 @@ class Binding:
     def prepare(self, arguments: Mapping[str, Any], stance: str = "default") -> Callable[..., Any] | None:
         """Make a call possible and return the frame that serves it; None when it is to run eagerly.
 
-        That is so where `on_miss` or the stance of `torch.compiler.set_stance` wants no compile.
+        None: `on_miss` or the current stance asks for an eager run.
 
         Raises `InputError` and its kin for a call that no graph may take, `CaptureError` and `CompileError` when the
         method or a gear cannot be compiled.
@@ -129,7 +129,7 @@ class Binding:
     def complete(self, arguments: Mapping[str, Any]) -> None:
         """Compile the gears of the spec that are missing for a call that `prepare` has served.
 
-        They are, after a build that was interrupted or in which a gear failed. Raises as `prepare` does.
+        Gears are missing after an interrupted build or a failed gear. Raises as `prepare` does.
         """
         self._unserved_calls().builds.complete(arguments, self.scope(arguments))
 

@@ -80,7 +80,7 @@ class StoredVariants:
                 self._history.note("hit", gears=gears)
                 self._history.lines.append(f"hit: {self._entry.layout.manifest(self._entry.key)}")
         elif reasons:
-            # Of several variants the most telling one: that others take other arguments is no news.
+            # If several variants miss, report the most specific reason.
             kinds = {reason.kind for reason in reasons}
             self.last_kind = next(kind for kind in _TELLING if kind in kinds)
             self._history.miss(*dict.fromkeys(reasons), kind=self.last_kind)

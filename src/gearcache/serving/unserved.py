@@ -64,7 +64,7 @@ class UnservedCalls:
     ) -> Callable[..., Any] | None:
         """Return the frame that serves a call after all; None when it is to run eagerly.
 
-        `problems` say why the loaded graphs do not serve it; `explained` whether the lookup has said so already.
+        `problems` say why the loaded graphs do not serve it; `explained`: the lookup has already logged why.
         Raises as `Binding.prepare` does.
         """
         try:

@@ -1,4 +1,4 @@
-"""Calls per gear: of one cached method, and of all of this process, those that are gone included."""
+"""Calls per gear, for one method and for the whole process (including collected methods)."""
 
 from __future__ import annotations
 

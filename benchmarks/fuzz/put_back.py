@@ -1,0 +1,151 @@
+"""Puts back what gearcache once got wrong, one bug at a time, and counts the cases until the fuzzer finds it.
+
+    python -m benchmarks.fuzz put-back              all of them
+    python -m benchmarks.fuzz put-back watch names  some
+
+Each bug takes away one mechanism; a mechanism without which nothing is found guards nothing that the fuzzer tries.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.fuzz.campaign import Campaign
+
+_TRACE = "gearcache.ge_cache.private_torch.facts"
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    return None
+
+
+def _in_place(module: str, path: str, value: Any) -> None:
+    """Exchange what a dotted path in a module leads to, for the life of this process."""
+    *owners, name = path.split(".")
+    owner: Any = importlib.import_module(f"gearcache.{module}")
+    for each in owners:
+        owner = getattr(owner, each)
+    setattr(owner, name, value)
+
+
+def _without(watched: str) -> Callable[[], None]:
+    def remove() -> None:
+        facts: Any = importlib.import_module(_TRACE)
+        kept = tuple(
+            each for each in facts._WATCHED if not f"{each.__module__}.{each.__name__}".endswith(f".{watched}")
+        )
+        if len(kept) == len(facts._WATCHED):
+            raise ValueError(f"nothing that watches a trace is called {watched!r}")
+        facts._WATCHED = kept
+
+    return remove
+
+
+def _exchange(*changes: tuple[str, str, Any]) -> Callable[[], None]:
+    def exchange() -> None:
+        for module, path, value in changes:
+            _in_place(module, path, value)
+
+    return exchange
+
+
+def _unwatched() -> None:
+    _in_place("serving.binding_watch", "BindingWatch.over", lambda self, variants: lambda: True)
+    _in_place("serving.binding_watch", "BindingWatch.is_outdated", lambda self, variants, scope: False)
+
+
+def _unread_sizes() -> None:
+    from gearcache.ge_cache.dependencies.tensor_reads import TensorReads
+
+    reads: Any = TensorReads
+    checks = reads.checks
+    reads.sizes, reads.is_sized = _nothing, lambda self, source: False
+    reads.checks = lambda self, matched, held, access, value: checks(self, [], held, access, value)
+
+
+def _classes_unchecked() -> None:
+    from gearcache.ge_cache.dependencies.fact_checks import BUILTINS, FactChecks
+    from gearcache.guards.evidence.checks import Check
+
+    checks: Any = FactChecks
+    checks.classes = lambda self, met, names: Check("not_none", BUILTINS, True)
+
+
+def _names_alone() -> None:
+    from gearcache.guards.evidence import checks
+    from gearcache.guards.evidence.names import name_of
+
+    checks._OBSERVE["name"] = name_of
+
+
+def _no_names(parameters: Any) -> str:
+    return ""
+
+
+#: What is taken away, by the section of `docs/fuzzing.md` that the mechanism belongs to.
+BUGS: dict[str, Callable[[], None]] = {
+    "2 assigned attributes are bound": _exchange(
+        ("ge_cache.capture.weights", "Weights.are_replaced", lambda self, source: False),
+    ),
+    "2 modules in arguments are bound": _exchange(
+        ("ge_cache.capture.weights", "Weights.are_bound", lambda self, source: True),
+    ),
+    "2 copies share the method": _exchange(
+        ("serving.decorated_method", "CachedFunction._is_own", lambda self, instance: True),
+    ),
+    "2 nothing is watched": _unwatched,
+    "3 sizes that are read are no inputs": _unread_sizes,
+    "3 identities are not compared": _exchange(
+        ("ge_cache.dependencies.identities", "Identities.checks", lambda self, access, value: []),
+    ),
+    "3 overlapping inputs are served": _exchange(
+        ("guards.dispatch.graph_call", "find_overlap", _nothing),
+        ("guards.dispatch.memory", "BoundSpans.find_overlap", _nothing),
+    ),
+    "3 functions are known by name": _names_alone,
+    "3 function modes are not seen": _exchange(
+        ("serving.method", "has_function_mode", lambda: False),
+        ("guards.dispatch.function", "has_function_mode", lambda: False),
+    ),
+    "4 generated names are the user's": _exchange(("guards.dispatch.check_code", "_unused_prefix", _no_names)),
+    "5 classes are not compared": _classes_unchecked,
+    "5 absent attributes are not compared": _exchange(
+        ("ge_cache.dependencies.facts", "Facts.attribute", _nothing),
+    ),
+    "5 type tests are not asked again": _exchange(("ge_cache.dependencies.facts", "Facts.type_test", _nothing)),
+    "5 hashes are those of the first process": _exchange(("ge_cache.dependencies.facts", "Facts.hashed", _nothing)),
+    "5 sets have one order": _without("sets.watched_sets"),
+    "5 keys are not compared": _without("attributes.watched_keys"),
+    "5 containers are constants": _without("constants.watched_constants"),
+    "5 constants are not looked for among objects": _without("comparisons.watched_comparisons"),
+    "5 texts and addresses": _without("texts.watched_addresses"),
+}
+
+
+def put_back(name: str) -> None:
+    """Take one mechanism away from this process."""
+    BUGS[name]()
+
+
+def main(given: argparse.Namespace) -> int:
+    """Look for each bug; 1 where one was not found."""
+    wanted = [name for name in BUGS if not given.bugs or any(word in name for word in given.bugs)]
+    table = Table("bug", "cases until it was found", "as")
+    missed = 0
+    for name in wanted:
+        campaign = Campaign(given.seed, "eager", bug=name)
+        with contextlib.suppress(KeyboardInterrupt):
+            campaign.run(range(given.cases), processes=given.processes)
+        missed += not campaign.found
+        found = campaign.found[0].failure if campaign.found else None
+        number = str(campaign.cases) if found else f"not in {campaign.cases}"
+        table.add_row(name, number, f"{found.kind}: {found.detail}"[:60] if found else "")
+    Console(width=140).print(table)
+    return min(1, missed)
