@@ -21,7 +21,7 @@ PATIENCE_SECONDS = 10.0
 
 @contextmanager
 def deleting(layout: Layout, patience: float) -> Iterator[None]:
-    """Hold the store lock exclusively; `CacheError` if it is not free in `patience` seconds or the cache is read-only."""
+    """Hold the store lock exclusively; `CacheError` if it is not free in `patience` seconds, or not writable."""
     try:
         check_folders(layout.root, layout.locks_folder)
         layout.prepare()
