@@ -9,6 +9,7 @@ from typing import Any
 
 
 def watched_attributes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
+    """Yield (owner, name, replacement) of what reads an attribute or asks for one."""
     from torch._dynamo.exc import ObservedAttributeError
     from torch._dynamo.variables.base import VariableTracker
     from torch._dynamo.variables.constant import ConstantVariable
@@ -70,6 +71,7 @@ def _note_maker(facts: Any, variable: Any, name: str) -> None:
 
 
 def watched_keys(facts: Any) -> Iterator[tuple[Any, str, Any]]:
+    """Yield (owner, name, replacement) of what looks a key up, in a dictionary or in an object's `__dict__`."""
     from torch._dynamo.variables.dicts import ConstDictVariable, DunderDictVariable
 
     dictionary: Any = ConstDictVariable

@@ -20,6 +20,7 @@ _COMPARISONS = {*_IDENTITIES, operator.eq, operator.ne, operator.lt, operator.le
 
 
 def watched_numbers(_: Any) -> Iterator[tuple[Any, str, Any]]:
+    """Yield (owner, name, replacement) of what computes with sizes."""
     from torch._dynamo.utils import specialize_symnode
     from torch._dynamo.variables.builtin import BuiltinVariable
     from torch._dynamo.variables.tensor import SymNodeVariable
@@ -56,6 +57,7 @@ def watched_numbers(_: Any) -> Iterator[tuple[Any, str, Any]]:
 
 
 def watched_comparisons(facts: Any) -> Iterator[tuple[Any, str, Any]]:
+    """Yield (owner, name, replacement) of what compares two values or asks whether they are one."""
     from torch._dynamo.utils import specialize_symnode
     from torch._dynamo.variables.builtin import BuiltinVariable
     from torch._dynamo.variables.functions import UserMethodVariable
@@ -115,6 +117,7 @@ def _type_of(variable: Any) -> Any:
 
 
 def watched_ranges(_: Any) -> Iterator[tuple[Any, str, Any]]:
+    """Yield (owner, name, replacement) of what passes a range as arguments."""
     from torch._dynamo.symbolic_convert import InstructionTranslatorBase
     from torch._dynamo.utils import unpack_iterable
     from torch._dynamo.variables.lazy import LazyVariableTracker

@@ -11,7 +11,10 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]{6,}")
 
 
 def watched_texts(facts: Any) -> Iterator[tuple[Any, str, Any]]:
-    """Texts of objects: Dynamo leaves `f"{self.kind}"` open, and then finds nothing under such a key."""
+    """Yield (owner, name, replacement) of what makes texts of objects.
+
+    Dynamo leaves `f"{self.kind}"` open, and then finds nothing under such a key.
+    """
     from torch._dynamo.symbolic_convert import InstructionTranslatorBase
     from torch._dynamo.variables.builtin import BuiltinVariable
     from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
@@ -52,6 +55,7 @@ def watched_texts(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
 
 def watched_addresses(facts: Any) -> Iterator[tuple[Any, str, Any]]:
+    """Yield (owner, name, replacement) of what takes an identity, a hash, or the result of a folded call."""
     from torch._dynamo.variables import object_protocol
     from torch._dynamo.variables.builtin import BuiltinVariable
     from torch._dynamo.variables.constant import ConstantVariable, FakeIdVariable
