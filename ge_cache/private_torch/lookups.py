@@ -99,7 +99,7 @@ def watched_lookups(lookups: Any) -> Iterator[None]:
             is_watched = depth == 0 and self.source is not None and threading.get_ident() == own
             if is_watched and sys._getframe(1).f_code.co_name not in _CLASS_READERS:
                 lookups.used(self.source)
-                if isinstance(self, inner):  # `[*self.table]`, of which Dynamo guards nothing
+                if type(self) is inner:  # `[*self.table]`, of which Dynamo guards nothing
                     self.install_dict_keys_match_guard()
             return self.__dict__[name]
 

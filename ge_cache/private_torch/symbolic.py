@@ -113,7 +113,10 @@ def _kind(variable: Any) -> Any:
 
 
 def _type_of(variable: Any) -> Any:
-    return type(variable.as_python_constant()) if variable.is_python_constant() else None
+    """Return the type of a constant; of a container nothing is asked, as that would count as a use of all of it."""
+    from torch._dynamo.variables.constant import ConstantVariable
+
+    return type(variable.value) if isinstance(variable, ConstantVariable) else None
 
 
 def watched_ranges(_: Any) -> Iterator[tuple[Any, str, Any]]:
