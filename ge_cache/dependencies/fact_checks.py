@@ -53,6 +53,14 @@ class FactChecks:
         except (UnknownSource, NotConstant):
             return None
 
+    def _found(self, source: Any) -> tuple[Access | None, Any]:
+        """Return the path to a source and what lies there, (None, None) where no path leads to it."""
+        access = self._access(source)
+        try:
+            return (None, None) if access is None else (access, self._walker.resolve(access))
+        except _FAULTS:
+            return None, None
+
     def _leads_to(self, access: Access | None, value: Any) -> bool:
         try:
             return access is not None and self._walker.resolve(access) is value
@@ -119,22 +127,14 @@ class FactChecks:
         return observe("keys", access, own)
 
     def emptiness(self, source: Any) -> list[Check]:
-        access = self._access(source)
-        try:
-            value = None if access is None else self._walker.resolve(access)
-        except _FAULTS:
-            value = None
+        access, value = self._found(source)
         if access is None or not isinstance(value, dict):  # of what the method made itself
             return []
         return [observe("empty", access, value)]
 
     def _own(self, source: Any) -> tuple[Access, dict[str, Any]]:
         """Return an object's `__dict__` as it is, and the path to it."""
-        access = self._access(source)
-        try:
-            own = None if access is None else self._walker.resolve(access)
-        except _FAULTS:
-            own = None
+        access, own = self._found(source)
         if access is None or type(own) is not dict:
             raise CaptureError(self._method, "it asks an object for its `__dict__`, and no path leads to that")
         return access, own
