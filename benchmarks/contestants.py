@@ -68,11 +68,11 @@ def ours(order: dict[str, Any]) -> dict[str, Any]:
     import gearcache.api
     import gearcache.ge_cache.inductor.backend
     import gearcache.serving.activate
-    import gearcache.serving.stored
+    import gearcache.serving.variants
 
     imported = time.perf_counter() - begin
     evidence = _watch(gearcache.serving.activate.EvidenceCheck, "stale_reason")
-    activated = _watch(gearcache.serving.stored, "activate")
+    activated = _watch(gearcache.serving.variants, "activate")
     begin, worked = time.perf_counter(), time.process_time()
     method = models.cached(
         decoder,

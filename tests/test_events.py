@@ -102,7 +102,7 @@ def test_a_miss_names_its_reason(heard: list[gearcache.Event], break_it: object,
 def test_every_reason_and_kind_is_documented() -> None:
     from gearcache.cache import MissReason
     from gearcache.events import KINDS, MISS_REASONS, Kind
-    from gearcache.serving.stored import _TELLING
+    from gearcache.serving.variants import _TELLING
 
     assert {reason.value for reason in MissReason} | set(_TELLING) == set(MISS_REASONS)
     assert set(KINDS) == set(Kind.__args__)
@@ -111,7 +111,7 @@ def test_every_reason_and_kind_is_documented() -> None:
 def test_a_fault_is_an_event(heard: list[gearcache.Event], cache_dir: Path) -> None:
     cache_dir.write_text("a file where the cache should be")
     method = cached(Net())
-    method._parameters["config"].strict = False
+    method._parameters.config.strict = False
     method(torch.randn(2, 4))
     assert "fault" in kinds(heard)
     assert method.stats.faults == kinds(heard).count("fault")

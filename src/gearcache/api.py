@@ -5,24 +5,27 @@ from __future__ import annotations
 import os
 import types
 from collections.abc import Callable, Mapping
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 import torch
 
-from gearcache.cache.layout import check_root
 from gearcache.errors import UnsupportedMethod
-from gearcache.guards.gears.parse import parse_gears
-from gearcache.options import Settings, resolve_settings
 from gearcache.serving.decorated_method import CachedFunction as CachedFunction
 from gearcache.serving.method import CachedMethod as CachedMethod
 from gearcache.serving.method import check_kind
+from gearcache.serving.parameters import Parameters
+
+if TYPE_CHECKING:
+    from gearcache.cached import Cached, Decorator
 
 Gears = Mapping[str, Any]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @overload
 def cache_compile(
-    func: Callable[..., Any],
+    func: Callable[P, R],
     /,
     *,
     config: Any = ...,
@@ -35,7 +38,7 @@ def cache_compile(
     ge_cache: bool = ...,
     gears: Gears | None = ...,
     fullgraph: bool = ...,
-) -> Any: ...
+) -> Cached[P, R]: ...
 
 
 @overload
@@ -53,7 +56,7 @@ def cache_compile(
     ge_cache: bool = ...,
     gears: Gears | None = ...,
     fullgraph: bool = ...,
-) -> Callable[[Callable[..., Any]], Any]: ...
+) -> Decorator: ...
 
 
 def cache_compile(
@@ -92,48 +95,24 @@ def cache_compile(
     Raises `TypeError` or `ValueError` here for anything that can be known before the first call, and at a call
     `CaptureError`, `CompileError`, `GearSpecError` or `InputError` (see `gearcache.errors`).
     """
-    if fullgraph is not True:
-        raise ValueError(
-            f"cache_compile: fullgraph is {fullgraph!r}; only True is possible: a cached method is one graph"
-        )
-    if dynamic is not None and not isinstance(dynamic, bool):
-        raise TypeError(f"cache_compile: dynamic is {dynamic!r}; it must be True, False or None")
-    for name, rank in (("global_rank", global_rank), ("tp_rank", tp_rank), ("pp_rank", pp_rank)):
-        if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int) or rank < 0):
-            raise ValueError(f"cache_compile: {name} is {rank!r}; it must be an int of at least 0")
-    check_root(cache_dir)
-    settings = resolve_settings(config, has_gears=True)
-    parse_gears(gears, settings.policy)
-    _check_settings(settings)
-    parameters = {
-        "config": config,
-        "dynamic": dynamic,
-        "cache_dir": cache_dir,
-        "global_rank": global_rank,
-        "tp_rank": tp_rank,
-        "pp_rank": pp_rank,
-        "custom_decompositions": custom_decompositions,
-        "ge_cache": ge_cache,
-        "gears": gears,
-    }
+    parameters = Parameters(
+        config=config,
+        dynamic=dynamic,
+        cache_dir=cache_dir,
+        global_rank=global_rank,
+        tp_rank=tp_rank,
+        pp_rank=pp_rank,
+        custom_decompositions=custom_decompositions,
+        ge_cache=ge_cache,
+        gears=gears,
+        fullgraph=fullgraph,
+    )
     if func is None:
         return lambda function: _wrap(function, parameters)
     return _wrap(func, parameters)
 
 
-def _check_settings(settings: Settings) -> None:
-    """Refuse what no cached graph could follow. Imports nothing where the options are the usual ones."""
-    if settings.options and settings.backend in ("auto", "inductor"):
-        from gearcache.ge_cache.inductor.options import check_options
-
-        check_options(settings.options)
-    if settings.mode is not None and settings.backend == "inductor":
-        from gearcache.ge_cache.inductor.options import check_mode
-
-        check_mode(settings.mode)
-
-
-def _wrap(func: Any, parameters: dict[str, Any]) -> CachedMethod | CachedFunction:
+def _wrap(func: Any, parameters: Parameters) -> CachedMethod | CachedFunction:
     if isinstance(func, types.MethodType):
         if not isinstance(func.__self__, torch.nn.Module):
             owner = func.__self__ if isinstance(func.__self__, type) else type(func.__self__)

@@ -57,7 +57,7 @@ def build(request: BuildRequest, counters: Counters) -> BuildResult:
     errors = [*compiled.errors, *units.errors]
     for error in errors:
         counters.note(Event("compile_failed", request.name, gear=error.gear, detail=error.cause))
-    result = BuildResult(_variants(request, jobs, compiled), errors, units.impossible)
+    result = BuildResult(_variants(request, jobs, compiled), errors, units.impossible, tracer.findings)
     if interrupted:
         raise BuildInterrupted(result)
     return result

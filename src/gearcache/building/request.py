@@ -16,6 +16,16 @@ from gearcache.guards.gears.parse import GearSpec
 
 
 @dataclass(frozen=True)
+class Findings:
+    """What traces of a method have shown, by Dynamo's names: later ones begin with it."""
+
+    #: Ints that are no mere counters: each value has a graph of its own.
+    fixed_ints: frozenset[str] = frozenset()
+    #: Parameters and buffers that the method replaces.
+    unbound: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
 class BuildRequest:
     """What to build: one call of a bound method under one set of options."""
 
@@ -38,10 +48,8 @@ class BuildRequest:
     grad_modes: tuple[bool, ...] = (False,)
     #: With `on_miss="pad"`: what to fill with.
     fills: Fills | None = None
-    #: Ints that earlier builds found to be no mere counters (Dynamo's names); added to.
-    fixed_ints: set[str] = field(default_factory=set)
-    #: Parameters and buffers that earlier builds found to be replaced by the method (Dynamo's names); added to.
-    unbound: set[str] = field(default_factory=set)
+    #: What earlier builds have shown.
+    findings: Findings = Findings()
 
 
 @dataclass
@@ -54,11 +62,12 @@ class BuiltVariant:
 
 @dataclass
 class BuildResult:
-    """The variants that were compiled, the gears that failed, and those of the spec that cannot exist."""
+    """The variants that were compiled, the gears that failed, those of the spec that cannot exist, and findings."""
 
     variants: list[BuiltVariant] = field(default_factory=list)
     errors: list[CompileError] = field(default_factory=list)
     impossible: list[str] = field(default_factory=list)
+    findings: Findings = Findings()
 
 
 class BuildInterrupted(KeyboardInterrupt):

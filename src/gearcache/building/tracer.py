@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from gearcache.building.grad_mode import settled
-from gearcache.building.request import BuildRequest
+from gearcache.building.like_calls import enlarged_call, like_dims, like_tensor, range_dims
+from gearcache.building.request import BuildRequest, Findings
 from gearcache.errors import CaptureError, GearSpecError
 from gearcache.events import Event
 from gearcache.ge_cache.capture.capture import Capture, capture_method
@@ -17,8 +18,8 @@ from gearcache.ge_cache.graphs.plan import PlannedGear, matching_inputs, plan_ge
 from gearcache.ge_cache.private_torch import dynamo as private_dynamo
 from gearcache.ge_cache.private_torch import shapes as private_shapes
 from gearcache.guards.arguments import find_tensors, replace_tensors
+from gearcache.guards.gears.call_sizes import call_sizes
 from gearcache.guards.gears.parse import GearSpec
-from gearcache.serving.call_sizes import call_sizes, enlarged_call, like_dims, like_tensor, range_dims
 from gearcache.telemetry.stats import Counters
 
 logger = logging.getLogger("gearcache")
@@ -39,6 +40,12 @@ class Tracer:
         #: Dynamo's names of ints that are kept symbolic.
         self._numbers: tuple[str, ...] = ()
         self._captures: list[Capture] = []
+        self._fixed_ints, self._unbound = set(request.findings.fixed_ints), set(request.findings.unbound)
+
+    @property
+    def findings(self) -> Findings:
+        """What the traces so far have shown."""
+        return Findings(frozenset(self._fixed_ints), frozenset(self._unbound))
 
     def free(self) -> Capture:
         """Trace with all dims dynamic, or only those of a declared range, or none."""
@@ -57,7 +64,7 @@ class Tracer:
     def geared(self) -> tuple[Capture, list[PlannedGear]]:
         """Trace at the call's own sizes, or, when those hold a 0 or 1, at another gear's."""
         spec, arguments = self._request.spec, self._request.arguments
-        if any(size < 2 for size in call_sizes(spec, arguments)):
+        if any(size < 2 for size in call_sizes(spec, find_tensors(arguments))):
             enlarged = enlarged_call(spec, arguments)
             if enlarged is not None:
                 try:
@@ -89,7 +96,7 @@ class Tracer:
     def ranged(self, arguments: Arguments) -> Capture:
         """Trace with the dims of a declared range dynamic (sizes 0 and 1 stay static) and all others static."""
         spec = self._request.spec
-        with private_dynamo.marked_dynamic(range_dims(spec, arguments)):
+        with private_dynamo.marked_dynamic(range_dims(spec, find_tensors(arguments))):
             capture = self.capture(arguments, dynamic=False)
         for axis in spec.ranges:
             matching_inputs(capture, axis)
@@ -101,17 +108,17 @@ class Tracer:
         Once more where it writes ints, which stay symbolic if the trace can do without their values.
         """
         capture = self._trace_once(arguments, dynamic, self._numbers)
-        while not self._request.unbound.issuperset(capture.misbound):
-            self._request.unbound.update(capture.misbound)
+        while not self._unbound.issuperset(capture.misbound):
+            self._unbound.update(capture.misbound)
             capture = self._trace_once(arguments, dynamic, self._numbers)
-        fresh = tuple(name for name in capture.written_ints if name not in self._request.fixed_ints)
+        fresh = tuple(name for name in capture.written_ints if name not in self._fixed_ints)
         if fresh:
             try:
                 numbers = tuple(dict.fromkeys((*self._numbers, *fresh)))
                 capture, self._numbers = self._trace_once(arguments, dynamic, numbers), numbers
             except CaptureError as error:
                 logger.info("%s: each value of %s has a graph of its own: %s", self._request.name, fresh, error.cause)
-                self._request.fixed_ints.update(fresh)
+                self._fixed_ints.update(fresh)
         return capture
 
     def close(self) -> None:
@@ -159,7 +166,7 @@ class Tracer:
                 method=name,
                 dynamic=dynamic,
                 numbers=numbers,
-                unbound=self._request.unbound,
+                unbound=self._unbound,
                 with_grad=with_grad,
             )
             self._captures.append(capture)
@@ -176,9 +183,9 @@ def _call_of(signature: inspect.Signature, arguments: Arguments) -> tuple[tuple[
 def _fits(capture: Capture, planned: list[PlannedGear], arguments: Arguments, spec: GearSpec, *, may_pad: bool) -> bool:
     """Whether a trace at other sizes describes the sizes of the call at hand (at a gear, or padded to one)."""
     symbols = capture.symbols()
-    sizes = call_sizes(spec, arguments)
-    gear = next((gear for gear in planned if gear.sizes == sizes), None)
     tensors = find_tensors(arguments)
+    sizes = call_sizes(spec, tensors)
+    gear = next((gear for gear in planned if gear.sizes == sizes), None)
     assignment: dict[Any, int] = dict(gear.assignment) if gear is not None else {}
     if gear is None:
         if not may_pad:

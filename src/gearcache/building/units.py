@@ -16,11 +16,12 @@ from gearcache.ge_cache.capture.capture import Capture
 from gearcache.ge_cache.capture.references import frame_references
 from gearcache.ge_cache.graphs.plan import PlannedGear, gear_options
 from gearcache.ge_cache.graphs.static import lift_attributes
+from gearcache.guards.arguments import find_tensors
 from gearcache.guards.dispatch.frame import UnstorableConstant, encode_code
 from gearcache.guards.evidence.operators import record_operators
 from gearcache.guards.evidence.traced_files import UnknownSource, record_sources
+from gearcache.guards.gears.call_sizes import call_sizes
 from gearcache.guards.gears.parse import gear_text
-from gearcache.serving.call_sizes import call_sizes
 
 logger = logging.getLogger("gearcache")
 
@@ -161,7 +162,7 @@ class Units:
     def _own_capture(self, capture: Capture, gear: PlannedGear) -> TraceUnit | None:
         """Trace one gear with static sizes, from arguments of its sizes."""
         spec, text = self._request.spec, gear.text(self._request.spec)
-        if call_sizes(spec, self._request.arguments) == gear.sizes:
+        if call_sizes(spec, find_tensors(self._request.arguments)) == gear.sizes:
             arguments = self._request.arguments
         else:
             if not gear.assignment:

@@ -85,7 +85,7 @@ def cache_compile(
             f"Ge_cache will not take effect when config.mode is set to {config.mode.value}.", UserWarning, stacklevel=2
         )
     policy = config.inference_config.dynamic_gears_merge_policy.value
-    return _cache_compile(  # type: ignore[no-any-return]
+    return _cache_compile(
         func,
         config=_Config(backend="torchair", torchair=config, inference_config=InferenceConfig(policy)),
         dynamic=dynamic,

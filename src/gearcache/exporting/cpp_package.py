@@ -41,14 +41,17 @@ def export(cached: Any, path: str | os.PathLike[str]) -> None:
     if binding is None:
         raise ValueError("export: the cached method has loaded no gear yet; call it, or `.warm(...)` it, before")
     actives, store = binding.loaded_variants()
-    if binding.backend_name != "inductor":
-        raise ValueError(f"export: backend `{binding.backend_name}` makes no code that C++ could run; use 'inductor'")
+    if binding.method.backend.name != "inductor":
+        raise ValueError(
+            f"export: backend `{binding.method.backend.name}` makes no code that C++ could run; use 'inductor'"
+        )
     if any(active.variant.call_checks != actives[0].variant.call_checks for active in actives):
         raise CaptureError(
-            binding.name, "it has variants for different arguments that are no tensors, which C++ cannot tell apart"
+            binding.method.name,
+            "it has variants for different arguments that are no tensors, which C++ cannot tell apart",
         )
     data = io.BytesIO()
-    torch.save(_package(binding.name, actives, store), data)
+    torch.save(_package(binding.method.name, actives, store), data)
     write_atomic(Path(path), data.getvalue())
 
 

@@ -5,12 +5,13 @@ A module of its own, and small: every relaunch imports it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from gearcache.serving.binding import Binding
+    from gearcache.serving.call import Call
 
 
 class Preparable(Protocol):
@@ -27,10 +28,10 @@ class Preparable(Protocol):
     def locked(self) -> AbstractContextManager[Any]:
         """Keep other threads out of the method's binding."""
 
-    def arguments_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    def call_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         """Bind the arguments of a call to the method's parameters, defaults applied."""
 
-    def binding_for(self, arguments: Mapping[str, Any]) -> Binding:
+    def binding_for(self, call: Call) -> Binding:
         """Return the binding of the present global state."""
 
     def refresh(self) -> None:

@@ -19,6 +19,7 @@ from gearcache.prewarming.survey import survey
 if TYPE_CHECKING:
     from gearcache.prewarming.hook import Preparable
     from gearcache.serving.binding import Binding
+    from gearcache.serving.call import Call
 
 
 class PrewarmSession:
@@ -62,17 +63,17 @@ class PrewarmSession:
         with self._lock, method.locked(), stand_ins(self._device):
             self._called.add(method)
             self._silent.pop(self._serials.get(method, -1), None)
-            arguments = method.arguments_of(args, kwargs)
+            call = method.call_of(args, kwargs)
             try:
-                binding = method.binding_for(arguments)
+                binding = method.binding_for(call)
             except GearcacheError as error:
                 self._entry(method.name, "").failed[f"call {len(self._entries) + 1}"] = str(error)
                 return
             entry = self._entry(method.name, str(binding.entry.layout.manifest(binding.entry.key)))
             if self._dry_run:
-                self._look(binding, arguments, entry)
+                self._look(binding, call, entry)
             else:
-                self._compile(binding, arguments, entry)
+                self._compile(binding, call, entry)
 
     def call(self, method: Preparable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Compile what a call needs, then run the plain method: on `meta`, too, results have shapes."""
@@ -94,19 +95,19 @@ class PrewarmSession:
             self._entries[key] = Prewarmed(method, path, self.rank)
         return self._entries[key]
 
-    def _look(self, binding: Binding, arguments: dict[str, Any], entry: Prewarmed) -> None:
-        found = survey(binding, arguments)
+    def _look(self, binding: Binding, call: Call, entry: Prewarmed) -> None:
+        found = survey(binding, call)
         entry.present += [gear for gear in found.present if gear not in entry.present]
         entry.missing += [gear for gear in found.missing if gear not in entry.missing]
         entry.reason = entry.reason or found.reason
         entry.size = found.size
 
-    def _compile(self, binding: Binding, arguments: dict[str, Any], entry: Prewarmed) -> None:
+    def _compile(self, binding: Binding, call: Call, entry: Prewarmed) -> None:
         failure: GearcacheError | None = None
         with held_events() as events:
             try:
-                binding.prepare(arguments)
-                binding.complete(arguments)
+                binding.prepare(call)
+                binding.complete(call)
             except GearcacheError as error:
                 failure = error
             finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,9 +9,11 @@ from gearcache.cache import Manifest
 from gearcache.guards.access import Scope
 from gearcache.guards.dispatch.inputs import find_problem
 from gearcache.guards.dispatch.variant import StoredVariant
+from gearcache.guards.evidence.reason import Reason
 from gearcache.guards.gears.parse import gear_text
 from gearcache.serving.activate import EvidenceCheck, misfit
 from gearcache.serving.binding import Binding
+from gearcache.serving.call import Call
 
 
 @dataclass
@@ -25,20 +26,23 @@ class Survey:
     size: int = 0
 
 
-def survey(binding: Binding, arguments: Mapping[str, Any]) -> Survey:
+def survey(binding: Binding, call: Call) -> Survey:
     """Look the entry of a call up, and check its variants against the call and the module as they are now.
 
     Blobs are only checked for being there.
     """
     found = Survey()
-    scope = binding.scope(arguments)
+    spec = binding.method.spec
     manifest, reason = binding.entry.look_up()
+    variants = binding.entry.decode(manifest) if manifest is not None else []
     reasons = [reason] if reason else []
-    evidence = EvidenceCheck(scope)
+    if isinstance(variants, Reason):
+        reasons, variants = [*reasons, str(variants)], []
+    evidence = EvidenceCheck(call.scope)
     serves = False
     blobs: set[str] = set()
-    for variant in binding.entry.decode(manifest):
-        unfit = misfit(variant, scope) or evidence.stale_reason(variant)
+    for variant in variants:
+        unfit = misfit(variant, call.scope) or evidence.stale_reason(variant)
         if unfit is not None:
             reasons.append(str(unfit))
             continue
@@ -47,14 +51,14 @@ def survey(binding: Binding, arguments: Mapping[str, Any]) -> Survey:
             if lost:
                 reasons.append(f"blob {lost[0]} of gear {gear.text} is missing")
                 continue
-            takes, fits = _takes(variant, gear, scope)
+            takes, fits = _takes(variant, gear, call.scope)
             serves |= fits
             if takes and gear.text not in found.present:
                 found.present.append(gear.text)
                 blobs.update(gear.blobs.values())
-    if binding.spec.axes:
+    if spec.axes:
         known = {*found.present, *impossible_gears(manifest)}
-        texts = [gear_text(binding.spec, gear) for gear in binding.spec.gears]
+        texts = [gear_text(spec, gear) for gear in spec.gears]
         found.missing = [text for text in texts if text not in known]
     elif not serves:
         found.missing = ["this call"]

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gearcache.errors import GearcacheError
-from gearcache.guards.access import Scope
 from gearcache.guards.dispatch.function import build_dispatch
 from gearcache.guards.dispatch.native import state_checks
+from gearcache.guards.dispatch.problems import Problems
 from gearcache.serving.activate import ActiveVariant
 from gearcache.serving.binding_watch import BindingWatch
+from gearcache.serving.call import Call, scope_of
 from gearcache.serving.entry import Entry
-from gearcache.serving.loaded import LoadedVariants
-from gearcache.serving.problems import Problems
+from gearcache.serving.loaded import Frame, LoadedVariants
 from gearcache.serving.resolved import ResolvedMethod
-from gearcache.serving.stored import StoredVariants
+from gearcache.serving.variants import Variants
 from gearcache.telemetry.gear_use import GearUse
 from gearcache.telemetry.history import History
+from gearcache.telemetry.record import Record
 from gearcache.telemetry.shapes_met import ShapesMet
 from gearcache.telemetry.stats import Counters
 
@@ -29,29 +30,31 @@ _MAX_STATES = 4
 
 
 class Binding:
-    """A method's entry, its loaded variants and its dispatch. Not thread safe: its owner locks `prepare`."""
+    """A method's variants and its dispatch. Not thread safe: its owner locks `prepare`."""
 
     def __init__(self, method: ResolvedMethod, counters: Counters, use: GearUse) -> None:
-        settings = method.settings
-        self.name = method.name
-        self.spec = method.spec
-        self.history = History(method.name, method.key.name, counters, strict=settings.strict)
-        keeps_files = method.backend.keeps_files
-        self.entry = Entry(method.key, method.layout, settings, self.history, keeps_files=keeps_files)
-        self.loaded = LoadedVariants(method.name, validate=settings.validate == "inputs")
-        self._method = method
-        self._counters = counters
-        self._use = use
-        self._stored = StoredVariants(method, self.entry, self.loaded, self.history, use)
-        self._states: list[Callable[[], bool]] = []
-        self._watch = BindingWatch(self.name)
-        self._shapes = ShapesMet(method.spec)
+        self.method = method
+        history = History(method.name, method.key.name, counters, strict=method.settings.strict)
+        self._record = Record(history, counters, use, ShapesMet(method.spec))
+        self._variants = Variants(method, self._record)
+        self._watch = BindingWatch(method.name)
         self._unserved: UnservedCalls | None = None
+        self._states: list[Callable[[], bool]] = []
 
     @property
-    def backend_name(self) -> str:
-        """The name of the backend."""
-        return self._method.backend.name
+    def entry(self) -> Entry:
+        """What is stored."""
+        return self._variants.entry
+
+    @property
+    def loaded(self) -> LoadedVariants:
+        """What is loaded of it."""
+        return self._variants.loaded
+
+    @property
+    def history(self) -> History:
+        """What happened at the lookups."""
+        return self._record.history
 
     def loaded_variants(self) -> tuple[list[ActiveVariant], Store]:
         """Return the variants that are loaded, and the store that has their blobs."""
@@ -59,93 +62,79 @@ class Binding:
 
     def shape_dims(self) -> list[tuple[str, int]]:
         """Return the dims that `shape_calls` lists."""
-        return self._shapes.dims(self.loaded.variants)
+        return self._record.shapes.dims(self.loaded.variants)
 
     def shape_calls(self) -> dict[tuple[int, ...], int]:
         """Return calls per shape met."""
-        return self._shapes.counts(self.loaded.variants)
+        return self._record.shapes.counts(self.loaded.variants)
 
     def dispatch(self, miss: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function for the calls to come, valid for the global states met so far."""
-        states = self._states if self._method.settings.validate == "inputs" else []
-        instance = self._method.function.__self__
-        method, scope = self._method.plain(), self.scope({})
+        states = self._states if self.method.settings.validate == "inputs" else []
+        instance = self.method.function.__self__
+        method, scope = self.method.plain(), scope_of(self.method.function, {})
         try:
             unchanged = self._watch.over(self.loaded.variants) if self.loaded.gears else None
             return build_dispatch(method, instance, self.loaded.gears, scope, states, unchanged, miss)
         except Exception as error:
-            self._stored.distrust(error)
+            self._variants.distrust(error)
             return build_dispatch(method, instance, [], scope, states, None, miss)
 
-    def is_outdated(self, arguments: Mapping[str, Any]) -> bool:
+    def is_outdated(self, call: Call) -> bool:
         """Whether what the loaded graphs were built on has changed, so that all is to be looked up again.
 
         Where something was exchanged but everything that they depend on is as it was, they stay.
         """
-        return self._watch.is_outdated(self.loaded.variants, self.scope(arguments))
+        return self._watch.is_outdated(self.loaded.variants, call.scope)
 
     def note_state(self) -> None:
         """Admit the present global state, in both grad modes: it has the key that this binding was made for."""
         if not any(state() for state in self._states):
             self._states = [*state_checks(), *self._states[: _MAX_STATES - 2]]
 
-    def scope(self, arguments: Mapping[str, Any]) -> Scope:
-        """Return where the access paths of a call are looked up."""
-        return self._method.scope(arguments)
+    def prepare(self, call: Call) -> Frame | None:
+        """Make a call possible and return the frame that serves it; None when the method itself is to run.
 
-    def prepare(self, arguments: Mapping[str, Any], stance: str = "default") -> Callable[..., Any] | None:
-        """Make a call possible and return the frame that serves it; None when it is to run eagerly.
-
-        None: `on_miss` or the current stance asks for an eager run.
+        None: `on_miss` or the stance asks for an eager run, or the host cannot compile and the cache has failed.
 
         Raises `InputError` and its kin for a call that no graph may take, `CaptureError` and `CompileError` when the
         method or a gear cannot be compiled.
         """
         try:
-            scope = self.scope(arguments)
-            problems = Problems()
-            misses = self.history.misses
-            frame = self._find(scope, problems)
-            if frame is not None:
-                return frame
-            explained = self.history.misses > misses
-            return self._unserved_calls().frame(arguments, scope, problems, stance, explained=explained)
+            found, explained = self._look_up(call)
+            if isinstance(found, Problems):
+                return self._unserved_calls().serve(call, found, explained=explained)
+            return found
         finally:
             self.history.tell()
 
-    def _find(self, scope: Scope, problems: Problems) -> Callable[..., Any] | None:
-        """Return the frame that serves a call, of what is loaded and then of what is stored."""
+    def _look_up(self, call: Call) -> tuple[Frame | Problems, bool]:
+        """Return the frame that serves a call, of what is loaded or else of what is stored; or why there is none.
+
+        The second value says whether a reason was logged.
+        """
         try:
-            frame = self.loaded.find(scope, problems)
-            if frame is None and self._stored.load(scope):
-                frame = self.loaded.find(scope, problems)
+            found = self._variants.find(call)
+            if not isinstance(found, Problems):
+                return found, False
+            unloaded = self._variants.load(call)
+            return (self._variants.find(call), False) if unloaded is None else (found, bool(unloaded.kind))
         except GearcacheError:
             raise
         except Exception as error:
-            self._stored.distrust(error)
-            return None
-        return frame
+            return Problems(), bool(self._variants.distrust(error).kind)
 
-    def complete(self, arguments: Mapping[str, Any]) -> None:
+    def complete(self, call: Call) -> None:
         """Compile the gears of the spec that are missing for a call that `prepare` has served.
 
         Gears are missing after an interrupted build or a failed gear. Raises as `prepare` does.
         """
-        self._unserved_calls().builds.complete(arguments, self.scope(arguments))
+        self._unserved_calls().builds.complete(call)
 
     def _unserved_calls(self) -> UnservedCalls:
         # A relaunch does without it, and without importing it.
         from gearcache.serving.unserved import UnservedCalls
 
         if self._unserved is None:
-            self._unserved = UnservedCalls(
-                self._method,
-                self.entry,
-                self._stored,
-                self.loaded,
-                self.history,
-                self._counters,
-                self._use,
-                self._shapes,
-            )
+            self._unserved = UnservedCalls(self.method, self._variants, self._record)
         return self._unserved

@@ -4,33 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from gearcache.cache.collection import resumed_collection
 from gearcache.errors import CacheError, CompileError, GearcacheError, TooManyVariants
-from gearcache.guards.access import Scope, Walker
-from gearcache.guards.arguments import parameter_names
+from gearcache.guards.access import Walker
+from gearcache.guards.dispatch.problems import Problems
 from gearcache.guards.dispatch.variant import StoredVariant
 from gearcache.guards.evidence.checks import first_failure
 from gearcache.guards.evidence.traced_files import changed_source
 from gearcache.guards.evidence.tree import changed_function
 from gearcache.guards.gears.parse import GearSpec, gear_text
-from gearcache.serving.admission import DelayedCalls
-from gearcache.serving.call_sizes import call_sizes
-from gearcache.serving.entry import Entry
+from gearcache.serving.call import Call
+from gearcache.serving.delayed_calls import DelayedCalls
 from gearcache.serving.host_faults import is_host_fault
-from gearcache.serving.loaded import LoadedVariants
-from gearcache.serving.problems import Problems
 from gearcache.serving.resolved import ResolvedMethod
-from gearcache.serving.stored import MISFITS, StoredVariants
-from gearcache.telemetry.history import History
-from gearcache.telemetry.stats import Counters
+from gearcache.serving.variants import MISFITS, Variants
+from gearcache.telemetry.record import Record
 
 if TYPE_CHECKING:
-    from gearcache.building.request import BuildResult
+    from gearcache.building.request import BuildResult, Findings
 
 logger = logging.getLogger("gearcache")
 
@@ -38,27 +33,16 @@ logger = logging.getLogger("gearcache")
 class Builds:
     """The builds of one binding: each is stored, and then loaded as a relaunch loads it."""
 
-    def __init__(
-        self,
-        method: ResolvedMethod,
-        entry: Entry,
-        stored: StoredVariants,
-        loaded: LoadedVariants,
-        history: History,
-        counters: Counters,
-        delayed: DelayedCalls,
-    ) -> None:
+    def __init__(self, method: ResolvedMethod, variants: Variants, record: Record, delayed: DelayedCalls) -> None:
         self._method = method
-        self._entry = entry
-        self._stored = stored
-        self._loaded = loaded
-        self._history = history
-        self._counters = counters
+        self._entry = variants.entry
+        self._variants = variants
+        self._history = record.history
+        self._counters = record.counters
         self._delayed = delayed
-        self._fixed_ints: set[str] = set()
-        self._unbound: set[str] = set()
+        self._findings: Findings | None = None
 
-    def build(self, arguments: Mapping[str, Any], scope: Scope, spec: GearSpec) -> bool:
+    def build(self, call: Call, spec: GearSpec) -> bool:
         """Compile under the key's lock, unless another process did it meanwhile; publish; load what was stored.
 
         Where the cache faults, what was compiled is loaded from memory. False where that cannot be, or the host lacks
@@ -66,25 +50,25 @@ class Builds:
         """
         try:
             with contextlib.ExitStack() as lock:
-                present = self._begin(lock, scope)
+                present = self._begin(lock, call)
                 if present is None:
                     return True
-                result = self._compile(arguments, scope, spec, present)
+                result = self._compile(call, spec, present)
                 is_kept = self._keep(result, present)
-            self._raise_own_error(arguments, spec, result)
-            return (is_kept and self._load(scope)) or self._load_from_memory(result, scope)
+            self._raise_own_error(call, spec, result)
+            return (is_kept and self._load(call)) or self._load_from_memory(result, call)
         except Exception as error:
             if not is_host_fault(error):
                 raise
             self._history.fault(error)
             return False
 
-    def _begin(self, lock: contextlib.ExitStack, scope: Scope) -> list[StoredVariant] | None:
+    def _begin(self, lock: contextlib.ExitStack, call: Call) -> list[StoredVariant] | None:
         """Lock the key, and return the variants to keep; None when one that fits this call has appeared."""
         try:
             lock.enter_context(self._entry.exclusive())
-            present = self._look_again(scope)
-            return None if present is None else self._make_room(self._stored.sound(present), scope)
+            present = self._look_again(call)
+            return None if present is None else self._make_room(self._variants.sound(present), call)
         except Exception as error:
             self._fault(error)
             self._entry.use_memory()
@@ -99,25 +83,27 @@ class Builds:
             return False
         return True
 
-    def _load(self, scope: Scope) -> bool:
+    def _load(self, call: Call) -> bool:
         """Load what was published through the same path as a relaunch: what was stored is what runs."""
         try:
-            self._stored.read_again()
-            if self._loaded.find(scope, Problems()) is not None or self._stored.load(scope, counted=False):
+            self._variants.read_again()
+            if not isinstance(self._variants.find(call), Problems):
                 return True
+            unloaded = self._variants.load(call, counted=False)
         except Exception as error:
             self._fault(error)
             return False
-        reason = self._history.last_line.removeprefix("miss: ")
-        text = f"what was compiled cannot be used: {reason or 'its own evidence does not hold'}"
-        if self._stored.last_kind in MISFITS:
+        if unloaded is None:
+            return True
+        text = f"what was compiled cannot be used: {unloaded.text or 'its own evidence does not hold'}"
+        if unloaded.kind in MISFITS:
             raise CompileError(self._method.name, "of this call", text)
         self._history.fault(CacheError(text))
         return False
 
-    def _load_from_memory(self, result: BuildResult, scope: Scope) -> bool:
+    def _load_from_memory(self, result: BuildResult, call: Call) -> bool:
         self._entry.use_memory()
-        return self._keep(result, []) and self._load(scope)
+        return self._keep(result, []) and self._load(call)
 
     def _fault(self, error: Exception) -> None:
         """Pass on what the user has to know of, and note everything else as a fault of the cache."""
@@ -125,33 +111,32 @@ class Builds:
             raise error
         self._history.fault(error)
 
-    def complete(self, arguments: Mapping[str, Any], scope: Scope) -> None:
+    def complete(self, call: Call) -> None:
         """Compile the gears of the spec that are missing for a call that a loaded graph serves."""
-        if self.missing_gears(scope):
+        if self.missing_gears(call):
             with self._entry.exclusive():
-                present = self._stored.read_again()
-                self._stored.load(scope, counted=False)
-                missing = self.missing_gears(scope)
+                present = self._variants.read_again()
+                self._variants.load(call, counted=False)
+                missing = self.missing_gears(call)
                 if missing:
-                    present = self._make_room(present, scope)
+                    present = self._make_room(present, call)
                     spec = self._method.spec.only(missing)
-                    self._entry.publish(self._compile(arguments, scope, spec, present), present)
-            self._stored.read_again()
-            self._stored.load(scope, counted=False)
+                    self._entry.publish(self._compile(call, spec, present), present)
+            self._variants.read_again()
+            self._variants.load(call, counted=False)
 
-    def missing_gears(self, scope: Scope) -> list[tuple[int, ...]]:
+    def missing_gears(self, call: Call) -> list[tuple[int, ...]]:
         """Return the gears of the spec that no loaded variant has for such a call, and that can exist."""
-        known = {*self._entry.impossible, *self._loaded.gears_for(scope)}
+        known = {*self._entry.impossible, *self._variants.loaded.gears_for(call)}
         return [gear for gear in self._method.spec.gears if gear_text(self._method.spec, gear) not in known]
 
-    def _look_again(self, scope: Scope) -> list[StoredVariant] | None:
+    def _look_again(self, call: Call) -> list[StoredVariant] | None:
         """Return the variants to keep; None when one that fits this call has appeared and is loaded now."""
-        present, is_fresh = self._stored.take_fresh()
-        if is_fresh and self._stored.load(scope) and self._loaded.find(scope, Problems()) is not None:
-            return None
-        return present
+        present, is_fresh = self._variants.take_fresh()
+        is_loaded = is_fresh and self._variants.load(call) is None
+        return None if is_loaded and not isinstance(self._variants.find(call), Problems) else present
 
-    def _make_room(self, present: list[StoredVariant], scope: Scope) -> list[StoredVariant]:
+    def _make_room(self, present: list[StoredVariant], call: Call) -> list[StoredVariant]:
         """Return the variants to keep beside a new one; those of edited source go first when there are too many."""
         excess = len(present) + 1 - self._method.settings.max_variants
         if excess <= 0:
@@ -159,40 +144,36 @@ class Builds:
         edited = [
             variant
             for variant in present
-            if changed_source(variant.sources) is not None or changed_function(variant.evidence, scope) is not None
+            if changed_source(variant.sources) is not None or changed_function(variant.evidence, call.scope) is not None
         ][:excess]
         if len(edited) < excess:
             raise TooManyVariants(self._method.name, self._method.settings.max_variants, self._history.last_miss)
         return [variant for variant in present if variant not in edited]
 
-    def _compile(
-        self, arguments: Mapping[str, Any], scope: Scope, spec: GearSpec, present: list[StoredVariant]
-    ) -> BuildResult:
+    def _compile(self, call: Call, spec: GearSpec, present: list[StoredVariant]) -> BuildResult:
         """Compile the gears of a spec; at Ctrl-C, what was finished is stored beside `present`."""
         # A relaunch does without tracer and compilers, and without importing what drives them.
         from gearcache.building.build import build
-        from gearcache.building.request import BuildInterrupted, BuildRequest
+        from gearcache.building.request import BuildInterrupted, BuildRequest, Findings
         from gearcache.ge_cache.private_torch.fake import plain_modes
         from gearcache.guards.dispatch.padded_call import Fills
 
         is_changing = self._method.dynamic is None
-        instance = parameter_names(self._method.function)[0]
         request = BuildRequest(
             name=self._method.name,
             function=self._method.function,
-            arguments={name: value for name, value in arguments.items() if name != instance},
+            arguments=call.given,
             spec=spec,
             dynamic=bool(self._method.dynamic) and bool(spec.ranges) == bool(self._method.spec.ranges),
-            changing=self._delayed.changing_dims(arguments, scope, self._stored.known) if is_changing else [],
+            changing=self._delayed.changing_dims(call, self._variants.known) if is_changing else [],
             backend=self._method.backend,
             options=self._method.settings.options,
             decompositions=self._method.decompositions,
             jobs=self._method.settings.jobs,
             compile_timeout=self._method.settings.compile_timeout,
-            fixed_ints=self._fixed_ints,
-            unbound=self._unbound,
+            findings=self._findings or Findings(),
             mode=self._method.mode,
-            grad_modes=self._grad_modes(present, scope),
+            grad_modes=_grad_modes(present, call),
             fills=Fills(self._method.settings.pad_values) if self._method.settings.on_miss == "pad" else None,
         )
         try:
@@ -203,6 +184,7 @@ class Builds:
                 with contextlib.suppress(Exception):  # the interrupt is what counts
                     self._entry.publish(stop.result, present)
             raise
+        self._findings = result.findings
         for error in result.errors:
             logger.error("%s", error)
             self._history.lines.append(f"failed: {error}")
@@ -211,23 +193,24 @@ class Builds:
             raise result.errors[0] if result.errors else none
         return result
 
-    def _grad_modes(self, present: list[StoredVariant], scope: Scope) -> tuple[bool, ...]:
-        """Return the grad modes to build for where the method asks: off as well, unless that is stored."""
-        from gearcache.ge_cache.dependencies.autograd_reads import GRAD_MODE
-
-        if not torch.is_grad_enabled():
-            return (False,)
-        for variant in present:
-            rest = [check for check in variant.call_checks if check.access != GRAD_MODE]
-            if len(rest) < len(variant.call_checks) and first_failure(rest, Walker(scope)) is None:
-                return (True,)
-        return (False, True)
-
-    def _raise_own_error(self, arguments: Mapping[str, Any], spec: GearSpec, result: BuildResult) -> None:
+    def _raise_own_error(self, call: Call, spec: GearSpec, result: BuildResult) -> None:
         """Raise the error of the call's own gear, if that failed; the others are stored by then."""
-        sizes = call_sizes(spec, arguments)
+        sizes = call.sizes(spec)
         if spec.axes and len(sizes) == len(spec.axes):
             wanted = gear_text(spec, sizes)
             for error in result.errors:
                 if error.gear == wanted:
                     raise error
+
+
+def _grad_modes(present: list[StoredVariant], call: Call) -> tuple[bool, ...]:
+    """Return the grad modes to build for where the method asks: off as well, unless that is stored."""
+    from gearcache.ge_cache.dependencies.autograd_reads import GRAD_MODE
+
+    if not torch.is_grad_enabled():
+        return (False,)
+    for variant in present:
+        rest = [check for check in variant.call_checks if check.access != GRAD_MODE]
+        if len(rest) < len(variant.call_checks) and first_failure(rest, Walker(call.scope)) is None:
+            return (True,)
+    return (False, True)

@@ -14,6 +14,7 @@ import torch
 from gearcache.errors import UnsupportedMethod
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.serving.method import CachedMethod
+from gearcache.serving.parameters import Parameters
 
 #: Taken while an instance gets its `CachedMethod`.
 _making = threading.RLock()
@@ -27,7 +28,7 @@ class CachedFunction(property):
     `DataParallel`), so each access compares whose it is; as a property that takes 50 ns, half of what `__get__` does.
     """
 
-    def __init__(self, function: types.FunctionType, parameters: dict[str, Any]) -> None:
+    def __init__(self, function: types.FunctionType, parameters: Parameters) -> None:
         self.function = function
         self._parameters = parameters
         self._name(function.__name__, function.__qualname__)

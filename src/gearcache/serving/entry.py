@@ -29,7 +29,7 @@ logger = logging.getLogger("gearcache")
 
 
 class Entry:
-    """The variants that are stored under one key. Reading counts misses; writing needs `exclusive`."""
+    """The variants that are stored under one key. Reading notes misses; writing needs `exclusive`."""
 
     def __init__(
         self, key: CacheKey, layout: Layout, settings: Settings, history: History, *, keeps_files: bool = False
@@ -56,22 +56,34 @@ class Entry:
             return None, str(error)
         return (found.manifest, "") if isinstance(found, Hit) else (None, f"{found.reason.value}: {found.detail}")
 
-    def read(self) -> list[StoredVariant]:
-        """Return the stored variants at the first look, and count this process as one that uses the entry."""
+    def read(self) -> list[StoredVariant] | Reason:
+        """Return the stored variants at the first look, or why that misses; this process uses the entry from then on.
+
+        A fault of the cache is told as one, and no variant is stored then.
+        """
         try:
             found = self._load()
         except Exception as error:
             self._history.fault(error)
             return []
-        if not isinstance(found, Hit):
-            self._history.miss(_reason_of(found), kind=found.reason.value)
-            return []
-        return self.decode(found.manifest)
+        if isinstance(found, Hit):
+            return self._readable(found.manifest)
+        reason = _reason_of(found)
+        self._history.miss(reason, kind=found.reason.value)
+        return reason
 
     def read_again(self) -> list[StoredVariant]:
         """Return what is stored by now; raises `CacheError`."""
         found = self._load(explain=False)
-        return self.decode(found.manifest) if isinstance(found, Hit) else []
+        variants = self._readable(found.manifest) if isinstance(found, Hit) else []
+        return [] if isinstance(variants, Reason) else variants
+
+    def _readable(self, manifest: Manifest) -> list[StoredVariant] | Reason:
+        """Return the variants that a manifest holds; what cannot be read is a miss."""
+        variants = self.decode(manifest)
+        if isinstance(variants, Reason):
+            self._history.miss(variants, kind=variants.kind)
+        return variants
 
     def _load(self, *, explain: bool = True) -> Hit | Miss:
         """Look the entry up as one that uses it, the only way to what is loaded; counts once what others stored."""
@@ -81,18 +93,15 @@ class Entry:
             self.store.count_load(self.key)
         return found
 
-    def decode(self, manifest: Manifest | None) -> list[StoredVariant]:
-        """Return the variants that a manifest holds; what cannot be read is a miss."""
-        if manifest is None:
-            return []
+    def decode(self, manifest: Manifest) -> list[StoredVariant] | Reason:
+        """Return the variants that a manifest holds, or that it cannot be read."""
         self._blob_sizes = manifest.blobs
         try:
             self.impossible = [str(text) for text in manifest.payload.get("impossible", [])]  # type: ignore[union-attr]
             return entry_from_plain(manifest.payload)
         except Exception as error:  # what has another form than ours raises anything
             text = f"the variants of {manifest.name} cannot be read: {type(error).__name__}: {error}"
-            self._history.miss(Reason("unreadable", text), kind="unreadable")
-            return []
+            return Reason("unreadable", text)
 
     def has_blob(self, digest: str) -> bool:
         """Whether a blob is stored, unverified."""

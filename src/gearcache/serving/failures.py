@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from gearcache.errors import PreparationError
-from gearcache.options import resolve_settings
+from gearcache.serving.parameters import Parameters
 
 logger = logging.getLogger("gearcache")
 #: After so many in a row a method runs uncached at once: each attempt may take as long as a compile.
@@ -34,11 +32,11 @@ class Failures:
         """Start anew."""
         self._count = 0
 
-    def add(self, error: Exception, parameters: Mapping[str, Any]) -> None:
+    def add(self, error: Exception, parameters: Parameters) -> None:
         """Warn of an exception, once for each; raises `PreparationError` where the options want that."""
         cause = f"{type(error).__name__}: {error}"
         failure = PreparationError(self._name, cause, _place(error))
-        if resolve_settings(parameters["config"], has_gears=bool(parameters["gears"])).strict:
+        if parameters.settings().strict:
             raise failure from error
         self._count += 1
         if cause not in self._told:

@@ -8,14 +8,17 @@ from typing import Any
 import torch
 
 from gearcache.errors import InputError
-from gearcache.guards.access import Scope
 from gearcache.guards.dispatch.function import BoundGear
 from gearcache.guards.dispatch.graph_call import GraphCall
 from gearcache.guards.dispatch.inputs import find_problem
+from gearcache.guards.dispatch.problems import Problems, broken_condition
 from gearcache.guards.dispatch.variant import StoredVariant
 from gearcache.guards.evidence.reason import Reason
 from gearcache.serving.activate import ActiveVariant, misfit, tensors_of
-from gearcache.serving.problems import Problems, broken_condition
+from gearcache.serving.call import Call
+
+#: Takes the arguments of a call, the instance first, and gives its result.
+Frame = Callable[..., Any]
 
 
 class LoadedVariants:
@@ -37,22 +40,21 @@ class LoadedVariants:
         """Return the loaded gears."""
         return [graph.gear.text for active in self.variants for graph in active.graphs]
 
-    def find(self, scope: Scope, problems: Problems) -> Callable[..., Any] | None:
-        """Return the frame that serves a call; or None, having noted why each graph does not."""
+    def find(self, call: Call) -> Frame | Problems:
+        """Return the frame that serves a call, or why each graph does not."""
+        problems = []
         for active in self.variants:
-            tensors = tensors_of(active.variant, scope)
+            tensors = tensors_of(active.variant, call.scope)
             if tensors is None:
                 continue
             for graph in active.graphs:
                 problem = find_problem(active.variant.inputs, graph.gear, tensors) or broken_condition(graph, tensors)
                 if problem is None:
-                    return self.accept(active, graph, tensors, scope)
-                problems.add(problem, graph.gear.text)
-        return None
+                    return self.accept(active, graph, tensors, call)
+                problems.append((graph.gear.text, problem))
+        return Problems(problems)
 
-    def accept(
-        self, active: ActiveVariant, graph: GraphCall, tensors: tuple[torch.Tensor, ...], scope: Scope
-    ) -> Callable[..., Any]:
+    def accept(self, active: ActiveVariant, graph: GraphCall, tensors: tuple[torch.Tensor, ...], call: Call) -> Frame:
         """Return the frame of a graph, readied for tensors like these; `InputError` where a written one overlaps."""
         if (overlap := graph.overlap(tensors)) is not None:
             written, other = overlap
@@ -62,31 +64,31 @@ class LoadedVariants:
         if self._validate and not graph.admits(tensors):
             for sibling in active.graphs:
                 sibling.accept(tensors)
-            self._accept_others(active, scope)
+            self._accept_others(active, call)
         self.gears = [bound for each in self.variants for bound in each.bound_gears()]
         return next(bound.frame for bound in self.gears if bound.gear is graph.gear)
 
-    def gears_for(self, scope: Scope) -> set[str]:
+    def gears_for(self, call: Call) -> set[str]:
         """Return the loaded gears of the variants that take such a call at some sizes."""
-        return {graph.gear.text for active in self.variants if _takes(active.variant, scope) for graph in active.graphs}
+        return {graph.gear.text for active in self.variants if _takes(active.variant, call) for graph in active.graphs}
 
-    def misfits(self, scope: Scope) -> list[Reason]:
+    def misfits(self, call: Call) -> list[Reason]:
         """Return the argument that each loaded variant was traced with otherwise."""
-        return [reason for active in self.variants if (reason := misfit(active.variant, scope)) is not None]
+        return [reason for active in self.variants if (reason := misfit(active.variant, call.scope)) is not None]
 
-    def _accept_others(self, present: ActiveVariant, scope: Scope) -> None:
+    def _accept_others(self, present: ActiveVariant, call: Call) -> None:
         """Ready the other variants that take such arguments: their first call then needs no second look."""
         for active in self.variants:
             if active is present or any(graph.is_ready for graph in active.graphs):
                 continue
-            tensors = tensors_of(active.variant, scope)
+            tensors = tensors_of(active.variant, call.scope)
             if tensors is not None and _are_of_its_kind(active.variant, tensors):
                 for graph in active.graphs:
                     graph.accept(tensors)
 
 
-def _takes(variant: StoredVariant, scope: Scope) -> bool:
-    tensors = tensors_of(variant, scope)
+def _takes(variant: StoredVariant, call: Call) -> bool:
+    tensors = tensors_of(variant, call.scope)
     return tensors is not None and _are_of_its_kind(variant, tensors)
 
 

@@ -8,7 +8,7 @@ import inspect
 import os
 import threading
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pickle import PicklingError
 from typing import TYPE_CHECKING, Any
@@ -22,8 +22,11 @@ from gearcache.guards.dispatch.graph_call import Mismatch
 from gearcache.guards.dispatch.native import has_function_mode
 from gearcache.prewarming import hook as session
 from gearcache.serving.binding import Binding
+from gearcache.serving.call import Call
 from gearcache.serving.decorators import undecorated
 from gearcache.serving.failures import Failures
+from gearcache.serving.loaded import Frame
+from gearcache.serving.parameters import Parameters
 from gearcache.serving.preparing import MethodLock, is_preparing, preparing
 from gearcache.serving.resolved import resolve
 from gearcache.serving.stance import FORCE_EAGER, follow, present_stance
@@ -52,7 +55,7 @@ class CachedMethod:
         made: CachedMethod = super().__new__(own)
         return made
 
-    def __init__(self, function: types.MethodType, parameters: dict[str, Any]) -> None:
+    def __init__(self, function: types.MethodType, parameters: Parameters) -> None:
         self._decorated = undecorated(function)
         self._function = _with_named_instance(self._decorated.function)
         #: Whose method it is.
@@ -111,7 +114,7 @@ class CachedMethod:
             opened.warm(self, args, kwargs)
         else:
             with preparing(self._lock):
-                self._prepare(self.arguments_of(args, kwargs))
+                self._prepare(self.call_of(args, kwargs))
 
     def suggest_gears(self, k: int) -> SuggestedGears:
         """Return the at most `k` gears that minimise padded work for the shapes met so far (`.stats.shapes`).
@@ -186,30 +189,30 @@ class CachedMethod:
                 continue
         return self._run_plainly(args, kwargs)
 
-    def _ready(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any] | None:
+    def _ready(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Frame | None:
         """Return the frame that serves a call; None when the method itself is to run."""
         try:
-            arguments = self.arguments_of(args, kwargs)
+            arguments = self._bound(args, kwargs)
         except TypeError:
             return None  # the method says it better
         if self._failures.are_many:
             return None
         try:
             with preparing(self._lock):
-                return self._prepare(arguments, present_stance())
+                return self._prepare(Call(self._function, arguments, present_stance()))
         except GearcacheError:
             raise
         except Exception as error:
             self._failures.add(error, self._parameters)
             return None
 
-    def _prepare(self, arguments: dict[str, Any], stance: str = "default") -> Callable[..., Any] | None:
-        is_outdated = any(binding.is_outdated(arguments) for binding in self._bindings.values())
+    def _prepare(self, call: Call) -> Frame | None:
+        is_outdated = any(binding.is_outdated(call) for binding in self._bindings.values())
         if is_outdated or self._lock.is_abandoned:
             self._lock.is_abandoned = False
             self.refresh()
-        binding = self.binding_for(arguments)
-        frame = binding.prepare(arguments, stance)
+        binding = self.binding_for(call)
+        frame = binding.prepare(call)
         binding.note_state()
         if binding in self._bindings.values():  # else a refresh came in between
             self._binding = binding
@@ -218,20 +221,23 @@ class CachedMethod:
         self._failures.clear()
         return frame
 
-    def arguments_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Bind the arguments of a call to the method's parameters, its instance first, defaults applied."""
+    def call_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """Bind the arguments of a call to the method's parameters, defaults applied; `TypeError` as the method's."""
+        return Call(self._function, self._bound(args, kwargs))
+
+    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         signature = inspect.signature(self._function.__func__, follow_wrapped=False)
         bound = signature.bind(self._function.__self__, *args, **kwargs)
         bound.apply_defaults()
-        return dict(bound.arguments)
+        return bound.arguments
 
-    def binding_for(self, arguments: Mapping[str, Any]) -> Binding:
+    def binding_for(self, call: Call) -> Binding:
         """Return the binding of the present global state; makes key and store when it is a new one."""
         state = state_component()
         identity = repr(sorted(state.items()))
         if identity not in self._bindings:
             mode, overrides = self._decorated.mode, session.current()
-            resolved = resolve(self.name, self._function, mode, self._parameters, arguments, state, overrides)
+            resolved = resolve(self.name, self._function, mode, self._parameters, call, state, overrides)
             self._bindings[identity] = Binding(resolved, self._counters, self._use)
         return self._bindings[identity]
 
@@ -273,7 +279,7 @@ def _place(cls: type, function: Callable[..., Any]) -> tuple[type, str]:
     raise PicklingError(f"`{function.__qualname__}` is no method of `{cls.__qualname__}`, so it cannot be pickled")
 
 
-def _rebuild(module: torch.nn.Module, owner: type, name: str, parameters: dict[str, Any]) -> CachedMethod:
+def _rebuild(module: torch.nn.Module, owner: type, name: str, parameters: Parameters) -> CachedMethod:
     member = vars(owner)[name]
     return CachedMethod(types.MethodType(getattr(member, "function", member), module), parameters)
 

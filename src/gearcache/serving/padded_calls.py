@@ -4,18 +4,38 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
-from gearcache.guards.access import Scope
 from gearcache.guards.dispatch.graph_call import GraphCall
 from gearcache.guards.dispatch.inputs import Problem, find_problem
 from gearcache.guards.dispatch.padded_call import Fills, PaddedGear, padded_gear
 from gearcache.serving.activate import ActiveVariant, tensors_of
+from gearcache.serving.call import Call
 from gearcache.telemetry.shapes_met import ShapesMet
 
 #: Padded sizes that are kept ready; each costs a table entry, a tensor check and a frame.
 MAX_PADDED = 256
+
+
+@dataclass(frozen=True)
+class Padded:
+    """A graph for the sizes of a call, of a loaded variant, and the inputs that the call gives it."""
+
+    active: ActiveVariant
+    graph: GraphCall
+    tensors: tuple[torch.Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Unpadded:
+    """No loaded graph could be padded to."""
+
+    #: Why not to the gears of the call's own variant; None where that is not loaded.
+    reason: str | None = None
+    #: What else is wrong with the call's tensors.
+    problem: Problem | None = None
 
 
 class PaddedCalls:
@@ -24,20 +44,15 @@ class PaddedCalls:
     def __init__(self, fills: Fills, shapes: ShapesMet) -> None:
         self.fills = fills
         self._shapes = shapes
-        #: Why no gear of the last call's variant could be padded to; None when there was no such variant.
-        self.reason: str | None = None
-        self.problem: Problem | None = None
         self._made: deque[tuple[ActiveVariant, GraphCall]] = deque()
 
-    def add(
-        self, variants: Sequence[ActiveVariant], scope: Scope, text: str
-    ) -> tuple[ActiveVariant, GraphCall, tuple[torch.Tensor, ...]] | None:
-        """Make a gear of the call's sizes from the smallest gear that holds it; None leaves `reason` or `problem`."""
-        self.reason, self.problem = None, None
+    def add(self, variants: Sequence[ActiveVariant], call: Call, text: str) -> Padded | Unpadded:
+        """Make a gear of the call's sizes, called `text`, from the smallest loaded gear that holds it."""
+        reason, other = None, None
         made = {id(graph) for _, graph in self._made}
         found: list[tuple[PaddedGear, ActiveVariant, GraphCall, tuple[torch.Tensor, ...]]] = []
         for active in variants:
-            tensors = tensors_of(active.variant, scope)
+            tensors = tensors_of(active.variant, call.scope)
             if tensors is None or not all(isinstance(tensor, torch.Tensor) for tensor in tensors):
                 continue
             for graph in active.graphs:
@@ -45,22 +60,22 @@ class PaddedCalls:
                     continue
                 answer = padded_gear(active.variant, graph.gear, graph.runner, tensors, self.fills, text)
                 if isinstance(answer, str):
-                    self.reason = answer
+                    reason = answer
                     continue
                 problem = find_problem(active.variant.inputs, answer.gear, tensors)
                 if problem is None:
                     found.append((answer, active, graph, tensors))
                 else:
-                    self.problem = problem
+                    other = problem
         if not found:
-            return None
+            return Unpadded(reason, other)
         smallest, active, graph, tensors = min(found, key=lambda item: item[0].work)
         padded = graph.resized(smallest.gear, smallest.run)
         active.graphs.append(padded)
         self._made.append((active, padded))
         if len(self._made) > MAX_PADDED:
             self._forget(*self._made.popleft())
-        return active, padded, tensors
+        return Padded(active, padded, tensors)
 
     def _forget(self, active: ActiveVariant, graph: GraphCall) -> None:
         active.graphs = [item for item in active.graphs if item is not graph]

@@ -16,12 +16,13 @@ from gearcache.cache.layout import resolve_root
 from gearcache.ge_cache.backend import Backend
 from gearcache.ge_cache.private_torch import shapes as private_shapes
 from gearcache.ge_cache.select import select_backend
-from gearcache.guards.access import Scope
-from gearcache.guards.arguments import find_tensors, parameter_names
+from gearcache.guards.arguments import find_tensors
 from gearcache.guards.evidence.identity import decompositions_component, method_component
 from gearcache.guards.evidence.overrides import overrides_component
 from gearcache.guards.gears.parse import GearSpec, fill_dims, gears_of_arguments, parse_gears
-from gearcache.options import Settings, resolve_settings
+from gearcache.options import Settings
+from gearcache.serving.call import Call
+from gearcache.serving.parameters import Parameters
 from gearcache.version import __version__
 
 
@@ -46,13 +47,6 @@ class ResolvedMethod:
         """Return the function in the class."""
         return self.function.__func__  # type: ignore[return-value]
 
-    def scope(self, arguments: Mapping[str, Any]) -> Scope:
-        """Return where the access paths of a call are looked up."""
-        method = self.plain()
-        closure = dict(zip(method.__code__.co_freevars, method.__closure__ or (), strict=True))
-        instance = {parameter_names(self.function)[0]: self.function.__self__}
-        return Scope({**instance, **arguments}, method.__globals__, closure)
-
 
 class Overrides(Protocol):
     """What a prewarm sets in place of the settings of its methods; None: as they say."""
@@ -67,41 +61,40 @@ def resolve(
     name: str,
     function: types.MethodType,
     mode: str,
-    parameters: Mapping[str, Any],
-    arguments: Mapping[str, Any],
+    parameters: Parameters,
+    call: Call,
     state: dict[str, Any],
     overrides: Overrides | None = None,
 ) -> ResolvedMethod:
-    """Settle backend, gears, ranks and key of a bound method; `parameters` are those of `cache_compile`.
+    """Settle backend, gears, ranks and key of a bound method.
 
     `mode` is the one of autograd that decorators put it under; `overrides` are those of an open prewarm.
 
-    `arguments` are those of the call at hand, its instance first: they may carry gears (`set_dim_gears`) and marks.
+    The tensors of `call`, the one at hand, may carry gears (`set_dim_gears`) and marks.
     """
     module: torch.nn.Module = function.__self__  # type: ignore[assignment]
     method: types.FunctionType = function.__func__  # type: ignore[assignment]
-    instance = next(iter(arguments))
-    call = {name: value for name, value in arguments.items() if name != instance}
-    marked = () if parameters["gears"] else gears_of_arguments(find_tensors(call))
-    settings = resolve_settings(parameters["config"], has_gears=bool(parameters["gears"] or marked))
-    cache_dir, global_rank, world_size = parameters["cache_dir"], parameters["global_rank"], None
+    tensors = find_tensors(call.given)
+    marked = () if parameters.gears else gears_of_arguments(tensors)
+    settings = parameters.settings(is_geared=bool(marked))
+    cache_dir, global_rank, world_size = parameters.cache_dir, parameters.global_rank, None
     if overrides is not None:
         # In a prewarm a fault of the cache is what its user has to know of.
         settings = replace(settings, strict=True, jobs=overrides.jobs or settings.jobs)
         cache_dir = overrides.cache_dir or cache_dir
         global_rank = overrides.rank if global_rank is None else global_rank
         world_size = overrides.world_size
-    spec = GearSpec(marked, settings.policy) if marked else parse_gears(parameters["gears"], settings.policy)
-    backend = select_backend(settings, module, find_tensors(call).values())
-    ranks = resolve_ranks(global_rank, parameters["tp_rank"], parameters["pp_rank"], world_size=world_size)
+    spec = GearSpec(marked, settings.policy) if marked else parse_gears(parameters.gears, settings.policy)
+    backend = select_backend(settings, module, tensors.values())
+    ranks = resolve_ranks(global_rank, parameters.tp_rank, parameters.pp_rank, world_size=world_size)
     key = method_key(
         module,
         method.__name__,
         method=method_component(method) | ({"mode": mode} if mode else {}),
         options=settings.compile_options,
         gears=spec.to_plain() | ({"pad": fill_dims(settings.pad_values)} if settings.pad_values else {}),
-        dynamic=_dynamic_component(parameters["dynamic"], find_tensors(call)),
-        decompositions=decompositions_component(parameters["custom_decompositions"]),
+        dynamic=_dynamic_component(parameters.dynamic, tensors),
+        decompositions=decompositions_component(parameters.custom_decompositions),
         overrides=overrides_component(name, compiled=backend.compiles),
         software={"gearcache": __version__},
         ranks=ranks,
@@ -116,9 +109,9 @@ def resolve(
         settings=settings,
         spec=spec,
         backend=backend,
-        dynamic=parameters["dynamic"],
-        decompositions=parameters["custom_decompositions"],
-        ge_cache=bool(parameters["ge_cache"]),
+        dynamic=parameters.dynamic,
+        decompositions=parameters.custom_decompositions,
+        ge_cache=bool(parameters.ge_cache),
         mode=mode,
     )
 

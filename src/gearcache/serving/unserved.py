@@ -1,4 +1,4 @@
-"""Decides what becomes of a call that nothing stored serves: an error, eager, padding, or a build.
+"""Acts on the verdict about a call that nothing stored serves: an error, eager, padding, or a build.
 
 A relaunch whose gears are all stored does not import this.
 """
@@ -6,28 +6,21 @@ A relaunch whose gears are all stored does not import this.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
 
 from gearcache.errors import InputError
-from gearcache.guards.access import Scope
+from gearcache.guards.dispatch.padded_call import Fills
+from gearcache.guards.dispatch.problems import Problems
 from gearcache.guards.evidence.reason import Reason
-from gearcache.guards.gears.parse import gear_text
-from gearcache.serving.admission import Admission, DelayedCalls, refuse_gradients
+from gearcache.guards.gears.parse import GearSpec, gear_text
 from gearcache.serving.builds import Builds
-from gearcache.serving.call_sizes import call_sizes
-from gearcache.serving.entry import Entry
-from gearcache.serving.loaded import LoadedVariants
-from gearcache.serving.problems import Problems
+from gearcache.serving.call import Call
+from gearcache.serving.delayed_calls import DelayedCalls
+from gearcache.serving.loaded import Frame
+from gearcache.serving.padded_calls import Padded, PaddedCalls, Unpadded
 from gearcache.serving.resolved import ResolvedMethod
-from gearcache.serving.stored import StoredVariants
-from gearcache.telemetry.gear_use import GearUse
-from gearcache.telemetry.history import History
-from gearcache.telemetry.shapes_met import ShapesMet
-from gearcache.telemetry.stats import Counters
-
-if TYPE_CHECKING:
-    from gearcache.serving.padded_calls import PaddedCalls
+from gearcache.serving.variants import Variants
+from gearcache.serving.verdict import Compile, Eager, Known, Refuse, Rules, decide
+from gearcache.telemetry.record import Record
 
 logger = logging.getLogger("gearcache")
 
@@ -35,105 +28,94 @@ logger = logging.getLogger("gearcache")
 class UnservedCalls:
     """The calls of one binding that no loaded graph takes."""
 
-    def __init__(
-        self,
-        method: ResolvedMethod,
-        entry: Entry,
-        stored: StoredVariants,
-        loaded: LoadedVariants,
-        history: History,
-        counters: Counters,
-        use: GearUse,
-        shapes: ShapesMet,
-    ) -> None:
-        self._method = method
-        self._loaded = loaded
-        self._history = history
-        self._counters = counters
-        self._use = use
-        self._shapes = shapes
-        self._admission = Admission(method.name, method.spec, method.settings.on_miss)
+    def __init__(self, method: ResolvedMethod, variants: Variants, record: Record) -> None:
+        self._rules = Rules(method.name, method.spec, method.settings.on_miss)
+        self._variants = variants
+        self._record = record
         self._delayed = DelayedCalls()
-        self._padded: PaddedCalls | None = None
+        self._padded = PaddedCalls(Fills(method.settings.pad_values), record.shapes)
         #: Set when the cache and its fallback have failed: the method itself serves what no loaded graph does.
-        self.is_plain = False
-        self.builds = Builds(method, entry, stored, loaded, history, counters, self._delayed)
+        self._is_plain = False
+        self.builds = Builds(method, variants, record, self._delayed)
 
-    def frame(
-        self, arguments: Mapping[str, Any], scope: Scope, problems: Problems, stance: str, *, explained: bool
-    ) -> Callable[..., Any] | None:
-        """Return the frame that serves a call after all; None when it is to run eagerly.
+    def serve(self, call: Call, problems: Problems, *, explained: bool) -> Frame | None:
+        """Return the frame that serves a call after all; None when the method itself is to run.
 
         `problems` say why the loaded graphs do not serve it; `explained`: the lookup has already logged why.
         Raises as `Binding.prepare` does.
         """
-        try:
-            self._admission.refuse(arguments, problems, self._loaded.gear_texts())
-        except InputError:
-            self._shapes.count_call(arguments)
-            raise
-        if problems.is_gear_miss and self._method.settings.on_miss == "eager":
-            self._shapes.count_call(arguments)
-            self._counters.eager_calls += 1
+        verdict = decide(call, problems, self._rules, self._known(call))
+        if isinstance(verdict, Refuse):
+            if isinstance(verdict.error, InputError):
+                self._record.shapes.count_call(call.tensors)
+            raise verdict.error
+        if isinstance(verdict, Eager):
+            self._count_eager(call, is_delayed=verdict.is_delayed)
             return None
-        if self._delayed.hold_back(self._method.name, arguments, stance, self._history.last_miss):
-            self._counters.eager_calls += 1
+        if isinstance(verdict, Compile):
+            return self._compiled(call, problems, verdict.spec, explained=explained)
+        padded = self._pad(call)
+        if isinstance(padded, Unpadded):
+            if padded.reason is not None:  # the call's own variant is loaded
+                raise self._rules.outside(call, padded.reason)
+            if not self._build(call, problems, verdict.spec, explained=explained):
+                return None
+            padded = self._pad(call)
+        if isinstance(padded, Unpadded):
+            raise self._rules.outside(call, padded.reason)
+        return self._variants.loaded.accept(padded.active, padded.graph, padded.tensors, call)
+
+    def _known(self, call: Call) -> Known:
+        return Known(
+            loaded=tuple(self._variants.loaded.gear_texts()),
+            missing=tuple(self.builds.missing_gears(call)),
+            has_delayed=bool(self._delayed),
+            last_miss=self._record.history.last_miss,
+        )
+
+    def _count_eager(self, call: Call, *, is_delayed: bool) -> None:
+        if is_delayed:
+            self._delayed.add(call)
+        self._record.shapes.count_call(call.tensors)
+        self._record.counters.eager_calls += 1
+
+    def _compiled(self, call: Call, problems: Problems, spec: GearSpec, *, explained: bool) -> Frame | None:
+        if not self._build(call, problems, spec, explained=explained):
             return None
-        refuse_gradients(self._method.name, arguments)
-        is_padded = problems.is_gear_miss and self._method.settings.on_miss == "pad"
-        if is_padded:
-            frame = self._pad(arguments, scope)
-            if frame is not None:
-                return frame
-            if self._padded is not None and self._padded.reason is not None:  # the call's own variant is loaded
-                raise self._admission.outside(arguments, self._padded.reason)
+        found = self._variants.find(call)
+        if isinstance(found, Problems):
+            raise InputError(self._rules.name, *found.sentence())
+        return found
+
+    def _build(self, call: Call, problems: Problems, spec: GearSpec, *, explained: bool) -> bool:
+        """Compile and load the gears of a spec; whether that could be done."""
         if not explained:  # the entry is there, a graph for this call is not
-            self._explain_call(problems, scope)
-        alone = problems.is_assumption
-        spec = self._admission.spec_of_build(arguments, lambda: self.builds.missing_gears(scope), alone=alone)
-        if self.is_plain or not self.builds.build(arguments, scope, spec):
-            self.is_plain = True
-            self._counters.eager_calls += 1
-            return None
-        if is_padded:
-            frame = self._pad(arguments, scope)
-            if frame is None:
-                raise self._admission.outside(arguments, self._padded.reason if self._padded is not None else None)
-            return frame
-        problems = Problems()
-        frame = self._loaded.find(scope, problems)
-        if frame is None:
-            raise InputError(self._method.name, *problems.sentence())
-        return frame
+            self._explain(call, problems)
+        if self._is_plain or not self.builds.build(call, spec):
+            self._is_plain = True
+            self._record.counters.eager_calls += 1
+            return False
+        return True
 
-    def _pad(self, arguments: Mapping[str, Any], scope: Scope) -> Callable[..., Any] | None:
-        """Return a frame that pads this call to the next gear; None when no loaded gear can serve it so."""
-        from gearcache.guards.dispatch.padded_call import Fills
-        from gearcache.serving.padded_calls import PaddedCalls
+    def _pad(self, call: Call) -> Padded | Unpadded:
+        """Pad a call to a loaded gear; `InputError` for tensors that no gear takes."""
+        text = gear_text(self._rules.spec, call.sizes(self._rules.spec))
+        made = self._padded.add(self._variants.loaded.variants, call, text)
+        if isinstance(made, Padded):
+            self._record.use.add(text, made.graph.counter)
+            self._record.history.lines.append(f"padded: {text}")
+            logger.info("%s: %s is padded to a gear", self._rules.name, text)
+        elif made.problem is not None:
+            raise InputError(self._rules.name, made.problem.argument, made.problem.found, made.problem.allowed)
+        return made
 
-        if self._padded is None:
-            self._padded = PaddedCalls(Fills(self._method.settings.pad_values), self._shapes)
-        text = gear_text(self._method.spec, call_sizes(self._method.spec, arguments))
-        made = self._padded.add(self._loaded.variants, scope, text)
-        if made is None:
-            problem = self._padded.problem
-            if problem is not None:
-                raise InputError(self._method.name, problem.argument, problem.found, problem.allowed)
-            return None
-        active, graph, tensors = made
-        self._use.add(text, graph.counter)
-        frame = self._loaded.accept(active, graph, tensors, scope)
-        self._history.lines.append(f"padded: {text}")
-        logger.info("%s: %s is padded to a gear", self._method.name, text)
-        return frame
-
-    def _explain_call(self, problems: Problems, scope: Scope) -> None:
+    def _explain(self, call: Call, problems: Problems) -> None:
         """Say why no loaded graph serves a call: its sizes, or the arguments that its variants were traced with."""
         problem = problems.decisive()
         if problem is not None:
             text = f"argument `{problem.argument}` is {problem.found}; compiled for {problem.allowed}"
             reasons = [Reason("gear", text, problem.argument, problem.allowed, problem.found)]
         else:
-            reasons = self._loaded.misfits(scope)
+            reasons = self._variants.loaded.misfits(call)
         if reasons:
-            self._history.explain(tuple(reasons))
+            self._record.history.explain(tuple(reasons))

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import torch
 
-from gearcache.guards.arguments import find_tensors
 from gearcache.guards.dispatch.graph_call import GraphCall
 from gearcache.guards.dispatch.variant import StoredVariant
 from gearcache.guards.gears.parse import GearSpec
@@ -25,11 +23,10 @@ class ShapesMet:
         self._others: dict[Shape, int] = {}
         self._gone: list[tuple[StoredVariant, Rows, int]] = []
 
-    def count_call(self, arguments: Mapping[str, Any]) -> None:
-        """Count a call that no graph served: it was refused, or ran eagerly."""
+    def count_call(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Count a call that no graph served: it was refused, or ran eagerly. `tensors` are its arguments by path."""
         if not self._spec:
             return
-        tensors = find_tensors(arguments)
         sizes = []
         for path, dim in self._named():
             size = next((tensor.size(dim) for name, tensor in _matching(tensors, path) if dim < tensor.dim()), None)

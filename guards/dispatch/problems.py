@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import torch
 
@@ -30,14 +31,9 @@ class Problems:
         "shape",
     )
 
-    def __init__(self) -> None:
-        self._found: list[tuple[str, Problem]] = []
-        self.is_gear_miss = False
-        self.is_assumption = False
-
-    def add(self, problem: Problem, gear: str) -> None:
-        """Note one, and the gear that it is about."""
-        self._found.append((gear, problem))
+    def __init__(self, found: Iterable[tuple[str, Problem]] = ()) -> None:
+        """`found`: one for each loaded graph that takes such arguments, beside the text of its gear."""
+        self._found = tuple(found)
 
     def decisive(self, gear: str | None = None) -> Problem | None:
         """Return the problem to tell: of the call's own gear if that is loaded; a dtype before a shape."""

@@ -1,21 +1,22 @@
-"""The stored variants of one entry: which of them fit a call, loaded."""
+"""The variants of one entry: those that are loaded, and those that are stored and fit a call."""
 
 from __future__ import annotations
 
 import logging
 import time
+from dataclasses import dataclass
 
 from gearcache.errors import CacheError, CorruptEntry, GearcacheError
-from gearcache.guards.access import Scope
+from gearcache.guards.dispatch.problems import Problems
 from gearcache.guards.dispatch.variant import StoredVariant
 from gearcache.guards.evidence.reason import Reason
 from gearcache.serving.activate import ActiveVariant, EvidenceCheck, activate, misfit
 from gearcache.serving.basis import Bases
+from gearcache.serving.call import Call
 from gearcache.serving.entry import Entry
-from gearcache.serving.loaded import LoadedVariants
+from gearcache.serving.loaded import Frame, LoadedVariants
 from gearcache.serving.resolved import ResolvedMethod
-from gearcache.telemetry.gear_use import GearUse
-from gearcache.telemetry.history import History
+from gearcache.telemetry.record import Record
 
 #: How often a variant is loaded while another thread changes the module.
 _ATTEMPTS = 3
@@ -27,45 +28,55 @@ MISFITS = ("source", "evidence", "arguments")
 _TELLING = (*FAULTS, *MISFITS)
 
 
-class StoredVariants:
-    """Takes variants from an entry into `loaded`, where their evidence holds; what keeps one out is a reason."""
+@dataclass(frozen=True)
+class Unloaded:
+    """Why nothing was loaded for a call: the reason of a miss; empty where the lookup has found nothing new."""
 
-    def __init__(
-        self, method: ResolvedMethod, entry: Entry, loaded: LoadedVariants, history: History, use: GearUse
-    ) -> None:
+    kind: str = ""
+    text: str = ""
+
+
+class Variants:
+    """Loads variants of an entry where their evidence holds; what keeps one out is a reason."""
+
+    def __init__(self, method: ResolvedMethod, record: Record) -> None:
+        settings, keeps_files = method.settings, method.backend.keeps_files
+        self.entry = Entry(method.key, method.layout, settings, record.history, keeps_files=keeps_files)
+        self.loaded = LoadedVariants(method.name, validate=settings.validate == "inputs")
         self._method = method
-        self._entry = entry
-        self._loaded = loaded
-        self._history = history
-        self._use = use
+        self._record = record
         self._known: list[StoredVariant] | None = None
         #: What was tried in vain for a reason of `FAULTS`, by its id: it is not tried again, and at most told once.
         self._unusable: dict[int, tuple[StoredVariant, str]] = {}
-        #: Why the last `load` has loaded nothing; empty where nothing was there.
-        self.last_kind = ""
 
     @property
     def known(self) -> list[StoredVariant]:
         """The variants that were stored when the entry was last read; none before."""
         return self._known or []
 
-    def load(self, scope: Scope, *, counted: bool = True) -> bool:
-        """Load the stored variants that fit this call; returns whether there is one.
+    def find(self, call: Call) -> Frame | Problems:
+        """Return the frame of the loaded graph that serves a call, or why none does."""
+        return self.loaded.find(call)
+
+    def load(self, call: Call, *, counted: bool = True) -> Unloaded | None:
+        """Load the stored variants that fit a call; None, or why there was none.
 
         `counted=False`: what this process has just stored is no hit.
         """
         begin = time.perf_counter()
-        self.last_kind = ""
         if self._known is None:
-            self._known = self._entry.read()
-        loaded = {id(active.variant) for active in self._loaded.variants}
+            found = self.entry.read()
+            self._known = [] if isinstance(found, Reason) else found
+            if isinstance(found, Reason):
+                return Unloaded(found.kind, found.text)
+        loaded = {id(active.variant) for active in self.loaded.variants}
         reasons: list[Reason] = []
         variants: list[StoredVariant] = []
-        evidence, bases = EvidenceCheck(scope), Bases()
+        evidence, bases = EvidenceCheck(call.scope), Bases()
         for variant in self._known:
             if id(variant) in loaded or id(variant) in self._unusable:
                 continue
-            reason = self._take(variant, scope, evidence, bases)
+            reason = self._take(variant, call, evidence, bases)
             if reason is None:
                 variants.append(variant)
                 continue
@@ -73,96 +84,102 @@ class StoredVariants:
             if reason.kind in FAULTS:
                 self._unusable[id(variant)] = variant, reason.kind
         if variants:
-            gears = tuple(gear.text for variant in variants for gear in variant.gears)
-            seconds = time.perf_counter() - begin
-            self._history.note("load", gears=gears, seconds=seconds, bytes=self._entry.size_of(variants))
-            if counted:
-                self._history.note("hit", gears=gears)
-                self._history.lines.append(f"hit: {self._entry.layout.manifest(self._entry.key)}")
-        elif reasons:
-            # If several variants miss, report the most specific reason.
-            kinds = {reason.kind for reason in reasons}
-            self.last_kind = next(kind for kind in _TELLING if kind in kinds)
-            self._history.miss(*dict.fromkeys(reasons), kind=self.last_kind)
-        return bool(variants)
+            self._note_load(variants, time.perf_counter() - begin, counted=counted)
+            return None
+        if not reasons:
+            return Unloaded()
+        # If several variants miss, the most specific reason is told.
+        kind = min((reason.kind for reason in reasons), key=_TELLING.index)
+        self._record.history.miss(*dict.fromkeys(reasons), kind=kind)
+        return Unloaded(kind, "; ".join(dict.fromkeys(reason.text for reason in reasons)))
+
+    def _note_load(self, variants: list[StoredVariant], seconds: float, *, counted: bool) -> None:
+        history = self._record.history
+        gears = tuple(gear.text for variant in variants for gear in variant.gears)
+        history.note("load", gears=gears, seconds=seconds, bytes=self.entry.size_of(variants))
+        if counted:
+            history.note("hit", gears=gears)
+            history.lines.append(f"hit: {self.entry.layout.manifest(self.entry.key)}")
 
     def read_again(self) -> list[StoredVariant]:
         """Take in what is stored now beside what is loaded, and return what is stored."""
-        present = self._entry.read_again()
-        loaded = [active.variant for active in self._loaded.variants]
+        present = self.entry.read_again()
+        loaded = [active.variant for active in self.loaded.variants]
         self._known = [*loaded, *_unknown(present, loaded)]
         return present
 
     def take_fresh(self) -> tuple[list[StoredVariant], bool]:
         """Return what is stored now, and whether that has variants that were not known; they are known then."""
-        present = self._entry.read_again()
+        present = self.entry.read_again()
         fresh = _unknown(present, self.known)
         if fresh:
             self._known = [*self.known, *fresh]
         return present, bool(fresh)
 
-    def distrust(self, error: Exception) -> None:
+    def distrust(self, error: Exception) -> Unloaded:
         """Let go of all that was loaded, and be done with it: what an entry holds is not what was compiled."""
-        for active in self._loaded.variants:
+        for active in self.loaded.variants:
             self._unusable[id(active.variant)] = active.variant, "unreadable"
-        self._loaded.forget()
-        self._history.miss(self._unreadable(error), kind="unreadable")
+        self.loaded.forget()
+        reason = self._unreadable(error)
+        self._record.history.miss(reason, kind=reason.kind)
+        return Unloaded(reason.kind, reason.text)
 
     def sound(self, variants: list[StoredVariant]) -> list[StoredVariant]:
         """Return those of some variants that are worth keeping: all that were not found to be of another form."""
         odd = [_text(variant) for variant, kind in self._unusable.values() if kind == "unreadable"]
         return [variant for variant in variants if (text := _text(variant)) is not None and text not in odd]
 
-    def _take(self, variant: StoredVariant, scope: Scope, evidence: EvidenceCheck, bases: Bases) -> Reason | None:
+    def _take(self, variant: StoredVariant, call: Call, evidence: EvidenceCheck, bases: Bases) -> Reason | None:
         """Load one variant if it fits the call; or return why not, whatever it holds."""
         try:
-            return misfit(variant, scope) or evidence.stale_reason(variant) or self._activate(variant, scope, bases)
+            return misfit(variant, call.scope) or evidence.stale_reason(variant) or self._activate(variant, call, bases)
         except GearcacheError:
             raise
         except Exception as error:
             return self._unreadable(error)
 
     def _unreadable(self, error: Exception) -> Reason:
-        text = f"a variant of {self._entry.key.name} cannot be used: {type(error).__name__}: {error}"
+        text = f"a variant of {self.entry.key.name} cannot be used: {type(error).__name__}: {error}"
         return Reason("unreadable", text)
 
-    def _activate(self, variant: StoredVariant, scope: Scope, bases: Bases) -> Reason | None:
+    def _activate(self, variant: StoredVariant, call: Call, bases: Bases) -> Reason | None:
         """Load one variant, or return why that cannot be."""
         try:
-            active = self._active(variant, scope, bases)
+            active = self._active(variant, call, bases)
         except CorruptEntry as error:  # quarantined by the store: a miss like any other
-            logger.warning("%s: %s", self._history.name, error)
+            logger.warning("%s: %s", self._record.history.name, error)
             return Reason("corrupt", str(error), file=str(error.path))
         except CacheError as error:
-            self._history.fault(error)
+            self._record.history.fault(error)
             return Reason("unloadable", str(error))
         if active is None:
             changed = Reason("evidence", "another thread changed the module while this was loaded")
-            return EvidenceCheck(scope).stale_reason(variant) or changed
+            return EvidenceCheck(call.scope).stale_reason(variant) or changed
         for graph in active.graphs:
             if self._method.settings.count_shapes and graph.gear.is_dynamic:
                 graph.count_shapes()
-            self._use.add(graph.gear.text, graph.counter)
-        self._loaded.variants.append(active)
+            self._record.use.add(graph.gear.text, graph.counter)
+        self.loaded.variants.append(active)
         return None
 
-    def _active(self, variant: StoredVariant, scope: Scope, bases: Bases) -> ActiveVariant | None:
+    def _active(self, variant: StoredVariant, call: Call, bases: Bases) -> ActiveVariant | None:
         """Return a variant with its graphs; None where other threads keep changing what it rests on."""
         for _ in range(_ATTEMPTS):
             active = activate(
                 variant,
-                scope,
+                call.scope,
                 bases,
                 self._method.plain(),
                 self._method.backend,
-                self._entry.store,
+                self.entry.store,
                 validate=self._method.settings.validate == "inputs",
-                folder=self._entry.folder,
+                folder=self.entry.folder,
                 keeps_compiled=self._method.ge_cache,
             )
             if active is not None:
                 return active
-            if EvidenceCheck(scope).stale_reason(variant) is not None:
+            if EvidenceCheck(call.scope).stale_reason(variant) is not None:
                 return None
         return None
 

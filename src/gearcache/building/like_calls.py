@@ -1,33 +1,24 @@
-"""Sizes of a call, and like calls of other sizes, for tracing."""
+"""Calls like the one at hand with tensors of other sizes, and its dims that are to be dynamic: for tracing."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from gearcache.guards.arguments import find_tensors, replace_tensors
-from gearcache.guards.gears.parse import GearSpec
-
-
-def call_sizes(spec: GearSpec, arguments: Mapping[str, Any]) -> tuple[int, ...]:
-    tensors = find_tensors(arguments)
-    sizes = []
-    for axis in spec.axes:
-        found = [tensor for path, tensor in tensors.items() if axis.matches(path)]
-        if found and axis.dim < found[0].dim():
-            sizes.append(found[0].size(axis.dim))
-    return tuple(sizes)
+from gearcache.guards.gears.call_sizes import call_sizes
+from gearcache.guards.gears.spec import GearSpec
 
 
 def enlarged_call(spec: GearSpec, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the call with geared dims, and dims of the same index and size, at a gear of sizes of at least 2."""
     gear = next((gear for gear in spec.gears if all(size >= 2 for size in gear)), None)
-    sizes = call_sizes(spec, arguments)
+    tensors = find_tensors(arguments)
+    sizes = call_sizes(spec, tensors)
     if gear is None or len(sizes) != len(spec.axes):
         return None
-    tensors = find_tensors(arguments)
     wanted: dict[int, torch.Tensor] = {}
     for path, tensor in tensors.items():
         shape = list(tensor.shape)
@@ -41,14 +32,15 @@ def enlarged_call(spec: GearSpec, arguments: Mapping[str, Any]) -> dict[str, Any
 
 def like_dims(spec: GearSpec, arguments: Mapping[str, Any], module: torch.nn.Module) -> list[tuple[torch.Tensor, int]]:
     """Return the dims, in arguments and in what the module holds, whose size is that of a geared dim."""
-    sizes = set(call_sizes(spec, arguments))
+    given = find_tensors(arguments)
+    sizes = set(call_sizes(spec, given))
     held = {
         str(index): {name: value for name, value in vars(child).items() if name[:1] != "_" or name == "_buffers"}
         for index, child in enumerate(module.modules())
     }
-    tensors = [*find_tensors(arguments).values(), *find_tensors(held).values()]
+    tensors = [*given.values(), *find_tensors(held).values()]
     found = {(id(tensor), dim): (tensor, dim) for tensor in tensors for dim in range(tensor.dim())}
-    declared = {(id(tensor), dim) for tensor, dim in range_dims(spec, arguments)}
+    declared = {(id(tensor), dim) for tensor, dim in range_dims(spec, given)}
     return [
         (tensor, dim)
         for tensor, dim in found.values()
@@ -58,24 +50,18 @@ def like_dims(spec: GearSpec, arguments: Mapping[str, Any], module: torch.nn.Mod
     ]
 
 
-def range_dims(spec: GearSpec, arguments: Mapping[str, Any]) -> list[tuple[torch.Tensor, int]]:
+def range_dims(spec: GearSpec, tensors: Mapping[str, torch.Tensor]) -> list[tuple[torch.Tensor, int]]:
     """Return the dims of a call that were declared to stay dynamic; those of size 0 and 1 cannot."""
     return [
         (tensor, axis.dim)
         for axis in spec.dynamic_axes
-        for path, tensor in find_tensors(arguments).items()
+        for path, tensor in tensors.items()
         if axis.matches(path) and axis.dim < tensor.dim() and tensor.size(axis.dim) > 1
     ]
 
 
-def differing_dims(tensor: Any, sizes: Sequence[int | None]) -> list[int]:
-    """Return the dims in which a tensor differs from sizes of the same rank; a dynamic dim (None) always differs."""
-    if not isinstance(tensor, torch.Tensor) or tensor.dim() != len(sizes):
-        return []
-    return [dim for dim, (size, found) in enumerate(zip(sizes, tensor.shape, strict=True)) if size != found]
-
-
 def like_tensor(tensor: torch.Tensor, shape: list[int]) -> torch.Tensor:
+    """Return a tensor of another shape with the dtype, the device and the order of strides of one."""
     if list(tensor.shape) == shape:
         return tensor
     order = sorted(range(tensor.dim()), key=lambda dim: (tensor.stride(dim), -dim))

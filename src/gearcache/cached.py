@@ -1,0 +1,75 @@
+"""What `cache_compile` returns, as type checkers and editors see it. Imported by none of gearcache at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+
+from typing_extensions import Self
+
+if TYPE_CHECKING:
+    from gearcache.telemetry.stats import Stats
+    from gearcache.telemetry.suggest import SuggestedGears
+
+Parameters = ParamSpec("Parameters")
+Rest = ParamSpec("Rest")
+Instance = TypeVar("Instance", contravariant=True)
+Result = TypeVar("Result", covariant=True)
+Returned = TypeVar("Returned")
+
+
+class Cached(Protocol[Parameters, Result]):
+    """A method that runs through compiled graphs kept on disk; of the parameters and the result of the method itself.
+
+    In a class body it is what the decorator leaves there: on an instance it is the method of that instance.
+    """
+
+    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        """Call the method; the first call finds, loads or compiles the graphs that serve it."""
+        ...
+
+    def warm(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
+        """Compile and load every gear for a call like this one, without running it."""
+        ...
+
+    @property
+    def stats(self) -> Stats:
+        """Counters and times, see `gearcache.telemetry.stats.Stats`."""
+        ...
+
+    @property
+    def entry_path(self) -> str | None:
+        """Path of the entry's manifest; None before the first call."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """`Class.method`, as messages name it."""
+        ...
+
+    def explain(self) -> str:
+        """Return what happened at the lookups so far: entry, hits, misses with their reasons, loaded gears."""
+        ...
+
+    def suggest_gears(self, k: int) -> SuggestedGears:
+        """Return the at most `k` gears that minimise padded work for the shapes met so far."""
+        ...
+
+    def refresh(self) -> None:
+        """Check the evidence and bind the weights again at the next call, after the module was changed."""
+        ...
+
+    @overload
+    def __get__(self, instance: None, owner: Any, /) -> Self: ...
+    @overload
+    def __get__(
+        self: Cached[Concatenate[Instance, Rest], Result], instance: Instance, owner: Any, /
+    ) -> Cached[Rest, Result]: ...
+
+
+class Decorator(Protocol):
+    """What `cache_compile` returns without a method: `@cache_compile(gears=...)` in a class body."""
+
+    def __call__(self, func: Callable[Parameters, Returned], /) -> Cached[Parameters, Returned]:
+        """Cache a method."""
+        ...

@@ -1,0 +1,48 @@
+"""One call of a cached method, as those see it who look for a graph that serves it."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from gearcache.guards.access import Scope
+from gearcache.guards.arguments import find_tensors, parameter_names
+from gearcache.guards.gears.call_sizes import call_sizes
+from gearcache.guards.gears.spec import GearSpec
+
+
+class Call:
+    """The arguments of one call, where access paths of it lead, and the stance of `torch.compiler.set_stance`."""
+
+    def __init__(self, function: types.MethodType, arguments: Mapping[str, Any], stance: str = "default") -> None:
+        #: By parameter name, the instance first, defaults applied.
+        self.arguments = arguments
+        self.scope = scope_of(function, arguments)
+        self.stance = stance
+
+    @cached_property
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """The tensors among the arguments by path, see `gearcache.guards.arguments.find_tensors`."""
+        return find_tensors(self.arguments)
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The arguments without the instance."""
+        instance = next(iter(self.arguments))
+        return {name: value for name, value in self.arguments.items() if name != instance}
+
+    def sizes(self, spec: GearSpec) -> tuple[int, ...]:
+        """Return one size per geared dim; fewer where an argument lacks the dim."""
+        return call_sizes(spec, self.tensors)
+
+
+def scope_of(function: types.MethodType, arguments: Mapping[str, Any]) -> Scope:
+    """Return where access paths lead for a call of a bound method with some arguments."""
+    method: types.FunctionType = function.__func__  # type: ignore[assignment]
+    closure = dict(zip(method.__code__.co_freevars, method.__closure__ or (), strict=True))
+    instance = {parameter_names(function)[0]: function.__self__}
+    return Scope({**instance, **arguments}, method.__globals__, closure)

@@ -1,0 +1,63 @@
+"""The parameters of `cache_compile`, checked as far as that can be done before the first call."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gearcache.cache.layout import check_root
+from gearcache.guards.gears.parse import parse_gears
+from gearcache.options import Settings, resolve_settings
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Parameters:
+    """What a user gave to `gearcache.cache_compile`, which says what each means.
+
+    Raises `TypeError` or `ValueError` where a value is of no use, whatever the method.
+    """
+
+    config: Any = None
+    dynamic: bool | None = True
+    cache_dir: str | os.PathLike[str] | None = None
+    global_rank: int | None = None
+    tp_rank: int | None = None
+    pp_rank: int | None = None
+    custom_decompositions: Mapping[Any, Callable[..., Any]] | None = None
+    ge_cache: bool = False
+    gears: Mapping[str, Any] | None = None
+    fullgraph: bool = True
+
+    def __post_init__(self) -> None:
+        if self.fullgraph is not True:
+            raise ValueError(
+                f"cache_compile: fullgraph is {self.fullgraph!r}; only True is possible: a cached method is one graph"
+            )
+        if self.dynamic is not None and not isinstance(self.dynamic, bool):
+            raise TypeError(f"cache_compile: dynamic is {self.dynamic!r}; it must be True, False or None")
+        for name in ("global_rank", "tp_rank", "pp_rank"):
+            rank = getattr(self, name)
+            if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int) or rank < 0):
+                raise ValueError(f"cache_compile: {name} is {rank!r}; it must be an int of at least 0")
+        check_root(self.cache_dir)
+        settings = resolve_settings(self.config, has_gears=True)
+        parse_gears(self.gears, settings.policy)
+        _check_options(settings)
+
+    def settings(self, *, is_geared: bool = False) -> Settings:
+        """Return the options with the environment of now; `is_geared`: the first call's tensors carry gears."""
+        return resolve_settings(self.config, has_gears=bool(self.gears) or is_geared)
+
+
+def _check_options(settings: Settings) -> None:
+    """Refuse what no cached graph could follow. Imports nothing where the options are the usual ones."""
+    if settings.options and settings.backend in ("auto", "inductor"):
+        from gearcache.ge_cache.inductor.options import check_options
+
+        check_options(settings.options)
+    if settings.mode is not None and settings.backend == "inductor":
+        from gearcache.ge_cache.inductor.options import check_mode
+
+        check_mode(settings.mode)

@@ -1,0 +1,177 @@
+"""What becomes of a call that no graph serves: an error, an eager run, padding, or a compile. Changes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from gearcache.errors import GearcacheError, GradientRequired, InputError, RecompileRefused, UnknownGear
+from gearcache.guards.dispatch.inputs import GRADIENT_WORDS, Problem
+from gearcache.guards.dispatch.problems import Problems
+from gearcache.guards.gears.parse import GearSpec, gear_text
+from gearcache.serving.call import Call
+from gearcache.serving.stance import DELAYED
+
+Gear = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Refuse:
+    """The call raises."""
+
+    error: GearcacheError
+
+
+@dataclass(frozen=True)
+class Eager:
+    """The method itself serves the call: `on_miss` or the stance wants that."""
+
+    #: Whether a delaying stance holds this call back, and the next one compiles.
+    is_delayed: bool = False
+
+
+@dataclass(frozen=True)
+class Pad:
+    """The call is padded to a gear; the gears of the spec are compiled first where no loaded one can serve it."""
+
+    spec: GearSpec
+
+
+@dataclass(frozen=True)
+class Compile:
+    """The gears of the spec are compiled."""
+
+    spec: GearSpec
+
+
+Verdict = Refuse | Eager | Pad | Compile
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the options of one method say about calls that no graph serves."""
+
+    name: str
+    spec: GearSpec
+    on_miss: str
+
+    def outside(self, call: Call, reason: str | None = None) -> UnknownGear:
+        """Return the error of a call outside all gears; `reason` says why it was not padded."""
+        listed = "; ".join(gear_text(self.spec, gear) for gear in self.spec.gears)
+        found = f"outside all gears: {gear_text(self.spec, call.sizes(self.spec))}"
+        if reason:
+            listed += f" (padding: {reason})"
+        return UnknownGear(self.name, self.spec.axes[0].path, found, listed)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a method when a call is decided about."""
+
+    #: The texts of the loaded gears.
+    loaded: tuple[str, ...] = ()
+    #: The gears of the spec that no loaded variant has for such a call.
+    missing: tuple[Gear, ...] = ()
+    #: Whether a delaying stance has held back a call before.
+    has_delayed: bool = False
+    #: Why the last lookup missed.
+    last_miss: str = ""
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """A graph that may be made."""
+
+    #: Whether its sizes are outside the gears and ranges of the spec.
+    is_outside: bool = False
+    #: Whether a loaded gear of these sizes assumes more than the spec says: the other gears are not wanted anew.
+    is_assumption: bool = False
+
+
+def decide(call: Call, problems: Problems, rules: Rules, known: Known) -> Verdict:
+    """Return what becomes of a call; `problems` say why the loaded graphs do not serve it."""
+    wanted = _wanted(call, problems, rules, known.loaded)
+    if isinstance(wanted, InputError):
+        return Refuse(wanted)
+    if wanted.is_outside and rules.on_miss == "eager":
+        return Eager()
+    if call.stance == "fail_on_recompile":
+        return Refuse(RecompileRefused(rules.name, known.last_miss))
+    if call.stance in DELAYED and not known.has_delayed:
+        return Eager(is_delayed=True)
+    if call.stance == "eager_on_recompile":
+        return Eager()
+    if torch.is_grad_enabled():  # cached methods are inference
+        for path, tensor in call.tensors.items():
+            if tensor.requires_grad:
+                return Refuse(GradientRequired(rules.name, path, *GRADIENT_WORDS))
+    spec = _spec_of_compile(call, rules, known.missing, alone=wanted.is_assumption)
+    return Pad(spec) if wanted.is_outside and rules.on_miss == "pad" else Compile(spec)
+
+
+def _wanted(call: Call, problems: Problems, rules: Rules, loaded: tuple[str, ...]) -> _Wanted | InputError:
+    """Return the graph that a call wants; an error for a wrong tensor, or a shape that the spec does not allow."""
+    spec, raises = rules.spec, rules.on_miss == "raise"
+    sizes = call.sizes(spec)
+    is_complete = bool(spec.axes) and len(sizes) == len(spec.axes)
+    gear = gear_text(spec, sizes) if is_complete else None
+    problem = problems.decisive(gear)
+    if problem is not None and problem.kind == "grad":
+        return GradientRequired(rules.name, problem.argument, problem.found, problem.allowed)
+    if problem is not None and (problem.kind == "structure" or _is_of_state(problem, call)):
+        problem = None  # another variant, as for another number among the arguments
+    if problem is not None and problem.kind not in ("shape", "alias", "rank", "read"):
+        return _error(rules, problem)
+    if problem is not None and problem.kind == "rank" and raises:
+        return _error(rules, problem)
+    out_of_range = spec.range_problem(call.tensors)
+    if out_of_range is not None:
+        return UnknownGear(rules.name, *out_of_range) if rules.on_miss in ("raise", "pad") else _Wanted(is_outside=True)
+    is_declared = problem is not None and (problem.kind == "read" or _is_declared(spec, problem))
+    if not spec.axes:
+        return _error(rules, problem) if problem is not None and raises and not is_declared else _Wanted()
+    if is_complete and sizes not in spec.gears:
+        return rules.outside(call) if raises else _Wanted(is_outside=True)
+    is_loaded = problem is not None and gear in loaded
+    is_assumption = is_loaded and problem is not None and problem.is_assumption
+    if problem is not None and is_loaded and raises and not (is_declared or is_assumption):
+        return _error(rules, problem)
+    return _Wanted(is_assumption=is_assumption)
+
+
+def _spec_of_compile(call: Call, rules: Rules, missing: tuple[Gear, ...], *, alone: bool) -> GearSpec:
+    """Return the gears to compile for a call: all that are missing; just its own if `alone` or not in the spec."""
+    spec = rules.spec
+    if spec.range_problem(call.tensors) is not None:
+        spec, alone = replace(spec, ranges=()), True
+    sizes = call.sizes(spec)
+    if not spec.axes or len(sizes) != len(spec.axes):
+        return spec
+    if alone or (sizes not in spec.gears and rules.on_miss != "pad"):
+        return spec.only([sizes])
+    if not missing and spec.dynamic_axes:  # size 1 of a range
+        return spec.only([sizes])
+    return spec.only(missing) if len(missing) < len(spec.gears) and sizes in missing else spec
+
+
+def _is_declared(spec: GearSpec, problem: Problem) -> bool:
+    """Whether only dims differ that the spec declares to be of any size in a range (1 needs another trace)."""
+    axes = [axis for axis in spec.dynamic_axes if axis.matches(problem.argument)]
+    return problem.kind == "shape" and bool(problem.dims) and set(problem.dims) <= {axis.dim for axis in axes}
+
+
+def _is_of_state(problem: Problem, call: Call) -> bool:
+    """Whether it is about a weight, or about more than sizes of what the method reads by itself.
+
+    Weights that are inputs are those of a module among the arguments, and those that the method replaces.
+    """
+    if problem.stored is None:
+        return False
+    kind, name = problem.stored.access.root
+    is_given = kind == "argument" and name != next(iter(call.arguments))
+    return problem.stored.is_weight or (not is_given and problem.kind != "shape")
+
+
+def _error(rules: Rules, problem: Problem) -> InputError:
+    return InputError(rules.name, problem.argument, problem.found, problem.allowed)

@@ -1,0 +1,20 @@
+"""All that is noted of the calls of one binding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gearcache.telemetry.gear_use import GearUse
+from gearcache.telemetry.history import History
+from gearcache.telemetry.shapes_met import ShapesMet
+from gearcache.telemetry.stats import Counters
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is noted of the calls of one binding; counters and calls per gear are those of the whole cached method."""
+
+    history: History
+    counters: Counters
+    use: GearUse
+    shapes: ShapesMet
