@@ -2,7 +2,6 @@
 
 from gearcache.cache.admin.evict import Limits as Limits
 from gearcache.cache.atomic import TEMPORARY_PREFIX as TEMPORARY_PREFIX
-from gearcache.cache.atomic import file_digest as file_digest
 from gearcache.cache.atomic import read_verified as read_verified
 from gearcache.cache.atomic import write_atomic as write_atomic
 from gearcache.cache.encoding import Encodable as Encodable

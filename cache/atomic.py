@@ -11,7 +11,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
 
-from gearcache.cache.opening import open_plain
 from gearcache.cache.trust import open_trusted, read_trusted
 from gearcache.errors import CorruptEntry, PublishError
 
@@ -47,18 +46,6 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(descriptor)
-
-
-def copy_atomic(source: Path, path: Path, digest: str) -> None:
-    """Like `write_atomic`, with the bytes of another file, which must have this sha256 while it is copied."""
-    try:
-        descriptor = open_plain(source, os.O_RDONLY, follow=True)
-    except OSError as error:
-        raise PublishError(path, f"`{source}` cannot be read: {error.strerror}") from error
-    try:
-        _commit(path, _checked(_pieces(descriptor), source, path, digest))
-    finally:
-        os.close(descriptor)
 
 
 def make_folder(path: Path, mode: int = 0o700) -> None:
@@ -103,15 +90,6 @@ def check_descriptor(descriptor: int, path: Path, digest: str) -> None:
     found = descriptor_digest(descriptor)
     if found != digest:
         raise CorruptEntry(path, f"it has the sha256 {found}")
-
-
-def file_digest(path: Path) -> str:
-    """Sha256 of a file, read in pieces. Raises `OSError`."""
-    descriptor = open_plain(path, os.O_RDONLY, follow=True)
-    try:
-        return descriptor_digest(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def descriptor_digest(descriptor: int) -> str:
@@ -175,17 +153,3 @@ def _temporary_name() -> str:
     # The host is in the name because process ids repeat among the hosts that share a folder.
     host = "".join(letter for letter in os.uname().nodename if letter.isalnum())[:32]
     return f"{TEMPORARY_PREFIX}{host}-{os.getpid()}-{os.urandom(8).hex()}"
-
-
-def _pieces(descriptor: int) -> Iterator[bytes]:
-    while piece := os.read(descriptor, _PIECE):
-        yield piece
-
-
-def _checked(pieces: Iterable[bytes], source: Path, path: Path, digest: str) -> Iterator[bytes]:
-    state = sha256()
-    for piece in pieces:
-        state.update(piece)
-        yield piece
-    if state.hexdigest() != digest:
-        raise PublishError(path, f"`{source}` changed while it was copied")

@@ -12,8 +12,6 @@ from pathlib import Path
 from gearcache.cache.atomic import (
     check_descriptor,
     check_digest,
-    copy_atomic,
-    file_digest,
     read_verified,
     sync_folder,
     write_atomic,
@@ -73,19 +71,6 @@ class BlobFolder:
             if not _is_sound(path, digest, len(data)):
                 prepare_folder(self.layout, path.parent)
                 write_atomic(path, data)
-        return digest
-
-    def put_blob_file(self, path: Path) -> str:
-        """Store a copy of a file; like `put_blob`, without holding it in memory."""
-        try:
-            digest, size = file_digest(path), path.stat().st_size
-        except OSError as error:
-            raise PublishError(path, f"it cannot be read: {error.strerror}") from error
-        target = self.layout.blob(digest)
-        with self.writing():
-            if not _is_sound(target, digest, size):
-                prepare_folder(self.layout, target.parent)
-                copy_atomic(path, target, digest)
         return digest
 
     @contextmanager

@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
-from pathlib import Path
 
 from gearcache.cache.key import CacheKey, Plain
 from gearcache.cache.layout import Layout
@@ -83,13 +82,6 @@ class MemoryStore:
         digest = sha256(data).hexdigest()
         self._blobs[digest] = bytes(data)
         return digest
-
-    def put_blob_file(self, path: Path) -> str:
-        """Keep the bytes of a file under their sha256."""
-        try:
-            return self.put_blob(path.read_bytes())
-        except OSError as error:
-            raise PublishError(path, f"it cannot be read: {error.strerror}") from error
 
     def publish(
         self,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Protocol
 
 from gearcache.cache.key import CacheKey, Plain
@@ -39,9 +38,6 @@ class Store(Protocol):
 
     def put_blob(self, data: bytes) -> str:
         """Store bytes under their sha256, and return it."""
-
-    def put_blob_file(self, path: Path) -> str:
-        """Store a copy of a file under its sha256, and return it."""
 
     def publish(
         self,

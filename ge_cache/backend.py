@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -63,36 +64,47 @@ class StoredArtifact:
     keeps_compiled: bool = False
 
 
-class Backend(Protocol):
-    """A compiler of static gear graphs."""
+class Backend(ABC):
+    """A compiler of static gear graphs; each states only what differs from the defaults."""
 
     name: str
-    #: Whether compiling is slow enough to be worth worker processes.
-    parallel: bool
+    #: What compiles the jobs of a worker process, as `module:class` of a backend that is made without arguments; empty
+    #: where compiling is quick, and is done in turn in the process that wants it.
+    worker = ""
     #: Whether graphs with random operators may be compiled (they draw fresh numbers on each call).
-    allows_random: bool
+    allows_random = False
     #: Whether one graph serves all gears, and the compiler's own runtime switches between them.
-    takes_all_gears: bool
+    takes_all_gears = False
     #: Whether a compiler takes the graph; else each of its operators is called as the process has it.
-    compiles: bool
+    compiles = True
     #: Whether it keeps files of its own in the folder of an entry; only then do sizes and limits look for them.
-    keeps_files: bool
+    keeps_files = False
+    #: Whether the compiler is GE: what its options for the gears would say is logged.
+    is_ge = False
 
+    @abstractmethod
     def fingerprint(self) -> dict[str, Any]:
         """Return what else identifies compiled code, as key components."""
-        ...
 
     def check_compiler(self) -> None:
         """Raise `BackendUnavailable` when this host cannot compile (it may still load)."""
-        ...
+        return
 
+    @abstractmethod
     def compile(self, job: CompileJob, stage: Stage) -> Artifact:
         """Compile one gear; may be called in a worker process. Raises whatever the compiler raises."""
-        ...
 
+    @abstractmethod
     def load(self, artifact: StoredArtifact, attributes: Mapping[str, torch.Tensor], device: torch.device) -> Runner:
         """Make a compiled gear callable; `attributes` are the live weights, bound without a copy."""
-        ...
+
+    def enter_worker(self, folder: str) -> None:
+        """Begin to work in a new worker process, before its temporary files go to `folder`."""
+        return
+
+    def warm_up(self, threads: int) -> None:
+        """Do in a worker process, before its first job, what every first compile has to do."""
+        return
 
 
 def plain_spec(spec: TensorSpec) -> list[Any]:

@@ -10,28 +10,22 @@ import msgpack
 import torch
 
 from gearcache.ge_cache.aten import decode_tensor, to_python
-from gearcache.ge_cache.backend import Artifact, CompileJob, Runner, Stage, StoredArtifact
+from gearcache.ge_cache.backend import Artifact, Backend, CompileJob, Runner, Stage, StoredArtifact
 
 _GRAPH = "graph.msgpack"
 
 
-class EagerBackend:
+class EagerBackend(Backend):
     """Stores the graph; loading it writes one Python function of operator calls."""
 
     name = "eager"
-    parallel = False
     allows_random = True
-    keeps_files = False
-    takes_all_gears = False
     compiles = False
 
     def fingerprint(self) -> dict[str, Any]:
         """The version of torch_npu where it is: its operators told sizes while the graph was made."""
         torch_npu = sys.modules.get("torch_npu")
         return {} if torch_npu is None else {"torch_npu": str(getattr(torch_npu, "__version__", ""))}
-
-    def check_compiler(self) -> None:
-        """Nothing is needed."""
 
     def compile(self, job: CompileJob, stage: Stage) -> Artifact:
         """Encode the graph."""

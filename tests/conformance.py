@@ -105,20 +105,6 @@ def a_blob_comes_back_under_its_sha256(store: Store, folder: Path) -> None:
         assert read_file(store, digest) == data
 
 
-def a_blob_from_a_file_is_the_same_blob(store: Store, folder: Path) -> None:
-    source = folder / "kernel.so"
-    source.write_bytes(b"machine code")
-    digest = store.put_blob_file(source)
-    assert digest == sha256(b"machine code").hexdigest()
-    source.write_bytes(b"overwritten")
-    assert store.read_blob(digest) == b"machine code"
-
-
-def a_file_that_does_not_exist_cannot_be_stored(store: Store, folder: Path) -> None:
-    with pytest.raises(PublishError, match="cannot be read"):
-        store.put_blob_file(folder / "absent.so")
-
-
 def an_unknown_blob_is_a_corrupt_entry(store: Store, folder: Path) -> None:
     assert not store.has_blob(UNKNOWN)
     with pytest.raises(CorruptEntry, match="missing"):
@@ -176,8 +162,6 @@ STORE_LAWS: tuple[StoreLaw, ...] = (
     an_entry_whose_blob_has_another_size_cannot_be_published,
     a_payload_that_is_not_plain_cannot_be_published,
     a_blob_comes_back_under_its_sha256,
-    a_blob_from_a_file_is_the_same_blob,
-    a_file_that_does_not_exist_cannot_be_stored,
     an_unknown_blob_is_a_corrupt_entry,
     what_is_no_sha256_is_no_blob,
     one_thread_at_a_time_holds_a_key,

@@ -19,6 +19,7 @@ from gearcache.cache import DiskStore, Layout
 from gearcache.errors import CompileError
 from gearcache.ge_cache.backend import CompileJob
 from gearcache.ge_cache.eager import EagerBackend
+from gearcache.ge_cache.inductor.backend import InductorBackend
 from gearcache.ge_cache.workers.pool import CompilePool
 from gearcache.ge_cache.workers.scratch import PREFIX
 
@@ -47,7 +48,7 @@ sys.stdin.read()
 class Parallel(EagerBackend):
     """Real worker processes."""
 
-    parallel = True
+    worker = InductorBackend.worker
 
 
 @pytest.fixture

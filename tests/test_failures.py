@@ -15,6 +15,7 @@ import gearcache
 from gearcache.errors import BackendUnavailable, CompileError
 from gearcache.ge_cache.backend import Artifact, CompileJob
 from gearcache.ge_cache.eager import EagerBackend
+from gearcache.ge_cache.inductor.backend import InductorBackend
 from gearcache.ge_cache.workers.pool import CompilePool
 from tests.scenarios import strict_config
 
@@ -24,7 +25,7 @@ GEARS = {"input": {0: [2, 3, 4]}}
 class KilledWorkers(EagerBackend):
     """Real worker processes, which are told to compile something that ends them."""
 
-    parallel = True
+    worker = InductorBackend.worker
 
 
 @pytest.fixture

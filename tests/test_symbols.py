@@ -12,6 +12,7 @@ import torch
 import gearcache
 from gearcache import Symbol
 from gearcache.errors import GearSpecError, InputError, UnknownGear
+from gearcache.ge_cache.eager import EagerBackend
 from gearcache.guards.gears.parse import parse_gears
 from tests.models.symbols import Net
 from tests.relaunch import Outcome, cold_and_warm
@@ -214,14 +215,30 @@ def test_a_range_on_no_tensor_of_the_method_is_refused(cache_dir: Path) -> None:
         cached(torch.randn(2, 4))
 
 
-def test_what_was_formed_is_logged_as_ge_options(cache_dir: Path, caplog: pytest.LogCaptureFixture) -> None:
-    b = Symbol("b", gears=[2, 4])
+@pytest.mark.parametrize(
+    "gears, is_ge, dims",
+    [([2, 4], True, "2,2,20;4,4,40"), ([2, 4], False, None), (list(range(2, 14)), True, "8,8,80;… 12 in all")],
+)
+def test_what_was_formed_is_logged_in_ges_words_where_ge_compiles(
+    gears: list[int],
+    is_ge: bool,
+    dims: str | None,
+    cache_dir: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(EagerBackend, "is_ge", is_ge)
+    b = Symbol("b", gears=gears)
     cached = gearcache.cache_compile(
         Net().masked, config=strict_config(), gears={"x": {0: b}, "mask": {0: b, 1: 10 * b}}
     )
     with caplog.at_level("INFO", "gearcache"):
         cached(torch.randn(2, 4), torch.randn(2, 20))
-    assert "ge.inputShape=x:-1,4;mask:-1,-1 ge.dynamicDims=2,2,20;4,4,40" in caplog.text
+    lines = [line for line in caplog.text.splitlines() if "ge.inputShape" in line]
+    assert len(lines) == is_ge
+    if dims is not None:
+        assert "ge.inputShape=x:-1,4;mask:-1,-1 ge.dynamicDims=2,2,20;" in lines[0]
+        assert lines[0].endswith(dims)
 
 
 def test_a_gear_error_survives_pickling(cache_dir: Path) -> None:

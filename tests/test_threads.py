@@ -52,6 +52,9 @@ class Net(nn.Module):
     def again(self, x: Tensor) -> Tensor:
         return torch.tanh(self.linear(x))
 
+    def branching(self, x: Tensor) -> Tensor:
+        return x * 2 if x.size(0) > 3 else x - 1
+
 
 @contextmanager
 def at_each_fake(do: Callable[[int], None], monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
@@ -231,6 +234,20 @@ def test_a_process_can_compile_after_ctrl_c_at_any_moment(cache_dir: Path) -> No
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     assert interrupted > moments // 3
+
+
+def test_guards_on_sizes_are_there_after_an_interrupt_that_left_torch_without(cache_dir: Path) -> None:
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    net = Net()
+    method = cached(net.branching)
+    ShapeEnv()._suppress_guards_enter()  # as Ctrl-C leaves it that strikes before its `with` is entered
+    try:
+        for rows in (2, 5, 3, 4):
+            x = torch.randn(rows, 4)
+            assert torch.equal(method(x), net.branching(x))
+    finally:
+        ShapeEnv()._suppress_guards_exit()
 
 
 def test_listeners_may_call_cached_methods_of_each_other(cache_dir: Path) -> None:

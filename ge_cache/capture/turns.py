@@ -30,7 +30,7 @@ def turn() -> Iterator[None]:
     """
     with _lock, private_threads.compile_lock():
         put_back()  # what an interrupt has left
-        with private_threads.own_recording():
+        with private_threads.own_recording(), private_threads.own_guards():
             yield
 
 

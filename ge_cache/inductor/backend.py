@@ -20,7 +20,7 @@ import torch
 
 from gearcache.errors import BackendUnavailable
 from gearcache.ge_cache.aten import decode_tensor
-from gearcache.ge_cache.backend import Artifact, CompileJob, Runner, Stage, StoredArtifact
+from gearcache.ge_cache.backend import Artifact, Backend, CompileJob, Runner, Stage, StoredArtifact
 from gearcache.ge_cache.inductor.artifact_names import CONSTANTS, EXTERN, LIBRARY
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.workers.scratch import scratch_folder
@@ -52,15 +52,11 @@ _HARMLESS_VARIABLES = {
 }
 
 
-class InductorBackend:
+class InductorBackend(Backend):
     """Compiles with AOTInductor and loads without Inductor."""
 
     name = "inductor"
-    parallel = True
-    allows_random = False
-    keeps_files = False
-    takes_all_gears = False
-    compiles = True
+    worker = "gearcache.ge_cache.inductor.backend:InductorBackend"
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         """Take the user's settings; `ValueError` for one that a cached graph cannot follow."""
@@ -116,6 +112,18 @@ class InductorBackend:
         from gearcache.ge_cache.inductor.library import build_library
 
         return build_library(job, stage)
+
+    def enter_worker(self, folder: str) -> None:
+        """Settle where Inductor's files lie, which its parent shares with it."""
+        from gearcache.ge_cache.private_torch.inductor import settle_folder
+
+        settle_folder(f"{folder}/inductor")
+
+    def warm_up(self, threads: int) -> None:
+        """Compile a graph of one operator: imports, instruction set probes, precompiled headers."""
+        from gearcache.ge_cache.inductor.library import prepare
+
+        prepare(threads)
 
     def load(self, artifact: StoredArtifact, attributes: Mapping[str, torch.Tensor], device: torch.device) -> Runner:
         """Load the shared object and bind the live weights, without a copy."""

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from gearcache.ge_cache.backend import Artifact, CompileJob, Runner, Stage, StoredArtifact
+from gearcache.ge_cache.backend import Artifact, Backend, CompileJob, Runner, Stage, StoredArtifact
 from gearcache.ge_cache.npu.ascend import hf32, torch_npu_module
 from gearcache.ge_cache.npu.call import kernel_call
 from gearcache.ge_cache.npu.config import NpuOptions
@@ -29,14 +29,12 @@ from gearcache.ge_cache.npu.load import load_kernel, read_parts
 _VARIABLES = ("AUTOFUSE_FLAGS",)
 
 
-class TorchairBackend:
+class TorchairBackend(Backend):
     """Compiles through torchair and runs what it generated. One object serves one cached method."""
 
     name = "torchair"
-    parallel = False
     keeps_files = True
-    allows_random = False
-    compiles = True
+    is_ge = True
 
     def __init__(self, options: NpuOptions | None = None) -> None:
         self.options = options or NpuOptions()

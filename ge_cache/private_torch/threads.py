@@ -53,6 +53,25 @@ def own_recording() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def own_guards() -> Iterator[None]:
+    """Let traces of this thread record guards on sizes, and leave the thread as it was.
+
+    `ShapeEnv.suppress_guards` keeps its state in a global of the thread. An interrupt that strikes as it begins leaves
+    it set, and no later trace of the thread, under `torch.compile` or here, would have a guard on a size.
+    """
+    from torch.fx.experimental import symbolic_shapes
+
+    state = vars(symbolic_shapes.TLS)
+    before = dict(state)
+    try:
+        state.clear()
+        yield
+    finally:
+        state.clear()
+        state.update(before)
+
+
 def _trace(tracer: Any, root: Any, concrete_args: Any = None) -> torch.fx.Graph:
     """Record what a function does, as `torch.fx.Tracer.trace` would without exchanging anything in the process."""
     tracer.root = torch.nn.Module()

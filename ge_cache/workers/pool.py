@@ -42,9 +42,9 @@ class CompilePool:
         self._slots: list[_Slot] = []
         #: The gear whose compile took too long; what has not begun by then is given up, for the same would happen.
         self._late = ""
-        if backend.parallel:
+        if backend.worker:
             collect_scratch()
-            self._slots = [_Slot() for _ in range(max(1, jobs))]
+            self._slots = [_Slot(backend.worker) for _ in range(max(1, jobs))]
             # One warm-up is enough: what it builds is shared through Inductor's folder.
             if (first := self._slots[0].worker()) is not None:
                 first.prepare(threads)
@@ -139,7 +139,8 @@ class CompilePool:
 class _Slot:
     """The place of one worker; the next job gets a new one where the last one has died."""
 
-    def __init__(self) -> None:
+    def __init__(self, compiler: str) -> None:
+        self._compiler = compiler
         self._lock = threading.Lock()
         self._is_closed = False
         self._worker: WorkerProcess | None = None
@@ -151,7 +152,7 @@ class _Slot:
             if not self._is_closed and (self._worker is None or self._worker.is_ended):
                 self._worker = None
                 with contextlib.suppress(OSError, ValueError, TypeError):  # also where Python has no path of its own
-                    self._worker = WorkerProcess()
+                    self._worker = WorkerProcess(self._compiler)
             return self._worker
 
     def close(self) -> None:

@@ -34,9 +34,12 @@ class CompileTimeout(CompileFailed):
 
 
 class WorkerProcess:
-    """A worker in a process group of its own; raises `OSError` or `ValueError` where none can be started."""
+    """A worker in a process group of its own; raises `OSError` or `ValueError` where none can be started.
 
-    def __init__(self) -> None:
+    `compiler` is the `worker` of a backend.
+    """
+
+    def __init__(self, compiler: str) -> None:
         self._ending = threading.Lock()
         self._is_ended = self._is_late = False
         self._reason = ""
@@ -48,7 +51,7 @@ class WorkerProcess:
             try:
                 self._log = undo.enter_context(tempfile.TemporaryFile(dir=self._scratch.path))
                 program = "from gearcache.ge_cache.workers.program import main\n"
-                program += f"main({os.getpid()}, {held}, {str(self._scratch.path)!r})"
+                program += f"main({os.getpid()}, {held}, {str(self._scratch.path)!r}, {compiler!r})"
                 self._process = subprocess.Popen(
                     python_command(program),
                     stdin=subprocess.PIPE,

@@ -2,11 +2,12 @@
 
 A fresh interpreter rather than a fork: a fork of a process that has used OpenMP may hang, and spawning through
 `multiprocessing` would run the user's main module again. Messages are length-prefixed msgpack of plain data, from
-and to the parent only. `worker_process.py` starts it.
+and to the parent only. `process.py` starts it.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import select
 import signal
@@ -40,8 +41,11 @@ def receive(stream: BinaryIO) -> dict[str, Any] | None:
     return msgpack.unpackb(stream.read(size), raw=False, strict_map_key=False)  # type: ignore[no-any-return]
 
 
-def main(parent: int, life_line: int, folder: str) -> None:
-    """Serve jobs until the parent closes the life line or dies; compilers put temporary files into `folder`."""
+def main(parent: int, life_line: int, folder: str, compiler: str) -> None:
+    """Serve jobs until the parent closes the life line or dies.
+
+    `compiler` is the `worker` of a backend; compilers put temporary files into `folder`.
+    """
     # Anything that a compiler prints must not reach the message stream.
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
@@ -50,24 +54,21 @@ def main(parent: int, life_line: int, folder: str) -> None:
     threading.Thread(target=_watch, args=(parent, life_line), daemon=True).start()
     import torch
 
-    from gearcache.ge_cache.backend import job_of_plain
-    from gearcache.ge_cache.inductor.backend import InductorBackend
-    from gearcache.ge_cache.inductor.library import prepare
-    from gearcache.ge_cache.private_torch import inductor as private_inductor
+    from gearcache.ge_cache.backend import Backend, job_of_plain
 
-    private_inductor.settle_folder(f"{folder}/inductor")
+    module, _, name = compiler.partition(":")
+    backend: Backend = getattr(importlib.import_module(module), name)()
+    backend.enter_worker(folder)
     os.environ["TMPDIR"] = tempfile.tempdir = folder
     while (message := receive(sys.stdin.buffer)) is not None:
         if message["kind"] == "prepare":
-            # Takes what every first compile pays (imports, instruction set probes, precompiled headers).
             try:
-                prepare(message["threads"])
+                backend.warm_up(message["threads"])
             except Exception as error:
                 sys.stderr.write(f"gearcache worker: warm-up failed: {error}\n")
             continue
         job = job_of_plain(message["job"])
         torch.set_num_threads(max(1, job.threads))
-        backend = InductorBackend()
         try:
             artifact = backend.compile(job, lambda stage: send(output, {"kind": "stage", "stage": stage}))
             send(output, {"kind": "done", "artifact": [artifact.header, artifact.blobs, artifact.conditions]})

@@ -30,7 +30,7 @@ def test_objects_in_memory_are_loaded_and_cannot_be_changed(tmp_path: Path) -> N
         (tmp_path / "answer.c").write_text(f"int answer(void) {{ return {number}; }}\n")
         target = tmp_path / "answer.so"
         subprocess.run(["cc", "-shared", "-fPIC", "-o", str(target), str(tmp_path / "answer.c")], check=True)
-        with store.blob_file(store.put_blob_file(target)) as name:
+        with store.blob_file(store.put_blob(target.read_bytes())) as name:
             assert ctypes.CDLL(name).answer() == number
             with pytest.raises(OSError, match="not permitted"):
                 Path(name).write_bytes(b"other")

@@ -449,6 +449,17 @@ def test_an_own_recording_equals_a_plain_one_and_exchanges_nothing_in_the_proces
     assert own.state_dict().keys() == plain.state_dict().keys()
 
 
+def test_own_guards_are_recorded_where_an_interrupt_has_left_them_suppressed() -> None:
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    with ShapeEnv().suppress_guards():
+        with private_threads.own_guards():
+            assert not ShapeEnv._suppress_guards_tls()
+            ShapeEnv()._suppress_guards_enter()  # and is interrupted
+        assert ShapeEnv._suppress_guards_tls()
+    assert not ShapeEnv._suppress_guards_tls()
+
+
 def test_the_modes_before_dispatch_of_an_own_recording_are_of_its_thread() -> None:
     counts: list[int] = []
 

@@ -55,7 +55,7 @@ class Tracer:
         else:
             with private_dynamo.marked_dynamic(request.changing):
                 capture = self.capture(request.arguments, dynamic=request.dynamic)
-        if request.backend.name != "eager" and any(size < 2 for size in capture.unbacked.values()):
+        if request.backend.compiles and any(size < 2 for size in capture.unbacked.values()):
             # Compilers take every symbol for at least 2: a smaller size gets a graph of its own.
             with private_shapes.unmarked(find_tensors(request.arguments).values()):
                 capture = self.capture(request.arguments, dynamic=False)

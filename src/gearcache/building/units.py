@@ -24,6 +24,8 @@ from gearcache.guards.gears.call_sizes import call_sizes
 from gearcache.guards.gears.parse import gear_text
 
 logger = logging.getLogger("gearcache")
+#: How many items of a list a log line holds.
+_LISTED = 8
 
 
 @dataclass
@@ -98,8 +100,9 @@ class Units:
         capture, planned = self._tracer.geared()
         possible = {gear.sizes for gear in planned}
         self.impossible = [gear_text(spec, gear) for gear in spec.gears if gear not in possible]
-        input_shape, dynamic_dims = gear_options(capture, capture.symbols(), planned)
-        logger.info("%s: ge.inputShape=%s ge.dynamicDims=%s", capture.method, input_shape, dynamic_dims)
+        if self._request.backend.is_ge:
+            options = gear_options(capture, capture.symbols(), planned)
+            logger.info("%s: ge.inputShape=%s ge.dynamicDims=%s", capture.method, *map(_shortened, options))
         if self._request.fills is not None:
             yield from self._padded_units(capture, planned)
             return
@@ -175,3 +178,9 @@ class Units:
             self.errors.append(CompileError(capture.method, text, error.cause))
             return None
         return TraceUnit(own, [(text, None)])
+
+
+def _shortened(text: str) -> str:
+    """Return what GE's options list, without the middle where that is long."""
+    items = text.split(";")
+    return text if len(items) <= _LISTED else ";".join([*items[: _LISTED - 1], f"… {len(items)} in all"])
