@@ -70,7 +70,7 @@ check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest --quiet tests/test_imports.py
+	$(BIN)/python -m pytest --quiet tests/project/test_imports.py
 
 ## make format     format the code and mend what ruff can
 format: $(VENV)/.dev

@@ -12,7 +12,7 @@ from gearcache.cache.result import Hit, Miss
 
 
 class Store(Protocol):
-    """What the wrapper needs of a store; `tests/conformance.py` holds its laws.
+    """What the wrapper needs of a store; `tests/support/conformance.py` holds its laws.
 
     Safe to use from several threads and processes at once: readers take no lock, and only `publish` needs
     the caller to hold `exclusive`.

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import gearcache
 from gearcache.telemetry.gear_use import gear_calls
-from tests.scenarios import strict_config
+from tests.support.scenarios import strict_config
 
 
 class Net(nn.Module):

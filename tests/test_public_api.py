@@ -10,7 +10,7 @@ import pytest
 import gearcache
 from gearcache.api import CachedMethod
 from gearcache.telemetry.stats import Counters, Stats
-from tests.relaunch import ROOT, run_python
+from tests.support.relaunch import ROOT, run_python
 
 
 def test_all_lists_the_public_names_in_order() -> None:

@@ -1,4 +1,7 @@
-"""What torch's registries of operators hold: names that are private to torch. tests/test_operators.py tries each."""
+"""What torch's registries of operators hold: names that are private to torch.
+
+tests/guards/evidence/test_operators.py tries each.
+"""
 
 from __future__ import annotations
 

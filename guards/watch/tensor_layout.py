@@ -3,7 +3,7 @@
 A tensor's Python object points to its implementation, that to its storage, and that to its data; beside the storage the
 implementation holds sizes, strides, offset and dtype. torch gives the first three addresses (`_cdata`,
 `untyped_storage()._cdata`, `data_ptr()`), so where they stand is looked for. The name `_cdata` is private to torch:
-tests/guards/test_watch.py tries it.
+tests/guards/watch/test_watch.py tries it.
 """
 
 from __future__ import annotations

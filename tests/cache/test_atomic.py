@@ -1,3 +1,5 @@
+"""Files that appear whole or not at all, and reading them back verified."""
+
 from __future__ import annotations
 
 import errno

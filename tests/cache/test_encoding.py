@@ -1,3 +1,5 @@
+"""The encoding of keys: unequal values never have equal bytes."""
+
 from __future__ import annotations
 
 import collections

@@ -13,7 +13,7 @@ from gearcache.cache.key import CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.store import DiskStore, Hit, Miss, prepare_folder
 from gearcache.errors import UnsafePath
-from tests.conformance import read_file
+from tests.support.conformance import read_file
 
 KEY = CacheKey("Model.decode", (("a", 1),))
 DIGEST = sha256(b"code").hexdigest()

@@ -1,3 +1,5 @@
+"""Keys: equal for equal components, and the first difference between two of them."""
+
 from __future__ import annotations
 
 import enum

@@ -1,3 +1,5 @@
+"""Paths of the cache, and the folders that are made for them."""
+
 from __future__ import annotations
 
 import os

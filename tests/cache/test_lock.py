@@ -1,3 +1,5 @@
+"""Locks between processes: shared, exclusive, with a time limit, and free when their holder dies."""
+
 from __future__ import annotations
 
 import os

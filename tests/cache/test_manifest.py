@@ -1,3 +1,5 @@
+"""Manifests: read back as written, and any damage is told apart."""
+
 from __future__ import annotations
 
 import dataclasses

@@ -13,7 +13,7 @@ import pytest
 from gearcache.cache.layout import Layout
 from gearcache.cache.memory import MemoryStore
 from gearcache.errors import CacheError
-from tests.conformance import STORE_LAWS, StoreLaw
+from tests.support.conformance import STORE_LAWS, StoreLaw
 
 
 @pytest.mark.parametrize("law", STORE_LAWS, ids=lambda law: law.__name__)

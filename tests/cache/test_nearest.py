@@ -1,3 +1,5 @@
+"""The nearest entry of a key that misses, found at bounded cost."""
+
 from __future__ import annotations
 
 import os

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from gearcache.cache.opening import open_plain
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.source_tree import ROOT
 
 
 @pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_WRONLY, os.O_RDWR, os.O_WRONLY | os.O_CREAT | os.O_APPEND])

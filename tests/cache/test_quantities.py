@@ -1,3 +1,5 @@
+"""Sizes and ages as users write them."""
+
 from __future__ import annotations
 
 import pytest

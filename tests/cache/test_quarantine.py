@@ -1,3 +1,5 @@
+"""The quarantine of damaged files, and its bounds."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Signed entries: what is unsigned or signed by others is a miss."""
+
 from __future__ import annotations
 
 import os
@@ -13,7 +15,7 @@ from gearcache.cache.manifest import SIGNATURE_SIZE
 from gearcache.cache.signature import Signer
 from gearcache.cache.store import DiskStore, Hit, Miss, MissReason
 from gearcache.errors import UnsafePath
-from tests.scenarios import strict_config
+from tests.support.scenarios import strict_config
 
 KEY = CacheKey("Model.decode", (("a", 1),))
 OTHER = CacheKey("Model.decode", (("a", 2),))

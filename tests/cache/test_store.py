@@ -1,3 +1,5 @@
+"""The store on disk: its laws, misses with their reasons, limits and locks."""
+
 from __future__ import annotations
 
 import os
@@ -19,7 +21,7 @@ from gearcache.cache.manifest import MAGIC
 from gearcache.cache.protocol import Store
 from gearcache.cache.store import DiskStore, Hit, Miss, MissReason
 from gearcache.errors import CacheError, CorruptEntry, PublishError, UnsafePath
-from tests.conformance import STORE_LAWS, StoreLaw, check_store, read_file
+from tests.support.conformance import STORE_LAWS, StoreLaw, check_store, read_file
 
 KEY = CacheKey("Model.decode", (("config", {"mode": "max"}), ("gears", (1, 2))))
 OTHER = CacheKey("Model.decode", (("config", {"mode": "min"}), ("gears", (1, 2))))

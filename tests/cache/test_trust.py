@@ -1,3 +1,5 @@
+"""Files that others could have written are refused."""
+
 from __future__ import annotations
 
 import os

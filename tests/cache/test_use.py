@@ -1,3 +1,5 @@
+"""Entries in use: who registers, for how long, and what a reader can do without."""
+
 from __future__ import annotations
 
 import fcntl

@@ -12,7 +12,7 @@ import pytest
 
 from gearcache.cache import FORMAT_VERSION
 from gearcache.cli import COMMANDS, main
-from tests.commands.helpers import DECODE, run, run_json, run_process, store
+from tests.support.commands import DECODE, run, run_json, run_process, store
 
 #: Commands that look into a cache, with arguments under which they do.
 ON_A_CACHE = {

@@ -13,7 +13,7 @@ import pytest
 
 from gearcache.cache import DiskStore, Layout
 from gearcache.cache.admin.tally import count_misses
-from tests.commands.helpers import DECODE, DECODE_OLD, PREFILL, run, run_json, store
+from tests.support.commands import DECODE, DECODE_OLD, PREFILL, run, run_json, store
 
 
 def use(cache_dir: Path, key: object, age: float = 0.0) -> None:

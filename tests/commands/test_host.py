@@ -15,8 +15,8 @@ import pytest
 
 from gearcache.cache import Layout
 from gearcache.commands.host_checks import check_host, check_settings
-from tests.commands.helpers import DECODE, PREFILL, run, run_json, run_process, store
-from tests.source_tree import ROOT
+from tests.support.commands import DECODE, PREFILL, run, run_json, run_process, store
+from tests.support.source_tree import ROOT
 
 DEPLOY = """
 import torch, gearcache

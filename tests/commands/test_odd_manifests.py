@@ -27,7 +27,7 @@ from gearcache.cli import main
 from gearcache.errors import BundleError, CacheError
 from gearcache.readable.entry import readable_cache
 from tests.cache.test_manifest import framed
-from tests.commands.helpers import DECODE, store
+from tests.support.commands import DECODE, store
 
 ODD: list[Any] = [
     float("inf"),

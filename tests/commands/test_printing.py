@@ -18,7 +18,7 @@ from gearcache.cache.key import FORMAT_VERSION
 from gearcache.cli import main
 from gearcache.commands.common import print_json
 from gearcache.commands.printing import echo, printable, printable_json
-from tests.commands.helpers import DECODE, run, store
+from tests.support.commands import DECODE, run, store
 
 HOSTILE = [
     "\x1b]0;title\x07\x1b[2J",

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import gearcache
-from tests.commands.helpers import run, run_json
-from tests.scenarios import strict_config
+from tests.support.commands import run, run_json
+from tests.support.scenarios import strict_config
 from tests.test_events import Net, cached
 
 

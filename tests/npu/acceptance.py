@@ -30,7 +30,7 @@ def main() -> int:
 
 def serve(root: Path, is_emulated: bool, *, again: bool = False) -> int:
     """Run every scenario and print whether it equals eager, and how long it took."""
-    from tests.scenarios import run_scenario, scenario_names
+    from tests.support.scenarios import run_scenario, scenario_names
 
     failed = 0
     chosen = [text for text in sys.argv[3:] if not text.startswith("--")]

@@ -7,14 +7,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.relaunch import Outcome, run_python
+from tests.support.relaunch import Outcome, run_python
 
 COUNTED = ("load", "compile", "cached")
 
 
 def cold_and_warm(module: str, root: Path) -> Outcome:
     """Run every scenario of a module here, then in one fresh process."""
-    from tests.scenarios import scenario_names
+    from tests.support.scenarios import scenario_names
 
     names = scenario_names(module)
     cold = run_all(module, names, root, relaunched=False)
@@ -26,7 +26,7 @@ def cold_and_warm(module: str, root: Path) -> Outcome:
 def run_all(module: str, names: list[str], root: Path, *, relaunched: bool) -> dict[str, Any]:
     """Run scenarios; each report also has what GE did meanwhile, and how many NPU graphs were captured."""
     from tests.npu import graphs, native
-    from tests.scenarios import run_scenario
+    from tests.support.scenarios import run_scenario
 
     reports = {}
     for name in names:

@@ -1,4 +1,4 @@
-"""Scenarios for the torchair backend; see `tests/scenarios.py`."""
+"""Scenarios for the torchair backend; see `tests/support/scenarios.py`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 import gearcache
 from tests.npu.decoders import LLAMA, QWEN2_MOE, Decoder, Size
-from tests.scenarios import Run
+from tests.support.scenarios import Run
 
 NPU = "npu"
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.npu import hccl, static_kernels
-from tests.relaunch import ROOT
+from tests.support.relaunch import ROOT
 
 MODES = pytest.mark.parametrize("mode", ["max-autotune", "npugraph_ex"])
 TOGETHER = [[0, 1]]

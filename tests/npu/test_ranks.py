@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gearcache.exporting.torchair_export import UNCHECKED_SUFFIX
-from tests.relaunch import ROOT
+from tests.support.relaunch import ROOT
 
 
 def both_ranks(root: Path, task: str) -> list[dict[str, Any]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.npu.relaunch import cold_and_warm
-from tests.relaunch import Outcome
-from tests.scenarios import scenario_names
+from tests.support.relaunch import Outcome
+from tests.support.scenarios import scenario_names
 
 MODULE = "tests.npu.served"
 NAMES = scenario_names(MODULE)

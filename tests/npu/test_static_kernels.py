@@ -14,7 +14,7 @@ import pytest
 from gearcache.ge_cache.npu.compiled_graphs import SUMS, is_sealed
 from gearcache.ge_cache.npu.static_kernels import kernel_folder
 from tests.npu import static_kernels
-from tests.relaunch import ROOT
+from tests.support.relaunch import ROOT
 
 MODEL = """
 import torch

@@ -1,0 +1,98 @@
+"""Compiles that fail: the gear is named, the others are kept, and a host without a compiler says so."""
+
+from __future__ import annotations
+
+import os
+import signal
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import gearcache
+from gearcache.errors import BackendUnavailable, CompileError
+from gearcache.ge_cache.backend import Artifact, CompileJob
+from gearcache.ge_cache.eager import EagerBackend
+from gearcache.ge_cache.inductor.backend import InductorBackend
+from gearcache.ge_cache.workers.pool import CompilePool
+from tests.support.scenarios import strict_config
+
+GEARS = {"input": {0: [2, 3, 4]}}
+
+
+class KilledWorkers(EagerBackend):
+    """Real worker processes, which are told to compile something that ends them."""
+
+    worker = InductorBackend.worker
+
+
+@pytest.fixture
+def compile_fails_at_three(monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_gear = EagerBackend.compile
+
+    def fail(self: EagerBackend, job: CompileJob, *arguments: Any) -> Artifact:
+        if job.gear == "input.size(0)=3":
+            raise RuntimeError("the disk of the compiler is on fire")
+        return compile_gear(self, job, *arguments)
+
+    monkeypatch.setattr(EagerBackend, "compile", fail)
+
+
+@pytest.mark.usefixtures("compile_fails_at_three")
+def test_a_failing_gear_is_named_and_the_others_are_kept(
+    cache_dir: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = torch.nn.Linear(4, 4)
+    cached = gearcache.cache_compile(module.forward, config=strict_config(), cache_dir=cache_dir, gears=GEARS)
+    with torch.no_grad():
+        for size in (2, 4):
+            x = torch.randn(size, 4)
+            assert torch.equal(cached(x), module(x))
+        assert "gear input.size(0)=3: the backend failed" in caplog.text
+        with pytest.raises(CompileError, match=r"input.size\(0\)=3.*on fire"):
+            cached(torch.randn(3, 4))
+        monkeypatch.undo()
+        x = torch.randn(3, 4)
+        assert torch.equal(cached(x), module(x))
+    assert cached.stats.gears == {"input.size(0)=2": 1, "input.size(0)=4": 1, "input.size(0)=3": 1}
+
+
+def test_a_host_without_a_compiler_is_told_before_anything_is_traced(
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", "/nowhere/g++")
+    module = torch.nn.Linear(4, 4)
+    config = gearcache.CompilerConfig(backend="inductor", strict=True)
+    cached = gearcache.cache_compile(module.forward, config=config, cache_dir=cache_dir)
+    with pytest.raises(BackendUnavailable, match=r"no C\+\+ compiler was found \(/nowhere/g\+\+\).*backend=.eager"):
+        cached(torch.randn(2, 4))
+    assert cached.stats.traces == 0
+
+
+def test_a_worker_that_dies_is_an_error_of_its_gear_and_the_next_gear_gets_another() -> None:
+    jobs = [CompileJob("M.f", f"x.size(0)={size}", None, [], {}, {}, 1) for size in (2, 3)]
+    with CompilePool(KilledWorkers(), 1, 1, 300.0) as pool:
+        worker = pool._slots[0].worker()
+        assert worker is not None
+        os.kill(worker.pid, signal.SIGKILL)
+        dead, failed = pool.compile(iter(jobs), lambda gear, stage: None)
+    assert dead.artifact is None
+    assert "x.size(0)=2: the backend failed: the worker process broke" in str(dead.error)
+    assert "x.size(0)=3: the backend failed: TypeError" in str(failed.error)
+
+
+class Replaced(torch.nn.Module):
+    def run(self, x: torch.Tensor) -> torch.Tensor:
+        return x * zlib.adler32(b"seven")
+
+
+def test_a_graph_whose_own_evidence_does_not_hold_says_what_it_is(cache_dir: Path) -> None:
+    names: dict[str, Any] = {}
+    # As if this file was edited since its import.
+    exec(compile("def adler(*_): return 7", __file__, "exec"), names)  # noqa: S102
+    torch.compiler.substitute_in_graph(zlib.adler32, skip_signature_check=True)(names["adler"])
+    cached = gearcache.cache_compile(Replaced().run, config=strict_config(), cache_dir=cache_dir)
+    with pytest.raises(CompileError, match=r"what was compiled cannot be used: `adler` in .* is gone"):
+        cached(torch.ones(2))

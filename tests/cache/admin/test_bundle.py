@@ -1,0 +1,340 @@
+"""Bundles: entries carried from one cache to another, and what a hostile or damaged bundle cannot do."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+
+import msgpack
+import pytest
+
+from gearcache.cache.admin.bundle import HEADER_NAME, export_bundle, import_bundle
+from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.admin.verify import verify
+from gearcache.cache.key import FORMAT_VERSION, CacheKey
+from gearcache.cache.layout import Layout
+from gearcache.cache.manifest import Manifest
+from gearcache.cache.parents import TRUSTED_VARIABLE
+from gearcache.cache.signature import Signer
+from gearcache.cache.store import DiskStore, Hit
+from gearcache.errors import BundleError, CacheError, CorruptEntry, UnsafePath
+from tests.cache.test_manifest import framed
+
+KEYS = [CacheKey("Model.decode", (("a", number),)) for number in range(3)]
+CODE = b"c" * 3000
+DIGEST = sha256(CODE).hexdigest()
+
+
+def fill(layout: Layout, signer: Signer | None = None, created: float = 1.0) -> None:
+    store = DiskStore(layout, signer=signer, clock=lambda: created)
+    for key in KEYS:
+        with store.writing():
+            sizes = {store.put_blob(data): len(data) for data in (CODE, key.digest.encode())}
+            store.publish(key, {"created": created}, sizes, {"gears": ["x=1"]})
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Layout:
+    layout = Layout(tmp_path / "source", "rank1")
+    fill(layout)
+    return layout
+
+
+def bundle_of(layout: Layout, target: Path) -> Path:
+    export_bundle(layout, Catalog(layout).entries(), target)
+    return target
+
+
+def test_a_bundle_carries_entries_to_another_root(source: Layout, tmp_path: Path) -> None:
+    entries = Catalog(source).entries()
+    exported = export_bundle(source, entries, tmp_path / "bundle.tar")
+    assert (len(exported.entries), exported.blobs, exported.size) == (3, 4, 3000 + 3 * 64)
+    target = Layout(tmp_path / "target", "rank1")
+    imported = import_bundle(target, tmp_path / "bundle.tar")
+    assert (sorted(imported.entries), imported.blobs, imported.size) == (sorted(exported.entries), 4, exported.size)
+    for key in KEYS:
+        assert DiskStore(target).lookup(key) == DiskStore(source).lookup(key)
+        assert DiskStore(target).use(key)
+    assert verify(target).faults == []
+    assert {entry.name for entry in Catalog(target).entries()} == {key.name for key in KEYS}
+    assert (tmp_path / "bundle.tar").stat().st_mode & 0o777 == 0o600
+    again = import_bundle(target, tmp_path / "bundle.tar")
+    assert (again.entries, sorted(again.skipped)) == ([], sorted(exported.entries))
+
+
+def test_only_a_newer_entry_replaces_one_that_is_present(source: Layout, tmp_path: Path) -> None:
+    bundle = bundle_of(source, tmp_path / "bundle.tar")
+    for created, expected in ((0.5, 1.0), (1.5, 1.5)):
+        target = Layout(tmp_path / f"target{created}", "rank1")
+        fill(target, created=created)
+        import_bundle(target, bundle)
+        found = DiskStore(target).lookup(KEYS[0])
+        assert isinstance(found, Hit)
+        assert found.manifest.payload == {"created": expected}
+
+
+def test_an_entry_that_is_being_compiled_is_left_to_its_compiler(source: Layout, tmp_path: Path) -> None:
+    bundle = bundle_of(source, tmp_path / "bundle.tar")
+    target = DiskStore(Layout(tmp_path / "target", "rank1"))
+    with target.exclusive(KEYS[0]):
+        assert import_bundle(target.layout, bundle).skipped == [KEYS[0].name]
+
+
+@pytest.mark.parametrize("damage", ["blob", "missing", "manifest", "gone"])
+def test_a_damaged_entry_is_not_exported_and_an_old_bundle_stays(source: Layout, tmp_path: Path, damage: str) -> None:
+    entries = Catalog(source).entries()
+    bundle = tmp_path / "bundle.tar"
+    bundle.write_bytes(b"old")
+    if damage in ("blob", "missing"):
+        source.blob(DIGEST).unlink()
+        if damage == "blob":
+            DiskStore(source).put_blob(b"")
+            source.blob(DIGEST).write_bytes(b"d" * 3000)
+            source.blob(DIGEST).chmod(0o600)
+    elif damage == "manifest":
+        source.manifest(KEYS[0]).write_bytes(b"damaged")
+    else:
+        source.manifest(KEYS[0]).unlink()
+    with pytest.raises(CacheError) as caught:
+        export_bundle(source, entries, bundle)
+    assert isinstance(caught.value, CorruptEntry) or damage == "gone"
+    assert bundle.read_bytes() == b"old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bundle.tar", "source"]
+
+
+def header(**changes: object) -> tuple[str, bytes]:
+    return HEADER_NAME, json.dumps({"bundle": 1, "format": FORMAT_VERSION, **changes}).encode()
+
+
+def manifest(name: str = "", blobs: dict[str, int] | None = None) -> bytes:
+    key = KEYS[0]
+    fields = dataclasses.asdict(Manifest(key.name, key.digest, {}, {}, blobs or {}, 1.0, {}))
+    return framed(msgpack.packb({**fields, "name": name or key.name}))
+
+
+PLACE = f"entries/Model.decode/{KEYS[0].digest}/manifest.msgpack"
+
+
+def write(path: Path, *members: tuple[str, bytes] | tarfile.TarInfo, mode: str = "w") -> Path:
+    with tarfile.open(path, mode) as tar:  # type: ignore[call-overload]
+        for member in members:
+            if isinstance(member, tarfile.TarInfo):
+                tar.addfile(member)
+            else:
+                info = tarfile.TarInfo(member[0])
+                info.size = len(member[1])
+                tar.addfile(info, io.BytesIO(member[1]))
+    return path
+
+
+def special(name: str, kind: bytes, link: str = "") -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, link
+    return info
+
+
+HOSTILE: dict[str, Callable[[Path], object]] = {
+    "traversal": lambda path: write(path, header(), ("../../outside", b"x")),
+    "traversal inside": lambda path: write(path, header(), ("entries/../../../outside", b"x")),
+    "absolute": lambda path: write(path, header(), ("/tmp/gearcache-outside", b"x")),
+    "blob traversal": lambda path: write(path, header(), ("blobs/../../outside", b"x")),
+    "absolute blob": lambda path: write(path, header(), ("blobs//etc/passwd", b"x")),
+    "link": lambda path: write(path, header(), special("blobs/" + DIGEST, tarfile.SYMTYPE, "/etc/passwd")),
+    "hard link": lambda path: write(path, header(), special("blobs/" + DIGEST, tarfile.LNKTYPE, HEADER_NAME)),
+    "folder": lambda path: write(path, header(), special("entries", tarfile.DIRTYPE)),
+    "device": lambda path: write(path, header(), special("blobs/" + DIGEST, tarfile.CHRTYPE)),
+    "pipe": lambda path: write(path, header(), special("blobs/" + DIGEST, tarfile.FIFOTYPE)),
+    "sparse": lambda path: write(path, header(), special("blobs/" + DIGEST, tarfile.GNUTYPE_SPARSE)),
+    "label traversal": lambda path: write(
+        path, header(), (f"entries/../{KEYS[0].digest}/manifest.msgpack", manifest(f"..-{KEYS[0].digest}"))
+    ),
+    "label with folders": lambda path: write(
+        path, header(), (f"entries/a/b/{KEYS[0].digest}/manifest.msgpack", manifest(f"a/b-{KEYS[0].digest}"))
+    ),
+    "scope traversal": lambda path: write(
+        path, header(), (f"entries/Model.decode/{KEYS[0].digest}/../manifest.msgpack", manifest())
+    ),
+    "another name": lambda path: write(path, header(), (PLACE, manifest(f"Model.other-{KEYS[0].digest}"))),
+    "a name without its digest": lambda path: write(path, header(), (PLACE, manifest("Model.decode"))),
+    "another place": lambda path: write(path, header(), (PLACE.replace(KEYS[0].digest, KEYS[1].digest), manifest())),
+    "damaged manifest": lambda path: write(path, header(), (PLACE, manifest()[:-1])),
+    "blob that it lacks": lambda path: write(path, header(), (PLACE, manifest(blobs={DIGEST: 3000}))),
+    "blob of another size": lambda path: write(
+        path, header(), ("blobs/" + DIGEST, CODE), (PLACE, manifest(blobs={DIGEST: 2999}))
+    ),
+    "blob of other bytes": lambda path: write(path, header(), ("blobs/" + DIGEST, b"other")),
+    "unknown file": lambda path: write(path, header(), ("README", b"x")),
+    "twice": lambda path: write(path, header(), ("blobs/" + DIGEST, CODE), ("blobs/" + DIGEST, CODE)),
+    "no header": lambda path: write(path, ("blobs/" + DIGEST, CODE)),
+    "large header": lambda path: write(path, (HEADER_NAME, b"[" * 5000)),
+    "nested header": lambda path: write(path, (HEADER_NAME, b"[" * 4000)),
+    "header that is a list": lambda path: write(path, (HEADER_NAME, b"[]")),
+    "another kind": lambda path: write(path, header(bundle=2)),
+    "another format": lambda path: write(path, header(format=FORMAT_VERSION + 1)),
+    "compressed": lambda path: write(path, header(), mode="w:gz"),
+    "empty": lambda path: path.write_bytes(b""),
+    "text": lambda path: path.write_bytes(b"hello" * 1000),
+    "missing": lambda path: None,
+    "a pipe": lambda path: os.mkfifo(path),
+    "a folder in its place": lambda path: path.mkdir(),
+    "huge extended header": lambda path: path.write_bytes(huge_extended_header()),
+}
+
+
+def huge_extended_header() -> bytes:
+    info = special("x", tarfile.XHDTYPE)
+    info.size = (8 << 30) - 1
+    return info.tobuf(tarfile.USTAR_FORMAT) + b"\0" * 1024
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_or_damaged_bundle_writes_nothing_but_whole_blobs(tmp_path: Path, name: str) -> None:
+    bundle, target = tmp_path / "bundle.tar", Layout(tmp_path / "a" / "b" / "target")
+    HOSTILE[name](bundle)
+    with pytest.raises(BundleError, match=str(bundle)):
+        import_bundle(target, bundle)
+    outside = {path for path in tmp_path.rglob("*") if target.root not in (path, *path.parents)}
+    assert outside <= {bundle, tmp_path / "a", tmp_path / "a" / "b"}
+    assert not Path("/tmp/gearcache-outside").exists()
+    assert list(target.entries()) == []
+    assert all(path.name == sha256(path.read_bytes()).hexdigest() for path in target.blobs())
+
+
+def test_a_bundle_larger_than_allowed_is_refused(source: Layout, tmp_path: Path) -> None:
+    bundle = bundle_of(source, tmp_path / "bundle.tar")
+    with pytest.raises(BundleError, match="more than 3000 bytes"):
+        import_bundle(Layout(tmp_path / "target"), bundle, max_size=3000)
+    assert import_bundle(Layout(tmp_path / "target"), bundle, max_size=10_000).blobs == 4
+
+
+def test_a_cut_or_changed_bundle_is_refused_or_gives_whole_entries(source: Layout, tmp_path: Path) -> None:
+    bundle = bundle_of(source, tmp_path / "bundle.tar")
+    data = bundle.read_bytes()
+    chance = random.Random(1)
+    damaged = tmp_path / "damaged.tar"
+    refused = 0
+    for at in range(0, len(data), 331):
+        target = Layout(tmp_path / f"target{at}", "rank1")
+        changed = bytearray(data)
+        changed[at] ^= 1 << chance.randrange(8)
+        damaged.write_bytes(data[:at] if chance.random() < 0.3 else changed)
+        try:
+            import_bundle(target, damaged)
+        except BundleError:
+            refused += 1
+        if target.root.exists():
+            assert {fault.kind for fault in verify(target).faults} <= {"unreferenced"}
+        for key in KEYS:
+            found = DiskStore(target).lookup(key)
+            if isinstance(found, Hit):
+                assert found == DiskStore(source).lookup(key)
+    assert refused > len(data) // 331 // 3
+
+
+def test_with_a_key_only_entries_signed_with_it_are_imported(tmp_path: Path) -> None:
+    signers = []
+    for name in ("mine", "other"):
+        (tmp_path / name).write_bytes(name.encode() * 10)
+        (tmp_path / name).chmod(0o600)
+        signers.append(Signer(tmp_path / name))
+    mine, other = signers
+    for name, signer, accepted in (("signed", mine, True), ("foreign", other, False), ("unsigned", None, False)):
+        layout = Layout(tmp_path / name)
+        fill(layout, signer)
+        bundle = bundle_of(layout, tmp_path / f"{name}.tar")
+        target = Layout(tmp_path / f"{name}-target")
+        if accepted:
+            import_bundle(target, bundle, signer=mine)
+            assert isinstance(DiskStore(target, signer=mine).lookup(KEYS[0]), Hit)
+        else:
+            with pytest.raises(BundleError, match="not signed with the key"):
+                import_bundle(target, bundle, signer=mine)
+            assert list(target.entries()) == []
+        import_bundle(Layout(tmp_path / f"{name}-anyone"), bundle)
+
+
+@pytest.mark.parametrize("mode", [0o602, 0o666, 0o622], ids=oct)
+def test_a_bundle_that_others_can_write_is_refused(source: Layout, tmp_path: Path, mode: int) -> None:
+    bundle = bundle_of(source, tmp_path / "bundle.tar")
+    bundle.chmod(mode)
+    target = Layout(tmp_path / "target", "rank1")
+    with pytest.raises(UnsafePath, match=f"mode {mode:04o} lets others write") as caught:
+        import_bundle(target, bundle)
+    assert "import a copy of your own" in str(caught.value)
+    assert not list(target.blobs())
+    bundle.chmod(0o644)
+    assert len(import_bundle(target, bundle).entries) == 3
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("way", ["none", "a copy", "its folder is named", "signatures"])
+def test_a_bundle_of_another_user_is_refused_unless_somebody_vouches_for_it(
+    tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "key").write_bytes(b"0123456789abcdef")
+    (tmp_path / "key").chmod(0o600)
+    signer = Signer(tmp_path / "key")
+    layout = Layout(tmp_path / "source")
+    fill(layout, signer)
+    (tmp_path / "brought").mkdir()
+    bundle = bundle_of(layout, tmp_path / "brought" / "bundle.tar")
+    os.chown(bundle, 54321, 54321)
+    target = Layout(tmp_path / "target")
+    if way == "none":
+        with pytest.raises(UnsafePath, match="belongs to user 54321"):
+            import_bundle(target, bundle)
+        return
+    if way == "a copy":
+        bundle = bundle.rename(tmp_path / "old")
+        bundle = Path(shutil.copy(bundle, tmp_path / "mine"))
+    elif way == "its folder is named":
+        monkeypatch.setenv(TRUSTED_VARIABLE, str(bundle.parent))
+    assert len(import_bundle(target, bundle, signer=signer if way == "signatures" else None).entries) == 3
+
+
+IMPORT = """
+import os, sys
+from pathlib import Path
+import filelock, gearcache.cache.admin.index, gearcache.cache.admin.journal  # unreadable for others
+from gearcache.cache import CacheKey, DiskStore, Layout, Hit
+from gearcache.cache.admin.bundle import import_bundle
+os.setgid(65534); os.setuid(65534)
+layout = Layout(Path(sys.argv[2]), "rank1")
+print(len(import_bundle(layout, Path(sys.argv[1])).entries))
+store = DiskStore(layout)
+key = CacheKey("Model.decode", (("a", 0),))
+found = store.lookup(key)
+assert store.use(key) and isinstance(found, Hit)
+print([len(store.read_blob(digest)) for digest in found.manifest.blobs])
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_bundle_brings_a_cache_to_another_user() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        layout = Layout(place / "source", "rank1")
+        fill(layout)
+        bundle_of(layout, place / "bundle.tar").chmod(0o644)
+        (place / "home").mkdir()
+        os.chown(place / "home", 65534, 65534)
+        place.chmod(0o755)
+        done = subprocess.run(
+            [sys.executable, "-c", IMPORT, str(place / "bundle.tar"), str(place / "home" / "cache")],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert (done.stdout, done.stderr) == ("3\n[3000, 64]\n", "")

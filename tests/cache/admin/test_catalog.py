@@ -1,0 +1,389 @@
+"""The catalog: what is listed, found and removed, and that damaged entries stop nobody."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from gearcache.cache import remove as remove_module
+from gearcache.cache.admin import scan as scan_module
+from gearcache.cache.admin.catalog import Catalog, Removal
+from gearcache.cache.admin.evict import Limits
+from gearcache.cache.admin.verify import Fault, verify
+from gearcache.cache.key import FORMAT_VERSION, CacheKey
+from gearcache.cache.layout import Layout
+from gearcache.cache.store import DiskStore, Hit
+from gearcache.cache.use import register_use
+from gearcache.errors import CacheError, CorruptEntry, UnsafePath
+
+KEYS = [
+    CacheKey(f"Model.{name}", (("name", name), ("number", number)))
+    for name in ("decode", "prefill")
+    for number in (1, 2)
+]
+SHARED = b"s" * 1000
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    layout = Layout(tmp_path / "cache")
+    for number, key in enumerate(KEYS):
+        publish(layout, key, number)
+    return layout
+
+
+def publish(layout: Layout, key: CacheKey, number: int, limits: Limits | None = None) -> None:
+    store = DiskStore(layout, clock=lambda: 100.0 + number, limits=limits or Limits())
+    with store.writing():
+        sizes = {store.put_blob(data): len(data) for data in (SHARED, key.digest.encode() * 10)}
+        store.publish(key, {}, sizes, {"gears": ["x=1", "x=2"], "variants": 1, "torch": "2.13"})
+    store.keep_limits(key)
+    if layout.use(key).exists():
+        os.utime(layout.use(key), (100 + number, 100 + number))
+
+
+def names(catalog: Catalog) -> list[str]:
+    return [entry.name for entry in catalog.entries()]
+
+
+def files(layout: Layout) -> set[str]:
+    return {str(path.relative_to(layout.bucket)) for path in layout.bucket.rglob("*") if path.is_file()}
+
+
+def test_entries_are_listed_the_last_used_first_with_what_is_known_of_them(layout: Layout) -> None:
+    catalog = Catalog(layout)
+    entries = catalog.entries()
+    assert [entry.name for entry in entries] == [key.name for key in reversed(KEYS)]
+    first = entries[0]
+    assert (first.label, first.digest, first.scope) == ("Model.prefill", KEYS[3].digest, "")
+    assert (list(first.gears), first.variants, first.torch, first.hits) == (["x=1", "x=2"], 1, "2.13", 0)
+    assert (first.created, first.last_use) == (103.0, 103.0)
+    assert first.size == catalog.path(first).stat().st_size + 1000 + 640
+    assert catalog.read(first).key_digest == KEYS[3].digest
+    assert catalog.total_size(entries) == sum(entry.manifest_size for entry in entries) + 1000 + 4 * 640
+
+
+def test_a_cache_that_is_not_there_is_empty_and_stays_away(tmp_path: Path) -> None:
+    catalog = Catalog(Layout(tmp_path / "nothing"))
+    assert (catalog.entries(), catalog.faults, catalog.quarantined(), catalog.other_formats()) == ([], [], [], [])
+    assert catalog.collect().fault is None
+    assert verify(catalog.layout).is_sound
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_entries_are_found_by_label_name_digest_and_path(layout: Layout) -> None:
+    catalog = Catalog(layout)
+    key = KEYS[0]
+    assert {entry.name for entry in catalog.find("Model.decode")} == {KEYS[0].name, KEYS[1].name}
+    for text in (key.name, f"Model.decode-{key.digest[:6]}", key.digest[:8], str(layout.manifest(key))):
+        assert [entry.name for entry in catalog.find(text)] == [key.name]
+    assert [entry.name for entry in catalog.find(str(layout.manifest(key).parent))] == [key.name]
+    for text in ("", "-", "Model", key.digest[:3], f"Model.prefill-{key.digest}", "../" + key.name):
+        assert catalog.find(text) == []
+
+
+def test_entries_that_cannot_be_used_are_told_and_the_others_listed(layout: Layout) -> None:
+    layout.manifest(KEYS[0]).write_bytes(b"damaged")
+    layout.manifest(KEYS[1]).chmod(0o666)
+    catalog = Catalog(layout)
+    for _ in range(2):
+        assert names(catalog) == [KEYS[3].name, KEYS[2].name]
+        assert {type(fault) for fault in catalog.faults} == {CorruptEntry, UnsafePath}
+    assert layout.manifest(KEYS[0]).read_bytes() == b"damaged"
+
+
+def test_an_entry_in_the_folder_of_another_label_is_no_entry(layout: Layout) -> None:
+    (layout.entries_folder / "Model.decode").rename(layout.entries_folder / "Model.other")
+    catalog = Catalog(layout)
+    assert len(catalog.entries()) == 2
+    assert all(isinstance(fault, CorruptEntry) for fault in catalog.faults)
+    assert len(catalog.faults) == 2
+    before = set(layout.blobs())
+    assert catalog.collect().fault is None
+    assert set(layout.blobs()) == before, "a sound manifest may be somebody's, wherever it lies"
+    assert verify(layout, repair=True).faults
+    assert len(set(layout.blobs())) < len(before)
+
+
+def test_labels_that_differ_by_case_may_share_a_folder(layout: Layout) -> None:
+    """As on a file system without case, where `model.decode` is stored in the folder of `Model.decode`."""
+    other = CacheKey("model.decode", (("name", "other"),))
+    publish(layout, other, 9)
+    folder = layout.manifest(other).parent
+    folder.rename(layout.entries_folder / "Model.decode" / other.digest)
+    before = set(layout.blobs())
+    catalog = Catalog(layout)
+    assert len(catalog.entries()) == 5
+    assert catalog.faults == []
+    assert (catalog.collect().fault, catalog.collect().blobs) == (None, [])
+    assert set(layout.blobs()) == before
+    assert verify(layout).faults == []
+
+
+@pytest.mark.parametrize("state", ["empty", "full"])
+@pytest.mark.parametrize("scope", ["", "rank1"])
+def test_what_a_backend_keeps_is_no_leftover_of_a_sound_entry(tmp_path: Path, state: str, scope: str) -> None:
+    layout = Layout(tmp_path / "cache", scope)
+    store = DiskStore(layout)
+    store.publish(KEYS[0], {}, {}, {"folders": True})
+    kept = [layout.manifest(KEYS[0]).parent / name for name in ("ge", "static_kernels")]
+    for folder in kept:
+        folder.mkdir()
+        if state == "full":
+            (folder / "graph.om").write_bytes(b"graph")
+    catalog = Catalog(layout)
+    for used in (True, False):
+        if not used:
+            del store
+        assert verify(layout).faults == []
+        assert catalog.collect().leftovers == []
+        assert all(folder.is_dir() for folder in kept)
+    layout.manifest(KEYS[0]).unlink()
+    assert len(catalog.collect().leftovers) == 1
+    assert list(layout.entries_folder.iterdir()) == []
+
+
+def test_what_is_not_ours_in_the_folder_of_an_entry_is_no_leftover(layout: Layout) -> None:
+    stray = layout.manifest(KEYS[0]).with_name("notes.txt")
+    stray.write_text("mine")
+    layout.manifest(KEYS[0]).unlink()
+    for _ in range(2):
+        assert Catalog(layout).collect().leftovers == []
+    assert stray.exists()
+
+
+def test_a_removed_entry_leaves_nothing_but_what_others_need(layout: Layout) -> None:
+    catalog = Catalog(layout)
+    before = files(layout)
+    entry = catalog.find(KEYS[0].digest)[0]
+    dry = catalog.remove([entry], dry_run=True)
+    assert files(layout) >= before
+    outcome = catalog.remove([entry])
+    assert (dry.removed, dry.blobs, dry.freed) == (outcome.removed, outcome.blobs, outcome.freed)
+    assert (outcome.blobs, outcome.freed) == (1, entry.manifest_size + 640)
+    gone = {name for name in before if name not in files(layout)}
+    assert gone == {
+        f"entries/Model.decode/{KEYS[0].digest}/manifest.msgpack",
+        f"entries/Model.decode/{KEYS[0].digest}/use",
+        next(name for name in before if name.startswith("blobs") and (layout.bucket / name) == own_blob(layout, 0)),
+    }
+    assert not layout.manifest(KEYS[0]).parent.exists()
+    outcome = catalog.remove(catalog.entries())
+    assert outcome.blobs == 4, "three of their own, and the shared one with its last user"
+    assert list(layout.blobs()) == []
+    assert list(layout.entries_folder.iterdir()) == []
+
+
+def own_blob(layout: Layout, number: int) -> Path:
+    from hashlib import sha256
+
+    return layout.blob(sha256(KEYS[number].digest.encode() * 10).hexdigest())
+
+
+def test_pruning_drops_the_least_recently_used_until_the_rest_fits(layout: Layout) -> None:
+    catalog = Catalog(layout, clock=lambda: 110.0)
+    entries = catalog.entries()
+    limit = catalog.total_size(entries) - 1
+    dry = catalog.prune(max_size=limit, dry_run=True)
+    outcome = catalog.prune(max_size=limit)
+    assert [entry.name for entry in outcome.removed] == [KEYS[0].name] == [entry.name for entry in dry.removed]
+    assert catalog.total_size(catalog.entries()) <= limit
+    assert catalog.total_size(entries) - catalog.total_size(catalog.entries()) == outcome.freed == dry.freed
+    assert [entry.name for entry in catalog.prune(max_age=8.0).removed] == [KEYS[1].name]
+    kept = catalog.entries()[-1]
+    assert [entry.name for entry in catalog.prune(max_size=0, keep=[kept.identity]).removed] == [KEYS[3].name]
+    assert names(catalog) == [kept.name]
+
+
+@pytest.mark.parametrize("few", [0, 10_000])
+def test_files_that_a_backend_keeps_count_and_go_with_their_entry(
+    layout: Layout, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan_module, "MANY_ENTRIES", few)
+    with (store := DiskStore(layout, clock=lambda: 100.0)).writing():
+        store.publish(KEYS[0], {}, {}, {"folders": True})
+    del store  # it uses what it published
+    os.utime(layout.use(KEYS[0]), (100, 100))
+    catalog = Catalog(layout)
+
+    def size() -> int:
+        return next(entry.size for entry in catalog.entries() if entry.digest == KEYS[0].digest)
+
+    before, total = size(), catalog.total_size(catalog.entries())
+    graph = layout.manifest(KEYS[0]).parent / "ge" / "graph_key" / "rank0"
+    graph.mkdir(parents=True)
+    (graph / "graph.om").write_bytes(bytes(5000))  # as GE does: after the publish, past the index
+    assert size() == before + 5000
+    (graph / "graph.idx").write_bytes(bytes(70))
+    assert size() == before + 5070
+    assert catalog.total_size(catalog.entries()) == total + 5070
+    outcome = catalog.prune(max_size=total)
+    assert [entry.digest for entry in outcome.removed] == [KEYS[0].digest]
+    assert outcome.freed == before + 5070
+    assert not graph.parent.exists()
+
+
+def test_a_used_entry_stays_and_others_go_in_its_place(layout: Layout) -> None:
+    catalog = Catalog(layout)
+    store = DiskStore(layout)
+    store.use(KEYS[0])
+    entries = catalog.entries()
+    outcome = catalog.prune(max_size=catalog.total_size(entries) - 1)
+    assert [entry.name for entry in outcome.in_use] == [KEYS[0].name]
+    assert [entry.name for entry in outcome.removed] == [KEYS[1].name]
+
+
+def test_a_publish_keeps_the_cache_within_its_limits_but_never_drops_itself(layout: Layout) -> None:
+    new = CacheKey("Model.new", ())
+    publish(layout, new, 0, Limits(max_size=1))
+    assert names(Catalog(layout)) == [new.name]
+    store = DiskStore(layout)
+    assert store.use(new)
+    publish(layout, KEYS[0], 1, Limits(max_size=1))
+    assert set(names(Catalog(layout))) == {new.name, KEYS[0].name}, "the other one is in use"
+
+
+def test_collecting_removes_what_no_entry_needs_and_nothing_else(layout: Layout) -> None:
+    catalog = Catalog(layout)
+    catalog.entries()
+    before = files(layout)
+    store = DiskStore(layout)
+    unreferenced = layout.blob(store.put_blob(b"unreferenced"))
+    unfinished = [
+        unreferenced.with_name(".writing-host-1-aa"),
+        layout.manifest(KEYS[0]).with_name(".writing-host-1-bb"),
+        layout.root / ".writing-host-1-cc",
+    ]
+    young = layout.quarantine_folder / ".writing-host-1-dd"
+    for path in (*unfinished, young):
+        path.write_bytes(b"half")
+    os.utime(unfinished[2], (1, 1))
+    empty = layout.entry("Model.gone", KEYS[0].digest, "rank1")
+    empty.mkdir(parents=True)
+    (empty / "use").touch()
+    dry = catalog.collect(dry_run=True)
+    assert unreferenced.exists()
+    found = catalog.collect()
+    assert found.fault is None
+    assert found.blobs == dry.blobs == [unreferenced]
+    assert set(unfinished) | {empty} <= set(found.leftovers)
+    assert set(found.leftovers) == {*dry.leftovers, empty.parent} or set(found.leftovers) == set(dry.leftovers)
+    assert found.freed == len(b"unreferenced") + 3 * 4
+    assert files(layout) == before | {"quarantine/.writing-host-1-dd"}
+    assert not empty.parent.parent.exists()
+
+
+@pytest.mark.parametrize("how", ["unsafe", "other format"])
+def test_no_blob_goes_while_an_entry_cannot_be_read(layout: Layout, how: str) -> None:
+    path = layout.manifest(KEYS[0])
+    if how == "unsafe":
+        path.chmod(0o666)
+    else:
+        data = bytearray(path.read_bytes())
+        data[11] = FORMAT_VERSION + 1
+        path.write_bytes(data)
+    before = files(layout)
+    catalog = Catalog(layout)
+    unreferenced = layout.blob(DiskStore(layout).put_blob(b"unreferenced"))
+    assert catalog.collect().fault is not None
+    assert unreferenced.exists()
+    catalog.remove(catalog.find(KEYS[1].digest))
+    assert {name for name in before if name.startswith("blobs")} <= files(layout)
+
+
+def test_a_remover_follows_no_link_out_of_the_cache(layout: Layout, tmp_path: Path) -> None:
+    catalog = Catalog(layout)
+    entries = catalog.entries()
+    outside = tmp_path / "outside"
+    (layout.entries_folder / "Model.decode").rename(outside)
+    (layout.entries_folder / "Model.decode").symlink_to(outside)
+    outcome = catalog.remove(entries)
+    assert {type(fault) for fault in outcome.faults} == {UnsafePath}
+    assert len(list(outside.rglob("manifest.msgpack"))) == 2
+
+
+def test_a_cache_that_cannot_be_changed_says_so(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    def deny(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", "somewhere")
+
+    monkeypatch.setattr(remove_module.Path, "unlink", deny)
+    catalog = Catalog(layout)
+    outcome = catalog.remove(catalog.entries())
+    assert outcome.removed == []
+    assert all("Permission denied" in str(fault) for fault in outcome.faults)
+    assert len(outcome.faults) == 4
+
+
+def test_other_formats_are_counted_and_deleted_as_a_whole(layout: Layout) -> None:
+    older, newer = layout.root / "v1", layout.root / f"v{FORMAT_VERSION + 1}"
+    (older / "entries" / "Model.decode-abc").mkdir(parents=True)
+    (older / "entries" / "Model.decode-abc" / "manifest.msgpack").write_bytes(b"12345")
+    shutil.copytree(layout.bucket, newer)
+    (layout.root / "v1x").mkdir()
+    catalog = Catalog(layout)
+    found = catalog.other_formats()
+    assert [(folder.version, folder.entries) for folder in found] == [(1, 1), (FORMAT_VERSION + 1, 4)]
+    assert catalog.remove_format(found[0]) == 5
+    assert not older.exists()
+    store = DiskStore(Layout(layout.root))
+    use = newer / "entries" / "Model.decode" / KEYS[0].digest / "use"
+    held = register_use(use)
+    assert held is not None
+    with pytest.raises(CacheError, match="in use"):
+        catalog.remove_format(found[1])
+    held.close()
+    assert newer.exists()
+    catalog.remove_format(found[1])
+    assert not newer.exists()
+    assert isinstance(store.lookup(KEYS[0]), Hit)
+    with pytest.raises(ValueError, match="not the folder of a format"):
+        catalog.remove_format(found[0].__class__(layout.bucket.parent.parent, 1, 0, 0))
+
+
+def kinds(faults: list[Fault]) -> list[str]:
+    return sorted(fault.kind for fault in faults)
+
+
+def test_verify_finds_every_kind_of_fault_and_repairs_what_it_may(layout: Layout) -> None:
+    store = DiskStore(layout)
+    own_blob(layout, 0).write_bytes(b"wrong")
+    layout.manifest(KEYS[1]).write_bytes(layout.manifest(KEYS[1]).read_bytes()[:-1])
+    layout.manifest(KEYS[2]).chmod(0o606)
+    store.put_blob(b"unreferenced")
+    own_blob(layout, 3).with_name(".writing-x").touch()
+    seen: list[tuple[int, int]] = []
+    found = verify(layout, progress=lambda done, total: seen.append((done, total)))
+    assert kinds(found.faults) == ["corrupt", "corrupt", "leftover", "missing", "unsafe"]
+    assert not found.is_sound
+    assert not any(fault.repaired for fault in found.faults)
+    assert (found.entries, found.blobs) == (1, 5)
+    assert seen[-1][0] == seen[-1][1] == 10
+
+    repaired = verify(layout, repair=True)
+    assert {fault.kind for fault in repaired.faults if not fault.repaired} == {"unsafe"}
+    layout.manifest(KEYS[2]).chmod(0o600)
+    # The blobs of entries in the quarantine belong to nobody now: the unsafe manifest kept them until it was mended.
+    assert kinds(verify(layout).faults) == ["unreferenced", "unreferenced"]
+    assert verify(layout, repair=True).is_sound
+    assert verify(layout).faults == []
+    catalog = Catalog(layout)
+    assert len(catalog.quarantined()) == 3
+    assert all(found.reason and found.size for found in catalog.quarantined())
+    catalog.clear_quarantine(cleared := Removal())
+    assert cleared.freed > 0
+    assert cleared.quarantined == 3
+    assert list(layout.quarantine_folder.iterdir()) == []
+    assert {entry.name for entry in catalog.entries()} == {KEYS[2].name, KEYS[3].name}
+
+
+def test_verify_passes_over_an_entry_that_is_removed_meanwhile(layout: Layout) -> None:
+    def remove(done: int, total: int) -> None:
+        if done == 6:  # the blobs are done
+            catalog = Catalog(layout)
+            catalog.remove(catalog.entries())
+
+    found = verify(layout, progress=remove)
+    assert found.faults == []

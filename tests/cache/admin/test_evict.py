@@ -1,0 +1,90 @@
+"""Eviction: the least recently used goes first, never an entry in use, never the one just written."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gearcache.cache.admin.evict import Limits, entries_to_evict
+from gearcache.cache.admin.row import EntryRow, entry_of, total_size
+from gearcache.cache.manifest import Manifest
+
+SIZES = {sha256(bytes([number])).hexdigest(): 10 * (number + 1) for number in range(6)}
+DIGESTS = list(SIZES)
+
+
+def entry(number: int, blobs: list[int], last_use: float = 0.0) -> EntryRow:
+    sizes = {DIGESTS[blob]: SIZES[DIGESTS[blob]] for blob in blobs}
+    digest = sha256(b"key" + bytes([number])).hexdigest()
+    manifest = Manifest("M-" + digest, digest, {}, {}, sizes, 1.0, {"gears": ["a", "b"], "compile_seconds": 1.5})
+    return entry_of(manifest, ("M", digest, ""), 5)._replace(last_use=last_use)
+
+
+def test_an_entry_says_what_its_manifest_does() -> None:
+    found = entry(1, [0, 2])
+    assert (found.size, found.gears, found.compile_seconds) == (5 + 10 + 30, ("a", "b"), 1.5)
+    assert found.blob_sizes() == {DIGESTS[0]: 10, DIGESTS[2]: 30}
+
+
+def test_a_shared_blob_counts_once() -> None:
+    assert total_size([entry(1, [0, 1]), entry(2, [1, 2])]) == 10 + 10 + 20 + 30
+
+
+def test_the_least_recently_used_go_first() -> None:
+    entries = [entry(1, [0], last_use=3.0), entry(2, [1], last_use=1.0), entry(3, [2], last_use=2.0)]
+    assert entries_to_evict(entries, Limits(max_size=50), 9.0) == [entries[1]]
+    assert entries_to_evict(entries, Limits(max_size=49), 9.0) == [entries[1], entries[2]]
+    assert entries_to_evict(entries, Limits(max_size=1000), 9.0) == []
+
+
+def test_a_blob_is_freed_with_its_last_user_only() -> None:
+    entries = [entry(1, [5], last_use=1.0), entry(2, [5], last_use=2.0), entry(3, [0], last_use=3.0)]
+    # Dropping the first frees 5 bytes: the second still needs its blob of 60.
+    assert entries_to_evict(entries, Limits(max_size=80), 9.0) == [entries[0]]
+    assert entries_to_evict(entries, Limits(max_size=79), 9.0) == [entries[0], entries[1]]
+
+
+def test_age_is_counted_from_the_last_use() -> None:
+    entries = [entry(1, [0], last_use=1.0), entry(2, [0], last_use=2.0)]
+    assert entries_to_evict(entries, Limits(max_age=7.5), 9.0) == [entries[0]]
+    assert entries_to_evict(entries, Limits(max_age=8.0), 9.0) == []
+
+
+@pytest.mark.parametrize("limits", [{"max_size": -1}, {"max_age": float("nan")}])
+def test_a_limit_is_at_least_0(limits: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="at least 0"):
+        Limits(**limits)  # type: ignore[arg-type]
+
+
+ENTRIES = st.lists(
+    st.builds(
+        entry,
+        st.integers(0, 50),
+        st.lists(st.integers(0, 5), unique=True, max_size=4),
+        st.floats(0, 10),
+    ),
+    unique_by=lambda found: found.identity,
+    max_size=12,
+)
+
+
+@given(ENTRIES, st.integers(0, 300), st.none() | st.floats(0, 10), st.data())
+def test_what_stays_is_within_the_limits_and_no_more_goes_than_must(
+    entries: list[EntryRow], max_size: int, max_age: float | None, data: st.DataObject
+) -> None:
+    keep = {found.identity for found in entries if data.draw(st.booleans())}
+    evicted = entries_to_evict(entries, Limits(max_size, max_age), 10.0, keep)
+    stays = [found for found in entries if found not in evicted]
+    assert not {found.identity for found in evicted} & keep
+    removable = [found for found in stays if found.identity not in keep]
+    if max_age is not None:
+        assert all(10.0 - found.last_use <= max_age for found in removable)
+    if removable:
+        assert total_size(stays) <= max_size
+        young = [found for found in evicted if max_age is None or 10.0 - found.last_use <= max_age]
+        if young:
+            assert max(found.last_use for found in young) <= min(found.last_use for found in removable)
+            assert total_size([*stays, young[-1]]) > max_size, "the last one need not have gone"

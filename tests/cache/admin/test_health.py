@@ -1,0 +1,78 @@
+"""What `gearcache doctor` finds out about a cache folder."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+from pathlib import Path
+
+import pytest
+
+from gearcache.cache.admin import health as health_module
+from gearcache.cache.admin.health import Check, check_health
+from gearcache.cache.key import CacheKey
+from gearcache.cache.layout import Layout
+from gearcache.cache.store import DiskStore
+
+KEY = CacheKey("Model.decode", (("a", 1),))
+
+
+def checks(layout: Layout, key_file: Path | None = None) -> dict[str, Check]:
+    return {check.name: check for check in check_health(layout, key_file)}
+
+
+def tree(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if "index" not in path.parts}
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    layout = Layout(tmp_path / "cache")
+    store = DiskStore(layout)
+    store.publish(KEY, {}, {store.put_blob(b"code"): 4}, {})
+    return layout
+
+
+def test_a_sound_cache_passes_and_is_left_as_it_is(layout: Layout) -> None:
+    before = tree(layout.root)
+    found = checks(layout)
+    assert {name for name, check in found.items() if check.ok is False} == set()
+    assert found["entries"].detail.startswith("1 entries, ")
+    assert tree(layout.root) == before
+
+
+def test_a_cache_that_is_not_there_is_not_created(tmp_path: Path) -> None:
+    found = checks(Layout(tmp_path / "a" / "cache"))
+    assert found["folder"].ok is None
+    assert found["writing"].ok is True
+    assert found["locks"].ok is True
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("fault", ["folder", "permissions", "entries", "writing", "locks", "space", "signatures"])
+def test_a_fault_is_named_with_what_to_do(
+    layout: Layout, tmp_path: Path, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key_file = None
+    if fault == "folder":
+        shutil.rmtree(layout.root)
+        layout.root.touch()
+    elif fault == "permissions":
+        layout.blobs_folder.chmod(0o777)
+    elif fault == "entries":
+        layout.manifest(KEY).write_bytes(b"damaged")
+    elif fault == "writing":
+
+        def deny(path: Path, data: bytes) -> None:
+            raise PermissionError(13, "Permission denied", str(path))
+
+        monkeypatch.setattr(health_module, "write_atomic", deny)
+    elif fault == "locks":
+        monkeypatch.setattr(fcntl, "flock", lambda *_: None)  # as on a file system that only pretends
+    elif fault == "space":
+        monkeypatch.setattr(health_module, "LITTLE_SPACE", 1 << 62)
+    else:
+        key_file = tmp_path / "missing"
+    found = checks(layout, key_file)
+    assert {name for name, check in found.items() if check.ok is False} == {fault}
+    assert found[fault].remedy

@@ -1,0 +1,282 @@
+"""The index of entries: a help for lists that is made anew whenever it is wrong, and that no call opens."""
+
+from __future__ import annotations
+
+import pickle
+import sqlite3
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import diskcache
+import pytest
+
+from gearcache.cache.admin import scan as scan_module
+from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.admin.index import RowDisk, open_index
+from gearcache.cache.admin.journal import JOURNAL_NAME, append_entry, read_journal
+from gearcache.cache.admin.scan import read_entry, scan
+from gearcache.cache.key import CacheKey
+from gearcache.cache.layout import Layout
+from gearcache.cache.store import DiskStore, Hit
+
+KEYS = [CacheKey("Model.decode", (("number", number),)) for number in range(3)]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> DiskStore:
+    store = DiskStore(Layout(tmp_path / "cache"))
+    for key in KEYS:
+        store.publish(key, {}, {store.put_blob(key.digest.encode()): 64}, {"gears": [key.digest[:3]]})
+    return store
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The manifests that a scan had to read."""
+    found: list[Path] = []
+
+    def counting(layout: Layout, path: Path, *rest: Any) -> Any:
+        found.append(path)
+        return read_entry(layout, path, *rest)
+
+    monkeypatch.setattr(scan_module, "read_entry", counting)
+    return found
+
+
+def names(store: DiskStore) -> set[str]:
+    return {entry.name for entry in Catalog(store.layout).entries()}
+
+
+ALL = {key.name for key in KEYS}
+
+
+def test_what_was_published_is_listed_without_reading_a_manifest(store: DiskStore, reads: list[Path]) -> None:
+    assert names(store) == ALL
+    assert names(store) == ALL
+    assert reads == []
+
+
+def test_the_index_holds_what_the_manifests_say(store: DiskStore) -> None:
+    listed = sorted(Catalog(store.layout).entries())
+    paths = [store.layout.manifest(key) for key in KEYS]
+    assert listed == sorted(read_entry(store.layout, path) for path in paths)
+
+
+@pytest.mark.parametrize("few", [0, 10_000])
+@pytest.mark.parametrize("lost", ["journal", "index", "both", "torn"])
+def test_a_lost_index_is_rebuilt_from_the_manifests(
+    store: DiskStore, reads: list[Path], lost: str, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan_module, "MANY_ENTRIES", few)
+    folder = store.layout.index_folder
+    if lost != "journal":
+        names(store)
+    if lost == "torn":
+        store.publish(KEYS[0], {}, {}, {})
+        journal = folder / JOURNAL_NAME
+        journal.write_bytes(journal.read_bytes()[:-3])
+    else:
+        for path in folder.iterdir():
+            path.unlink()
+    assert names(store) == ALL
+    assert len(reads) == (1 if lost == "torn" else 3)
+    assert names(store) == ALL
+    assert len(reads) == (1 if lost == "torn" else 3)
+
+
+@pytest.mark.parametrize("few", [0, 10_000])
+def test_entries_that_came_went_and_changed_past_the_index_are_seen(
+    store: DiskStore, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan_module, "MANY_ENTRIES", few)
+    names(store)
+    store.layout.manifest(KEYS[0]).unlink()
+    store.layout.use(KEYS[0]).unlink()
+    new = CacheKey("Model.prefill", (("number", 9),))
+    for key in (KEYS[1], new):
+        store.publish(key, {}, {}, {"gears": ["changed"]})
+        (store.layout.index_folder / JOURNAL_NAME).write_bytes(b"")
+    found = {entry.name: entry.gears for entry in Catalog(store.layout).entries()}
+    assert found == {KEYS[1].name: ("changed",), KEYS[2].name: (KEYS[2].digest[:3],), new.name: ("changed",)}
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan_module, "MANY_ENTRIES", 0)
+
+
+def test_loads_are_counted_without_reading_a_manifest(store: DiskStore, reads: list[Path]) -> None:
+    names(store)
+    begin = time.time()
+    for _ in range(3):
+        other = DiskStore(store.layout)
+        other.use(KEYS[1])
+        other.count_load(KEYS[1])
+    newest = Catalog(store.layout).entries()[0]
+    assert (newest.name, newest.hits) == (KEYS[1].name, 3)
+    assert newest.last_use >= begin - 0.1
+    assert reads == []
+
+
+@pytest.mark.usefixtures("large")
+def test_an_exact_scan_sees_a_manifest_whose_use_file_was_not_touched(store: DiskStore, reads: list[Path]) -> None:
+    names(store)
+    path = store.layout.manifest(KEYS[0])
+    path.with_name("new").write_bytes(path.read_bytes())
+    path.with_name("new").chmod(0o600)
+    path.with_name("new").rename(path)  # as by a publisher that was killed before it touched the use file
+    scan(store.layout)
+    assert reads == []
+    scan(store.layout, exact=True)
+    assert reads == [path]
+
+
+@pytest.mark.parametrize("damage", ["text", "pickle", "flip", "truncated", "folder", "link"])
+def test_a_damaged_index_is_made_anew(store: DiskStore, damage: str, tmp_path: Path) -> None:
+    names(store)
+    database = store.layout.index_folder / "cache.db"
+    if damage == "text":
+        database.write_bytes(b"not a database, but long enough to be one" * 100)
+    elif damage == "truncated":
+        database.write_bytes(database.read_bytes()[:5000])
+    elif damage == "folder":
+        database.unlink()
+        database.mkdir()
+    elif damage == "link":
+        database.rename(tmp_path / "elsewhere")
+        database.symlink_to(tmp_path / "elsewhere")
+    else:
+        with sqlite3.connect(database) as connection:
+            if damage == "pickle":
+                value = sqlite3.Binary(pickle.dumps(Bomb()))
+                connection.execute("UPDATE Cache SET mode = ?, value = ?", (diskcache.core.MODE_PICKLE, value))
+            else:
+                connection.execute("UPDATE Cache SET value = CAST(value || 'x' AS BLOB)")
+        connection.close()
+    assert names(store) == ALL
+    assert names(store) == ALL
+    assert Bomb.exploded == 0
+    if damage != "folder":
+        with open_index(store.layout) as index:
+            assert index is not None
+            assert len({entry.identity for entry in index.entries}) == 3
+
+
+class Bomb:
+    """Counts how often it was unpickled."""
+
+    exploded = 0
+
+    def __reduce__(self) -> Any:
+        return Bomb.explode, ()
+
+    @staticmethod
+    def explode() -> None:
+        Bomb.exploded += 1
+
+
+def test_diskcache_unpickles_and_pickles_nothing(tmp_path: Path) -> None:
+    folder = str(tmp_path)
+    with diskcache.Cache(folder) as cache:
+        cache[("a", "tuple")] = b"key"
+        cache["object"] = Bomb()
+        cache["large"] = b"x" * 100_000
+    with diskcache.Cache(folder, disk=RowDisk) as cache:
+        with pytest.raises(ValueError, match="not ours"):
+            list(cache)
+        for name in ("object", "large"):
+            with pytest.raises(ValueError, match="not ours"):
+                cache.get(name)
+        for value in (Bomb(), "text", 1):
+            with pytest.raises(TypeError, match="is bytes"):
+                cache["new"] = value
+        with pytest.raises(TypeError, match="is a text"):
+            cache[1] = b"value"
+    assert Bomb.exploded == 0
+
+
+def test_the_index_evicts_nothing_by_itself(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    layout.prepare()
+    with open_index(layout) as index:
+        assert index is not None
+        settings = index._cache
+        assert (settings.eviction_policy, settings.cull_limit, settings.disk.__class__) == ("none", 0, RowDisk)
+
+
+@pytest.mark.parametrize("holder", ["a command", "another program"])
+def test_a_locked_index_delays_neither_lists_nor_publishes(store: DiskStore, holder: str) -> None:
+    names(store)
+    opened, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        if holder == "a command":
+            with open_index(store.layout):
+                opened.set()
+                done.wait()
+        else:
+            connection = sqlite3.connect(store.layout.index_folder / "cache.db")
+            connection.execute("BEGIN EXCLUSIVE")
+            opened.set()
+            done.wait()
+            connection.close()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    opened.wait()
+    try:
+        begin = time.monotonic()
+        store.publish(KEYS[0], {"a": 1}, {}, {})
+        assert names(store) == ALL
+        assert isinstance(DiskStore(store.layout).lookup(KEYS[0]), Hit)
+        assert time.monotonic() - begin < 5
+    finally:
+        done.set()
+        thread.join()
+    assert names(store) == ALL
+
+
+@pytest.mark.parametrize("obstacle", ["file", "others may write", "journal is a folder"])
+def test_an_index_that_cannot_be_written_breaks_nothing(store: DiskStore, obstacle: str) -> None:
+    folder = store.layout.index_folder
+    for path in folder.iterdir():
+        path.unlink()
+    if obstacle == "file":
+        folder.rmdir()
+        folder.touch()
+    elif obstacle == "others may write":
+        folder.chmod(0o777)
+    else:
+        (folder / JOURNAL_NAME).mkdir()
+    store.publish(KEYS[0], {"a": 1}, {}, {})
+    assert names(store) == ALL
+
+
+def test_the_journal_takes_the_rows_of_many_writers_and_ends_at_a_torn_one(store: DiskStore, tmp_path: Path) -> None:
+    folder = tmp_path / "index"
+    row = read_entry(store.layout, store.layout.manifest(KEYS[0]))
+    threads = [threading.Thread(target=append_entry, args=(folder, row)) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    rows, size = read_journal(folder)
+    assert rows == [row] * 20
+    data = (folder / JOURNAL_NAME).read_bytes()
+    assert len(data) == size
+    for cut in range(len(data) - 300, len(data)):
+        (folder / JOURNAL_NAME).write_bytes(data[:cut])
+        assert read_journal(folder)[0] == [row] * 19 or cut < len(data) - size // 20
+    flipped = bytearray(data)
+    flipped[size // 2] ^= 1
+    (folder / JOURNAL_NAME).write_bytes(flipped)
+    assert len(read_journal(folder)[0]) < 20
+
+
+def test_files_of_the_index_are_private(store: DiskStore) -> None:
+    names(store)
+    folder = store.layout.index_folder
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}

@@ -1,0 +1,93 @@
+"""All gears of a cached method in one file, run by a C++ program."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import gearcache
+from gearcache.exporting.cpp_package import header_folder
+from tests.support.source_tree import ROOT
+
+
+class Step(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.project = nn.Linear(8, 6)
+        self.register_buffer("offset", torch.arange(6.0))
+
+    def step(self, x: Tensor, cache: Tensor) -> dict[str, Tensor]:
+        hidden = torch.tanh(self.project(x)) + self.offset
+        cache.mul_(0.5).add_(hidden)
+        return {"hidden": hidden, "top": hidden[:, :2], "cache": cache, "weight": self.project.weight[0]}
+
+
+def build(target: Path) -> None:
+    root = Path(torch.__file__).parent
+    include = [root / "include", root / "include/torch/csrc/api/include", header_folder()]
+    command = ["g++", "-std=c++20", "-O0", str(ROOT / "examples/cpp/run_package.cpp"), "-o", str(target)]
+    command += [f"-I{path}" for path in include]
+    command += [f"-L{root / 'lib'}", f"-Wl,-rpath,{root / 'lib'}", "-ltorch", "-ltorch_cpu", "-lc10"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.mark.slow
+def test_a_cpp_program_runs_every_gear_of_a_package(cache_dir: Path, tmp_path: Path) -> None:
+    model = Step().eval()
+    config = gearcache.CompilerConfig(backend="inductor", strict=True)
+    cached = gearcache.cache_compile(model.step, config=config, gears={"x": {0: [2, 4]}})
+    cached.warm(torch.randn(2, 8), torch.randn(2, 6))
+    compiled = cached.stats.compiles
+    package = tmp_path / "step.gears"
+    gearcache.export(cached, package)
+    assert cached.stats.compiles == compiled
+    program = tmp_path / "run_package"
+    build(program)
+    for rows in (2, 4):
+        x, cache = torch.randn(rows, 8), torch.randn(rows, 6)
+        with torch.no_grad():
+            ours = cached(x, cache.clone())
+            theirs = model.step(x, cache.clone())
+        torch.save([x, cache], tmp_path / "inputs.pt")
+        done = subprocess.run(
+            [program, package, tmp_path / "inputs.pt", tmp_path / "outputs.pt"],
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.split("\n")[:2] == ["x.size(0)=2", "x.size(0)=4"]
+        found = torch.load(tmp_path / "outputs.pt", weights_only=False)
+        for name, expected in theirs.items():
+            alike = [tensor for tensor in found if tensor.shape == expected.shape]
+            assert any(torch.allclose(tensor, expected, atol=1e-6) for tensor in alike), name
+            assert any(torch.equal(tensor, ours[name].detach()) for tensor in alike), name
+    torch.save([torch.randn(3, 8), torch.randn(3, 6)], tmp_path / "inputs.pt")
+    done = subprocess.run(
+        [program, package, tmp_path / "inputs.pt", tmp_path / "outputs.pt"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "no gear takes these inputs: x[3, 8]float" in done.stderr
+
+
+def test_a_method_that_was_not_called_cannot_be_exported(cache_dir: Path, tmp_path: Path) -> None:
+    cached = gearcache.cache_compile(Step().step, gears={"x": {0: [2, 4]}})
+    with pytest.raises(ValueError, match=r"call it, or `.warm"):
+        gearcache.export(cached, tmp_path / "p")
+
+
+def test_another_backend_makes_no_code_for_cpp(cache_dir: Path, tmp_path: Path) -> None:
+    cached = gearcache.cache_compile(
+        Step().step, config=gearcache.CompilerConfig(backend="eager"), gears={"x": {0: [2, 4]}}
+    )
+    with torch.no_grad():
+        cached(torch.randn(2, 8), torch.randn(2, 6))
+    with pytest.raises(ValueError, match="backend `eager`"):
+        gearcache.export(cached, tmp_path / "p")
+    assert not (tmp_path / "p").exists()

@@ -1,0 +1,247 @@
+"""Grad mode, `no_grad` and `inference_mode` on the compiling and on the serving side, in every pairing.
+
+Each entry is compiled under one mode, with weights and inputs made inside or outside of inference mode, and then serves
+every mode and kind of input: in the process that compiled it, and in a fresh one with weights of both kinds.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import gearcache
+from tests.scenarios.modes import ASKING, METHODS, MODES, SIDES, Asking, made
+from tests.support.modes import Case, cases, order_of, serve
+from tests.support.relaunch import run_python
+from tests.support.scenarios import strict_config
+
+
+@dataclass
+class Served:
+    """Reports by case, of the compiling process and of the relaunched one."""
+
+    cold: dict[Case, dict[str, Any]]
+    warm: dict[Case, dict[str, Any]]
+    imported: list[str]
+
+
+def _served(chosen: list[Case], root: Path, backend: str = "eager", tolerance: float = 0.0) -> Served:
+    cold = {case: serve(case, str(root), backend, relaunched=False, tolerance=tolerance) for case in chosen}
+    order = order_of(chosen, root, backend, tolerance)
+    relaunched = run_python("from tests.support.modes import child; child()", order)
+    return Served(cold, dict(zip(chosen, relaunched["reports"], strict=True)), relaunched["imported"])
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Served:
+    return _served(cases(list(METHODS), 3), tmp_path_factory.mktemp("modes"))
+
+
+def _assert_right(served: Served, method: str) -> None:
+    for case in (case for case in served.cold if case.method == method):
+        cold, warm = served.cold[case], served.warm[case]
+        assert cold["differences"] == [], case
+        assert warm["differences"] == [], case
+        assert (cold["entries"], warm["entries"]) == (1, 1), case
+        assert cold["traces"] == cold["traces of the first call"], case
+        assert (warm["traces"], warm["misses"]) == (0, 0), case
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_one_entry_serves_every_mode_as_eager_does_without_another_trace(served: Served, method: str) -> None:
+    _assert_right(served, method)
+
+
+def test_no_relaunched_call_of_any_mode_imports_a_compiler(served: Served) -> None:
+    assert served.imported == []
+
+
+def test_inference_tensors_are_refused_where_they_are_written_outside_of_inference_mode(served: Served) -> None:
+    writing = {"writes", "dynamic writes", "padded writes", "step", "counts", "returns what it writes"}
+    for reports in (served.cold, served.warm):
+        assert {case.method for case, report in reports.items() if report["refusals"]} == writing
+
+
+@pytest.fixture(scope="module")
+def asking(tmp_path_factory: pytest.TempPathFactory) -> Served:
+    return _served(cases(list(ASKING), 5), tmp_path_factory.mktemp("asking"))
+
+
+@pytest.mark.parametrize("method", ASKING)
+def test_what_a_method_asks_and_sets_of_the_modes_is_right_or_refused(asking: Served, method: str) -> None:
+    refusal = ASKING[method].refusal
+    for case in (case for case in asking.cold if case.method == method):
+        cold, warm = asking.cold[case], asking.warm[case]
+        assert (cold["differences"], warm["differences"]) == ([], []), case
+        if not refusal:
+            assert cold["right"] > 0
+            assert (warm["traces"], warm["misses"], warm["entries"]) == (0, 0, 1), case
+    assert not refusal or any(asking.cold[case]["refusals"] for case in asking.cold if case.method == method)
+
+
+def test_a_method_that_asks_is_traced_twice_and_keeps_a_variant_for_each_answer_that_differs(asking: Served) -> None:
+    traces = {
+        method: {asking.cold[case]["traces"] for case in asking.cold if case.method == method} for method in ASKING
+    }
+    assert traces["asks_in_vain"] == traces["asks_without"] == traces["sets_and_resets"] == {2}
+    assert traces["asks"] == {3}
+    assert traces["decorated_asks"] == traces["inside"] == {1}
+
+
+@pytest.mark.slow
+def test_compiled_graphs_serve_every_mode_as_eager_does(tmp_path: Path) -> None:
+    chosen = [
+        Case("step", "inference", "inside", "inside"),
+        Case("partly_inside", "grad", "inside", "outside"),
+        Case("decorated_writes", "no_grad", "outside", "inside"),
+    ]
+    served = _served(chosen, tmp_path, "inductor", 1e-4)
+    for case in chosen:
+        _assert_right(served, case.method)
+    assert served.imported == []
+
+
+class Model(Asking):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cached = gearcache.cache_compile(self.decorated_writes, config=strict_config())
+        self.asked = gearcache.cache_compile(self.layered, config=strict_config())
+
+
+@pytest.mark.parametrize(("mode", "weights", "inputs"), list(itertools.product(MODES, SIDES, SIDES))[::2])
+def test_what_is_prewarmed_under_one_mode_serves_every_mode(
+    cache_dir: Path, mode: str, weights: str, inputs: str
+) -> None:
+    def build() -> None:
+        with torch.device("meta"):
+            model = made(weights, Model)
+            x = made(inputs, lambda: torch.empty(2, 4))
+        with MODES[mode]():
+            model.cached.warm(x)
+            assert made(inputs, lambda: model.cached(x)).is_meta
+
+    report = gearcache.prewarm(build)
+    assert [(len(entry.compiled), entry.failed) for entry in report.entries] == [(1, {})]
+    for serving, side, kind in itertools.product(MODES, SIDES, SIDES):
+        model, reference = (made(side, Model) for _ in range(2))
+        x = made(kind, lambda: torch.ones(2, 4))
+        with MODES[serving]():
+            assert torch.equal(model.cached(x.clone()), reference.decorated_writes(x.clone()))
+        assert (model.cached.stats.traces, model.cached.stats.misses) == (0, 0)
+
+
+def test_what_asks_for_grad_mode_is_prewarmed_for_serving_without_grad_where_autograd_is_on(cache_dir: Path) -> None:
+    def build() -> None:
+        Model().asked.warm(torch.ones(2, 4))
+
+    gearcache.prewarm(build)
+    for mode in MODES:
+        model = Model()
+        with MODES[mode]():
+            assert torch.equal(model.asked(torch.ones(2, 4)), model.layered(torch.ones(2, 4)))
+        assert model.asked.stats.traces == 0
+
+
+@pytest.mark.parametrize("first", MODES)
+def test_warming_under_one_mode_readies_calls_of_the_others(cache_dir: Path, first: str) -> None:
+    model = made("inside", Asking)
+    cached = gearcache.cache_compile(model.plain, config=strict_config())
+    with MODES[first]():
+        cached.warm(torch.ones(2, 4))
+    for mode in MODES:
+        with MODES[mode]():
+            assert torch.equal(cached(torch.ones(2, 4)), model.plain(torch.ones(2, 4)))
+    assert (cached.stats.traces, cached.stats.misses) == (1, 1)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_calls_that_run_eagerly_run_under_the_decorator_of_their_method(cache_dir: Path, mode: str) -> None:
+    config = strict_config(on_miss="eager")
+    cached = gearcache.cache_compile(Asking().decorated, config=config, gears={"x": {0: [2]}})
+    with MODES[mode]():
+        for rows in (2, 3):
+            assert cached(torch.ones(rows, 4))[0].is_inference()
+        with torch.compiler.set_stance("force_eager"):
+            assert cached(torch.ones(2, 4))[0].is_inference()
+        copied = copy.deepcopy(cached)
+        assert copied(torch.ones(2, 4))[0].is_inference()
+
+
+class Decorated(Asking):
+    @torch.enable_grad()
+    def enabled(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    @torch.inference_mode(False)
+    def not_inside(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    @torch.inference_mode()
+    @torch.set_grad_enabled(True)
+    def on_at_last(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    @torch.autograd.set_multithreading_enabled(False)
+    def of_another_kind(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    @torch.inference_mode()
+    @torch.no_grad()
+    def doubly_off(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        ("enabled", "turns autograd on"),
+        ("not_inside", "turns autograd on"),
+        ("on_at_last", "turns autograd on"),
+        ("of_another_kind", "set_multithreading_enabled"),
+    ],
+)
+def test_a_decorator_that_no_cached_call_can_honour_is_refused_at_once(method: str, words: str) -> None:
+    with pytest.raises(gearcache.CaptureError, match=words):
+        gearcache.cache_compile(getattr(Decorated(), method))
+
+
+def test_the_decorator_is_in_the_key_and_counts_from_the_outside_in(cache_dir: Path) -> None:
+    model, x = Decorated(), torch.ones(2, 4)
+    plain = Decorated.doubly_off.__wrapped__.__wrapped__
+    paths = []
+    for method in (model.doubly_off, torch.no_grad()(plain).__get__(model), plain.__get__(model)):
+        cached = gearcache.cache_compile(method, config=strict_config())
+        assert cached(x).is_inference() == method(x).is_inference()
+        paths.append(cached.entry_path)
+    assert len(set(paths)) == 3
+
+
+class Rotary(torch.nn.Module):
+    """As rotary embeddings do: one part of it keeps its precision whatever autocast is around."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.full((3, 3), 0.3331))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        with torch.autocast("cpu", enabled=False):
+            kept = x.float() @ self.weight
+        return kept, x @ self.weight
+
+
+@pytest.mark.parametrize("backend", ["eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_a_region_without_autocast_keeps_its_precision_under_that_of_the_caller(backend: str, cache_dir: Path) -> None:
+    net, x = Rotary(), torch.ones(1, 3)
+    for _ in range(2):
+        cached = gearcache.cache_compile(net.forward, config=strict_config(backend))
+        for context in (torch.autocast("cpu"), torch.autocast("cpu", enabled=False)):
+            with torch.no_grad(), context:
+                for found, expected in zip(cached(x), net(x), strict=True):
+                    assert found.dtype == expected.dtype
+                    torch.testing.assert_close(found, expected, rtol=1e-5 if backend == "inductor" else 0, atol=0)

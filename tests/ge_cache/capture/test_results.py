@@ -1,0 +1,56 @@
+"""Every kind of result and side effect, in the process that compiled and in a relaunched one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import gearcache
+from tests.scenarios import results
+from tests.support.relaunch import Outcome, cold_and_warm
+from tests.support.scenarios import strict_config
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    return cold_and_warm("tests.scenarios.results", tmp_path_factory.mktemp("results"))
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        "structures",
+        "output_that_is_or_views_something",
+        "no_result",
+        "tensor_attribute_is_set",
+        "buffers_are_written",
+        "list_on_self_is_written_and_may_be_replaced",
+        "closures",
+        "globals_of_the_defining_module",
+        "global_tensors_are_read_live",
+    ],
+)
+def test_results_and_side_effects_are_those_of_eager(outcome: Outcome, scenario: str) -> None:
+    outcome.assert_right(scenario)
+
+
+def test_a_changed_global_constant_is_seen_by_the_next_call(cache_dir: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = results.Net()
+    cached = gearcache.cache_compile(net.other_globals, config=strict_config())
+    x = torch.ones(2, 4)
+    before = cached(x)
+    monkeypatch.setattr(results, "FACTOR", 5.0)
+    assert torch.equal(cached(x), net.other_globals(x))
+    assert not torch.equal(cached(x), before)
+    assert "FACTOR" in cached.stats.miss_reasons[-1]
+    monkeypatch.setattr(results, "FACTOR", 3.0)
+    assert torch.equal(cached(x), before)
+    assert cached.stats.traces == 2
+
+
+def test_results_never_require_grad(cache_dir: object) -> None:
+    net = results.Net()
+    cached = gearcache.cache_compile(net.one, config=strict_config())
+    assert net.linear.weight.requires_grad
+    for _ in range(2):
+        assert not cached(torch.randn(2, 4)).requires_grad

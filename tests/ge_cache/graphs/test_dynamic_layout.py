@@ -1,0 +1,76 @@
+"""A dynamic graph computes every address from its free sizes: whatever else is symbolic must be checked.
+
+With the `eager` backend a wrong layout would still give the right result, so these tests ask which graph ran.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import gearcache
+from gearcache.errors import InputError
+from tests.support.scenarios import strict_config
+
+
+class Net(torch.nn.Module):
+    def added(self, x: Tensor, y: Tensor) -> Tensor:
+        return x + y
+
+    def doubled(self, x: Tensor) -> Tensor:
+        return x * 2
+
+
+def _cached(method: Any, backend: str = "eager") -> Any:
+    return gearcache.cache_compile(method, config=strict_config(backend))
+
+
+def test_dims_that_the_trace_proved_equal_are_compared(cache_dir: Path) -> None:
+    cached = _cached(Net().added)
+    cached(torch.ones(4, 3), torch.ones(4, 3))
+    cached(torch.ones(6, 5), torch.ones(6, 5))
+    assert cached.stats.compiles == 1
+    x, y = torch.randn(6, 3), torch.randn(1, 3)
+    assert torch.equal(cached(x, y), x + y)
+    assert cached.stats.compiles == 2, "a broadcast call needs a graph of its own"
+    with pytest.raises((InputError, gearcache.GearcacheError)):
+        cached(torch.randn(6, 3), torch.randn(5, 3))
+
+
+def test_strides_that_follow_the_sizes_are_compared(cache_dir: Path) -> None:
+    cached = _cached(Net().doubled)
+    cached(torch.ones(4, 3))
+    with pytest.raises(InputError, match=r"`x` is of strides \(9, 1\); allowed: a contiguous tensor"):
+        cached(torch.randn(6, 9)[:, :5])
+
+
+def test_strides_of_a_transposed_input_are_compared(cache_dir: Path) -> None:
+    cached = _cached(Net().doubled)
+    cached(torch.ones(4, 3).t())
+    x = torch.randn(7, 5).t()
+    assert torch.equal(cached(x), x * 2)
+    assert cached.stats.compiles == 1
+    with pytest.raises(InputError, match=r"x\.stride\(1\)=9"):
+        cached(torch.randn(6, 9)[:, :5].t())
+
+
+def test_a_tensor_of_another_rank_is_another_graph(cache_dir: Path) -> None:
+    cached = _cached(Net().doubled)
+    cached(torch.ones(4, 3))
+    x = torch.randn(4)
+    assert torch.equal(cached(x), x * 2)
+    assert cached.stats.compiles == 2
+
+
+@pytest.mark.slow
+def test_compiled_code_never_runs_on_another_layout(cache_dir: Path) -> None:
+    cached = _cached(Net().added, "inductor")
+    cached(torch.ones(4, 3), torch.ones(4, 3))
+    x, y = torch.randn(6, 3), torch.randn(1, 3)
+    assert torch.allclose(cached(x, y), x + y)
+    with pytest.raises(InputError, match="contiguous"):
+        cached(torch.randn(6, 9)[:, :5], torch.randn(6, 5))

@@ -1,0 +1,150 @@
+"""Gears: one trace, one graph each, in the process that compiled and in a relaunched one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import gearcache
+from gearcache.errors import GearcacheError, GearSpecError, UnknownGear
+from tests.scenarios.geared import Net
+from tests.support.relaunch import Outcome, cold_and_warm, run_python
+from tests.support.scenarios import strict_config
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    return cold_and_warm("tests.scenarios.geared", tmp_path_factory.mktemp("geared"))
+
+
+@pytest.mark.parametrize(
+    ("scenario", "traces"),
+    [
+        ("gears_of_at_least_two", 1),
+        ("first_call_at_one", None),
+        ("first_call_at_four_with_gear_one", None),
+        ("branches_on_the_size", None),
+        ("zipped_dims", 1),
+        ("product_of_batch_and_sequence", None),
+        ("marked_tensors", 1),
+        ("path_with_a_star_in_a_list", 1),
+        ("path_into_layers_of_a_cache", None),
+        ("decorated_method", 1),
+        ("one_graph_with_dynamic_dims", 1),
+        ("dynamic_dims_at_one", None),
+        ("a_static_graph_per_shape", 3),
+        ("one_more_gear_is_compiled_on_a_miss", 2),
+    ],
+)
+def test_every_gear_is_right(outcome: Outcome, scenario: str, traces: int | None) -> None:
+    outcome.assert_right(scenario, traces=traces)
+
+
+def test_a_shape_outside_all_gears_is_refused_by_default(cache_dir: Path) -> None:
+    net = Net()
+    cached = gearcache.cache_compile(net.encode, config=strict_config(), gears={"x": {0: [2, 4]}})
+    for _ in range(2):
+        with pytest.raises(UnknownGear, match=r"`Net\.encode`.*x\.size\(0\)=3.*x\.size\(0\)=2; x\.size\(0\)=4"):
+            cached(torch.randn(3, 4))
+        cached(torch.randn(2, 4))
+    assert cached.stats.compiles == 2
+
+
+def test_a_shape_outside_all_gears_runs_eagerly_when_asked(cache_dir: Path) -> None:
+    net = Net()
+    config = strict_config(on_miss="eager")
+    cached = gearcache.cache_compile(net.encode, config=config, gears={"x": {0: [2, 4]}})
+    for size in (2, 3, 4, 3):
+        x = torch.randn(size, 4)
+        found, expected = cached(x), net.encode(x)
+        assert torch.equal(found[0], expected[0])
+        assert found[1] == expected[1]
+        assert not found[0].requires_grad
+    assert cached.stats.compiles == 2
+    assert cached.stats.calls == 4
+
+
+def test_one_more_gear_after_a_relaunch_keeps_the_others(cache_dir: Path) -> None:
+    code = """
+import json, sys, torch, gearcache
+from tests.scenarios.geared import Net
+from tests.support.scenarios import strict_config
+torch.manual_seed(0)
+net = Net()
+cached = gearcache.cache_compile(net.encode, config=strict_config(on_miss="compile"), gears={"x": {0: [2, 4]}})
+right = []
+for size in json.loads(sys.argv[1]):
+    x = torch.randn(size, 4)
+    with torch.no_grad():
+        right.append(torch.equal(cached(x)[0], net.encode(x)[0]))
+print(json.dumps([right, cached.stats.traces, cached.stats.compiles, cached.stats.loads]))
+"""
+    environ = {"TORCHAIR_CACHE_HOME": str(cache_dir)}
+    assert run_python(code, "[2]", environ=environ) == [[True], 1, 2, 2]
+    assert run_python(code, "[4, 3]", environ=environ) == [[True, True], 1, 1, 3]
+    assert run_python(code, "[3, 4, 2]", environ=environ) == [[True] * 3, 0, 0, 3]
+
+
+@pytest.mark.parametrize(
+    ("gears", "message"),
+    [
+        pytest.param({"nothing": {0: [2, 4]}}, "no tensor that the method uses; it uses x", id="unknown argument"),
+        pytest.param({"x": {5: [2, 4]}}, "dim 5 of `x`, of 2 dims", id="unknown dim"),
+        pytest.param({"x[*]": {0: [2, 4]}}, "no tensor that the method uses", id="path without a match"),
+    ],
+)
+def test_a_spec_that_does_not_fit_the_method_is_refused_at_the_call(
+    cache_dir: Path, gears: dict[str, dict[int, list[int]]], message: str
+) -> None:
+    cached = gearcache.cache_compile(Net().encode, config=strict_config(), gears=gears)
+    with pytest.raises(GearSpecError, match=message):
+        cached(torch.randn(4, 4))
+
+
+def test_zipped_gears_that_the_trace_ties_together_are_refused(cache_dir: Path) -> None:
+    class Adder(torch.nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return x + y
+
+    gears = {"x": {0: [2, 4]}, "y": {0: [2, 3]}}
+    cached = gearcache.cache_compile(Adder().forward, config=strict_config(), gears=gears)
+    with pytest.raises(GearSpecError, match="equal in every call"):
+        cached(torch.randn(2, 4), torch.randn(2, 4))
+
+
+def test_calls_are_counted_per_gear(cache_dir: Path) -> None:
+    cached = gearcache.cache_compile(Net().encode, config=strict_config(), gears={"x": {0: [2, 4]}})
+    for size in (2, 4, 4):
+        cached(torch.randn(size, 4))
+    assert cached.stats.gears == {"x.size(0)=2": 1, "x.size(0)=4": 2}
+    assert cached.stats.calls == 3
+
+
+def test_warm_compiles_and_loads_every_gear_without_a_call(cache_dir: Path) -> None:
+    cached = gearcache.cache_compile(Net().encode, config=strict_config(), gears={"x": {0: [2, 4]}})
+    cached.warm(torch.randn(2, 4))
+    assert (cached.stats.compiles, cached.stats.loads, cached.stats.calls) == (2, 2, 0)
+    cached(torch.randn(4, 4))
+    assert cached.stats.compiles == 2
+
+
+def test_a_gear_that_cannot_be_traced_is_named_at_its_call_and_the_others_are_kept(cache_dir: Path) -> None:
+    net = Net()
+    cached = gearcache.cache_compile(net.encode, config=strict_config(), gears={"x": {1: [4, 8]}})
+    x = torch.randn(4, 4)
+    assert torch.equal(cached(x)[0], net.encode(x)[0])
+    with pytest.raises(GearcacheError, match=r"`Net\.encode`.*(x\.size\(1\)=8|Dynamo could not form one graph)"):
+        cached(torch.randn(4, 8))
+    assert torch.equal(cached(x)[0], net.encode(x)[0])
+
+
+def test_a_cold_call_leaves_no_mark_on_the_tensors_of_the_caller(cache_dir: Path) -> None:
+    module = torch.nn.Linear(4, 4)
+    cached = gearcache.cache_compile(
+        module.forward, config=strict_config(), cache_dir=cache_dir, gears={"input": {0: [2, 3]}}
+    )
+    x = torch.randn(2, 4)
+    cached(x)
+    assert vars(x) == {}

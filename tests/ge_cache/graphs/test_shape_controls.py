@@ -1,0 +1,91 @@
+"""PyTorch's shape controls mean for a cached method what they mean for `torch.compile`, relaunched too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch._dynamo import mark_dynamic
+
+import gearcache
+from gearcache.errors import CaptureError
+from tests.scenarios.shapes import Net
+from tests.support.relaunch import Outcome, cold_and_warm, run_python
+from tests.support.scenarios import strict_config
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    return cold_and_warm("tests.scenarios.shapes", tmp_path_factory.mktemp("shapes"))
+
+
+@pytest.mark.parametrize(
+    ("scenario", "traces"),
+    [
+        ("marked_dim", 1),
+        ("marked_range", 2),
+        ("maybe_marked_dim", 1),
+        ("maybe_marked_dim_that_the_method_fixes", 2),
+        ("marked_static_dim", 2),
+        ("marked_unbacked_dim", 1),
+        ("dims_named_by_the_settings", 1),
+        ("dims_that_change", 2),
+        ("every_dim_is_static", 2),
+        ("every_dim_is_dynamic", 1),
+        ("a_marked_tensor_within_gears", 1),
+    ],
+)
+def test_a_shape_control_is_followed(outcome: Outcome, scenario: str, traces: int) -> None:
+    outcome.assert_right(scenario, traces=traces)
+
+
+def test_a_marked_dim_that_the_method_fixes_is_refused_by_name(cache_dir: Path) -> None:
+    cached = gearcache.cache_compile(Net().specialised, config=strict_config(), dynamic=False)
+    x = torch.ones(4, 4)
+    mark_dynamic(x, 0)
+    with pytest.raises(CaptureError, match=r"`Net\.specialised`.*L\['x'\]\.size\(\)\[0\]"):
+        cached(x)
+
+
+def test_a_size_outside_of_its_own_marked_range_is_refused(cache_dir: Path) -> None:
+    cached = gearcache.cache_compile(Net().scaled, config=strict_config(), dynamic=False)
+    x = torch.ones(9, 4)
+    mark_dynamic(x, 0, min=2, max=8)
+    with pytest.raises(CaptureError, match=r"`Net\.scaled`.*8"):
+        cached(x)
+
+
+def test_marks_of_the_first_call_are_in_the_key(cache_dir: Path) -> None:
+    paths = []
+    for mark in (None, {"min": 2, "max": 8}, {"min": 2, "max": 16}, {}):
+        cached = gearcache.cache_compile(Net().scaled, config=strict_config(), dynamic=False)
+        x = torch.ones(4, 4)
+        if mark is not None:
+            mark_dynamic(x, 0, **mark)
+        cached(x)
+        paths.append(cached.entry_path)
+    assert len(set(paths)) == 4
+
+
+SOURCES = """
+import json, torch, gearcache
+from tests.scenarios.shapes import Net
+from tests.support.scenarios import strict_config
+net = Net()
+cached = gearcache.cache_compile(net.scaled, config=strict_config(), dynamic=False)
+right = []
+for size in (3, 5):
+    x = torch.randn(size, 4)
+    with torch.no_grad():
+        right.append(torch.equal(cached(x), net.scaled(x)))
+print(json.dumps([right, cached.stats.traces, sorted(cached.stats.gears)]))
+"""
+
+
+def test_the_environment_variable_names_dynamic_dims_and_is_in_the_key(cache_dir: Path) -> None:
+    environ = {"TORCHAIR_CACHE_HOME": str(cache_dir)}
+    named = environ | {"TORCH_COMPILE_DYNAMIC_SOURCES": "L['x']"}
+    assert run_python(SOURCES, environ=named) == [[True, True], 1, ["dynamic"]]
+    assert run_python(SOURCES, environ=named) == [[True, True], 0, ["dynamic"]]
+    assert run_python(SOURCES, environ=environ) == [[True, True], 2, ["x(3, 4)", "x(5, 4)"]]

@@ -1,0 +1,58 @@
+"""The `inductor` backend from end to end; one fixture compiles all that these tests need."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch._dynamo.decorators import mark_unbacked
+
+import gearcache
+from tests.scenarios.shapes import Net
+from tests.support.relaunch import Outcome, cold_and_warm
+from tests.support.scenarios import strict_config
+
+pytestmark = [
+    pytest.mark.slow,
+    # Of Inductor itself, where it compiles a custom operator.
+    pytest.mark.filterwarnings("ignore:.*LeafSpec.* is deprecated:FutureWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GEARCACHE_JOBS", "2")
+        return cold_and_warm(
+            "tests.scenarios.compiled", tmp_path_factory.mktemp("inductor"), backend="inductor", tolerance=1e-5
+        )
+
+
+def test_gears_share_the_live_weights_and_write_the_cache_in_place(outcome: Outcome) -> None:
+    outcome.assert_right("gears")
+
+
+def test_one_dynamic_graph_serves_many_sizes(outcome: Outcome) -> None:
+    outcome.assert_right("dynamic", traces=1)
+
+
+def test_weights_of_one_element_are_read_from_the_live_module(outcome: Outcome) -> None:
+    outcome.assert_right("scalars", traces=1)
+
+
+def test_custom_operators_and_those_without_a_c_interface_run_inside_compiled_code(outcome: Outcome) -> None:
+    # The layer asks for grad mode: its trace is made in both.
+    outcome.assert_right("operators_without_a_c_interface", traces=3)
+
+
+def test_shape_controls_hold_for_compiled_graphs(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEARCACHE_JOBS", "1")
+    net = Net()
+    cached = gearcache.cache_compile(net.scaled, config=strict_config("inductor"), dynamic=False)
+    for size in (3, 1, 7):
+        x = torch.randn(size, 4)
+        mark_unbacked(x, 0, max=8)
+        with torch.no_grad():
+            assert torch.allclose(cached(x), net.scaled(x), atol=1e-5)
+    assert cached.stats.gears == {"dynamic": 2, "x(1, 4)": 1}

@@ -1,0 +1,302 @@
+"""`on_miss="pad"`: calls between gears, what proves them right, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+import gearcache
+from gearcache.errors import GearSpecError, InputError, UnknownGear
+from tests.scenarios.padded import Net
+from tests.support.relaunch import Outcome, cold_and_warm
+from tests.support.scenarios import strict_config
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    return cold_and_warm("tests.scenarios.padded", tmp_path_factory.mktemp("padded"), tolerance=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "traces"),
+    [
+        ("rows_are_padded_and_cut", 2),
+        ("a_first_call_of_size_one", 2),
+        ("attention_over_a_padded_batch", 2),
+        ("a_causal_sequence_may_be_padded", 2),
+        ("a_cache_that_is_written_in_place", 2),
+        ("results_that_are_inputs_or_views", 2),
+        ("two_dims_at_once", 4),
+        ("a_padded_column_is_copied_to_eager_strides", 2),
+        ("branches_are_kept_apart", 4),
+    ],
+)
+def test_every_padded_call_is_right_cold_and_relaunched(outcome: Outcome, scenario: str, traces: int) -> None:
+    outcome.assert_right(scenario, traces=traces)
+
+
+class Module(torch.nn.Module):
+    """A module around one function of tensors."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+        self.register_buffer("pool", torch.zeros(16, 4))
+        self.norm = torch.nn.BatchNorm1d(4)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.function(self, x)
+
+
+def _padded(function: Callable[..., Any], sizes: tuple[int, ...] = (4, 8), fill: Any = 0.0, dim: int = 0) -> Any:
+    config = strict_config(on_miss="pad", pad_values={"x": fill})
+    return gearcache.cache_compile(Module(function).forward, config=config, gears={"x": {dim: list(sizes)}})
+
+
+def _write_pool(module: Any, x: Tensor) -> Tensor:
+    module.pool[x[:, 0].long()] = x
+    return x
+
+
+def _write_slice(module: Any, x: Tensor) -> Tensor:
+    module.pool[: x.size(0)].copy_(x)
+    return x
+
+
+def _write_expanded(module: Any, x: Tensor) -> Tensor:
+    wide = module.pool[0].expand(x.size(0), 4)
+    return x + wide.select(0, 0).add_(1)
+
+
+_REFUSED: list[Any] = [
+    pytest.param(lambda m, x: x.sum(0), r"`aten.sum\.\w+` reduces over x.size\(0\)", id="sum over rows"),
+    pytest.param(lambda m, x: x.mean(), "reduces over", id="mean over all"),
+    pytest.param(lambda m, x: x - x.amax(0, keepdim=True), "reduces over", id="amax"),
+    pytest.param(lambda m, x: x / x.size(0), "uses the size|as a number", id="size as a number"),
+    pytest.param(lambda m, x: x * torch.full((4,), x.size(0)), "as a number", id="size as a fill"),
+    pytest.param(lambda m, x: x.softmax(0), "combines positions of", id="softmax over rows"),
+    pytest.param(lambda m, x: x.sort(0).values, "combines positions of", id="sort"),
+    pytest.param(lambda m, x: x.flip(0), "combines positions of", id="flip"),
+    pytest.param(lambda m, x: x[-1] + x, "takes one row of", id="last row"),
+    pytest.param(lambda m, x: x[1:] + x[:-1], "takes a part of", id="neighbours"),
+    pytest.param(lambda m, x: x.t() @ x, "sums over", id="gram matrix"),
+    pytest.param(lambda m, x: x @ x.t() @ x, "sums over", id="rows times rows"),
+    pytest.param(lambda m, x: torch.cat([x, m.pool]), "puts rows behind", id="rows behind rows"),
+    pytest.param(lambda m, x: x[x[:, 0] > 0].sum(), "mask|Dynamo could not", id="selection by a mask"),
+    pytest.param(lambda m, x: x + torch.randn_like(x), "random", id="random numbers"),
+    pytest.param(lambda m, x: x[(x[:, 0] * 0).long()], "looks rows of x.size", id="rows by number"),
+    pytest.param(lambda m, x: x.reshape(2, -1), "cuts or mixes", id="rows cut apart"),
+    pytest.param(lambda m, x: x.unsqueeze(0).expand(3, -1, -1).reshape(-1, 4), "mixes the rows", id="rows within rows"),
+    pytest.param(lambda m, x: x + torch.arange(x.size(0), 0, -1)[:, None], "counts to|as a number", id="counted down"),
+    pytest.param(_write_pool, "write filling of", id="scatter into shared rows"),
+    pytest.param(_write_slice, "writes rows that only filling", id="write to a slice of a buffer"),
+    pytest.param(_write_expanded, "writes rows that only filling", id="write to an expanded buffer"),
+]
+
+
+@pytest.mark.parametrize(("function", "message"), _REFUSED)
+def test_a_method_whose_rows_depend_on_each_other_is_refused_when_it_is_built(
+    cache_dir: Path, function: Callable[..., Any], message: str
+) -> None:
+    cached = _padded(function)
+    with pytest.raises((GearSpecError, gearcache.CaptureError), match=message):
+        cached(torch.rand(4, 4))
+    assert cached.stats.compiles == 0
+
+
+def test_batch_norm_in_training_is_refused_and_in_evaluation_padded(cache_dir: Path) -> None:
+    def normalised(module: Any, x: Tensor) -> Tensor:
+        return module.norm(x)  # type: ignore[no-any-return]
+
+    with pytest.raises(GearSpecError, match="padded"):
+        _padded(normalised)(torch.rand(4, 4))
+    config = strict_config(on_miss="pad", pad_values={"x": 0.0})
+    module = Module(normalised).eval()
+    cached = gearcache.cache_compile(module.forward, config=config, gears={"x": {0: [4]}})
+    x = torch.rand(3, 4)
+    assert torch.allclose(cached(x), module(x))
+
+
+_STEPS: dict[str, Callable[[Tensor], Tensor]] = {
+    "scale": lambda x: x * 2 + 1,
+    "sum_columns": lambda x: x - x.sum(-1, keepdim=True),
+    "sum_rows": lambda x: x - x.sum(0, keepdim=True),
+    "softmax": lambda x: x.softmax(-1),
+    "softmax_rows": lambda x: x.softmax(0),
+    "running_sum": lambda x: x.cumsum(0),
+    "last": lambda x: x + x[-1],
+    "first": lambda x: x + x[0],
+    "gather": lambda x: x[torch.arange(x.size(0))],
+    "reverse": lambda x: x.flip(0),
+    "mean_size": lambda x: x / x.size(0),
+    "flatten": lambda x: x.reshape(-1).reshape(x.size(0), 4),
+    "split_columns": lambda x: torch.cat(list(x.split(2, dim=1))[::-1], dim=1),
+    "fold": lambda x: x.view(x.size(0), 2, 2).transpose(1, 2).reshape(x.size(0), 4),
+    "pairs": lambda x: x.unsqueeze(1).expand(-1, 3, -1).reshape(-1, 4).view(x.size(0), 3, 4).sum(1),
+    "outer": lambda x: (x @ x.t()).tril() @ x,
+    "rows_matrix": lambda x: (x @ x.t()).sum(0, keepdim=True).t() * x,
+    "shift": lambda x: torch.cat([x[:1] * 0, x[:-1]]) + x,
+    "take_columns": lambda x: x[:, torch.tensor([3, 1, 0, 2])],
+    "triangle": lambda x: (x.unsqueeze(-1) * torch.ones(4)).triu().sum(-1),
+    "where": lambda x: torch.where(x > 0, x, torch.zeros_like(x)),
+    "in_place": lambda x: x.clone().add_(1).clamp_(max=3.0),
+    "write_row": lambda x: x.clone().index_fill(1, torch.tensor([1]), 0.0),
+}
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=st.lists(st.sampled_from(sorted(_STEPS)), min_size=1, max_size=4), size=st.integers(1, 7))
+def test_what_the_proof_admits_never_depends_on_the_filling(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[str], size: int
+) -> None:
+    """Random chains: whatever is admitted gives what eager gives, for fillings that would show."""
+
+    def chain(module: Any, x: Tensor) -> Tensor:
+        for step in steps:
+            x = _STEPS[step](x)
+        return x
+
+    x = torch.rand(size, 4)
+    for fill in (0.0, 1e6):
+        config = strict_config(on_miss="pad", pad_values={"x": fill})
+        root = tmp_path_factory.mktemp("chain")
+        cached = gearcache.cache_compile(Module(chain).forward, config=config, gears={"x": {0: [4, 8]}}, cache_dir=root)
+        try:
+            found = cached(x)
+        except (GearSpecError, UnknownGear):
+            return
+        assert torch.allclose(found, chain(None, x), rtol=1e-5, atol=1e-5), (steps, size, fill)
+
+
+def test_a_branch_on_size_one_is_not_padded_over(cache_dir: Path) -> None:
+    config = strict_config(on_miss="pad", pad_values={"x": 0.0})
+    net = Net()
+    cached = gearcache.cache_compile(net.one_is_special, config=config, gears={"x": {0: [4]}})
+    x = torch.randn(3, 4)
+    assert torch.equal(cached(x), x * 2)
+    with pytest.raises(UnknownGear, match="does not serve a size of 1"):
+        cached(torch.randn(1, 4))
+
+
+def test_a_padded_call_is_checked_like_any_other(cache_dir: Path) -> None:
+    config = strict_config(on_miss="pad", pad_values={"x": 0.0})
+    cached = gearcache.cache_compile(Net().plain, config=config, gears={"x": {0: [4]}})
+    for _ in range(2):
+        cached(torch.randn(3, 4))
+        with pytest.raises(InputError, match=r"of dtype torch\.float64"):
+            cached(torch.randn(3, 4, dtype=torch.float64))
+        with pytest.raises(InputError, match="strides"):
+            cached(torch.randn(4, 3).t())
+        with pytest.raises(InputError, match=r"outside all gears|shape"):
+            cached(torch.randn(3, 5))
+        with pytest.raises(UnknownGear, match=r"x\.size\(0\)=5; allowed: x\.size\(0\)=4"):
+            cached(torch.randn(5, 4))
+    assert cached.stats.gears == {"x.size(0)=4": 0, "x.size(0)=3": 2}
+
+
+def test_a_written_input_that_overlaps_another_is_refused(cache_dir: Path) -> None:
+    net = Net()
+    config = strict_config(on_miss="pad", pad_values={"ids": 0, "cache.keys": 0.0})
+    gears = {"ids": {0: [4]}, "cache.keys": {0: [4]}}
+    cached = gearcache.cache_compile(net.decode, config=config, gears=gears)
+    from types import SimpleNamespace
+
+    memory = torch.zeros(100)
+    keys = memory[:72].view(3, 6, 4)
+    ids, position = torch.zeros(3, 1, dtype=torch.long), torch.tensor([0])
+    cached(ids, position, SimpleNamespace(keys=keys))
+    shared = keys.view(torch.int64).reshape(-1)[:3].reshape(3, 1).zero_()
+    with pytest.raises(InputError, match="shares memory"):
+        cached(shared, position, SimpleNamespace(keys=keys))
+
+
+def test_the_oldest_padded_sizes_are_forgotten_but_counted(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gearcache.serving.padded_calls.MAX_PADDED", 2)
+    cached = _padded(lambda m, x: x * 2, sizes=(8,))
+    for size in (2, 3, 4, 5, 2):
+        x = torch.randn(size, 4)
+        assert torch.equal(cached(x), x * 2)
+    assert cached.stats.gears["x.size(0)=2"] == 2
+    assert cached.stats.calls == 5
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"x": 0.0}, r"pad_values fills x.size\(0\), and y.size\(0\) has to follow it"),
+        ({"x": 0.0, "y": 0, "z": 0}, "pad_values names `z`"),
+        ({"x": {1: 0.0}}, "pad_values names `x`, which has no dim that differs between gears"),
+    ],
+)
+def test_every_padded_input_needs_a_value(cache_dir: Path, values: dict[str, Any], message: str) -> None:
+    class Adder(torch.nn.Module):
+        def forward(self, x: Tensor, y: Tensor) -> Tensor:
+            return x + y
+
+    config = strict_config(on_miss="pad", pad_values=values)
+    cached = gearcache.cache_compile(Adder().forward, config=config, gears={"x": {0: [4]}, "y": {0: [4]}})
+    with pytest.raises(GearSpecError, match=message):
+        cached(torch.randn(3, 4), torch.randn(3, 4))
+
+
+def test_a_value_that_the_dtype_cannot_hold_is_refused(cache_dir: Path) -> None:
+    cached = _padded(lambda m, x: x * 2, fill=0.5)
+    with pytest.raises(GearSpecError, match=r"pad_values of `x` is 0.5, which a tensor of torch.int64 cannot hold"):
+        cached(torch.ones(3, 4, dtype=torch.int64))
+
+
+def test_padding_of_one_dim_leaves_the_other_to_exact_gears(cache_dir: Path) -> None:
+    config = strict_config(on_miss="pad", pad_values={"x": {0: 0.0}})
+    config.inference_config.dynamic_gears_merge_policy = "product"
+    module = Module(lambda m, x: x.softmax(1))
+    cached = gearcache.cache_compile(module.forward, config=config, gears={"x": {0: [2, 4], 1: [3, 5]}})
+    x = torch.randn(3, 5)
+    assert torch.allclose(cached(x), x.softmax(1))
+    with pytest.raises(UnknownGear, match=r"x\.size\(1\)=4"):
+        cached(torch.randn(3, 4))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"on_miss": "pad"}, {"pad_values": {"x": 0}}, {"on_miss": "raise", "pad_values": {"x": 0}}],
+)
+def test_padding_needs_both_options(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="padding needs on_miss='pad', pad_values and gears"):
+        gearcache.cache_compile(Net().plain, config=strict_config(**options), gears={"x": {0: [4]}})
+
+
+@pytest.mark.parametrize("values", [{"x": "0"}, {"x": {}}, {"x": {"a": 0}}, {0: 0}, 3, {"x": {0: 1, 1: 2}}])
+def test_pad_values_of_another_form_are_refused(values: Any) -> None:
+    with pytest.raises(ValueError, match="option `pad_values`"):
+        strict_config(pad_values=values)
+
+
+def test_padded_dims_are_in_the_key_and_values_are_not(cache_dir: Path) -> None:
+    def entry(**options: Any) -> str:
+        cached = gearcache.cache_compile(Net().plain, config=strict_config(**options), gears={"x": {0: [4]}})
+        cached.warm(torch.randn(4, 4))
+        return str(cached.entry_path)
+
+    plain = entry()
+    padded = entry(on_miss="pad", pad_values={"x": 0.0})
+    assert padded != plain
+    assert padded == entry(on_miss="pad", pad_values={"x": 1.0})
+    assert padded != entry(on_miss="pad", pad_values={"x": {0: 0.0}})
+
+
+@pytest.mark.slow
+def test_compiled_graphs_are_padded_too(cache_dir: Path) -> None:
+    net = Net()
+    config = strict_config("inductor", on_miss="pad", pad_values={"ids": 0, "mask": True})
+    gears = {"ids": {0: [4]}, "mask": {0: [4]}}
+    cached = gearcache.cache_compile(net.attention, config=config, gears=gears)
+    for size in (3, 1, 4):
+        ids, mask = torch.randint(0, 16, (size, 5)), torch.ones(size, 5, dtype=torch.bool)
+        assert torch.allclose(cached(ids, mask), net.attention(ids, mask), atol=1e-5)

@@ -1,0 +1,264 @@
+"""Constructs that Dynamo gets wrong by itself: cached, each gives what Python gives, or is refused by name."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import textwrap
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import gearcache
+from gearcache.errors import CaptureError
+from tests.support.scenarios import strict_config
+
+Nets = Callable[[str], tuple[Any, Any]]
+
+MODULE = """
+import collections, contextlib, copy, itertools, math, operator
+import torch
+
+
+class Ordered(collections.OrderedDict):
+    pass
+
+
+class Table(dict):
+    pass
+
+
+class Rows(list):
+    pass
+
+
+class Reduced:
+    def __init__(self, number):
+        self.number = number
+
+    def __reduce__(self):
+        return Reduced, (self.number + 5,)
+
+
+class Stated(Reduced):
+    __reduce__ = object.__reduce__
+
+    def __getstate__(self):
+        return {"number": 9}
+
+
+class Echo:
+    def __contains__(self, item):
+        return item
+
+
+def inner():
+    yield 1
+    return 5
+
+
+def outer():
+    found = yield from inner()
+    nothing = yield from [2]
+    yield found, nothing
+
+
+def outermost():
+    yield (yield from outer())
+    yield (yield from inner())
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.numbers = [3, 1, 2]
+        self.bounded = collections.deque([1, 2], maxlen=3)
+        self.unbounded = collections.deque([1])
+        self.ordered = collections.OrderedDict(a=1, b=[2], c=3)
+        self.own_ordered = Ordered(a=1)
+        self.table = Table(a=1)
+        self.rows = Rows([4])
+        self.table.extra = self.rows.extra = self.own_ordered.extra = 7
+        self.counter = collections.Counter("aab")
+        self.echo = Echo()
+        self.reduced, self.stated = Reduced(1), Stated(1)
+        self.pair, self.plain = (1, 2), {"a": 1}
+        self.nan, self.half = math.nan, 2.5
+
+    def method(self, x):
+"""
+
+#: Bodies of methods that are served as Python runs them, by name.
+SERVED = {
+    "yield from gives what the generator returned": "return x * 1, list(outer())",
+    "yield from within yield from": "return x * 1, list(outermost())",
+    "yield from in a handler": """
+        def numbers():
+            try:
+                self.plain["absent"]
+            except KeyError as error:
+                found = yield from inner()
+                yield found, error.args
+        return x * 1, list(numbers())
+        """,
+    "any leaves the rest": "rest = iter([1, 2, 3])\nreturn x * 1, any(rest), list(rest)",
+    "all uses up": "rest = iter((1, 2, 3))\nreturn x * 1, all(rest), list(rest)",
+    "sum uses up": "rest = iter(self.numbers)\nreturn x * 1, sum(rest), list(rest)",
+    "sum of what is reversed uses up": "rest = reversed(self.numbers)\nreturn x * 1, sum(rest), any(rest), list(rest)",
+    "in uses up": "rest = iter([1, 2, 3])\nreturn x * 1, 2 in rest, list(rest)",
+    "any, all and sum of a list": "n = self.numbers\nreturn x * 1, any(n), all(n), sum(n), sum([]), sum(k for k in n)",
+    "an iterator goes into a list": 'rest = iter("ab")\nreturn x * 1, "".join(rest), [*iter(self.numbers)], list(rest)',
+    "a bounded deque drops": "self.bounded.append(x)\nself.bounded.append(x + 1)\nreturn sum(self.bounded)",
+    "a bounded deque drops at the left": "self.bounded.extendleft([5, 6])\nreturn x * 1, list(self.bounded)",
+    "a bounded deque of dims": "self.bounded.append(x.shape[0])\nreturn x * 1, len(self.bounded), self.bounded.maxlen",
+    "copies of a bounded deque": "b = self.bounded\nreturn x * 1, b + b, b * 2, b.copy(), str(b), b[0]",
+    "an unbounded deque": "self.unbounded.append(2)\nreturn x * 1, self.unbounded.copy(), self.unbounded * 2",
+    "move_to_end": 'self.ordered.move_to_end("a")\nreturn x * 1, list(self.ordered)',
+    "move_to_end, first": 'self.ordered.move_to_end("c", last=False)\nreturn x * 1, list(self.ordered)',
+    "move_to_end, first by position": 'self.ordered.move_to_end("b", False)\nreturn x * 1, list(self.ordered)',
+    "a copy of an ordered dictionary": "return x * 1, copy.copy(self.ordered), self.ordered.copy()",
+    "a deep copy of an ordered dictionary": "return x * 1, copy.deepcopy(self.ordered)",
+    "a copy of a counter": "return x * 1, copy.copy(self.counter), copy.deepcopy(self.counter)",
+    "copies keep items and attributes": """
+        copies = [copy.copy(each) for each in (self.own_ordered, self.table, self.rows)]
+        return x * 1, copies, [each.extra for each in copies]
+        """,
+    "a copy by __reduce__": "return x * copy.copy(self.reduced).number",
+    "the text of an ordered dictionary's class": "return x * 1, repr(Ordered(a=1)), repr(self.ordered)",
+    "groups that are kept are empty": """
+        kept = list(itertools.groupby([1, 1, 2]))
+        return x * 1, [(key, list(group)) for key, group in kept]
+        """,
+    "groups that are read": """
+        groups = itertools.groupby([x, x, x[0]], key=lambda t: t.dim())
+        return x * 1, [(key, [t.shape for t in group]) for key, group in groups]
+        """,
+    "groupby takes no more than it needs": """
+        rest = iter([1, 1, 2, 2])
+        key, group = next(itertools.groupby(rest))
+        return x * 1, key, next(group), list(rest)
+        """,
+    "in gives a bool": "return x * 1, 2 in self.echo, 0 in self.echo, 0 not in Echo(), operator.contains(self.echo, 2)",
+    "__contains__ gives what it gives": "return x * 1, self.echo.__contains__(2)",
+    "in of a range": "return x * 1, 2 in range(4), 2.5 in range(4), 2j in range(4), None in range(2)",
+    "the text of a KeyError": 'return x * 1, str(KeyError("a")), f"{KeyError(1)}", str(KeyError()), KeyError("a").args',
+    "the text of a KeyError that was raised": """
+        try:
+            self.plain["absent"]
+        except KeyError as error:
+            return x * 1, str(error), f"{error}", error.args
+        """,
+    "the text of an IndexError": """
+        texts = []
+        for each in (self.numbers, self.pair):
+            try:
+                each[9]
+            except IndexError as error:
+                texts.append(str(error))
+        return x * 1, texts
+        """,
+    "the text of one's own exception": """
+        try:
+            raise ValueError("mine", 2)
+        except ValueError as error:
+            return x * 1, str(error), error.args
+        """,
+    "an exception that nobody reads": """
+        try:
+            self.numbers.remove(7)
+        except ValueError as error:
+            x = x + 1
+        return x
+        """,
+    "hashes of numbers": "return x * 1, hash(1.5), hash((1, 2.5))",
+    "max of single elements": "return max(*x[0]), min(x.sum(), x.mean())",
+}
+
+#: Bodies of methods that are refused: by name, with what the refusal says.
+REFUSED = {
+    "a deque that holds nothing": ("return x * 1, list(collections.deque([1], maxlen=0))", "whose maxlen is 0"),
+    "copy of an ordered dictionary's class": ("return x * 1, self.own_ordered.copy()", "copies a `Ordered`"),
+    "union of an ordered dictionary's class": ("return x * 1, Ordered(a=1) | {}", "copies a `Ordered`"),
+    "a copy by __getstate__": ("return x * copy.copy(self.stated).number", "copies a `Stated` by `copy`"),
+    "the text of a ValueError": (
+        "try:\n    self.numbers.index(7)\nexcept ValueError as error:\n    return x * 1, str(error)",
+        "reads the text of a `ValueError`",
+    ),
+    "the text of a TypeError": (
+        "try:\n    len(5)\nexcept TypeError as error:\n    return x * len(error.args[0])",
+        "reads the text of a `TypeError`",
+    ),
+    "the hash of nan": ("return x * 1, hash(self.nan)", "calls `hash\\(\\)` of a float"),
+    "the hash of nan in a tuple": ("return x * 1, hash((self.nan, 1))", "calls `hash\\(\\)` of a tuple"),
+    "a range of a float": ("return x * 1, list(range(self.half))", "could not form one graph"),
+    "max of rows": ("return max(*x)", "`max\\(\\)` of tensors of several elements"),
+    "min of a tensor and a number": ("return min(x, 2.0)", "`min\\(\\)` of tensors of several elements"),
+}
+
+
+@pytest.fixture
+def nets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nets:
+    """Two instances of a class whose method has a given body."""
+
+    def make(body: str) -> tuple[Any, Any]:
+        text = MODULE + textwrap.indent(textwrap.dedent(body.strip("\n")), " " * 8) + "\n"
+        tmp_path.joinpath("constructs.py").write_text(text)
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.delitem(sys.modules, "constructs", raising=False)
+        module: Any = importlib.import_module("constructs")
+        monkeypatch.setitem(sys.modules, "constructs", module)
+        return module.Net(), module.Net()
+
+    return make
+
+
+def assert_same(found: Any, expected: Any) -> None:
+    assert type(found) is type(expected), (found, expected)
+    if isinstance(expected, Tensor):
+        torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    elif isinstance(expected, (list, tuple, deque)):
+        assert getattr(found, "maxlen", None) == getattr(expected, "maxlen", None)
+        for pair in zip(found, expected, strict=True):
+            assert_same(*pair)
+    elif isinstance(expected, dict):
+        assert list(found) == list(expected)
+        assert_same(list(found.values()), list(expected.values()))
+    elif hasattr(expected, "__dict__"):
+        assert_same(vars(found), vars(expected))
+    else:
+        assert found == expected or found != found, (found, expected)
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_a_construct_gives_what_python_gives(name: str, nets: Nets, tmp_path: Path) -> None:
+    net, twin = nets(SERVED[name])
+    cached = gearcache.cache_compile(net.method, cache_dir=tmp_path / "cache", config=strict_config())
+    for number in range(3):
+        x = torch.full((3, 4), float(number))
+        assert_same(cached(x), twin.method(x))
+        assert_same(vars(net), vars(twin))
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_construct_is_refused_by_name(name: str, nets: Nets, tmp_path: Path) -> None:
+    body, words = REFUSED[name]
+    net, _ = nets(body)
+    cached = gearcache.cache_compile(net.method, cache_dir=tmp_path / "cache", config=strict_config())
+    with pytest.raises(CaptureError, match=words) as raised:
+        cached(torch.ones(3, 4))
+    assert "Net.method" in str(raised.value)
+
+
+def test_another_bound_of_a_deque_is_seen(nets: Nets, tmp_path: Path) -> None:
+    net, twin = nets("return x * len(self.bounded + self.bounded)")
+    cached = gearcache.cache_compile(net.method, cache_dir=tmp_path / "cache", config=strict_config())
+    x = torch.ones(3, 4)
+    for maxlen in (3, 4, None, 2):
+        for each in (net, twin):
+            each.bounded = deque([1, 2], maxlen=maxlen)
+        assert_same(cached(x), twin.method(x))

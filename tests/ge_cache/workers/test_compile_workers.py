@@ -1,0 +1,167 @@
+"""Compile workers and the compilers that they start: none outlives its parent, a hung one is ended in time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import gearcache
+from gearcache.cache import DiskStore, Layout
+from gearcache.errors import CompileError
+from gearcache.ge_cache.backend import CompileJob
+from gearcache.ge_cache.eager import EagerBackend
+from gearcache.ge_cache.inductor.backend import InductorBackend
+from gearcache.ge_cache.workers.pool import CompilePool
+from gearcache.ge_cache.workers.scratch import PREFIX
+
+#: A compiler that never ends, also when it is asked to, and that has started something.
+HUNG = "#!/bin/sh\ntrap '' TERM\necho $$ >> {log}\nsleep 1000 &\necho $! >> {log}\nwait\nwait\nwait\n"
+PARENT = """
+import os, sys
+from tests.ge_cache.workers.test_compile_workers import Parallel
+from gearcache.ge_cache.workers.pool import CompilePool
+pool = CompilePool(Parallel(), 2, 1, 1000.0)
+if sys.argv[1] == "forked" and os.fork() == 0:
+    os.close(1)
+    sys.stdin.read()  # holds what its parent holds, until the test ends
+    os._exit(0)
+print(*[slot.worker().pid for slot in pool._slots], flush=True)
+if sys.argv[1] == "interrupted":
+    try:
+        while True:
+            sys.stdin.read(1)
+    except KeyboardInterrupt:
+        pool.close()
+sys.stdin.read()
+"""
+
+
+class Parallel(EagerBackend):
+    """Real worker processes."""
+
+    worker = InductorBackend.worker
+
+
+@pytest.fixture
+def hung(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Make the compiler one that hangs; gives the file in which it writes the processes that hang."""
+    log = tmp_path / "hung.log"
+    script = tmp_path / "c++"
+    script.write_text(HUNG.format(log=log))
+    script.chmod(0o755)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("CXX", str(script))
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    yield log
+    for pid in processes(log):  # only where a test has failed
+        os.kill(pid, signal.SIGKILL)
+
+
+def processes(log: Path) -> list[int]:
+    """Return those of the processes in a log that are alive."""
+    pids = [int(line) for line in log.read_text().split()] if log.exists() else []
+    return [pid for pid in pids if is_alive(pid)]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_until(condition: Any, seconds: float = 120.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def job(size: int) -> CompileJob:
+    return CompileJob("M.f", f"x.size(0)={size}", None, [], {}, {}, 1)
+
+
+@pytest.mark.parametrize(
+    "way, signals",
+    [
+        pytest.param("plain", [signal.SIGKILL], id="killed"),
+        pytest.param("plain", [signal.SIGTERM], id="terminated"),
+        pytest.param("forked", [signal.SIGKILL], id="killed, a fork lives on"),
+        pytest.param("interrupted", [signal.SIGINT], id="Ctrl-C"),
+    ],
+)
+def test_no_worker_and_no_compiler_outlives_its_parent(hung: Path, way: str, signals: list[signal.Signals]) -> None:
+    command = [sys.executable, "-c", PARENT, way]
+    parent = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    try:
+        workers = [int(pid) for pid in parent.stdout.readline().split()]
+        assert len(workers) == 2
+        assert wait_until(lambda: len(processes(hung)) == 2), "the compiler was not started"
+        for number in signals:
+            parent.send_signal(number)
+        started = time.monotonic()
+        alive = [*workers, *processes(hung)]
+        assert wait_until(lambda: not any(map(is_alive, alive)), 20.0), [pid for pid in alive if is_alive(pid)]
+        assert time.monotonic() - started < 10.0
+    finally:
+        parent.kill()
+        parent.communicate()
+
+
+def test_a_hung_compiler_is_ended_after_the_time_limit_and_what_is_left_is_not_begun(hung: Path) -> None:
+    with CompilePool(Parallel(), 1, 1, 1000.0) as pool:
+        assert wait_until(lambda: len(processes(hung)) == 2), "the compiler was not started"
+        pool._limit = 0.5
+        late, given_up = pool.compile(iter([job(2), job(3)]), lambda gear, stage: None)
+        assert "gear x.size(0)=2: the backend failed: it had not ended after 0.5 s" in str(late.error)
+        assert "GEARCACHE_COMPILE_TIMEOUT" in str(late.error)
+        assert "gear x.size(0)=3: the backend failed: it was not begun" in str(given_up.error)
+        assert processes(hung) == []
+    assert list((hung.parent / "temporary").glob(f"{PREFIX}*")) == []
+
+
+def test_the_call_is_told_and_the_key_is_free_for_others(hung: Path, cache_dir: Path) -> None:
+    module = torch.nn.Linear(4, 4)
+    config = gearcache.CompilerConfig(backend="inductor", compile_timeout=1.5, jobs=1)
+    cached = gearcache.cache_compile(module.forward, config=config, cache_dir=cache_dir)
+    with torch.no_grad(), pytest.raises(CompileError, match=r"had not ended after 1\.5 s.*`compile_timeout`"):
+        cached(torch.randn(2, 4))
+    (binding,) = cached._bindings.values()
+    with DiskStore(Layout(cache_dir), lock_timeout=0).exclusive(binding.entry.key):
+        pass
+
+
+def test_a_closed_pool_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "/bin/false")  # or the warm-up compiles headers
+    pool = CompilePool(Parallel(), 1, 1, 1000.0)
+    (outcome,) = pool.compile(iter([job(2)]), lambda gear, stage: None)
+    assert "TypeError" in str(outcome.error)
+    worker = pool._slots[0].worker()
+    assert worker is not None
+    pool.close()
+    assert not is_alive(worker.pid)
+    with pytest.raises(ChildProcessError):
+        os.waitpid(worker.pid, os.WNOHANG)
+
+
+def test_where_no_worker_can_be_started_the_process_itself_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "")
+    with CompilePool(Parallel(), 2, 1, 1000.0) as pool:
+        empty: dict[str, Any] = {"nodes": [], "constants": {}}
+        outcomes = list(pool.compile(iter([CompileJob("M.f", "x", empty, [], {}, {}, 1)]), lambda gear, stage: None))
+    assert [outcome.error for outcome in outcomes] == [None]
+    assert outcomes[0].artifact is not None

@@ -1,0 +1,249 @@
+"""`Symbol` in gear specs: what it forms, what it refuses, and that it is part of the key."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import gearcache
+from gearcache import Symbol
+from gearcache.errors import GearSpecError, InputError, UnknownGear
+from gearcache.ge_cache.eager import EagerBackend
+from gearcache.guards.gears.parse import parse_gears
+from tests.scenarios.symbols import Net
+from tests.support.relaunch import Outcome, cold_and_warm
+from tests.support.scenarios import strict_config
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    return cold_and_warm("tests.scenarios.symbols", tmp_path_factory.mktemp("symbols"))
+
+
+@pytest.mark.parametrize(
+    ("scenario", "traces"),
+    [
+        ("one_symbol_on_two_inputs_makes_one_list_of_gears", 1),
+        ("two_symbols_make_a_product", 1),
+        ("a_range_without_gears_is_one_dynamic_graph", 1),
+        ("size_one_of_a_range_is_a_graph_of_its_own", 2),
+        ("gears_beside_a_range", 3),
+        ("a_shape_with_symbols_as_in_the_seed", 1),
+        ("three_specialisations_on_a_size", 3),
+    ],
+)
+def test_every_call_is_right_cold_and_relaunched(outcome: Outcome, scenario: str, traces: int) -> None:
+    outcome.assert_right(scenario, traces=traces)
+
+
+def _gears(spec: dict[str, Any]) -> tuple[tuple[int, ...], ...]:
+    return parse_gears(spec).gears
+
+
+def test_a_symbol_has_one_value_wherever_it_stands() -> None:
+    b = Symbol("b", gears=[2, 4])
+    assert _gears({"x": {0: b}, "y": {0: b, 1: 10 * b, 2: (b + 1) // 2 - 1 + b % 3}}) == ((2, 2, 20, 2), (4, 4, 40, 2))
+
+
+def test_symbols_and_lists_are_factors_of_a_product() -> None:
+    b, n = Symbol(gears=[2, 4]), Symbol(gears=[3, 5])
+    assert _gears({"x": {0: b, 1: n}}) == ((2, 3), (2, 5), (4, 3), (4, 5))
+    assert _gears({"x": {0: b, 1: [7, 8]}, "y": {0: [70, 80]}}) == ((2, 7, 70), (4, 7, 70), (2, 8, 80), (4, 8, 80))
+
+
+def test_a_symbol_that_is_not_unique_shares_only_its_gears() -> None:
+    b = Symbol(gears=[2, 4], unique=False)
+    assert _gears({"x": {0: b}, "y": {0: b}}) == ((2, 2), (2, 4), (4, 2), (4, 4))
+
+
+def test_names_and_order_do_not_change_the_key_and_everything_else_does() -> None:
+    def plain(name: str, **options: Any) -> Any:
+        b = Symbol(name, **{"gears": [2, 4]} | options)
+        return parse_gears({"y": {1: 2 * b}, "x": {0: b}}).to_plain()
+
+    b = Symbol(gears=[2, 4])
+    assert plain("b") == plain("batch") == parse_gears({"x": {0: b}, "y": {1: 2 * b}}).to_plain()
+    others = [
+        plain("b", gears=[2, 6]),
+        plain("b", gears=None, min=2),
+        plain("b", gears=None, max=8),
+        plain("b", divisor=2),
+        plain("b", gears=[3, 5], divisor=2, remainder=1),
+        plain("b", unique=False),
+        parse_gears({"x": {0: b}, "y": {1: b * 3}}).to_plain(),
+        parse_gears({"x": {0: b}, "y": {0: 2 * b}}).to_plain(),
+        parse_gears({"x": {0: b}, "y": {1: 2 * Symbol(gears=[2, 4])}}).to_plain(),
+        parse_gears({"x": (b, None), "y": {1: 2 * b}}).to_plain(),
+        parse_gears({"x": (b, 4), "y": {1: 2 * b}}).to_plain(),
+    ]
+    texts = [repr(item) for item in [plain("b"), *others]]
+    assert len(set(texts)) == len(texts)
+
+
+def test_a_pickled_spec_keeps_the_identity_of_its_symbols() -> None:
+    b = Symbol("b", gears=[2, 4])
+    spec = {"x": {0: b}, "y": {0: b, 1: b + 1}}
+    assert parse_gears(pickle.loads(pickle.dumps(spec))).to_plain() == parse_gears(spec).to_plain()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"min": 0}, "min is 0; it must be at least 1"),
+        ({"divisor": 0}, "divisor is 0"),
+        ({"divisor": 4, "remainder": 4}, "remainder is 4; allowed: 0 to 3"),
+        ({"min": 5, "max": 4}, "max is 4, less than min=5"),
+        ({"gears": [0, 2]}, "0 is not a size"),
+        ({"gears": [True, 2]}, "True is a bool"),
+        ({"gears": 4}, "the sizes are a int"),
+        ({"gears": []}, "0 sizes were given"),
+        ({"gears": [2, 3], "divisor": 2}, "gear 3 is not one of its sizes"),
+        ({"gears": [2, 9], "max": 8}, "gear 9 is not one of its sizes"),
+    ],
+)
+def test_a_symbol_that_cannot_be_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(GearSpecError, match=message):
+        Symbol("b", **options)
+
+
+@pytest.mark.parametrize("options", [{"min": 1.5}, {"max": "8"}, {"divisor": True}, {"unique": 1}, {"remainder": None}])
+def test_a_parameter_of_another_type_is_a_type_error(options: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=f"{next(iter(options))} is"):
+        Symbol(**options)
+
+
+def test_a_divisor_counts_from_one_as_in_mindspore() -> None:
+    s = Symbol(divisor=8, remainder=1)
+    assert [size for size in range(1, 30) if s.admits(size)] == [9, 17, 25]
+    assert Symbol(max=0).admits(10**6)
+
+
+def test_expressions_that_make_no_size_are_refused() -> None:
+    b, r = Symbol("b", gears=[2, 4]), Symbol("r")
+    with pytest.raises(GearSpecError, match=r"`x.size\(1\)` is b - 3, which is -1 at b=2"):
+        parse_gears({"x": {0: b, 1: b - 3}})
+    with pytest.raises(GearSpecError, match="mixes symbols with and without gears"):
+        parse_gears({"x": {0: b, 1: b * r}})
+    with pytest.raises(GearSpecError, match="symbol `r` is the whole size of no dim"):
+        parse_gears({"x": {0: 2 * r}})
+    with pytest.raises(GearSpecError, match="divided by 0"):
+        _ = b // 0
+    with pytest.raises(TypeError):
+        _ = b * 1.5  # type: ignore[operator]
+
+
+def test_at_most_a_hundred_gears_are_formed_by_symbols() -> None:
+    symbols = [Symbol(gears=list(range(1, 12))) for _ in range(2)]
+    with pytest.raises(GearSpecError, match="121 gears; at most 100"):
+        parse_gears({"x": dict(enumerate(symbols))})
+
+
+def test_the_product_policy_takes_lists_of_unequal_length(cache_dir: Path) -> None:
+    config = strict_config()
+    config.inference_config.dynamic_gears_merge_policy = "product"
+    net = Net()
+    cached = gearcache.cache_compile(net.masked, config=config, gears={"x": {0: [2, 3, 4]}, "mask": {1: [10, 20]}})
+    cached.warm(torch.randn(2, 4), torch.randn(2, 10))
+    assert cached.stats.loads == 6
+
+
+@pytest.mark.parametrize(
+    ("size", "message"),
+    [(1, "x.size\\(0\\) is 1; allowed: 2 to 8"), (5, "is 5; allowed: 2 to 8, of the form 2 \\* n"), (10, "is 10")],
+)
+def test_a_size_outside_the_range_is_refused_before_anything_runs(cache_dir: Path, size: int, message: str) -> None:
+    net = Net()
+    cached = gearcache.cache_compile(
+        net.scaled, config=strict_config(), gears={"x": {0: Symbol("n", max=8, divisor=2)}}
+    )
+    for _ in range(2):
+        with pytest.raises(UnknownGear, match=message):
+            cached(torch.randn(size, 4))
+        cached(torch.randn(4, 4))
+    assert cached.stats.traces == 1
+
+
+def test_a_dynamic_graph_checks_the_range_on_every_call(cache_dir: Path) -> None:
+    """The check is in the graph's own conditions: a loaded graph refuses what its trace would take."""
+    net = Net()
+    n = Symbol("n", max=64)
+    cached = gearcache.cache_compile(net.masked, config=strict_config(), gears={"x": {0: n}, "mask": {0: n, 1: 2 * n}})
+    cached(torch.randn(3, 4), torch.randn(3, 6))
+    conditions = cached._binding.loaded.variants[0].graphs[0].gear.conditions
+    assert any("64" in text for text in conditions)
+    assert any("2 *" in text for text in conditions)
+    with pytest.raises(UnknownGear, match=r"mask.size\(1\) is 9; allowed: 2 \* n, where n is x.size\(0\)"):
+        cached(torch.randn(4, 4), torch.randn(4, 9))
+    with pytest.raises(UnknownGear, match=r"the size of x.size\(0\) \(both are `n`\)"):
+        cached(torch.randn(4, 4), torch.randn(5, 8))
+
+
+@pytest.mark.parametrize("on_miss", ["compile", "eager"])
+def test_outside_the_range_on_miss_decides(cache_dir: Path, on_miss: str) -> None:
+    net = Net()
+    cached = gearcache.cache_compile(net.scaled, config=strict_config(on_miss=on_miss), gears={"x": {0: Symbol(max=8)}})
+    for size in (4, 9, 6, 9):
+        x = torch.randn(size, 4)
+        assert torch.equal(cached(x), net.scaled(x).detach())
+    assert cached.stats.compiles == (2 if on_miss == "compile" else 1)
+
+
+def test_a_fixed_size_in_a_shape_is_checked(cache_dir: Path) -> None:
+    net = Net()
+    cached = gearcache.cache_compile(net.scaled, config=strict_config(), gears={"x": (Symbol("n"), 4)})
+    with pytest.raises(UnknownGear, match=r"x.size\(1\) is 5; allowed: 4"):
+        cached(torch.randn(3, 5))
+    cached(torch.randn(3, 4))
+
+
+@pytest.mark.parametrize("offset", [pytest.param(0, id="another symbol"), pytest.param(1, id="an expression")])
+def test_a_spec_that_breaks_an_equality_of_the_trace_names_both_dims(cache_dir: Path, offset: int) -> None:
+    b, d = Symbol("b", gears=[2, 4]), Symbol("d", gears=[2, 3])
+    spec = {"x": {0: b}, "y": {0: d if offset == 0 else 2 * b - 2}}
+    cached = gearcache.cache_compile(Net().added, config=strict_config(), gears=spec)
+    with pytest.raises(GearSpecError, match=r"y\.size\(0\) and x\.size\(0\) are equal in every call"):
+        cached(torch.randn(2, 4), torch.randn(2, 4))
+
+
+def test_a_range_on_no_tensor_of_the_method_is_refused(cache_dir: Path) -> None:
+    cached = gearcache.cache_compile(Net().scaled, config=strict_config(), gears={"nothing": {0: Symbol()}})
+    with pytest.raises(GearSpecError, match="`nothing`, which is no tensor that the method uses; it uses x"):
+        cached(torch.randn(2, 4))
+
+
+@pytest.mark.parametrize(
+    "gears, is_ge, dims",
+    [([2, 4], True, "2,2,20;4,4,40"), ([2, 4], False, None), (list(range(2, 14)), True, "8,8,80;… 12 in all")],
+)
+def test_what_was_formed_is_logged_in_ges_words_where_ge_compiles(
+    gears: list[int],
+    is_ge: bool,
+    dims: str | None,
+    cache_dir: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(EagerBackend, "is_ge", is_ge)
+    b = Symbol("b", gears=gears)
+    cached = gearcache.cache_compile(
+        Net().masked, config=strict_config(), gears={"x": {0: b}, "mask": {0: b, 1: 10 * b}}
+    )
+    with caplog.at_level("INFO", "gearcache"):
+        cached(torch.randn(2, 4), torch.randn(2, 20))
+    lines = [line for line in caplog.text.splitlines() if "ge.inputShape" in line]
+    assert len(lines) == is_ge
+    if dims is not None:
+        assert "ge.inputShape=x:-1,4;mask:-1,-1 ge.dynamicDims=2,2,20;" in lines[0]
+        assert lines[0].endswith(dims)
+
+
+def test_a_gear_error_survives_pickling(cache_dir: Path) -> None:
+    cached = gearcache.cache_compile(Net().scaled, config=strict_config(), gears={"x": {0: Symbol("n", max=8)}})
+    with pytest.raises(InputError) as caught:
+        cached(torch.randn(9, 4))
+    copy = pickle.loads(pickle.dumps(caught.value))
+    assert (type(copy), str(copy)) == (UnknownGear, str(caught.value))

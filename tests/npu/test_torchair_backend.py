@@ -1,0 +1,468 @@
+"""The torchair backend on the emulated NPU: keys, options, GE's own cache, refusals."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torchair
+from torch import Tensor, nn
+
+import gearcache
+from gearcache.errors import (
+    BackendUnavailable,
+    CacheError,
+    CompileError,
+    GearSpecError,
+    InputError,
+    UnkeyableValue,
+)
+from gearcache.ge_cache.eager import EagerBackend
+from gearcache.ge_cache.npu import ascend
+from gearcache.ge_cache.npu.backend import TorchairBackend
+from gearcache.ge_cache.npu.compiled_graphs import graph_folder, is_sealed
+from gearcache.ge_cache.npu.config import NpuOptions
+from gearcache.ge_cache.npu.ge_text import graph_key, missing_group
+from gearcache.ge_cache.npu.options import NOT_IN_KEY, REFUSED, config_component, config_leaves
+from gearcache.guards.evidence.overrides import overrides_component
+from tests.npu import device, native
+from tests.support.relaunch import ROOT
+
+
+class Sum(nn.Module):
+    def both(self, x: Tensor, y: Tensor) -> Tensor:
+        return x * 2 + y.sum()
+
+
+def cache(method: Any, root: Path, **options: Any) -> Any:
+    parameters = {name: options.pop(name) for name in ("gears", "ge_cache") if name in options}
+    config = gearcache.CompilerConfig(strict=True, **options)
+    return gearcache.cache_compile(method, config=config, cache_dir=root, **parameters)
+
+
+def tensors(rows: int = 2) -> tuple[Tensor, Tensor]:
+    return torch.randn(rows, 3).to("npu"), torch.randn(4).to("npu")
+
+
+# -- options and keys ------------------------------------------------------------------------------------------
+
+
+def other_value(config: Any, name: str, value: Any, folder: Path) -> Any:
+    """Another allowed value of an option."""
+    if name == "fusion_config.fusion_switch_file" or name.endswith(("aoe_config_file", "dump_config_path")):
+        path = folder / "option.json"
+        path.write_text("{}")
+        return str(path)
+    option = config
+    for part in name.split("."):
+        option = vars(option).get(part, vars(option).get(f"_{part}"))
+    allowed = getattr(option, "optional", None)
+    if isinstance(allowed, (list, tuple)):
+        return next((item for item in allowed if item != value), "a value of a later torchair")
+    kind = type(option).__name__
+    if name.endswith(".path"):
+        return str(folder)
+    if kind == "CallableValue":
+        return other_value
+    if kind in ("MustExistedPathValue", "StrOptionValue"):
+        return str(folder)
+    if kind == "DictOptionValue":
+        return {"a": 1}
+    if kind == "IntListValue":
+        return [1, 2]
+    if kind in ("IntRangeValue", "OptionValue"):
+        return 7 if value != 7 else 8
+    if kind == "RegexValue":
+        return "1"
+    return "another"
+
+
+def set_option(config: Any, name: str, value: Any) -> None:
+    *folders, last = name.split(".")
+    for part in folders:
+        config = getattr(config, part)
+    try:
+        setattr(config, last, value)
+    except ValueError:
+        vars(vars(config).get(last) or vars(config)[f"_{last}"])["_value"] = value
+
+
+NAMES = sorted(config_leaves(torchair.CompilerConfig()))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_option_is_in_the_key_or_on_a_list_with_its_reason(name: str, tmp_path: Path) -> None:
+    plain = config_component(torchair.CompilerConfig())
+    config = torchair.CompilerConfig()
+    set_option(config, name, other_value(config, name, config_leaves(config)[name], tmp_path))
+    assert config_leaves(config)[name] != config_leaves(torchair.CompilerConfig())[name], "the test changed nothing"
+    if name in REFUSED:
+        with pytest.raises(ValueError, match=re.escape(f"config.{name} is")):
+            config_component(config)
+    elif name in NOT_IN_KEY:
+        assert config_component(config) == plain
+    else:
+        assert config_component(config) != plain
+
+
+def test_the_lists_of_options_name_options_that_exist() -> None:
+    assert set(NOT_IN_KEY) | set(REFUSED) <= set(NAMES)
+
+
+def test_an_option_file_counts_by_its_contents(tmp_path: Path) -> None:
+    found = []
+    for folder, text in (("a", "1"), ("b", "1"), ("a", "2")):
+        path = tmp_path / folder / "switch.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        config = torchair.CompilerConfig()
+        config.fusion_config.fusion_switch_file = str(path)
+        found.append(config_component(config))
+    assert found[0] == found[1] != found[2]
+
+
+def _pass_a(graph: Any, inputs: Any, config: Any) -> None:
+    helper(graph)
+
+
+def helper(graph: Any) -> None:
+    return None
+
+
+def test_a_custom_pass_counts_by_its_code_and_what_it_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = torchair.CompilerConfig()
+    config.post_grad_custom_pre_pass = _pass_a
+    before = config_component(config)
+    assert before == config_component(config)
+    monkeypatch.setitem(globals(), "helper", lambda graph: graph)
+    assert config_component(config) != before
+
+
+SETTINGS: Any = [1]
+
+
+def _pass_b(graph: Any, inputs: Any, config: Any) -> None:
+    graph.setting = SETTINGS
+
+
+@pytest.mark.parametrize("value", [[2], {"a": 1}, (1,), None, int])
+def test_a_custom_pass_counts_by_all_globals_that_it_reads(value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = torchair.CompilerConfig()
+    config.post_grad_custom_pre_pass = _pass_b
+    before = config_component(config)
+    monkeypatch.setitem(globals(), "SETTINGS", value)
+    assert config_component(config) != before
+
+
+def test_a_custom_pass_that_reads_what_cannot_be_told_apart_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = torchair.CompilerConfig()
+    config.post_grad_custom_pre_pass = _pass_b
+    monkeypatch.setitem(globals(), "SETTINGS", object())
+    with pytest.raises(UnkeyableValue, match="post_grad_custom_pre_pass"):
+        config_component(config)
+
+
+@pytest.mark.parametrize("change", ["level", "hf32", "conv", "cube", "variable", "cann"])
+def test_what_ge_compiles_for_is_in_the_key(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = TorchairBackend()
+    before = backend.fingerprint()
+    assert before == TorchairBackend().fingerprint()
+    npu = sys.modules["torch_npu"].npu
+    if change == "level":
+        monkeypatch.setattr(npu, "_deterministic_level", 1)
+    elif change == "hf32":
+        monkeypatch.setattr(npu.matmul, "allow_hf32", True)
+    elif change == "conv":
+        monkeypatch.setattr(npu.conv, "allow_hf32", False)
+    elif change == "cube":
+        monkeypatch.setattr(npu.matmul, "cube_math_type", 2)
+    elif change == "variable":
+        monkeypatch.setenv("AUTOFUSE_FLAGS", "--enable_autofuse=true")
+    else:
+        monkeypatch.setattr(npu.utils, "get_cann_version", lambda module="CANN": "9.0.0")
+    assert backend.fingerprint() != before
+
+
+def test_what_torch_npu_puts_in_place_of_torchs_kernels_counts_by_its_version() -> None:
+    import torch_npu
+    from torch_npu.op_plugin.meta import _meta_registrations
+
+    with torch.library._scoped_library("aten", "IMPL") as library:  # fakes keep the kernels: of operators unused here
+        library.impl("lgamma", _meta_registrations.npu_fast_gelu_meta, "Meta")
+        assert overrides_component("Sum.both", compiled=True) == []
+        library.impl("igamma", lambda x, y: x, "Meta")
+        assert [name for name, *_ in overrides_component("Sum.both", compiled=True)] == ["aten::igamma"]
+    assert EagerBackend().fingerprint() == {"torch_npu": torch_npu.__version__}
+
+
+def test_a_graph_key_differs_by_code_options_and_versions() -> None:
+    first = TorchairBackend().fingerprint()
+    second = TorchairBackend(NpuOptions(options={"experimental_config.frozen_parameter": True})).fingerprint()
+    codes = ([b"a"], [b"b"], [b"a", b"b"], [b"ab"], [b"a", b"c"])
+    keys = {graph_key(code, prints) for code in codes for prints in (first, second, {**first, "cann": "9"})}
+    assert len(keys) == 15
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,128}", key) for key in keys)
+
+
+# -- GE's own cache --------------------------------------------------------------------------------------------
+
+
+def test_without_ge_cache_no_output_of_ge_is_stored(tmp_path: Path) -> None:
+    cache(Sum().both, tmp_path)(*tensors())
+    assert not list(tmp_path.rglob("*.om"))
+
+
+def test_two_different_graphs_never_meet_under_one_key(tmp_path: Path) -> None:
+    class Product(nn.Module):
+        def both(self, x: Tensor, y: Tensor) -> Tensor:
+            return x * 3 + y.sum()
+
+    x, y = tensors()
+    for model in (Sum(), Product()):
+        found = cache(model.both, tmp_path, ge_cache=True)(x, y)
+        assert torch.allclose(found.cpu(), model.both(x, y).cpu())
+    names = [path.name for path in tmp_path.rglob("*.idx")]
+    assert len(set(names)) == len(names) == 2
+
+
+CRASHING = """
+import sys, torch
+from tests.npu.device import install
+install()
+from tests.npu.test_torchair_backend import Sum, cache, tensors
+from pathlib import Path
+cache(Sum().both, Path(sys.argv[1]), ge_cache=True)(*tensors())
+"""
+
+
+def test_what_a_process_left_that_died_after_ges_write_is_never_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(native.KILL_AFTER_WRITE, "1")
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'src'}:{ROOT}")
+    done = subprocess.run([sys.executable, "-c", CRASHING, tmp_path], cwd=ROOT, capture_output=True, timeout=500)
+    assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]
+    monkeypatch.delenv(native.KILL_AFTER_WRITE)
+    (left,) = tmp_path.rglob("*.om")
+    left.write_bytes(b"another graph")
+    before = Counter(native.COUNTS)
+    x, y = tensors()
+    cached = cache(Sum().both, tmp_path, ge_cache=True)
+    assert torch.allclose(cached(x, y).cpu(), Sum().both(x, y).cpu())
+    assert native.COUNTS["cached"] == before["cached"]
+    assert native.COUNTS["compile"] == before["compile"] + 1
+
+
+def test_a_changed_file_of_ge_is_dropped_and_compiled_again(tmp_path: Path) -> None:
+    x, y = tensors()
+    cache(Sum().both, tmp_path, ge_cache=True)(x, y)
+    (compiled,) = tmp_path.rglob("*.om")
+    assert is_sealed(compiled.parent)
+    compiled.write_bytes(compiled.read_bytes()[:-1])
+    assert not is_sealed(compiled.parent)
+    before = native.COUNTS["compile"]
+    assert torch.allclose(cache(Sum().both, tmp_path, ge_cache=True)(x, y).cpu(), Sum().both(x, y).cpu())
+    assert native.COUNTS["compile"] == before + 1
+
+
+def test_who_waits_too_long_for_ge_compiles_without_a_folder(tmp_path: Path) -> None:
+    with graph_folder(tmp_path, "key", 5) as first:
+        assert first is not None
+        with graph_folder(tmp_path, "key", 0.05) as second:
+            assert second is None
+        (first / "a.om").write_bytes(b"a")
+    with graph_folder(tmp_path, "key", 0.05) as third:
+        assert third == first
+        assert is_sealed(third)
+
+
+# -- gears -----------------------------------------------------------------------------------------------------
+
+
+class Pair(nn.Module):
+    def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        return x * 2, y @ y.transpose(0, 1)
+
+
+def _ge_gears(options: dict[str, str]) -> tuple[list[str], list[tuple[str, ...]], str]:
+    """Shapes and gears without the names of the inputs, which are numbered in another order."""
+    shapes = sorted(item.partition(":")[2] for item in options["ge.inputShape"].split(";"))
+    gears = [tuple(sorted(entry.split(","))) for entry in options["ge.dynamicDims"].split(";")]
+    return shapes, gears, options["ge.dynamicNodeType"]
+
+
+@pytest.mark.parametrize("policy", ["zip", "product"])
+def test_the_options_of_ges_gears_are_torchairs_own_in_a_defined_order(policy: str, tmp_path: Path) -> None:
+    def geared() -> tuple[Tensor, Tensor]:
+        x, y = torch.randn(2, 4).to("npu"), torch.randn(6, 3).to("npu")
+        torchair.inference.set_dim_gears(x, {0: [2, 4]})
+        torchair.inference.set_dim_gears(y, {1: [3, 5]})
+        return x, y
+
+    config = torchair.CompilerConfig()
+    config.inference_config.dynamic_gears_merge_policy = policy
+    torch.compiler.reset()
+    torch.compile(Pair(), dynamic=True, fullgraph=True, backend=torchair.get_npu_backend(compiler_config=config))(
+        *geared()
+    )
+    theirs = _ge_gears(native.OPTIONS[-1])
+    ours = gearcache.CompilerConfig(strict=True, gear_execution="ge")
+    ours.inference_config.dynamic_gears_merge_policy = policy
+    gearcache.cache_compile(Pair().forward, config=ours, cache_dir=tmp_path)(*geared())
+    found = _ge_gears(native.OPTIONS[-1])
+    assert (found[0], sorted(found[1]), found[2]) == (theirs[0], sorted(theirs[1]), theirs[2])
+    combine = zip if policy == "zip" else itertools.product
+    assert found[1] == [tuple(sorted(map(str, gear))) for gear in combine([2, 4], [3, 5])]
+
+
+def test_a_shape_outside_the_gears_is_refused_not_answered(tmp_path: Path) -> None:
+    cached = cache(Sum().both, tmp_path, gears={"x": {0: [2, 4]}})
+    cached(*tensors(2))
+    with pytest.raises(InputError, match=r"x.size\(0\)=3.*allowed"):
+        cached(*tensors(3))
+
+
+@pytest.mark.parametrize("execution", ["static", "ge"])
+def test_an_unbacked_dim_beside_gears_is_fixed_like_any_other(execution: str, tmp_path: Path) -> None:
+    net = Sum()
+    cached = cache(net.both, tmp_path, gears={"x": {0: [2, 4]}}, gear_execution=execution)
+    for rows in (2, 4):
+        x, y = tensors(rows)
+        torch._dynamo.decorators.mark_unbacked(y, 0)
+        assert torch.allclose(cached(x, y).cpu(), net.both(x, y).cpu())
+    with pytest.raises(InputError, match="argument `y` is of shape"):
+        cached(x, torch.randn(5).to("npu"))
+    assert cached.stats.misses == 1
+
+
+def test_gear_execution_ge_needs_ge(tmp_path: Path) -> None:
+    cached = cache(Sum().both, tmp_path, gears={"x": {0: [2, 4]}}, gear_execution="ge", mode="npugraph_ex")
+    with pytest.raises(GearSpecError, match="needs mode 'max-autotune'"):
+        cached(*tensors())
+
+
+def test_cpu_tensors_with_gears_are_refused_where_ge_switches(tmp_path: Path) -> None:
+    cached = cache(Sum().both, tmp_path, gears={"x": {0: [2, 4]}}, gear_execution="ge", backend="torchair")
+    with pytest.raises((GearSpecError, CacheError), match="is on the CPU"):
+        cached(torch.randn(2, 3), torch.randn(4))
+
+
+def test_a_geared_tensor_of_private_format_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = tensors()
+    monkeypatch.setitem(device.FORMATS, x.data_ptr(), 29)
+    with pytest.raises((GearSpecError, CacheError), match="private storage format 29"):
+        cache(Sum().both, tmp_path, gears={"x": {0: [2, 4]}})(x, y)
+
+
+# -- every call, and what is missing ---------------------------------------------------------------------------
+
+
+def test_another_storage_format_or_deterministic_level_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cached = cache(Sum().both, tmp_path)
+    x, y = tensors()
+    expected = cached(x, y)
+    monkeypatch.setitem(device.FORMATS, x.data_ptr(), 29)
+    with pytest.raises(InputError, match="of storage format 29; allowed: 2, as at load"):
+        cached(x, y)
+    monkeypatch.delitem(device.FORMATS, x.data_ptr())
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.modules["torch_npu"].npu, "_deterministic_level", 2)
+        with pytest.raises(InputError, match="deterministic level"):
+            cached(x, y)
+    assert torch.equal(cached(x, y).cpu(), expected.cpu())
+
+
+@pytest.mark.parametrize("mode", ["max-autotune", "npugraph_ex"])
+@pytest.mark.parametrize("setting", ["matmul.allow_hf32", "conv.allow_hf32", "matmul.cube_math_type"])
+def test_arithmetic_that_was_set_otherwise_after_the_load_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, setting: str
+) -> None:
+    cached = cache(Sum().both, tmp_path, mode=mode)
+    x, y = tensors()
+    expected = cached(x, y)
+    of, name = setting.split(".")
+    arithmetic = getattr(sys.modules["torch_npu"].npu, of)
+    with monkeypatch.context() as patch:
+        patch.setattr(arithmetic, name, 2 if name == "cube_math_type" else not arithmetic.allow_hf32)
+        with pytest.raises(InputError, match="allow_hf32 of matmul and conv, and cube_math_type"):
+            cached(x, y)
+        if mode == "npugraph_ex":
+            cached.refresh()
+            assert torch.equal(cached(x, y).cpu(), expected.cpu())
+            assert cached.stats.traces == 2, "an aclgraph is captured for the settings of its time"
+        elif name == "allow_hf32":
+            cached.refresh()
+            with pytest.raises(CacheError, match=r"GE was started in this process with allow_hf32 .* once per process"):
+                cached(x, y)
+
+
+def test_ge_keeps_nothing_where_nobody_knows_its_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where `torch.compile` through torchair ran before gearcache was used."""
+    cache(Sum().both, tmp_path / "first")(*tensors())  # GE runs from here on
+    backend = torchair.core._backend
+    monkeypatch.setattr(backend, "_get_global_op_compile_config", backend._get_global_op_compile_config.__wrapped__)
+    monkeypatch.setattr(ascend, "_ge_started_with", [])
+    x, y = tensors()
+    cached = cache(Sum().both, tmp_path / "second", ge_cache=True)
+    assert torch.allclose(cached(x, y).cpu(), Sum().both(x, y).cpu())
+    assert not list((tmp_path / "second").rglob("*.om"))
+
+
+@pytest.mark.parametrize("modes", [("npugraph_ex", "max-autotune"), ("max-autotune", "npugraph_ex")], ids="-then-".join)
+def test_one_process_compiles_in_both_modes(modes: tuple[str, str], tmp_path: Path) -> None:
+    code = (
+        "import tests.npu.conftest; from pathlib import Path\n"
+        "from tests.npu.test_torchair_backend import Sum, cache, tensors\n"
+        f"for mode in {modes}:\n"
+        f"    cached, (x, y) = cache(Sum().both, Path({str(tmp_path)!r}), mode=mode), tensors()\n"
+        "    assert torch.allclose(cached(x, y).cpu(), Sum().both(x, y).cpu())\n"
+    )
+    subprocess.run([sys.executable, "-c", f"import torch; {code}"], cwd=ROOT, check=True, timeout=120)
+
+
+def test_an_operator_that_torchair_cannot_convert_is_named(tmp_path: Path) -> None:
+    class Rolling(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.roll(x, 1, 0)
+
+    with pytest.raises(CompileError, match="roll"):
+        cache(Rolling().forward, tmp_path)(tensors()[0])
+
+
+def test_an_unknown_option_or_mode_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"option 'no_such\.thing' is unknown"):
+        cache(Sum().both, tmp_path, options={"no_such.thing": 1})(*tensors())
+    with pytest.raises(ValueError, match="option `mode` is 'fast'"):
+        cache(Sum().both, tmp_path, mode="fast")(*tensors())
+
+
+def test_a_missing_process_group_is_named_with_its_ranks() -> None:
+    code = b"    used_process_group = {'hccl_1': ([0, 1], 'tag_a')}\n"
+    error = missing_group(code, AssertionError("the pg", "could not be found."))
+    assert "{'hccl_1': ([0, 1], 'tag_a')}" in str(error)
+    assert "torch.distributed.new_group" in str(error)
+
+
+def test_without_torch_npu_the_error_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "torch_npu", None)
+        with pytest.raises(BackendUnavailable, match="torch_npu is not installed, see `gearcache doctor`"):
+            TorchairBackend().fingerprint()
+
+
+def test_the_acceptance_script_runs_to_its_end_on_the_emulated_device() -> None:
+    script = ROOT / "scripts/npu_acceptance.sh"
+    names = ("two_methods_of_two_instances", "a_llama_decodes_in_float16_with_ges_own_cache")
+    environment = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "PYTHON": sys.executable}
+    done = subprocess.run([script, "--emulated", *names], env=environment, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
+    assert done.stdout.endswith("all steps passed\n")

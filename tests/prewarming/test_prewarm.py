@@ -1,0 +1,419 @@
+"""Prewarming: what is compiled from shapes alone serves real weights, and nothing is compiled twice."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import gearcache
+from gearcache.ge_cache.eager import EagerBackend
+from gearcache.prewarming.prewarm import PrewarmInterrupted
+from tests.scenarios import prewarmed
+from tests.support.relaunch import run_python
+from tests.support.scenarios import strict_config
+
+SERVE = """
+import json
+from tests.scenarios.prewarmed import serve
+print(json.dumps(serve()))
+"""
+GEARS = ["ids.size(0)=1", "ids.size(0)=2", "ids.size(0)=4"]
+
+
+@pytest.mark.parametrize("function", [prewarmed.on_meta, prewarmed.fake])
+def test_what_is_made_from_shapes_is_hit_with_real_weights(function: object, cache_dir: Path) -> None:
+    report = gearcache.prewarm(function)
+    assert [(entry.method, sorted(entry.compiled), entry.failed) for entry in report.entries] == [
+        ("Decoder.decode", GEARS, {}),
+        ("Decoder.score", ["logits(2, 3, 32)"], {}),
+    ]
+    assert report.is_complete
+    assert report.never_called == ["Decoder.unused"]
+    served = run_python(SERVE, environ={"TORCHAIR_CACHE_HOME": str(cache_dir)})
+    assert served["equal"]
+    assert (served["traces"], served["misses"]) == (0, [])
+    assert served["loads"] == [6, 1], "both variants of `scaled` and all gears"
+
+
+def test_all_ways_of_building_a_model_share_their_entries(cache_dir: Path) -> None:
+    assert gearcache.prewarm(prewarmed.on_meta).compiled > 0
+    for function in (prewarmed.built_on_meta, prewarmed.default_on_meta, prewarmed.fake, prewarmed.real):
+        again = gearcache.prewarm(function)
+        assert (again.compiled, again.failed, again.missing) == (0, 0, 0)
+        assert [sorted(entry.present) for entry in again.entries] == [GEARS, ["logits(2, 3, 32)"]]
+        assert [entry.reason for entry in again.entries] == ["", ""]
+
+
+def test_a_dry_run_tells_what_is_missing_and_writes_nothing(cache_dir: Path) -> None:
+    report = gearcache.prewarm(prewarmed.on_meta, dry_run=True)
+    assert [entry.missing for entry in report.entries] == [GEARS, ["this call"]]
+    assert report.entries[0].reason.startswith("absent: no entry for `Decoder.decode`")
+    assert not report.is_complete
+    assert not cache_dir.exists()
+    gearcache.prewarm(prewarmed.on_meta)
+    report = gearcache.prewarm(prewarmed.on_meta, dry_run=True)
+    assert [sorted(entry.present) for entry in report.entries] == [GEARS, ["logits(2, 3, 32)"]]
+    assert report.is_complete
+
+
+def test_a_dry_run_names_what_changed(cache_dir: Path) -> None:
+    gearcache.prewarm(prewarmed.on_meta)
+    entry = gearcache.prewarm(prewarmed.on_meta, dry_run=True).entries[0].entry
+
+    def changed() -> None:
+        with torch.device("meta"):
+            model = prewarmed.Decoder()
+            model.keys.append(torch.zeros(1))
+            model.cached_decode.warm(torch.zeros(2, 3, dtype=torch.long))
+
+    report = gearcache.prewarm(changed, dry_run=True)
+    assert report.entries[0].entry == entry
+    assert report.entries[0].missing == GEARS
+    assert "`self.keys`: length was 2, is now 3" in report.entries[0].reason
+
+
+def test_warm_compiles_without_running(cache_dir: Path) -> None:
+    report = gearcache.prewarm(prewarmed.warm_only)
+    assert sorted(report.entries[0].compiled) == GEARS
+    assert report.never_called == ["Decoder.score", "Decoder.unused"]
+
+
+def test_a_function_that_calls_nothing_is_told_so(cache_dir: Path) -> None:
+    def build() -> None:
+        prewarmed.nothing()
+        gc.collect()
+
+    report = gearcache.prewarm(build)
+    assert report.entries == []
+    assert report.never_called == ["Decoder.decode", "Decoder.score", "Decoder.unused"]
+
+
+def test_the_model_is_on_meta_again_afterwards(cache_dir: Path) -> None:
+    kept = []
+
+    def build() -> None:
+        with torch.device("meta"):
+            model = prewarmed.Decoder()
+        model.cached_decode(torch.zeros(2, 3, dtype=torch.long, device="meta"))
+        kept.append(model)
+
+    gearcache.prewarm(build)
+    (model,) = kept
+    assert {tensor.device.type for tensor in (*model.parameters(), *model.buffers(), *model.keys)} == {"meta"}
+    assert type(model.head.weight) is nn.Parameter
+    assert model.head.weight is model.embed.weight
+    assert model.keys[0]._base is model.pool
+
+
+class FailsAt:
+    """`EagerBackend.compile`, which raises at one gear."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, gear: str, error: BaseException) -> None:
+        self._compile, self._gear, self._error = EagerBackend.compile, gear, error
+        self.compiled: list[str] = []
+        monkeypatch.setattr(EagerBackend, "compile", lambda backend, *args: self(backend, *args))
+
+    def __call__(self, backend: EagerBackend, job: object, stage: object) -> object:
+        if job.gear == self._gear:
+            raise self._error
+        self.compiled.append(job.gear)
+        return self._compile(backend, job, stage)
+
+
+@pytest.mark.parametrize("gear", ["ids.size(0)=4", "ids.size(0)=2", "ids.size(0)=1"])
+def test_a_gear_that_fails_is_told_and_is_the_only_one_of_the_next_run(
+    gear: str, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        failing = FailsAt(patch, gear, RuntimeError("out of order"))
+        report = gearcache.prewarm(prewarmed.warm_only)
+    assert list(report.entries[0].failed) == [gear]
+    assert "out of order" in report.entries[0].failed[gear]
+    assert not report.is_complete
+    others = sorted(set(GEARS) - {gear})
+    assert sorted(failing.compiled) == others
+    again = gearcache.prewarm(prewarmed.warm_only).entries[0]
+    assert list(again.compiled) == [gear]
+    assert sorted(again.present) == others
+    assert gearcache.prewarm(prewarmed.warm_only).compiled == 0
+
+
+@pytest.mark.parametrize("gear", ["ids.size(0)=4", "ids.size(0)=1"])
+def test_ctrl_c_keeps_what_was_finished(gear: str, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        stopped = FailsAt(patch, gear, KeyboardInterrupt())
+        with pytest.raises(PrewarmInterrupted) as caught:
+            gearcache.prewarm(prewarmed.warm_only)
+    assert caught.value.report.interrupted
+    assert sorted(caught.value.report.entries[0].compiled) == sorted(stopped.compiled) != []
+    again = gearcache.prewarm(prewarmed.warm_only).entries[0]
+    assert sorted(again.compiled) == sorted(set(GEARS) - set(stopped.compiled))
+    assert sorted(again.present) == sorted(stopped.compiled)
+
+
+def test_an_interrupted_process_leaves_a_cache_that_serves(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        FailsAt(patch, "ids.size(0)=4", KeyboardInterrupt())
+        with pytest.raises(PrewarmInterrupted):
+            gearcache.prewarm(prewarmed.warm_only)
+    model = prewarmed.Decoder()
+    model.cached_decode(torch.zeros(2, 3, dtype=torch.long))
+    assert (model.cached_decode.stats.compiles, model.cached_decode.stats.hits) == (0, 1)
+    model.cached_decode(torch.zeros(4, 3, dtype=torch.long))
+    assert model.cached_decode.stats.compiles == 2, "gear 4 and the one that was missing as well"
+
+
+def test_a_call_that_fails_does_not_end_the_others(cache_dir: Path) -> None:
+    class Net(nn.Module):
+        def decode(self, x: Tensor) -> Tensor:
+            return x + 1
+
+    def build() -> None:
+        cached = gearcache.cache_compile(Net().decode, config=strict_config(), gears={"x": {0: [2, 4]}})
+        cached(torch.zeros(3))
+        cached(torch.zeros(2))
+
+    (entry,) = gearcache.prewarm(build).entries
+    assert sorted(entry.compiled) == ["x.size(0)=2", "x.size(0)=4"]
+    assert ["outside all gears" in cause for cause in entry.failed.values()] == [True]
+
+
+def test_a_fault_of_the_cache_is_a_failure(cache_dir: Path) -> None:
+    cache_dir.write_text("no folder")
+    report = gearcache.prewarm(prewarmed.warm_only)
+    assert not report.is_complete
+    assert str(cache_dir) in next(iter(report.entries[0].failed.values()))
+
+
+def test_the_folder_and_the_number_of_jobs_of_the_prewarm_win(
+    cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = []
+    from gearcache.building import build as building
+
+    build_gears = building.build
+
+    def noting(request: object, counters: object) -> object:
+        jobs.append(request.jobs)
+        return build_gears(request, counters)
+
+    monkeypatch.setattr(building, "build", noting)
+
+    class Net(nn.Module):
+        def decode(self, x: Tensor) -> Tensor:
+            return x + 1
+
+    def build() -> None:
+        config = strict_config(jobs=7)
+        cached = gearcache.cache_compile(Net().decode, config=config, cache_dir=tmp_path / "own")
+        cached(torch.zeros(3))
+
+    report = gearcache.prewarm(build, cache_dir=tmp_path / "given", jobs=3)
+    assert report.entries[0].entry.startswith(str(tmp_path / "given"))
+    assert jobs == [3]
+    assert not (tmp_path / "own").exists()
+    assert not cache_dir.exists()
+
+
+RANK_SERVE = """
+import json, os, torch
+import torch.distributed as dist
+from torch.testing._internal.distributed.fake_pg import FakeStore
+rank, world = int(os.environ["RANK"]), 2
+dist.init_process_group("fake", rank=rank, world_size=world, store=FakeStore())
+from tests.scenarios.prewarmed import serve
+print(json.dumps(serve()))
+"""
+
+
+def test_ranks_are_prewarmed_one_after_the_other_and_hit_in_the_job(cache_dir: Path) -> None:
+    import os
+
+    seen = []
+
+    def build() -> None:
+        seen.append((os.environ["RANK"], os.environ["LOCAL_RANK"], os.environ["WORLD_SIZE"]))
+        prewarmed.built_on_meta()
+
+    report = gearcache.prewarm(build, world_size=2)
+    assert seen == [("0", "0", "2"), ("1", "1", "2")]
+    assert "RANK" not in os.environ
+    assert [(entry.rank, len(entry.compiled)) for entry in report.entries] == [(0, 3), (0, 1), (1, 3), (1, 1)]
+    served = run_python(RANK_SERVE, environ={"TORCHAIR_CACHE_HOME": str(cache_dir), "RANK": "1"})
+    assert served == {"equal": True, "traces": 0, "misses": [], "loads": [6, 1]}
+
+
+def test_one_rank_of_a_job_of_one_is_no_job(cache_dir: Path) -> None:
+    (first, *_) = gearcache.prewarm(prewarmed.warm_only).entries
+    (second, *_) = gearcache.prewarm(prewarmed.warm_only, world_size=1, ranks=[0]).entries
+    assert first.entry == second.entry
+    assert second.compiled == {}
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"jobs": 0}, "jobs is 0"),
+        ({"world_size": 0}, "world_size is 0"),
+        ({"ranks": [1]}, "ranks need a world_size"),
+        ({"ranks": [2], "world_size": 2}, "rank is 2; with world_size=2 it is 0 to 1"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments: dict[str, object], message: str, cache_dir: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        gearcache.prewarm(prewarmed.nothing, **arguments)
+
+
+def test_what_cannot_be_called_is_refused(cache_dir: Path) -> None:
+    with pytest.raises(TypeError, match="not a str"):
+        gearcache.prewarm("deploy:build")
+
+
+def test_an_error_of_the_function_is_raised_and_the_session_is_closed(cache_dir: Path) -> None:
+    with pytest.raises(RuntimeError, match="the deployment script is wrong"):
+        gearcache.prewarm(prewarmed.broken)
+    assert gearcache.prewarm(prewarmed.built_on_meta).compiled == 0
+
+
+def test_one_prewarm_at_a_time(cache_dir: Path) -> None:
+    with pytest.raises(RuntimeError, match="already running"):
+        gearcache.prewarm(lambda: gearcache.prewarm(prewarmed.nothing))
+
+
+def test_calls_from_several_threads_are_served(cache_dir: Path) -> None:
+    def build() -> None:
+        with torch.device("meta"):
+            model = prewarmed.Decoder()
+        ids = torch.zeros(2, 3, dtype=torch.long, device="meta")
+        threads = [threading.Thread(target=model.cached_decode, args=(ids, scaled)) for scaled in (False, True) * 2]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    report = gearcache.prewarm(build)
+    assert sorted(report.entries[0].compiled) == GEARS
+    assert gearcache.prewarm(prewarmed.warm_only).compiled == 0
+
+
+class Reads(nn.Module):
+    """Reads a value, which the trace leaves out."""
+
+    def decode(self, x: Tensor) -> Tensor:
+        if not torch.compiler.is_compiling():
+            x.sum().item()
+        return x + 1
+
+
+@pytest.mark.parametrize("device", ["meta", "fake"])
+def test_a_method_that_needs_data_to_run_is_told_to_be_warmed(device: str, cache_dir: Path) -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    def build() -> None:
+        with FakeTensorMode() if device == "fake" else torch.device("meta"):
+            cached = gearcache.cache_compile(Reads().decode, config=strict_config())
+            cached.warm(torch.zeros(3))
+            cached(torch.zeros(3))
+
+    with pytest.raises(gearcache.GearcacheError, match=r"call `\.warm\(\.\.\.\)` of the cached method instead"):
+        gearcache.prewarm(build)
+
+
+def test_marks_of_set_dim_gears_hold_on_meta(cache_dir: Path) -> None:
+    class Net(nn.Module):
+        def decode(self, x: Tensor) -> Tensor:
+            return x + 1
+
+    def build() -> None:
+        cached = gearcache.cache_compile(Net().decode, config=strict_config())
+        x = torch.zeros(3, 2, device="meta")
+        gearcache.set_dim_gears(x, {0: [3, 5]})
+        cached(x)
+        assert x.dim_gears == {0: [3, 5]}
+
+    assert sorted(gearcache.prewarm(build).entries[0].compiled) == ["x.size(0)=3", "x.size(0)=5"]
+
+
+LARGE = """
+import json, resource, torch, gearcache
+
+class Large(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(2**16, 2**16, bias=False) for _ in range(8))
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+def build():
+    with torch.device("meta"):
+        model = Large()
+    config = gearcache.CompilerConfig(backend="eager")
+    cached = gearcache.cache_compile(model.forward, config=config, gears={"x": {0: [2, 4]}})
+    cached(torch.zeros(2, 2**16, device="meta"))
+
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+report = gearcache.prewarm(build)
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(json.dumps({"compiled": report.compiled, "mebibytes": (after - before) / 1024}))
+"""
+
+
+def test_a_model_of_128_gigabytes_needs_no_memory(cache_dir: Path) -> None:
+    found = run_python(LARGE, environ={"TORCHAIR_CACHE_HOME": str(cache_dir)})
+    assert found["compiled"] == 2
+    assert found["mebibytes"] < 1000, "imports of the compiler, and no weights"
+
+
+@pytest.mark.slow
+def test_inductor_compiles_from_meta_what_real_weights_hit(cache_dir: Path) -> None:
+    environ = {"TORCHAIR_CACHE_HOME": str(cache_dir), "PREWARM_BACKEND": "inductor"}
+    prewarm = (
+        "import gearcache, json\nfrom tests.scenarios.prewarmed import warm_only\n"
+        "print(json.dumps(gearcache.prewarm(warm_only).to_plain()))"
+    )
+    first, second = run_python(prewarm, environ=environ), run_python(prewarm, environ=environ)
+    assert (first["compiled"], first["complete"]) == (3, True)
+    assert (second["compiled"], second["present"], second["complete"]) == (0, 3, True)
+    call = """
+import json, torch
+from tests.scenarios.prewarmed import Decoder
+model = Decoder()
+ids = torch.randint(32, (4, 3))
+found = model.cached_decode(ids)
+model.keys[0].zero_()
+with torch.no_grad():
+    expected = model.decode(ids)
+stats = model.cached_decode.stats
+equal = bool(torch.allclose(found, expected, atol=1e-5))
+print(json.dumps({"equal": equal, "compiles": stats.compiles, "hits": stats.hits}))
+"""
+    assert run_python(call, environ=environ) == {"equal": True, "compiles": 0, "hits": 1}
+
+
+def test_symbols_ranges_padding_and_impossible_gears(cache_dir: Path) -> None:
+    assert [len(entry.missing) for entry in gearcache.prewarm(prewarmed.geared, dry_run=True).entries] == [6, 1, 2, 4]
+    report = gearcache.prewarm(prewarmed.geared)
+    assert [len(entry.compiled) for entry in report.entries] == [6, 1, 2, 2]
+    assert report.is_complete
+    again = gearcache.prewarm(prewarmed.geared)
+    assert (again.compiled, again.present, again.is_complete) == (0, 11, True)
+    assert gearcache.prewarm(prewarmed.geared, dry_run=True).is_complete
+    model = prewarmed.Geared()
+    with torch.no_grad():
+        for batch in (1, 2, 4):
+            x, weight = torch.randn(batch, 6, 4), torch.randn(batch)
+            assert torch.equal(model.shared(x, weight), model.weighted(x, weight))
+        for rows in (2, 3, 8):
+            assert torch.allclose(model.ranged(torch.ones(rows, 4)), model.plain(torch.ones(rows, 4)))
+        for rows in (1, 2, 3, 4):
+            assert torch.allclose(model.padded(torch.ones(rows, 4)), model.plain(torch.ones(rows, 4)))
+        assert torch.equal(model.tied(torch.ones(4, 4), torch.ones(4, 4)), torch.full((4, 4), 2.0))
+    methods = (model.shared, model.ranged, model.padded, model.tied)
+    assert [(method.stats.traces, method.stats.misses) for method in methods] == [(0, 0)] * 4

@@ -1,0 +1,459 @@
+"""Many processes and threads at once: one compiles, all get it, nobody sees half an entry."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import gearcache
+from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Limits, Miss
+from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.lock import store_lock
+from gearcache.errors import LockTimeout, PublishError
+from tests.product.test_crashes import report, run
+from tests.support.scenarios import strict_config
+from tests.support.source_tree import ROOT
+from tests.support.store_actors import KEYS, publish
+
+KEY = CacheKey("Model.decode", (("a", 1),))
+
+
+def test_32_processes_with_one_cold_key_compile_it_once_and_all_get_it(tmp_path: Path) -> None:
+    reports = report(run("product_actors.py", tmp_path / "cache", "together", "32"))["reports"]
+    assert len(reports) == 32
+    assert [found for found in reports if "error" in found or found["warnings"] or found["faults"]] == []
+    assert sum(found["traces"] for found in reports) == 1
+    assert sum(found["compiles"] for found in reports) == 2  # the two gears
+    assert sum(found["hits"] for found in reports) == 31
+
+
+def test_a_holder_that_hangs_costs_the_others_a_timeout_and_other_keys_nothing(tmp_path: Path) -> None:
+    found = report(run("product_actors.py", tmp_path / "cache", "hung"))
+    other = found["other"]
+    assert (other["compiles"], other["faults"]) == (2, 1)
+    (warning,) = other["warnings"]
+    assert "waited 1 s" in warning
+    assert "GEARCACHE_LOCK_TIMEOUT" in warning
+    assert found["neighbour"]["warnings"] == []
+    assert found["before"] == 1, "only the neighbour's entry: who did not get the lock publishes nothing"
+    assert found["first"]["faults"] == 0
+    assert (found["later"]["hits"], found["later"]["traces"]) == (1, 0)
+
+
+def test_a_holder_that_dies_is_replaced_by_one_that_waits(tmp_path: Path) -> None:
+    waiting = report(run("product_actors.py", tmp_path / "cache", "died"))["waiting"]
+    assert sorted(found["traces"] for found in waiting) == [0, 0, 1]
+    assert [found for found in waiting if found["warnings"] or found["faults"]] == []
+
+
+def test_who_waited_for_a_compile_and_loaded_it_uses_the_entry(tmp_path: Path) -> None:
+    found = report(run("product_actors.py", tmp_path / "cache", "users"))
+    assert (found["compiled"], found["traces"]) == (1, [0, 0])
+    assert (found["removed"], found["in use"]) == (0, [1, 1, 1])
+    assert found["users"] is True
+    assert found["loads"] == 2, "each of them is a hit"
+    assert found["removed after"] == 1
+
+
+def test_threads_of_one_process_compile_one_key_once(cache_dir: Path) -> None:
+    torch.manual_seed(0)
+    modules = [torch.nn.Linear(4, 4) for _ in range(8)]
+    cached = [
+        gearcache.cache_compile(module.forward, config=strict_config(), cache_dir=cache_dir) for module in modules
+    ]
+    x = torch.randn(2, 4)
+    results: dict[int, torch.Tensor] = {}
+    start = threading.Barrier(len(modules) * 2)
+
+    def call(number: int) -> None:
+        start.wait()
+        with torch.no_grad():
+            results[number] = cached[number % len(cached)](x)
+
+    threads = [threading.Thread(target=call, args=(number,)) for number in range(len(modules) * 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == len(threads)
+    for number, result in results.items():
+        assert torch.equal(result, modules[number % len(modules)](x))
+    assert sum(method.stats.compiles for method in cached) == 1
+
+
+BUSY = """
+import sys
+from pathlib import Path
+from tests.support.store_actors import KEYS, publish, evict, clear, collect, load
+root, what = Path(sys.argv[1]), sys.argv[2]
+print("ready", flush=True)
+sys.stdin.readline()
+for turn in range(int(sys.argv[3])):
+    if what == "publish":
+        publish(root, turn % len(KEYS))
+    else:
+        (evict, clear, collect)[turn % 3](root, 0)
+"""
+
+
+class Program:
+    """A process that says it is ready, and goes on when told; killed at the end at the latest."""
+
+    def __init__(self, script: str, *arguments: str) -> None:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", script, *arguments],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> Program:
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "ready\n"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def go(self) -> None:
+        """Let it go on."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+
+
+def test_readers_see_whole_entries_or_none_while_others_write_evict_and_clear(tmp_path: Path) -> None:
+    root = tmp_path / "cache"
+    publisher, remover = (Program(BUSY, str(root), what, "150") for what in ("publish", "remove"))
+    kept = misses = 0
+    with publisher, remover:
+        publisher.go()
+        remover.go()
+        while publisher.process.poll() is None or remover.process.poll() is None:
+            for key in KEYS:
+                store = DiskStore(Layout(root))
+                held = store.use(key)
+                found = store.lookup(key, explain=False)
+                if isinstance(found, Miss):
+                    assert found.reason.value == "absent", found
+                    misses += 1
+                    continue
+                assert found.manifest.payload["blobs"] == list(found.manifest.blobs)
+                if held:
+                    kept += 1
+                    for digest, size in found.manifest.blobs.items():
+                        assert len(store.read_blob(digest)) == size
+        assert (publisher.process.returncode, remover.process.returncode) == (0, 0)
+    assert min(kept, misses) > 20, "the test must meet both"
+    assert list(Layout(root).quarantine_folder.iterdir()) == []
+
+
+USER = """
+import sys
+from pathlib import Path
+from gearcache.cache import CacheKey, DiskStore, Hit, Layout
+store = DiskStore(Layout(Path(sys.argv[1])))
+key = CacheKey("Model.decode", (("a", 1),))
+assert store.use(key) and isinstance(store.lookup(key), Hit)
+print("ready", flush=True)
+sys.stdin.readline()
+"""
+
+
+def one_entry(root: Path) -> Catalog:
+    store = DiskStore(Layout(root))
+    store.publish(KEY, {}, {store.put_blob(b"code"): 4}, {})
+    return Catalog(store.layout)
+
+
+def test_an_entry_that_a_live_process_uses_is_neither_evicted_nor_cleared(tmp_path: Path) -> None:
+    catalog = one_entry(tmp_path / "cache")
+    entries = catalog.entries()
+    with Program(USER, str(tmp_path / "cache")) as user:
+        for outcome in (catalog.remove(entries), catalog.prune(max_size=0), catalog.prune(max_age=0)):
+            assert (outcome.removed, [entry.name for entry in outcome.in_use]) == ([], [KEY.name])
+        (found,) = catalog.users(entries[0])
+        assert found.pid == user.process.pid
+        assert "python" in found.command
+        assert isinstance(DiskStore(catalog.layout).lookup(KEY), Hit)
+    assert catalog.users(entries[0]) == []
+    assert [entry.name for entry in catalog.remove(entries).removed] == [KEY.name]
+    assert list(catalog.layout.blobs()) == []
+
+
+def test_a_removal_waits_for_the_users_of_an_entry(tmp_path: Path) -> None:
+    catalog = one_entry(tmp_path / "cache")
+    with Program(USER, str(tmp_path / "cache")) as user:
+        threading.Timer(0.3, user.go).start()
+        begin = time.monotonic()
+        assert len(catalog.remove(catalog.entries(), wait=30).removed) == 1
+        assert 0.2 < time.monotonic() - begin < 20
+        assert user.process.wait() == 0
+
+
+def test_a_store_in_this_process_is_a_user_as_long_as_it_lives(tmp_path: Path) -> None:
+    catalog = one_entry(tmp_path / "cache")
+    store = DiskStore(catalog.layout)
+    assert store.use(KEY)
+    assert len(catalog.remove(catalog.entries()).in_use) == 1
+    del store
+    assert len(catalog.remove(catalog.entries()).removed) == 1
+
+
+@pytest.mark.parametrize("when", ["published while it was looked for", "without a use file"])
+def test_an_entry_that_is_loaded_is_in_use_however_it_came(
+    tmp_path: Path, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = one_entry(tmp_path / "cache")
+    store = DiskStore(catalog.layout)
+    if when == "without a use file":
+        catalog.layout.use(KEY).unlink()
+        found = store.load(KEY)
+    else:
+        shutil.rmtree(catalog.layout.root)
+        lookup = DiskStore.lookup
+
+        def late(self: DiskStore, key: CacheKey, *, explain: bool = True) -> Hit | Miss:
+            if not catalog.layout.manifest(KEY).exists():
+                one_entry(tmp_path / "cache")
+            return lookup(self, key, explain=explain)
+
+        monkeypatch.setattr(DiskStore, "lookup", late)
+        found = store.load(KEY)
+    assert isinstance(found, Hit)
+    assert len(catalog.remove(catalog.entries()).in_use) == 1
+    del store
+    assert len(catalog.remove(catalog.entries()).removed) == 1
+
+
+def test_an_entry_stays_in_use_while_work_goes_on_without_the_cache(
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL, "gearcache")  # a record keeps the error, and that what it passed through
+    module = torch.nn.Linear(4, 4)
+    config = gearcache.CompilerConfig(backend="eager")
+    cached = gearcache.cache_compile(module.forward, config=config, dynamic=False)
+    with torch.no_grad():
+        cached(torch.ones(2, 4))
+        with monkeypatch.context() as patch:
+            patch.setattr(DiskStore, "exclusive", lambda *_: refuse())
+            cached(torch.ones(3, 4))
+        catalog = Catalog(Layout(cache_dir))
+        assert cached.stats.faults == 1
+        assert len(catalog.remove(catalog.entries()).in_use) == 1
+        cached.refresh()
+        assert len(catalog.remove(catalog.entries()).in_use) == 1, "the next call loads it again"
+        cached(torch.ones(2, 4))
+    assert cached.stats.compiles == 2
+    del cached, module
+    gc.collect()
+    assert len(catalog.remove(catalog.entries()).removed) == 1
+
+
+def refuse() -> None:
+    raise PublishError("somewhere", "a fault")
+
+
+FORKED = """
+import os, sys
+from pathlib import Path
+from gearcache.cache import CacheKey, DiskStore, Hit, Layout
+store = DiskStore(Layout(Path(sys.argv[1])))
+key = CacheKey("Model.decode", (("a", 1),))
+assert isinstance(store.load(key), Hit)
+ready, told = os.pipe()
+if os.fork() == 0:
+    os.close(1)
+    if sys.argv[2] != "the parent drops it":
+        del store
+    if sys.argv[2] == "the child loads it again":
+        store = DiskStore(Layout(Path(sys.argv[1])))
+        assert isinstance(store.load(key), Hit)
+    os.write(told, b".")
+    sys.stdin.readline()
+    os._exit(0)
+os.read(ready, 1)
+if sys.argv[2] != "the child drops it":
+    del store
+print("ready", flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("how", ["the parent drops it", "the child drops it", "the child loads it again"])
+def test_a_forked_child_keeps_the_entry_that_its_parent_loaded(tmp_path: Path, how: str) -> None:
+    catalog = one_entry(tmp_path / "cache")
+    entries = catalog.entries()
+    with Program(FORKED, str(tmp_path / "cache"), how):
+        assert len(catalog.remove(entries).in_use) == 1
+    assert len(catalog.remove(entries, wait=20).removed) == 1, "both have ended"
+
+
+def test_a_child_forked_while_others_write_or_delete_holds_no_lock_of_theirs(tmp_path: Path) -> None:
+    catalog = one_entry(tmp_path / "cache")
+    catalog.patience = 0.2
+    for held in ("writing", "deleting"):
+        with Program(FORKING, str(tmp_path / "cache"), held):
+            assert catalog.collect().fault is None
+            publish(tmp_path / "cache")
+    assert len(catalog.remove(catalog.entries()).removed) == 2
+
+
+FORKING = """
+import os, sys
+from pathlib import Path
+from gearcache.cache import DiskStore, Layout
+from gearcache.cache.remove import deleting
+layout = Layout(Path(sys.argv[1]))
+with DiskStore(layout).writing() if sys.argv[2] == "writing" else deleting(layout, 1.0):
+    child = os.fork()
+    if child == 0:
+        sys.stdin.readline()
+        os._exit(0)
+print("ready", flush=True)
+os.waitpid(child, 0)
+"""
+
+HELD = """
+import os, signal, sys
+from pathlib import Path
+from gearcache.cache import CacheKey, DiskStore, Layout
+from gearcache.cache.remove import deleting
+layout = Layout(Path(sys.argv[1]))
+key = CacheKey("Model.decode", (("a", 1),))
+ways = {
+    "writing": DiskStore(layout).writing,
+    "deleting": lambda: deleting(layout, 1.0),
+    "compiling": lambda: DiskStore(layout).exclusive(key),
+}
+with ways[sys.argv[2]]():
+    print("ready", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_a_blob_is_not_collected_between_its_writing_and_its_publishing(tmp_path: Path) -> None:
+    store = DiskStore(Layout(tmp_path / "cache"))
+    catalog = Catalog(store.layout)
+    with store.writing():
+        digest = store.put_blob(b"code")
+        collector = threading.Thread(target=catalog.collect)
+        collector.start()
+        time.sleep(0.2)
+        store.publish(KEY, {}, {digest: 4}, {})
+    collector.join()
+    assert store.read_blob(digest) == b"code"
+
+
+def test_a_blob_of_an_entry_that_goes_stays_for_one_that_comes(tmp_path: Path) -> None:
+    """A publisher finds the blob on disk while another process removes the last entry that names it."""
+    catalog = one_entry(tmp_path / "cache")
+    store = DiskStore(catalog.layout)
+    with store.writing():
+        digest = store.put_blob(b"code")  # found, not written again
+        remover = threading.Thread(target=lambda: catalog.remove(catalog.entries()))
+        remover.start()
+        time.sleep(0.2)
+        store.publish(KEYS[0], {}, {digest: 4}, {})
+    remover.join()
+    assert [entry.name for entry in catalog.entries()] == [KEYS[0].name]
+    assert store.read_blob(digest) == b"code"
+
+
+@pytest.mark.parametrize("stopped", ["writing", "deleting"])
+def test_a_process_that_hangs_in_the_store_stops_nobody_for_ever(tmp_path: Path, stopped: str) -> None:
+    catalog = one_entry(tmp_path / "cache")
+    catalog.patience = 0.2
+    store = DiskStore(catalog.layout, lock_timeout=0.2)
+    with Program(HELD, str(tmp_path / "cache"), stopped) as held:
+        held.process.send_signal(signal.SIGSTOP)
+        assert isinstance(store.lookup(KEY), Hit)  # readers wait for nobody
+        if stopped == "writing":
+            publish(tmp_path / "cache")  # nor do other writers
+            assert catalog.collect().fault is not None
+            assert [type(fault) for fault in catalog.remove(catalog.entries()).faults] == [PublishError]
+        else:
+            with pytest.raises(PublishError, match="deleting entries since"):
+                store.publish(KEYS[0], {}, {}, {})
+    store.publish(KEYS[0], {}, {}, {})
+    assert catalog.collect().fault is None
+
+
+@pytest.mark.parametrize("stopped", ["writing", "deleting", "compiling"])
+def test_a_process_waits_once_for_one_that_was_stopped(
+    tmp_path: Path, stopped: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not once for each method that it stores: a `prune` under Ctrl-Z must not cost 30 methods half an hour."""
+    catalog = one_entry(tmp_path / "cache")
+    catalog.patience = 0.3
+    limits = Limits(max_size=1)
+    waits = 0
+    sleep = time.sleep
+
+    def counted(seconds: float) -> None:
+        nonlocal waits
+        waits += 1
+        sleep(seconds)
+
+    monkeypatch.setattr(time, "sleep", counted)
+
+    def work() -> None:
+        store = DiskStore(catalog.layout, lock_timeout=0.3, limits=limits)
+        if stopped == "writing":
+            assert catalog.collect().fault is not None
+            store.keep_limits(KEYS[0])
+        elif stopped == "deleting":
+            with pytest.raises(PublishError, match=r"deleting entries since 0\.3 s"):
+                store.put_blob(b"new")
+        else:
+            with pytest.raises(LockTimeout, match=r"waited 0\.3 s"), store.exclusive(KEY):
+                pass
+
+    with Program(HELD, str(tmp_path / "cache"), stopped) as held:
+        held.process.send_signal(signal.SIGSTOP)
+        work()
+        first = waits
+        assert first > 0
+        for _ in range(5):
+            work()
+        assert waits == first
+    store = DiskStore(catalog.layout, lock_timeout=30)
+    with store.exclusive(KEY):
+        store.put_blob(b"new")
+    assert catalog.collect().fault is None
+    with Program(HELD, str(tmp_path / "cache"), stopped):
+        before = waits
+        work()
+        assert waits > before, "it was to be had meanwhile: worth waiting for again"
+
+
+def take(path: Path, *, alone: bool) -> None:
+    with store_lock(path, 0, alone=alone):
+        pass
+
+
+def test_the_lock_of_a_store_is_shared_by_writers_and_not_with_who_deletes(tmp_path: Path) -> None:
+    path = tmp_path / "store.lock"
+    with store_lock(path, 0, alone=False):
+        take(path, alone=False)
+        with pytest.raises(PublishError, match="is writing or deleting"):
+            take(path, alone=True)
+    with store_lock(path, 0, alone=True):
+        for alone in (True, False):
+            with pytest.raises(PublishError):
+                take(path, alone=alone)
+    assert path.stat().st_mode & 0o777 == 0o600

@@ -1,0 +1,167 @@
+"""What makes an entry stale, and what must not: the table of `tests.support.staleness`, in three processes.
+
+The first process compiles every method. The second meets each change with a copy of that cache and has to compile
+again, for the right reason and with the right result. The third meets everything again and must only hit.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.relaunch import run_python
+from tests.support.staleness.calls import CALLS, EXPECTED, OTHER_CALLS, OTHER_PARAMETERS
+from tests.support.staleness.change import CHANGES, HITTING
+from tests.support.staleness.edits import EDITS, HARMLESS, Edit
+from tests.support.staleness.serve import PROJECT, Case
+
+MODULES = {"another dtype": "dtype=torch.float64", "another width": "width=6"}
+MISSING = [*EDITS, *CHANGES, *OTHER_PARAMETERS, *OTHER_CALLS, *MODULES]
+STAYING = [*HARMLESS, *HITTING, "moved source", "moved cache", "another hash seed", "another home"]
+
+
+@dataclass
+class Served:
+    """Reports by name: of the misses, of what hits, and of what hits once the misses were compiled."""
+
+    base: dict[str, dict[str, Any]]
+    missed: dict[str, dict[str, Any]]
+    hit: dict[str, dict[str, Any]]
+    kept: dict[str, dict[str, Any]]
+
+
+def _serve(folder: Path, cases: dict[str, Case], **environ: str) -> dict[str, dict[str, Any]]:
+    order = folder / "order.json"
+    order.write_text(json.dumps([asdict(case) for case in cases.values()]))
+    environ = {"PYTHONDONTWRITEBYTECODE": "1", **environ}
+    reports = run_python("from tests.support.staleness.serve import child; child()", str(order), environ=environ)
+    return dict(zip(cases, reports, strict=True))
+
+
+def _project(folder: Path, edit: Edit | None = None) -> str:
+    shutil.copytree(PROJECT, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    if edit is not None:
+        text = (folder / edit.file).read_text()
+        assert edit.old in text, f"{edit.file} holds no {edit.old!r}"
+        (folder / edit.file).write_text(text.replace(edit.old, edit.new))
+    for name in ("blocks", "callee"):
+        shutil.copy(folder / f"{name}.py", folder / f"{name}2.py")
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Served:
+    """All lookups."""
+    root = tmp_path_factory.mktemp("staleness")
+    source, cache = _project(root / "base"), root / "cache"
+    base = _serve(root, {method: Case(source, str(cache), method) for method in CALLS})
+
+    def fresh() -> str:
+        return str(shutil.copytree(cache, root / f"cache{len(missing)}"))
+
+    missing: dict[str, Case] = {}
+    for name, edit in EDITS.items():
+        missing[name] = Case(_project(root / f"edit{len(missing)}", edit), fresh(), edit.method)
+    for name, change in CHANGES.items():
+        missing[name] = Case(source, fresh(), change.method, change=name, expected=EXPECTED.get(name, ""))
+    for name, (method, parameters, _) in OTHER_PARAMETERS.items():
+        missing[name] = Case(source, fresh(), method, parameters=parameters, expected=EXPECTED.get(name, ""))
+    for name, (call, _) in OTHER_CALLS.items():
+        missing[name] = Case(source, fresh(), "arguments", call=call)
+    for name, keywords in MODULES.items():
+        missing[name] = Case(source, fresh(), "run", keywords=keywords)
+    missed = _serve(root, missing)
+
+    staying = {name: Case(source, str(cache), change.method, change=name) for name, change in HITTING.items()}
+    for name, edit in HARMLESS.items():
+        staying[name] = Case(_project(root / f"harmless{len(staying)}", edit), str(cache), edit.method)
+    staying["moved source"] = Case(str(shutil.copytree(source, root / "moved")), str(cache), "run")
+    staying["moved cache"] = Case(source, str(shutil.copytree(cache, root / "moved cache")), "run")
+    again = {f"{name}, again": case for name, case in missing.items()}
+    again |= {f"{name}, undone": Case(source, case.cache, case.method) for name, case in missing.items()}
+    hit = _serve(root, staying, PYTHONHASHSEED="1")
+    hit |= {"another hash seed": hit["moved source"]}
+    kept = _serve(root, {**again, "another home": replace(staying["moved cache"])}, HOME=str(root))
+    hit["another home"] = kept.pop("another home")
+    return Served(base, missed, hit, kept)
+
+
+def _right(report: dict[str, Any], state: str = "the result") -> dict[str, Any]:
+    assert report["error"] is None, report["error"]
+    assert report["right"], f"{state} is not eager's"
+    return report
+
+
+def _words(name: str) -> tuple[str, ...]:
+    if name in EDITS:
+        return EDITS[name].words
+    if name in CHANGES:
+        return CHANGES[name].words
+    if name in OTHER_PARAMETERS:
+        return (OTHER_PARAMETERS[name][2],)
+    return (OTHER_CALLS[name][1],) if name in OTHER_CALLS else ("module",)
+
+
+def test_the_table_is_as_long_as_promised() -> None:
+    assert len(set(MISSING)) == len(MISSING) >= 60
+    assert len(set(STAYING)) == len(STAYING) >= 30
+
+
+@pytest.mark.parametrize("method", CALLS)
+def test_every_method_is_right_in_the_process_that_compiles_first(served: Served, method: str) -> None:
+    report = _right(served.base[method])
+    assert report["traces"] == 1
+
+
+@pytest.mark.parametrize("name", MISSING)
+def test_what_the_trace_depends_on_is_a_miss_that_names_it(served: Served, name: str) -> None:
+    report = _right(served.missed[name])
+    assert report["traces"] >= 1
+    for word in _words(name):
+        assert word in " ".join(report["reasons"])
+
+
+@pytest.mark.parametrize("name", MISSING)
+def test_what_was_compiled_before_and_after_a_change_is_both_kept(served: Served, name: str) -> None:
+    for state in ("again", "undone"):
+        report = _right(served.kept[f"{name}, {state}"], state)
+        assert (report["traces"], report["reasons"]) == (0, []), state
+
+
+@pytest.mark.parametrize("name", STAYING)
+def test_what_the_trace_does_not_depend_on_is_a_hit(served: Served, name: str) -> None:
+    report = _right(served.hit[name])
+    assert (report["traces"], report["reasons"]) == (0, [])
+
+
+def test_no_hit_imports_a_compiler(served: Served) -> None:
+    reports = {**served.hit, **served.kept}
+    assert [name for name, report in reports.items() if report["compilers"]] == []
+
+
+SAMPLE = ("a function of another file", "a forward hook")
+
+
+@pytest.mark.slow
+def test_a_sample_of_the_table_holds_for_compiled_graphs(tmp_path: Path) -> None:
+    source, cache = _project(tmp_path / "base"), str(tmp_path / "cache")
+    cases = {}
+    for name in SAMPLE:
+        edit, change = EDITS.get(name), CHANGES.get(name)
+        method = edit.method if edit is not None else CHANGES[name].method
+        cases[f"{name}, before"] = Case(source, cache, method, backend="inductor")
+        changed = _project(tmp_path / f"edit{len(cases)}", edit) if edit is not None else source
+        cases[name] = Case(changed, cache, method, change=name if change is not None else "", backend="inductor")
+    compiled = _serve(tmp_path, cases, GEARCACHE_JOBS="1")
+    for name in SAMPLE:
+        report = _right(compiled[name])
+        assert report["traces"] == 1
+        for word in _words(name):
+            assert word in " ".join(report["reasons"])
+    for name, report in _serve(tmp_path, cases).items():
+        assert (_right(report)["traces"], report["reasons"]) == (0, []), name

@@ -1,0 +1,198 @@
+"""The layers of gearcache: who may import whom, and what an import may bring along."""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.source_tree import (
+    LAYERS,
+    ROOT,
+    imported,
+    layer_files,
+    module_name,
+    parse,
+    private_torch_names,
+    within,
+)
+
+COMPAT = (
+    *sorted(path for path in layer_files("ge_cache") if path.parts[1] == "private_torch"),
+    Path("guards/dispatch/native.py"),
+    Path("guards/evidence/registry.py"),
+    Path("guards/watch/tensor_layout.py"),
+)
+FINGERPRINT = Path("cache/fingerprint.py")
+ASCEND = Path("ge_cache/npu/ascend.py")
+
+#: What a layer may import of gearcache. The root package, `wrapper.py` above all, may import everything.
+ALLOWED = {
+    "cache": ("gearcache.cache", "gearcache.errors"),
+    "guards": ("gearcache.guards", "gearcache.errors"),
+    "ge_cache": ("gearcache.ge_cache", "gearcache.guards", "gearcache.errors", "gearcache.cache.trust"),
+}
+
+#: Modules that manage files. `guards/` reads traced source files with `open`, and that is all.
+DISK = ("diskcache", "fcntl", "filelock", "glob", "io", "mmap", "shutil", "sqlite3", "tempfile")
+
+#: Methods of `pathlib.Path` that change the disk, whatever their arguments.
+WRITING_METHODS = {"mkdir", "rmdir", "symlink_to", "touch", "unlink", "write_bytes", "write_text"}
+
+FILES = [path for layer in LAYERS for path in layer_files(layer)]
+ALL_FILES = FILES + layer_files("root")
+
+
+def each(paths: list[Path]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("path", paths, ids=str)
+
+
+def may_write(call: ast.Call) -> bool:
+    """Whether a call may change the disk: `open` with a mode that is no literal may."""
+    if isinstance(call.func, ast.Attribute):
+        name, positional = call.func.attr, call.args[:1]  # path.open(mode)
+    else:
+        name, positional = getattr(call.func, "id", ""), call.args[1:2]  # open(path, mode)
+    modes = [*positional, *(word.value for word in call.keywords if word.arg == "mode")]
+    literal = all(isinstance(mode, ast.Constant) and not set(str(mode.value)) & set("wax+") for mode in modes)
+    return name in WRITING_METHODS or (name == "open" and not literal)
+
+
+@each(FILES)
+def test_a_layer_imports_only_the_layers_below_it(path: Path) -> None:
+    allowed = ALLOWED[path.parts[0]]
+    wrong = [
+        f"{path}:{line}: {name}"
+        for line, name in imported(parse(path))
+        if within(name, "gearcache") and not any(within(name, layer) for layer in allowed)
+    ]
+    assert not wrong
+
+
+def test_no_import_leads_back_to_its_module() -> None:
+    """Imports in functions and those for types count."""
+    modules = {module_name(path): path for path in ALL_FILES}
+    graph: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        names = {name if name in modules else name.rpartition(".")[0] for _, name in imported(parse(path))}
+        graph[module] = names & modules.keys() - {module}
+    graphlib.TopologicalSorter(graph).prepare()  # its `CycleError` names the modules
+
+
+@each(ALL_FILES)
+def test_imports_are_absolute_and_by_their_one_name(path: Path) -> None:
+    wrong = [
+        f"{path}:{line}: {name}"
+        for line, name in imported(parse(path))
+        if name.startswith(".") or name.split(".")[0] in LAYERS
+    ]
+    assert not wrong
+
+
+@each([path for path in layer_files("cache") if path != FINGERPRINT])
+def test_the_cache_layer_knows_no_torch(path: Path) -> None:
+    assert not [name for _, name in imported(parse(path)) if within(name, "torch")]
+
+
+@each([path for path in ALL_FILES if path != ASCEND])
+def test_only_one_module_imports_the_packages_of_ascend(path: Path) -> None:
+    packages = ("torch_npu", "torchair", "npugraph_ex")
+    names = [n for _, n in imported(parse(path)) if any(within(n, package) for package in packages)]
+    assert not names
+
+
+@each([path for path in ALL_FILES if path not in COMPAT])
+def test_private_names_of_torch_appear_in_files_for_them_only(path: Path) -> None:
+    found = [f"{path}:{line}: {name}" for line, name in private_torch_names(parse(path))]
+    assert not found
+
+
+@each(layer_files("guards"))
+def test_guards_write_nothing_and_know_no_disk_library(path: Path) -> None:
+    tree = parse(path)
+    modules = [name for _, name in imported(tree) if any(within(name, disk) for disk in DISK)]
+    written = [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Call) and may_write(node)]
+    assert not modules
+    assert not written
+
+
+@pytest.mark.parametrize(
+    "source, names",
+    [
+        pytest.param("import torch\ntorch._C._aoti", ["torch._C", "torch._C._aoti"], id="attribute"),
+        pytest.param("from torch import _guards", ["torch._guards"], id="from"),
+        pytest.param("import torch._dynamo.config as c", ["torch._dynamo.config"], id="module"),
+        pytest.param("import torch.nn as nn\nnn.Module._call_impl", ["torch.nn.Module._call_impl"], id="alias"),
+        pytest.param("from torch import fx\nfx.a._b()", ["torch.fx.a._b"], id="from-alias"),
+        pytest.param("import torch\ngetattr(torch, '_C')", ["torch._C"], id="getattr"),
+        pytest.param("import importlib\nimportlib.import_module('torch._dynamo')", ["torch._dynamo"], id="call"),
+        pytest.param("import torch\ntorch.__version__\nself._x\n'torch._C'", [], id="public"),
+    ],
+)
+def test_private_names_of_torch_are_found(source: str, names: list[str]) -> None:
+    assert [name for _, name in private_torch_names(ast.parse(source))] == names
+
+
+def loaded_after_import(modules: list[str], suspects: tuple[str, ...]) -> dict[str, list[str]]:
+    """Import each module in a fresh interpreter; which of the suspects does each bring along?
+
+    One interpreter serves all modules: a suspect counts against the first module that loads it.
+    """
+    program = (
+        "import importlib, sys\n"
+        f"for name in {modules!r}:\n"
+        "    importlib.import_module(name)\n"
+        f"    for suspect in {suspects!r}:\n"
+        "        if sys.modules.pop(suspect, None) is not None: print(name, suspect)\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT / "tests", capture_output=True, text=True, timeout=120
+    )
+    assert result.returncode == 0, result.stderr
+    loaded: dict[str, list[str]] = {}
+    for line in result.stdout.splitlines():
+        module, suspect = line.split()
+        loaded.setdefault(module, []).append(suspect)
+    return loaded
+
+
+def test_import_gearcache_loads_neither_torch_nor_a_layer() -> None:
+    suspects = ("torch", "torch_npu", "numpy", "click", "rich", "diskcache", "filelock", "msgpack")
+    layers = tuple(f"gearcache.{layer}" for layer in LAYERS)
+    assert loaded_after_import(["gearcache"], suspects + layers) == {}
+
+
+def test_the_cache_layer_loads_no_torch() -> None:
+    modules = [module_name(path) for path in layer_files("cache") if path != FINGERPRINT]
+    suspects = ("torch", "torch_npu", "gearcache.guards", "gearcache.ge_cache", "gearcache.api")
+    assert loaded_after_import(modules, suspects) == {}
+
+
+def test_the_guards_layer_loads_neither_a_compiler_nor_the_cache() -> None:
+    modules = [module_name(path) for path in layer_files("guards")]
+    suspects = (
+        "torch._dynamo",
+        "torch._inductor",
+        "sympy",
+        "torch_npu",
+        "gearcache.cache",
+        "gearcache.ge_cache",
+    )
+    assert loaded_after_import(modules, suspects) == {}
+
+
+def test_the_backends_load_no_compiler_before_they_compile() -> None:
+    modules = [module_name(path) for path in layer_files("ge_cache") if path != ASCEND]
+    suspects = (
+        "torch._dynamo",
+        "torch._inductor",
+        "sympy",
+        "torch_npu",
+        "gearcache.cache",
+        "gearcache.api",
+    )
+    assert loaded_after_import(modules, suspects) == {}

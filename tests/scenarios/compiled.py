@@ -1,0 +1,125 @@
+"""Three methods that are compiled for real: four graphs in all."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor, nn
+
+from tests.support.scenarios import Run
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+        self.register_buffer("count", torch.zeros(8))
+
+    def decode(self, x: Tensor, keys: list[Tensor]) -> tuple[Tensor, Tensor, int]:
+        out = torch.relu(self.linear(x))
+        for key in keys:
+            key.add_(out)
+        self.count.add_(1)
+        return out.softmax(-1), x.view(-1), x.size(0)
+
+    def pool(self, x: Tensor) -> Tensor:
+        return self.linear(x).mean(0)
+
+
+def gears(run: Run) -> None:
+    ours = Net()
+    theirs = copy.deepcopy(ours)
+    cached = run.cache(ours.decode, gears={"x": {0: [2, 4]}})
+    for number, size in enumerate((2, 4, 2)):
+        if number == 2:
+            with torch.no_grad():
+                ours.linear.weight.mul_(2)
+                theirs.linear.weight.mul_(2)
+        keys = [torch.randn(size, 8)]
+        run.compare(f"{number}", cached, theirs.decode, torch.randn(size, 8), keys)
+        run.check(f"{number}, buffer", ours.count, theirs.count)
+
+
+def dynamic(run: Run) -> None:
+    net = Net()
+    cached = run.cache(net.pool)
+    for size in (3, 5, 9):
+        run.compare(f"{size}", cached, net.pool, torch.randn(size, 8))
+
+
+class Scaled(nn.Module):
+    """Weights of one element, computed with before they meet the input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor([0.7]))
+        self.shift = nn.Parameter(torch.tensor(0.3))
+        self.matrix = nn.Parameter(torch.tensor([[1.5]]))
+        self.register_buffer("one", torch.tensor(2, dtype=torch.int64))
+        self.few = nn.Parameter(torch.randn(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight = self.scale.exp() * self.matrix.expand(1, 4)
+        return x * weight + self.shift.cos() * self.one + torch.relu(self.few) + torch.tensor(0.25)
+
+
+# Not `torch.library.custom_op`: what it defines imports Dynamo when it is called (torch 2.13 `_library/custom_ops.py`).
+_LIBRARY = torch.library.Library("gearcache_tests", "DEF")
+_LIBRARY.define("twice_and_count(Tensor x, Tensor(a!) calls, float shift) -> Tensor")
+
+
+@torch.library.impl(_LIBRARY, "twice_and_count", "CPU")
+def _twice_and_count(x: Tensor, calls: Tensor, shift: float) -> Tensor:
+    """An operator of a user: it runs as Python, in the middle of compiled code."""
+    calls.add_(1)
+    return x * 2 + shift
+
+
+@torch.library.register_fake("gearcache_tests::twice_and_count", lib=_LIBRARY)
+def _fake_twice_and_count(x: Tensor, calls: Tensor, shift: float) -> Tensor:
+    return torch.empty_like(x)
+
+
+class Custom(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(2, 2)
+        self.register_buffer("calls", torch.zeros(2, dtype=torch.int64))
+        self.layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+
+    def own(self, x: Tensor) -> Tensor:
+        y = torch.ops.gearcache_tests.twice_and_count(self.linear(x), self.calls, 0.5)
+        return torch.relu(torch.ops.gearcache_tests.twice_and_count(y, self.calls, 1.5)) + self.calls
+
+    def fused(self, x: Tensor) -> Tensor:
+        return self.layer(x) * 2
+
+
+def operators_without_a_c_interface(run: Run) -> None:
+    ours = Custom()
+    for parameter in ours.parameters():
+        parameter.requires_grad_(False)
+    theirs = copy.deepcopy(ours)
+    for name, shape in (("own", (3, 2)), ("fused", (2, 3, 8))):
+        cached = run.cache(getattr(ours, name), dynamic=False)
+        for number in range(3):
+            x = torch.randn(shape)
+            with torch.no_grad():
+                expected = getattr(theirs, name)(x)
+            run.check(f"{name} {number}", cached(x), expected)
+            run.check(f"{name}, what it wrote {number}", ours.calls, theirs.calls)
+
+
+def scalars(run: Run) -> None:
+    ours = Scaled()
+    theirs = copy.deepcopy(ours)
+    cached = run.cache(ours.forward, dynamic=False)
+    x = torch.randn(3, 4)
+    run.compare("as made", cached, theirs.forward, x)
+    with torch.no_grad():
+        for net in (ours, theirs):
+            for weight in net.parameters():
+                weight.mul_(2)
+            net.one.add_(1)
+    run.compare("after an update", cached, theirs.forward, x)

@@ -1,0 +1,165 @@
+"""Methods with gears."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import torch
+from torch import Tensor, nn
+
+import gearcache
+from tests.support.scenarios import Run
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def encode(self, x: Tensor) -> tuple[Tensor, int]:
+        return self.linear(x) + x.size(0), x.size(0) * 2
+
+    def branching(self, x: Tensor) -> Tensor:
+        if x.size(0) > 2:
+            return self.linear(x) * 10
+        return self.linear(x) - 1
+
+    def two(self, x: Tensor, y: Tensor) -> Tensor:
+        return self.linear(x).sum(0, keepdim=True) + y.sum(0, keepdim=True)
+
+    def pooled(self, x: Tensor, mask: Tensor) -> Tensor:
+        return (x * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True)
+
+    def keys(self, ids: Tensor, ks: list[Tensor]) -> Tensor:
+        total = ids
+        for k in ks:
+            k.add_(1)
+            total = total + k.sum(0)
+        return total
+
+    def layers(self, x: Tensor, cache: SimpleNamespace) -> Tensor:
+        out = self.linear(x)
+        for layer in cache.layers:
+            out = out + layer.keys.sum(0) - layer.values.mean(0)
+        return out
+
+    @gearcache.cache_compile(config=gearcache.CompilerConfig(backend="eager", strict=True), gears={"x": {0: [2, 4]}})
+    def decorated(self, x: Tensor) -> Tensor:
+        return self.linear(x) * 2
+
+
+def _tensors(size: int) -> Tensor:
+    return torch.randn(size, 4)
+
+
+def gears_of_at_least_two(run: Run) -> None:
+    net = Net()
+    cached = run.cache(net.encode, gears={"x": {0: [2, 4, 8]}})
+    for size in (4, 2, 8, 4):
+        run.compare(f"{size}, {len(run.checks)}", cached, net.encode, _tensors(size))
+
+
+def first_call_at_one(run: Run) -> None:
+    net = Net()
+    cached = run.cache(net.encode, gears={"x": {0: [1, 2, 4]}})
+    run.compare("1", cached, net.encode, _tensors(1))
+    run.check("all gears are loaded", cached.stats.loads, 3)
+    for size in (2, 4, 1):
+        run.compare(f"{size} later", cached, net.encode, _tensors(size))
+
+
+def first_call_at_four_with_gear_one(run: Run) -> None:
+    net = Net()
+    cached = run.cache(net.encode, gears={"x": {0: [1, 2, 4]}})
+    for size in (4, 1, 2):
+        run.compare(f"{size}", cached, net.encode, _tensors(size))
+
+
+def branches_on_the_size(run: Run) -> None:
+    net = Net()
+    cached = run.cache(net.branching, gears={"x": {0: [1, 2, 3, 4]}})
+    for size in (4, 1, 2, 3):
+        run.compare(f"{size}", cached, net.branching, _tensors(size))
+
+
+def zipped_dims(run: Run) -> None:
+    net = Net()
+    cached = run.cache(net.two, gears={"x": {0: [2, 4]}, "y": {0: [3, 6]}})
+    for x, y in ((4, 6), (2, 3)):
+        run.compare(f"{x} {y}", cached, net.two, _tensors(x), _tensors(y))
+
+
+def product_of_batch_and_sequence(run: Run) -> None:
+    net = Net()
+    config = gearcache.CompilerConfig(backend=run.backend, strict=True)
+    config.inference_config.dynamic_gears_merge_policy = "product"
+    gears = {"x": {0: [1, 2], 1: [3, 5]}}
+    cached = run.watch(gearcache.cache_compile(net.pooled, config=config, gears=gears))
+    for batch, length in ((2, 5), (1, 3), (1, 5), (2, 3)):
+        mask = torch.ones(batch, length)
+        run.compare(f"{batch} {length}", cached, net.pooled, torch.randn(batch, length, 4), mask)
+    run.check("gears", sorted(cached.stats.gears.values()), [1, 1, 1, 1])
+
+
+def marked_tensors(run: Run) -> None:
+    net = Net()
+    cached = run.cache(net.encode)
+    for size in (2, 4, 2):
+        x = _tensors(size)
+        gearcache.set_dim_gears(x, {0: [2, 4]})
+        run.compare(f"{size}, {len(run.checks)}", cached, net.encode, x)
+    run.check("two gears", len(cached.stats.gears), 2)
+
+
+def path_with_a_star_in_a_list(run: Run) -> None:
+    net = Net()
+    cached = run.cache(net.keys, gears={"ks[*]": {0: [2, 3]}})
+    for size in (2, 3):
+        run.compare(f"{size}", cached, net.keys, torch.randn(4), [_tensors(size), _tensors(size)])
+
+
+def path_into_layers_of_a_cache(run: Run) -> None:
+    net = Net()
+    gears = {"cache.layers[*].keys": {0: [2, 3]}, "cache.layers[*].values": {0: [4, 6]}}
+    cached = run.cache(net.layers, gears=gears)
+    for size in (2, 3):
+        layers = [SimpleNamespace(keys=_tensors(size), values=_tensors(2 * size)) for _ in range(2)]
+        run.compare(f"{size}", cached, net.layers, torch.randn(2, 4), SimpleNamespace(layers=layers))
+
+
+def decorated_method(run: Run) -> None:
+    net = Net()
+    run.watch(net.decorated)
+    for size in (2, 4):
+        x = _tensors(size)
+        run.check(f"{size}", net.decorated(x), net.linear(x).detach() * 2)
+
+
+def one_graph_with_dynamic_dims(run: Run) -> None:
+    net = Net()
+    cached = run.cache(net.encode)
+    for size in (3, 5, 7):
+        run.compare(f"{size}", cached, net.encode, _tensors(size))
+    run.check("one gear", len(cached.stats.gears), 1)
+
+
+def dynamic_dims_at_one(run: Run) -> None:
+    net = Net()
+    cached = run.cache(net.encode)
+    for size in (1, 3, 1):
+        run.compare(f"{size}, {len(run.checks)}", cached, net.encode, _tensors(size))
+
+
+def a_static_graph_per_shape(run: Run) -> None:
+    net = Net()
+    cached = run.cache(net.encode, dynamic=False)
+    for size in (3, 5, 1, 3):
+        run.compare(f"{size}, {len(run.checks)}", cached, net.encode, _tensors(size))
+    run.check("three gears", len(cached.stats.gears), 3)
+
+
+def one_more_gear_is_compiled_on_a_miss(run: Run) -> None:
+    net = Net()
+    cached = run.cache(net.encode, gears={"x": {0: [2, 4]}}, on_miss="compile")
+    for size in (2, 3, 4):
+        run.compare(f"{size}", cached, net.encode, _tensors(size))

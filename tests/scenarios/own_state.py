@@ -1,0 +1,363 @@
+"""Modules whose method writes to what it reads: buffers, parameters, children, numbers, lists. Called several times."""
+
+from __future__ import annotations
+
+import collections
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tests.support.scenarios import Run
+
+TOTAL = 0
+SCALE = 1.5
+TABLE = {"level": 1.0}
+RUNNING = torch.zeros(4)
+
+
+class Child(nn.Module):
+    factor = 2.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.ones(4))
+        self.weight = nn.Parameter(torch.full((4,), 3.0))
+        self.calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.weight + self.mean
+
+
+class Held:
+    __slots__ = ("child", "scale")
+
+    def __init__(self) -> None:
+        self.child = Child()
+        self.scale = 2.0
+
+
+class Wrapped(nn.Module):
+    """A buffer behind a property, and a `__setattr__` of its own."""
+
+    _mean: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("_mean", torch.zeros(4))
+        self.steps = 0
+
+    @property
+    def mean(self) -> Tensor:
+        return self._mean
+
+    @mean.setter
+    def mean(self, value: Tensor) -> None:
+        self._mean = value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+
+
+class Net(nn.Module):
+    ema: Tensor
+    other: Tensor
+    third: Tensor
+    kv: Any
+    child: Any
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("ema", torch.zeros(4))
+        self.register_buffer("other", torch.arange(4.0))
+        self.register_buffer("third", torch.full((4,), 5.0))
+        self.register_buffer("kv", torch.zeros(1, 4))
+        self.weight = nn.Parameter(torch.full((4,), 2.0))
+        self.child, self.spare = Child(), Child()
+        self.spare.weight = nn.Parameter(torch.full((4,), 7.0))
+        self.many = nn.ModuleList([Child(), self.spare])
+        self.named = nn.ModuleDict({"a": Child()})
+        self.listed = nn.ParameterList([nn.Parameter(torch.ones(4)), nn.Parameter(torch.full((4,), 2.0))])
+        self.pair: list[Any] = [Child(), 1.0]
+        self.two: tuple[float, Any] = (1.0, Child())
+        self.held, self.wrapped = Held(), Wrapped()
+        self.linear = nn.Linear(4, 4)
+        self.history, self.queue = [1.0], collections.deque([1.0, 2.0])
+        self.table: dict[str, Any] = {"a": torch.ones(4)}
+        self.last: Tensor | None = None
+        self.plain = torch.ones(4)
+        self.flag, self.level, self.function = True, 1.0, torch.relu
+
+    # buffers
+
+    def average(self, x: Tensor) -> Tensor:
+        self.ema = self.ema * 0.5 + x.mean(0)
+        return self.linear(x) + self.ema
+
+    def augmented(self, x: Tensor) -> Tensor:
+        self.ema += x.mean(0)
+        return x + self.ema
+
+    def rolled(self, x: Tensor) -> Tensor:
+        self.kv = torch.cat([self.kv, x[:1]])[-2:]
+        return self.kv.sum(0) + x
+
+    def swap(self, x: Tensor) -> Tensor:
+        self.ema, self.other = self.other, self.ema
+        return x * self.ema + self.other
+
+    def rotate_three(self, x: Tensor) -> Tensor:
+        y = x * self.ema + self.other * 2 + self.third * 3
+        self.ema, self.other, self.third = self.other, self.third, self.ema
+        return y
+
+    def tie(self, x: Tensor) -> Tensor:
+        y = x * self.ema + self.other
+        self.ema = self.other
+        return y
+
+    def by_name(self, x: Tensor) -> Tensor:
+        setattr(self, "ema", self.ema + 1)  # noqa: B010
+        self._buffers["other"] = self._buffers["other"] * 2
+        return x * self.ema + self.other
+
+    def read_back(self, x: Tensor) -> Tensor:
+        self.ema = x.mean(0)
+        total = sum(buffer.sum() for buffer in self.buffers())
+        return x + self._buffers["ema"] + self.get_buffer("ema") + total
+
+    def in_place_and_assigned(self, x: Tensor) -> Tensor:
+        self.ema.add_(1)
+        y = x + self.ema
+        self.ema = y.mean(0)
+        return y
+
+    def behind_a_property(self, x: Tensor) -> Tensor:
+        y = x + self.wrapped.mean * self.wrapped.steps
+        self.wrapped.mean = self.wrapped.mean * 0.5 + x.mean(0)
+        self.wrapped.steps += 1
+        return y
+
+    def from_a_weight(self, x: Tensor) -> Tensor:
+        y = x * self.weight + self.ema
+        self.ema = self.weight.detach() * 2
+        return y
+
+    # what comes and goes, or changes its kind
+
+    def to_none(self, x: Tensor) -> Tensor:
+        y = x if self.kv is None else x + self.kv
+        self.kv = None if self.kv is not None else x[:1] * 2
+        return y * 2
+
+    def lazily(self, x: Tensor) -> Tensor:
+        if not hasattr(self, "late"):
+            self.register_buffer("late", torch.zeros(4))
+        self.late = self.late + x.mean(0)
+        return x + self.late
+
+    def deleted(self, x: Tensor) -> Tensor:
+        if hasattr(self, "third"):
+            y = x + self.third
+            del self.third
+            return y
+        return x - 1
+
+    def deleted_by_key(self, x: Tensor) -> Tensor:
+        y = x * 2
+        if "third" in self._buffers:
+            y = y + self._buffers["third"]
+            del self._buffers["third"]
+        return y
+
+    def other_dtype(self, x: Tensor) -> Tensor:
+        y = x + self.ema
+        self.ema = self.ema.double() + 1
+        return y
+
+    def other_strides(self, x: Tensor) -> Tensor:
+        y = x[:2] @ self.kv[:, :4].reshape(-1, 4).t()
+        self.kv = torch.stack([self.kv[0], x[0]]).t().contiguous().t()
+        return y
+
+    # children and parameters
+
+    def of_child(self, x: Tensor) -> Tensor:
+        y = self.child(x)
+        self.child.mean = y.mean(0)
+        return y + self.spare(x)
+
+    def child_in_list(self, x: Tensor) -> Tensor:
+        y: Tensor = self.pair[0](x)
+        self.pair[0].mean = y.mean(0)
+        return y
+
+    def child_held(self, x: Tensor) -> Tensor:
+        y: Tensor = self.held.child(x) * self.held.scale
+        self.held.child.mean = y.mean(0)
+        self.held.scale = 3.0
+        return y
+
+    def through_another_name(self, x: Tensor) -> Tensor:
+        y = x * self.held.child.mean + self.pair[1]  # type: ignore[operator]
+        self.pair[0].mean = x.mean(0)
+        return y
+
+    def children_swapped(self, x: Tensor) -> Tensor:
+        y: Tensor = self.child(x) * 2 + self.spare(x)
+        self.child, self.spare = self.spare, self.child
+        return y
+
+    def child_replaced(self, x: Tensor) -> Tensor:
+        y: Tensor = self.child(x) + self.many[0](x) + self.named["a"](x) + self.two[1](x)
+        self.add_module("child", self.spare)
+        self.many[0] = self.named["a"] = self.spare
+        self.two = (2.0, self.spare)
+        return y
+
+    def child_to_none(self, x: Tensor) -> Tensor:
+        y: Tensor = x if self.child is None else self.child(x)
+        self.child = None
+        return y * 2
+
+    def parameters_swapped(self, x: Tensor) -> Tensor:
+        y: Tensor = x * self.child.weight + self.weight * self.listed[0]
+        self.child.weight, self.weight = self.weight, self.child.weight
+        self.listed[0] = self.listed[1]
+        return y
+
+    # everything else
+
+    def numbers(self, x: Tensor) -> Tensor:
+        global TOTAL, SCALE
+        TOTAL += 1
+        SCALE = 2.5 if SCALE == 1.5 else 1.5
+        self.child.calls += 1
+        return x * SCALE
+
+    def containers(self, x: Tensor) -> Tensor:
+        y = x * self.history[-1] + self.table["a"] + TABLE["level"] + self.queue[0] + len(self.table)
+        self.history[-1] = 3.0 - self.history[-1]
+        self.table["a"], self.table["b"] = y.mean(0), x.sum()
+        TABLE["level"] = 4.0
+        self.queue.append(self.queue.popleft())
+        return y
+
+    def of_class(self, x: Tensor) -> Tensor:
+        y = x * self.child.factor
+        Child.factor = 5.0
+        return y
+
+    def attributes(self, x: Tensor) -> Tensor:
+        y = self.function(x) * self.level if self.flag else x * 3
+        self.flag, self.function, self.level = not self.flag, torch.tanh, 2.0
+        self.train(not self.training)
+        return y * 2 if self.training else y
+
+    def only_its_size(self, x: Tensor) -> Tensor:
+        rows = self.kv.shape[0]
+        self.kv = x.new_zeros(rows + 1, 4)
+        return x * rows
+
+    def tensors(self, x: Tensor) -> Tensor:
+        global RUNNING
+        y = x + self.plain + RUNNING + (0 if self.last is None else self.last)
+        self.plain, self.last, RUNNING = x.mean(0), y.sum(), y.mean(0)
+        return y
+
+    def data(self, x: Tensor) -> Tensor:
+        y = x * self.weight.data + self.ema.data
+        self.weight.data.mul_(2)
+        return y
+
+    # sizes that grow
+
+    def grow(self, x: Tensor) -> Tensor:
+        self.kv = torch.cat([self.kv, x[:1]])
+        return self.kv.sum(0) + x
+
+    # refused
+
+    def assigned_data(self, x: Tensor) -> Tensor:
+        self.weight.data = self.weight.data * 2
+        return x * self.weight
+
+    def new_parameter(self, x: Tensor) -> Tensor:
+        self.weight = nn.Parameter(self.weight * 2)
+        return x * self.weight
+
+
+def _state(net: Net) -> list[Any]:
+    kinds = {key: type(value).__name__ for key, value in (*net._parameters.items(), *net._buffers.items())}
+    same = [net.ema is net.other, net.child is net.spare, net.many[0] is net.spare, net.two[1] is net.spare]
+    plain = [net.history, net.queue, net.table, net.plain, net.last, net.flag, net.level, net.function.__name__]
+    numbers = [TOTAL, SCALE, TABLE, RUNNING, Child.factor, net.wrapped.steps, net.held.scale, net.training]
+    counted = None if net.child is None else net.child.calls
+    return copy.deepcopy([dict(net.state_dict()), kinds, same, list(map(list, plain[:2])), plain[2:], numbers, counted])
+
+
+def _called(run: Run, name: str, sizes: tuple[int, ...] = (2, 2, 2, 2), **parameters: Any) -> Net:
+    """Call a method several times, and compare results and all state with those of a copy that runs eagerly."""
+    global TOTAL, SCALE, RUNNING
+    ours = Net()
+    if name == "through_another_name":
+        ours.pair[0] = ours.held.child
+    theirs = copy.deepcopy(ours)
+    cached = run.cache(getattr(ours, name), **parameters)
+    seen: dict[bool, list[Any]] = {True: [], False: []}
+    for is_ours in (False, True):
+        TOTAL, SCALE, TABLE["level"], Child.factor, RUNNING = 0, 1.5, 1.0, 2.0, torch.zeros(4)
+        for number, size in enumerate(sizes):
+            x = torch.arange(4.0 * size).reshape(size, 4) + number
+            with torch.no_grad():
+                result = cached(x) if is_ours else getattr(theirs, name)(x)
+            seen[is_ours].append([result.detach().clone(), _state(ours if is_ours else theirs)])
+    for number, (found, expected) in enumerate(zip(seen[True], seen[False], strict=True)):
+        run.check(f"{name} {number} {parameters}", found, expected)
+    return ours
+
+
+_BUFFERS = (
+    *("average", "augmented", "rolled", "swap", "rotate_three", "tie", "by_name", "read_back"),
+    *("in_place_and_assigned", "behind_a_property", "from_a_weight"),
+)
+
+
+def buffers(run: Run) -> None:
+    for name in _BUFFERS:
+        _called(run, name, dynamic=False)
+
+
+def buffers_under_dynamic(run: Run) -> None:
+    for name in _BUFFERS:
+        _called(run, name, dynamic=True)
+
+
+def buffers_that_change_their_kind(run: Run) -> None:
+    for name in ("only_its_size", "to_none", "lazily", "deleted", "deleted_by_key", "other_dtype", "other_strides"):
+        _called(run, name, dynamic=False)
+
+
+def children_and_parameters(run: Run) -> None:
+    names = ("of_child", "child_in_list", "child_held", "through_another_name", "children_swapped", "child_replaced")
+    for name in (*names, "child_to_none", "parameters_swapped"):
+        _called(run, name, dynamic=False)
+
+
+def everything_else(run: Run) -> None:
+    for name in ("numbers", "containers", "of_class", "attributes", "tensors", "data"):
+        _called(run, name, dynamic=False)
+
+
+def buffers_and_gears(run: Run) -> None:
+    for name in ("average", "rolled", "swap", "tie", "augmented"):
+        _called(run, name, (4, 2, 2, 4, 2, 4), gears={"x": {0: [2, 4]}})
+
+
+def a_growing_buffer(run: Run) -> None:
+    _called(run, "grow", (2,) * 8, dynamic=True)
+
+
+def a_growing_buffer_with_static_sizes(run: Run) -> None:
+    _called(run, "grow", (2, 3, 2), dynamic=False)

@@ -1,0 +1,291 @@
+"""Bindings and instances: who shares an entry, and that nobody disturbs anybody."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+import threading
+import weakref
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import gearcache
+from tests.scenarios.instances import Base, Derived, Twice, twice_again
+from tests.support.scenarios import strict_config
+
+
+def _expected(net: Base, x: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        return net.linear(x) * 2 + net.shift
+
+
+def test_two_instances_share_an_entry_and_keep_their_own_weights(cache_dir: Path) -> None:
+    first, second = Base(), Base()
+    x = torch.randn(2, 4)
+    for _ in range(2):
+        assert torch.equal(first.run(x), _expected(first, x))
+        assert torch.equal(second.run(x), _expected(second, x))
+    assert first.run is not second.run
+    assert first.run.entry_path == second.run.entry_path
+    assert (first.run.stats.traces, second.run.stats.traces) == (1, 0)
+
+
+def test_a_bound_method_and_a_decorated_one_give_the_same(cache_dir: Path) -> None:
+    net = Base()
+    cached = gearcache.cache_compile(net.method, config=strict_config())
+    x = torch.randn(2, 4)
+    assert torch.equal(cached(x), net.run(x))
+
+
+def test_a_deep_copy_has_a_binding_of_its_own(cache_dir: Path) -> None:
+    net = Base()
+    net.cached = gearcache.cache_compile(net.method, config=strict_config())
+    x = torch.randn(2, 4)
+    net.cached(x), net.run(x)
+    twin = copy.deepcopy(net)
+    with torch.no_grad():
+        twin.linear.weight.zero_()
+    assert torch.equal(twin.cached(x), _expected(twin, x))
+    assert torch.equal(twin.run(x), _expected(twin, x))
+    assert torch.equal(net.cached(x), _expected(net, x))
+    assert twin.cached.stats.traces == 0
+
+
+def test_a_module_with_cached_methods_survives_pickling(cache_dir: Path) -> None:
+    net = Base()
+    net.cached = gearcache.cache_compile(net.method, config=strict_config())
+    x = torch.randn(2, 4)
+    expected = net.cached(x)
+    net.run(x)
+    loaded = pickle.loads(pickle.dumps(net))
+    assert torch.equal(loaded.cached(x), expected)
+    assert torch.equal(loaded.run(x), expected)
+    assert loaded.cached._function.__self__ is loaded
+
+
+def _of_dictionary(net: Base) -> Base:
+    made = Base.__new__(Base)
+    made.__dict__ = dict(net.__dict__)
+    return made
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [copy.copy, copy.deepcopy, _of_dictionary, lambda net: pickle.loads(pickle.dumps(net))],
+    ids=["copy", "deepcopy", "dictionary", "pickle"],
+)
+@pytest.mark.parametrize("called_before", [True, False])
+def test_a_copy_answers_with_what_it_has_now(copied: Any, called_before: bool, cache_dir: Path) -> None:
+    net, x = Base(), torch.randn(2, 4)
+    if called_before:
+        net.run(x)
+    twin = copied(net)
+    twin._modules, twin._buffers = dict(twin._modules), dict(twin._buffers)
+    twin.linear, twin.shift = nn.Linear(4, 4), torch.randn(4)
+    for _ in range(2):
+        assert torch.equal(twin.run(x), _expected(twin, x))
+        assert torch.equal(net.run(x), _expected(net, x))
+    assert twin.run is twin.run
+    assert twin.run is not net.run
+    assert twin.run.function.__self__ is twin
+
+
+def test_a_replica_answers_with_its_own_weights(cache_dir: Path) -> None:
+    net, x = Base(), torch.randn(2, 4)
+    net.run(x)
+    replica = net._replicate_for_data_parallel()
+    linear = net.linear._replicate_for_data_parallel()
+    replica._modules["linear"] = linear
+    linear.weight, linear.bias = net.linear.weight.detach() * 2, net.linear.bias.detach() + 1
+    assert torch.equal(replica.run(x), _expected(replica, x))
+    assert torch.equal(net.run(x), _expected(net, x))
+
+
+def test_an_explicit_cached_method_stays_bound_as_any_bound_method(cache_dir: Path) -> None:
+    net, x = Base(), torch.randn(2, 4)
+    net.cached = gearcache.cache_compile(net.method, config=strict_config())
+    twin = copy.copy(net)
+    assert twin.cached is net.cached
+    assert copy.deepcopy(net).cached.function.__self__ is not net
+    assert torch.equal(twin.cached(x), _expected(net, x))
+
+
+def test_a_decorated_override_and_what_it_overrides_are_kept_apart(cache_dir: Path) -> None:
+    x = torch.randn(2, 4)
+    for net in (Twice(), pickle.loads(pickle.dumps(Twice())), copy.copy(Twice()), copy.deepcopy(Twice())):
+        with torch.no_grad():
+            own, under = net.linear(x) * 3 - net.shift, net.linear(x) * 2 + net.shift
+        for _ in range(2):
+            assert torch.equal(net.both(x), own * 10 + under)
+            assert torch.equal(net.run(x), own)
+        again = pickle.loads(pickle.dumps(net))
+        assert torch.equal(again.both(x), own * 10 + under)
+
+
+def test_classes_of_one_name_do_not_share_a_method(cache_dir: Path) -> None:
+    net, x = twice_again()(), torch.randn(2, 4)
+    with torch.no_grad():
+        expected = net.linear(x) * 7 + (net.linear(x) * 3 - net.shift)
+    assert torch.equal(net.run.function(x), expected)
+
+
+def test_what_is_assigned_in_place_of_a_decorated_method_is_used(
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net, x = Base(), torch.randn(2, 4)
+    with monkeypatch.context() as patch:
+        for called_before in (False, True):
+            patch.setattr(net, "run", lambda x: x - 1)
+            assert torch.equal(net.run(x), x - 1)
+            assert torch.equal(copy.copy(net).run(x), x - 1)
+            patch.undo()
+            assert torch.equal(net.run(x), _expected(net, x)), called_before
+    net.run = lambda x: x + 1  # type: ignore[method-assign, assignment]
+    del net.run
+    assert torch.equal(net.run(x), _expected(net, x))
+    other = Base()
+    net.run = other.run  # type: ignore[method-assign]
+    assert torch.equal(net.run(x), _expected(other, x))
+
+
+def test_a_module_with_a_decorated_method_is_collected_with_it(cache_dir: Path) -> None:
+    net, x = Base(), torch.randn(2, 4)
+    net.run(x), copy.copy(net).run(x)
+    gone = weakref.ref(net)
+    del net
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_subclass_overrides_a_decorated_method_and_calls_super(cache_dir: Path) -> None:
+    net = Derived()
+    x = torch.randn(2, 4)
+    for _ in range(2):
+        assert torch.equal(net.run(x), _expected(net, x) + 100)
+    assert torch.equal(Base.run(net, x), _expected(net, x))
+
+
+def test_an_in_place_weight_update_is_seen(cache_dir: Path) -> None:
+    net, x = Base(), torch.randn(2, 4)
+    net.run(x)
+    with torch.no_grad():
+        net.linear.weight.mul_(3)
+        net.shift.add_(1)
+    assert torch.equal(net.run(x), _expected(net, x))
+
+
+def test_replaced_weights_are_seen_after_refresh(cache_dir: Path) -> None:
+    net, x = Base(), torch.randn(2, 4)
+    net.run(x)
+    net.linear.weight = torch.nn.Parameter(torch.randn(4, 4))
+    net.shift = torch.randn(4)
+    net.run.refresh()
+    assert torch.equal(net.run(x), _expected(net, x))
+    assert net.run.stats.traces == 1
+
+
+def test_load_state_dict_is_seen(cache_dir: Path) -> None:
+    net, x = Base(), torch.randn(2, 4)
+    net.run(x)
+    net.load_state_dict(Base().state_dict())
+    assert torch.equal(net.run(x), _expected(net, x))
+
+
+def test_threads_may_call_at_once_from_the_first_call_on(cache_dir: Path) -> None:
+    net = Base()
+    wrong: list[object] = []
+    barrier = threading.Barrier(4)
+
+    def serve(size: int) -> None:
+        barrier.wait()
+        try:
+            for _ in range(20):
+                x = torch.randn(size, 4)
+                if not torch.equal(net.run(x), _expected(net, x)):
+                    wrong.append(size)
+        except Exception as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=serve, args=(size,)) for size in (2, 3, 4, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert net.run.stats.calls == 80
+
+
+def test_autocast_may_be_toggled_between_calls(cache_dir: Path) -> None:
+    net, x = Base(), torch.randn(2, 4)
+    for _ in range(3):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            found, expected = net.run(x), _expected(net, x)
+        assert found.dtype == expected.dtype
+        assert torch.equal(found, expected)
+        assert torch.equal(net.run(x), _expected(net, x))
+    assert net.run.stats.traces == 2
+
+
+def test_callers_in_every_grad_mode_get_the_same(cache_dir: Path) -> None:
+    net, x = Base(), torch.randn(2, 4)
+    expected = _expected(net, x)
+    for _ in range(2):
+        assert torch.equal(net.run(x), expected)
+        with torch.no_grad():
+            assert torch.equal(net.run(x), expected)
+        with torch.inference_mode():
+            assert torch.equal(net.run(x), expected)
+            assert torch.equal(net.run(torch.clone(x)), expected)
+    assert torch.is_grad_enabled()
+
+
+def test_default_dtype_and_determinism_are_part_of_the_state(cache_dir: Path) -> None:
+    net, x = Base(), torch.randn(2, 4)
+    net.run(x)
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert torch.equal(net.run(x), _expected(net, x))
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert torch.equal(net.run(x), _expected(net, x))
+
+
+def test_a_binding_tells_its_entry_and_history(cache_dir: Path) -> None:
+    net = Base()
+    assert net.run.entry_path is None
+    assert "not called yet" in net.run.explain()
+    net.run(torch.randn(2, 4))
+    assert net.run.entry_path.startswith(str(cache_dir))
+    assert Path(net.run.entry_path).exists()
+    assert "miss: absent" in net.run.explain()
+    again = Base()
+    again.run(torch.randn(2, 4))
+    assert "hit: " in again.run.explain()
+
+
+@pytest.mark.parametrize("mode", ["train", "eval"])
+def test_training_and_evaluation_mode_are_told_apart_after_refresh(cache_dir: Path, mode: str) -> None:
+    net, x = Base(), torch.ones(2, 4)
+    getattr(net, mode)()
+    plain = gearcache.cache_compile(net.by_mode, config=strict_config())
+    assert torch.equal(plain(x), net.by_mode(x))
+    net.train(not net.training)
+    plain.refresh()
+    assert torch.equal(plain(x), net.by_mode(x))
+
+
+def test_toggling_autocast_adds_no_check_per_toggle(cache_dir: Path) -> None:
+    module, x = torch.nn.Linear(4, 4), torch.randn(2, 4)
+    cached = gearcache.cache_compile(module.forward, config=strict_config())
+    with torch.no_grad():
+        for _ in range(5):
+            cached(x)
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                cached(x)
+    graphs = [graph for each in cached._bindings.values() for active in each.loaded.variants for graph in active.graphs]
+    assert [len(graph._checks) for graph in graphs] == [1, 1]

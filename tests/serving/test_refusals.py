@@ -1,0 +1,193 @@
+"""What is refused at a call: the message names method, argument and cause, and nothing ran."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+import gearcache
+from gearcache.errors import CaptureError, GearcacheError, GradientRequired, InputError
+from tests.scenarios.odd import Net
+from tests.support.relaunch import Outcome, cold_and_warm
+from tests.support.scenarios import strict_config
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    return cold_and_warm("tests.scenarios.odd", tmp_path_factory.mktemp("odd"))
+
+
+@pytest.fixture(params=[{}, {"gears": {"x": {0: [2, 4]}}}, {"dynamic": False}], ids=["dynamic", "gears", "static"])
+def cached_two(request: pytest.FixtureRequest, cache_dir: Path) -> Callable[..., Any]:
+    """`two`, called once with sizes (2, 4)."""
+    cached = gearcache.cache_compile(Net().two, config=strict_config(), **request.param)
+    cached(torch.ones(2, 4), torch.ones(2, 4))
+    return cached  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        "random_numbers_are_fresh",
+        "random_numbers_are_fresh_in_gears",
+        "dropout_is_fresh",
+    ],
+)
+def test_random_numbers_are_those_of_eager_and_never_frozen(outcome: Outcome, scenario: str) -> None:
+    outcome.assert_right(scenario)
+
+
+@pytest.mark.parametrize("name", ["noisy", "dropout"])
+def test_inductor_refuses_random_operators_by_name_and_compiles_nothing(cache_dir: Path, name: str) -> None:
+    cached = gearcache.cache_compile(getattr(Net(), name), config=strict_config("inductor", jobs=1))
+    with pytest.raises(CaptureError, match=rf"`Net\.{name}`.*random numbers \(aten\."):
+        cached(torch.ones(2, 4))
+    assert cached.stats.compiles == 0
+
+
+def test_a_scalar_read_from_a_tensor_is_not_frozen(outcome: Outcome) -> None:
+    outcome.assert_right("scalar_of_a_tensor")
+
+
+def test_tensors_made_of_a_symbolic_size_are_right(outcome: Outcome) -> None:
+    outcome.assert_right("factories")
+
+
+def test_tensors_made_of_a_geared_size_are_right(outcome: Outcome) -> None:
+    outcome.assert_right("factories_in_gears")
+
+
+@pytest.mark.parametrize("name", ["graph_break", "data_dependent", "no_operation", "backward"])
+def test_a_method_that_is_not_one_graph_is_refused_by_name(cache_dir: Path, name: str) -> None:
+    cached = gearcache.cache_compile(getattr(Net(), name), config=strict_config())
+    for _ in range(2):
+        with pytest.raises(CaptureError, match=rf"`Net\.{name}` cannot be cached"):
+            cached(torch.ones(2, 4))
+    assert cached.stats.compiles == 0
+
+
+def test_an_input_that_requires_grad_is_refused_with_grad_mode_on(cached_two: Callable[..., Any]) -> None:
+    x, y = torch.ones(2, 4, requires_grad=True), torch.ones(2, 4)
+    with pytest.raises(GradientRequired, match=r"`Net\.two`: argument `x` is a tensor that requires grad"):
+        cached_two(x, y)
+    with torch.no_grad():
+        assert torch.equal(cached_two(x, y), x * 2 + y)
+    with pytest.raises(GradientRequired):
+        cached_two(x, y)
+
+
+def test_a_first_input_that_requires_grad_is_refused(cache_dir: Path) -> None:
+    cached = gearcache.cache_compile(Net().plain, config=strict_config())
+    with pytest.raises(GradientRequired, match="`x`"):
+        cached(torch.ones(2, 4, requires_grad=True))
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        pytest.param(lambda: torch.ones(2, 4, dtype=torch.float64), "of dtype torch.float64; allowed", id="dtype"),
+        pytest.param(lambda: torch.ones(2, 4, device="meta"), "on device meta; allowed: device cpu", id="device"),
+        pytest.param(lambda: torch.ones(4, 2).t(), "of strides (1, 2); allowed: strides (4, 1)", id="stride"),
+        pytest.param(lambda: torch.ones(2, 1, 4), "of rank 3; allowed: rank 2", id="rank"),
+        pytest.param(lambda: torch.ones(2, 4).to_sparse(), "of layout torch.sparse_coo", id="sparse"),
+    ],
+)
+def test_a_tensor_that_does_not_fit_is_named_with_what_is_allowed(
+    cache_dir: Path, bad: Callable[[], torch.Tensor], words: str
+) -> None:
+    cached = gearcache.cache_compile(Net().two, config=strict_config(), gears={"x": {0: [2, 4]}})
+    good = torch.ones(2, 4)
+    cached(good, good.clone())
+    for _ in range(2):
+        with pytest.raises(InputError, match=re.escape(words)) as caught:
+            cached(good, bad())
+        assert caught.value.argument == "y"
+    assert cached.stats.compiles == 2
+    assert torch.equal(cached(good, good.clone()), good * 3)
+
+
+def test_an_ungeared_dim_of_another_size_is_refused(cache_dir: Path) -> None:
+    cached = gearcache.cache_compile(Net().plain, config=strict_config(), gears={"x": {0: [2, 4]}})
+    cached(torch.ones(2, 4))
+    with pytest.raises(InputError, match=r"`x` is of shape \(2, 5\); allowed: shape"):
+        cached(torch.ones(2, 5))
+
+
+def test_a_value_that_is_no_tensor_is_not_taken_for_one(cached_two: Callable[..., Any]) -> None:
+    with pytest.raises((GearcacheError, TypeError)):
+        cached_two(torch.ones(2, 4), "text")
+    assert torch.equal(cached_two(torch.ones(2, 4), torch.ones(2, 4)), torch.full((2, 4), 3.0))
+
+
+def test_wrong_arguments_are_the_type_error_of_the_method(cached_two: Callable[..., Any]) -> None:
+    for _ in range(2):
+        with pytest.raises(TypeError):
+            cached_two(torch.ones(2, 4))
+        with pytest.raises(TypeError):
+            cached_two(torch.ones(2, 4), torch.ones(2, 4), torch.ones(2, 4))
+        with pytest.raises(TypeError):
+            cached_two(torch.ones(2, 4), z=torch.ones(2, 4))
+
+
+def test_the_same_tensor_twice_is_right_or_refused(cached_two: Callable[..., Any]) -> None:
+    x = torch.ones(2, 4)
+    with contextlib.suppress(InputError):
+        assert torch.equal(cached_two(x, x), x * 3)
+    assert torch.equal(cached_two(x, x.clone()), x * 3)
+
+
+def test_a_first_call_with_the_same_tensor_twice_does_not_tie_the_arguments(cache_dir: Path) -> None:
+    cached = gearcache.cache_compile(Net().two, config=strict_config())
+    x, y = torch.ones(2, 4), torch.full((2, 4), 5.0)
+    assert torch.equal(cached(x, x), x * 3)
+    assert torch.equal(cached(x, y), x * 2 + y)
+    assert torch.equal(cached(x, x), x * 3)
+
+
+def test_inputs_that_overlap_a_written_one_are_refused(cache_dir: Path) -> None:
+    cached = gearcache.cache_compile(Net().write, config=strict_config(), gears={"x": {0: [2, 4]}})
+    cached(torch.ones(2, 4), torch.ones(2, 4))
+    memory = torch.ones(3, 4)
+    fresh = gearcache.cache_compile(Net().write, config=strict_config(), gears={"x": {0: [2, 4]}})
+    for method in (cached, fresh):
+        with pytest.raises(InputError, match="shares memory with"):
+            method(memory[:2], memory[1:])
+        assert torch.equal(memory, torch.ones(3, 4))
+
+
+class _Doubling(TorchFunctionMode):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        return result * 2 if func is torch.Tensor.add else result
+
+
+def test_under_a_torch_function_mode_the_method_itself_runs(cache_dir: Path) -> None:
+    net, x = Net(), torch.ones(2, 4)
+    cached = gearcache.cache_compile(net.plain, config=strict_config())
+    for _ in range(2):  # before and after the load
+        with _Doubling():
+            expected, found = net.plain(x), cached(x)
+        assert torch.equal(found, expected)
+        assert torch.equal(cached(x), net.plain(x))
+    assert cached.stats.traces == 1
+
+
+def test_a_tensor_subclass_is_refused(cached_two: Callable[..., Any]) -> None:
+    class Mine(torch.Tensor):
+        pass
+
+    with pytest.raises(GearcacheError):
+        cached_two(torch.ones(2, 4).as_subclass(Mine), torch.ones(2, 4))
+
+
+def test_a_parameter_is_taken_as_a_tensor_without_grad(cached_two: Callable[..., Any]) -> None:
+    x = nn.Parameter(torch.ones(2, 4), requires_grad=False)
+    assert torch.equal(cached_two(x, torch.ones(2, 4)), torch.full((2, 4), 3.0))

@@ -1,0 +1,104 @@
+"""Runs scenarios in a fresh process, and asserts that it neither traced nor imported a compiler."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.source_tree import ROOT
+
+#: Code after which a process has most of what torch registers when it is imported.
+IMPORT_MUCH_OF_TORCH = (
+    "import json, torch, torch._inductor.compile_fx, torch.ao.quantization, torch.distributed.tensor, gearcache"
+)
+
+
+class Outcome:
+    """Reports of all scenarios of a module, cold and relaunched."""
+
+    def __init__(self, cold: dict[str, Any], warm: dict[str, Any]) -> None:
+        self.cold = cold
+        self.warm = warm
+
+    def assert_right(self, name: str, *, traces: int | None = None) -> None:
+        """Fail unless a scenario gave what eager gives in both processes, and the relaunched one only loaded."""
+        self.assert_cold(name, traces=traces)
+        self.assert_warm(name)
+
+    def assert_cold(self, name: str, *, traces: int | None = None) -> None:
+        """Fail unless the compiling process gave what eager gives."""
+        report = self.cold[name]
+        _assert_equal(report, "cold")
+        if traces is not None:
+            assert sum(stats["traces"] for stats in report["stats"]) == traces
+
+    def assert_warm(self, name: str) -> None:
+        """Fail unless the relaunched process gave what eager gives, without a trace or a compiler."""
+        report = self.warm[name]
+        _assert_equal(report, "relaunched")
+        assert report["imported"] == [], "a compiler was imported on a hit"
+        for stats in report["stats"]:
+            assert (stats["traces"], stats["compiles"]) == (0, 0), stats
+            assert stats["misses"] == 0, stats["miss_reasons"]
+            assert stats["hits"] >= 1
+
+
+def _assert_equal(report: dict[str, Any], process: str) -> None:
+    assert report["error"] is None, f"{process}:\n{report['error']}"
+    assert report["checks"], "the scenario checked nothing"
+    for label, check in report["checks"].items():
+        assert check["equal"], f"{process}, {label}: found {check['found']}, expected {check['expected']}"
+
+
+def cold_and_warm(module: str, root: Path, *, backend: str = "eager", tolerance: float = 0.0) -> Outcome:
+    """Run every scenario of a module here, then in one fresh process."""
+    from tests.support.scenarios import run_scenario, scenario_names
+
+    names = scenario_names(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCHAIR_CACHE_HOME", str(root))
+        cold = {name: run_scenario(module, name, root, backend=backend, tolerance=tolerance) for name in names}
+    return Outcome(cold, relaunch(module, names, root, backend=backend, tolerance=tolerance))
+
+
+def relaunch(
+    module: str, names: list[str], root: Path, *, backend: str = "eager", tolerance: float = 0.0
+) -> dict[str, Any]:
+    """Run scenarios in one fresh process that finds the entries of an earlier one."""
+    order = json.dumps({"module": module, "names": names, "root": str(root), "backend": backend, "tol": tolerance})
+    return run_python("from tests.support.relaunch import child; child()", order)
+
+
+def run_python(code: str, *arguments: str, cwd: Path = ROOT, environ: dict[str, str] | None = None) -> Any:
+    """Run code in a fresh interpreter; return what its last line of output holds as JSON."""
+    command = [sys.executable, "-c", code, *arguments]
+    paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    # The thread count is in every key, so both processes have the same.
+    inherited = {name: os.environ[name] for name in ("PATH", "OMP_NUM_THREADS") if name in os.environ}
+    inherited |= {"HOME": os.environ.get("HOME", "/"), "PYTHONPATH": paths}
+    done = subprocess.run(
+        command, cwd=cwd, env=inherited | (environ or {}), capture_output=True, text=True, timeout=500, check=False
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def child() -> None:
+    """The fresh process: run what the first argument orders, print the reports."""
+    from tests.support.scenarios import run_scenario
+
+    order = json.loads(sys.argv[1])
+    root = Path(order["root"])
+    reports = {
+        name: run_scenario(
+            order["module"], name, root, relaunched=True, backend=order["backend"], tolerance=order["tol"]
+        )
+        for name in order["names"]
+    }
+    print(json.dumps(reports))

@@ -1,0 +1,105 @@
+"""What a process may do while a lookup stays a hit."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tests.support.staleness.change import called, double, hit, removed, tripled, variable
+
+
+@hit("run")
+def other_weights(model: Any, net: Any) -> Iterator[None]:
+    for parameter in net.parameters():
+        parameter.data.normal_()
+    yield
+
+
+@hit("run")
+def another_instance(model: Any, net: Any) -> Iterator[None]:
+    model.Model()
+    yield
+
+
+@hit("run")
+def another_working_folder(model: Any, net: Any) -> Iterator[None]:
+    before = Path.cwd()
+    os.chdir("/")
+    yield
+    os.chdir(before)
+
+
+@hit("run")
+def a_log_level(model: Any, net: Any) -> Iterator[None]:
+    logger = logging.getLogger("gearcache")
+    with called(logger.setLevel, logging.DEBUG, logger.level):
+        yield
+
+
+@hit("run")
+def an_unrelated_environment_variable(model: Any, net: Any) -> Iterator[None]:
+    with variable("GEARCACHE_TEST_MODE", "fast"):
+        yield
+
+
+@hit("environment")
+def a_variable_that_the_method_does_not_read(model: Any, net: Any) -> Iterator[None]:
+    with variable("GEARCACHE_TEST_UNREAD", "1"):
+        yield
+
+
+@hit("run")
+def no_grad(model: Any, net: Any) -> Iterator[None]:
+    with torch.no_grad():
+        yield
+
+
+@hit("run")
+def another_seed(model: Any, net: Any) -> Iterator[None]:
+    torch.manual_seed(7)
+    yield
+
+
+@hit("run")
+def a_child_module_that_the_method_does_not_call_is_patched(model: Any, net: Any) -> Iterator[None]:
+    net.block.activate = tripled.__get__(net.block)
+    yield
+
+
+@hit("run")
+def a_hook_on_a_child_that_the_method_does_not_call(model: Any, net: Any) -> Iterator[None]:
+    with removed(net.block.register_forward_hook(double)):
+        yield
+
+
+@hit("run")
+def evaluation_mode_that_nothing_reads(model: Any, net: Any) -> Iterator[None]:
+    net.eval()
+    yield
+
+
+@hit("tensors")
+def other_values_of_tensors_everywhere(model: Any, net: Any) -> Iterator[None]:
+    model.TENSOR = torch.randn(4)
+    with torch.no_grad():
+        model.PARAMETER.normal_()
+    net.pieces[1] = torch.randn(4)
+    net.plain.weight = torch.randn(4)
+    yield
+
+
+@hit("functions")
+def a_function_replaced_by_an_equal_one(model: Any, net: Any) -> Iterator[None]:
+    model.closure = model.made_by(3.0)
+    yield
+
+
+@hit("run")
+def a_loaded_state(model: Any, net: Any) -> Iterator[None]:
+    net.load_state_dict(model.Model().state_dict())
+    yield

@@ -1,0 +1,157 @@
+"""Reasons of misses: as objects, as one log line each, and as text that tells a user what to do."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import gearcache
+from gearcache.guards.evidence.reason import Reason
+from tests.scenarios.symbols import Net
+from tests.support.scenarios import strict_config
+
+_MODULE = """
+import torch
+SCALE = {scale}
+def helper(x):
+    return x {operator} 2
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.level = {level}
+    def run(self, x, flag=True):
+        return helper(x) * self.level * SCALE if flag else x
+"""
+
+
+def _model(folder: Path, name: str, **changes: Any) -> Any:
+    """Write and import a module anew, as another process would find it."""
+    text = _MODULE.format(**{"scale": 1, "operator": "*", "level": 3} | changes)
+    (folder / f"{name}.py").write_text(text)
+    importlib.invalidate_caches()
+    sys.modules.pop(name, None)
+    return importlib.import_module(name).Model()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    return tmp_path
+
+
+def _cached(model: Any, **options: Any) -> Any:
+    return gearcache.cache_compile(model.run, config=strict_config(**options))
+
+
+def test_an_edited_callee_is_told_with_file_line_and_both_digests(folder: Path, cache_dir: Path) -> None:
+    _cached(_model(folder, "edited"))(torch.ones(2))
+    again = _cached(_model(folder, "edited", operator="+"))
+    assert torch.equal(again(torch.ones(2)), torch.full((2,), 9.0))
+    (reason,) = again.stats.reasons
+    assert (reason.kind, reason.subject) == ("source", "helper")
+    assert (reason.file, reason.line) == (str(folder / "edited.py"), 4)
+    assert reason.stored != reason.found
+    assert "compile again after each deployment" in again.explain()
+
+
+@pytest.mark.parametrize(
+    ("changes", "subject", "stored", "found"),
+    [
+        pytest.param({"level": 4}, "self.level", "3", "4", id="attribute"),
+        pytest.param({"scale": 5}, "SCALE", "1", "5", id="global"),
+    ],
+)
+def test_a_changed_value_is_told_with_both_values(
+    folder: Path, cache_dir: Path, changes: dict[str, Any], subject: str, stored: str, found: str
+) -> None:
+    name = f"changed_{subject.replace('.', '_')}"
+    _cached(_model(folder, name))(torch.ones(2))
+    again = _cached(_model(folder, name, **changes))
+    again(torch.ones(2))
+    reason = again.stats.reasons[0]
+    assert (reason.kind, reason.subject, reason.stored, reason.found) == ("evidence", subject, stored, found)
+    assert f"{subject}: stored {stored}, found {found}" in again.explain()
+    assert "what to do: the graph was built with the stored value" in again.explain()
+
+
+def test_an_option_is_told_as_a_component_of_the_key(folder: Path, cache_dir: Path) -> None:
+    _cached(_model(folder, "optioned"))(torch.ones(2))
+    again = _cached(_model(folder, "optioned"), options={"max_autotune": True})
+    again(torch.ones(2))
+    (reason,) = again.stats.reasons
+    assert reason.kind == "key"
+    assert reason.subject.startswith("options")
+    assert "the nearest stored entry differs there" in again.explain()
+
+
+def test_another_argument_and_another_size_have_reasons(folder: Path, cache_dir: Path) -> None:
+    cached = gearcache.cache_compile(
+        _model(folder, "called").run, config=strict_config(on_miss="compile"), gears={"x": {0: [2]}}
+    )
+    cached(torch.ones(2))
+    cached(torch.ones(2), False)
+    cached(torch.ones(3))
+    kinds = [reason.kind for reason in cached.stats.reasons]
+    assert kinds == ["absent", "arguments", "gear"]
+    flag, size = cached.stats.reasons[1:]
+    assert flag.subject == "flag"
+    assert (size.subject, size.found, size.stored) == ("x", "of shape (3,)", "shape (2,)")
+    text = cached.explain()
+    for advice in ("`.warm(...)`", "pass numbers that vary as tensors", "name them in `gears=`"):
+        assert advice in text
+
+
+def test_a_corrupt_blob_has_a_reason(folder: Path, cache_dir: Path) -> None:
+    _cached(_model(folder, "torn"))(torch.ones(2))
+    for blob in (path for path in cache_dir.rglob("*") if path.parent.parent.name == "blobs" and path.is_file()):
+        data = bytearray(blob.read_bytes())
+        data[-1] ^= 1
+        blob.chmod(0o600)
+        blob.write_bytes(bytes(data))
+    again = _cached(_model(folder, "torn"))
+    assert torch.equal(again(torch.ones(2)), torch.full((2,), 6.0))
+    assert again.stats.reasons[0].kind == "corrupt"
+    assert "put aside" in again.explain()
+
+
+def test_each_miss_is_one_log_line(folder: Path, cache_dir: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "gearcache"):
+        cached = _cached(_model(folder, "logged"))
+        for _ in range(3):
+            cached(torch.ones(2))
+        cached(torch.ones(2), False)
+    lines = [record.getMessage() for record in caplog.records if ": miss: " in record.getMessage()]
+    assert len(lines) == 2
+    assert "Model.run: miss: absent" in lines[0]
+    assert "`flag`" in lines[1]
+
+
+def test_a_hit_has_no_reason(folder: Path, cache_dir: Path) -> None:
+    model = _model(folder, "hit")
+    _cached(model)(torch.ones(2))
+    again = _cached(model)
+    again(torch.ones(2))
+    assert again.stats.reasons == ()
+    assert "miss" not in again.explain()
+
+
+def test_a_reason_is_plain_data() -> None:
+    reason = Reason("source", "`f` was changed", "f", "a", "b", "/x.py", 3)
+    assert pickle.loads(pickle.dumps(reason)) == reason
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        reason.kind = "other"  # type: ignore[misc]
+
+
+def test_what_was_formed_can_be_read(cache_dir: Path) -> None:
+    cached = gearcache.cache_compile(Net().scaled, config=strict_config(), gears={"x": {0: [2, 4]}})
+    assert "not called yet" in cached.explain()
+    cached(torch.randn(2, 4))
+    assert "loaded gears: x.size(0)=2, x.size(0)=4" in cached.explain()

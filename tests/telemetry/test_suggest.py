@@ -1,0 +1,121 @@
+"""`suggest_gears`: the best gears for the shapes that were met, and how shapes are counted."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gearcache
+from gearcache.errors import GearSpecError
+from gearcache.telemetry.suggest import best_sizes, suggest
+from tests.scenarios.padded import Net
+from tests.support.scenarios import strict_config
+
+_COUNTS = st.dictionaries(st.integers(1, 30), st.integers(1, 50), min_size=1, max_size=8)
+
+
+def _work(counts: dict[int, int], chosen: tuple[int, ...]) -> int:
+    return sum(calls * min(gear for gear in chosen if gear >= size) for size, calls in counts.items())
+
+
+@given(_COUNTS, st.integers(1, 5))
+def test_no_other_list_wastes_less(counts: dict[int, int], k: int) -> None:
+    found = best_sizes(counts, k)
+    assert found == sorted(set(found))
+    assert len(found) <= k
+    largest = max(counts)
+    rest = [size for size in counts if size != largest]
+    others = [(*chosen, largest) for n in range(k) for chosen in itertools.combinations(rest, n)]
+    assert _work(counts, tuple(found)) == min(_work(counts, chosen) for chosen in others)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.dictionaries(st.tuples(st.integers(1, 6), st.integers(1, 6)), st.integers(1, 9), min_size=2, max_size=8),
+    st.integers(1, 6),
+)
+def test_no_other_product_wastes_less(shapes: dict[tuple[int, int], int], k: int) -> None:
+    found = suggest([("x", 0), ("x", 1)], shapes, k)
+    assert math.prod(len(row) for row in found.sizes.values()) <= k
+    if len(found.sizes) < 2:
+        return
+    columns = [sorted({shape[at] for shape in shapes}) for at in (0, 1)]
+    lists = [
+        [(*chosen, column[-1]) for n in range(len(column)) for chosen in itertools.combinations(column[:-1], n)]
+        for column in columns
+    ]
+
+    def work(rows: tuple[tuple[int, ...], tuple[int, ...]]) -> int:
+        def held(size: int, row: tuple[int, ...]) -> int:
+            return min(gear for gear in row if gear >= size)
+
+        return sum(calls * held(a, rows[0]) * held(b, rows[1]) for (a, b), calls in shapes.items())
+
+    best = min(work(rows) for rows in itertools.product(*lists) if len(rows[0]) * len(rows[1]) <= k)
+    assert found.work == best
+
+
+def test_dims_that_follow_another_share_its_symbol() -> None:
+    found = suggest([("ids", 0), ("mask", 0), ("mask", 1), ("y", 0)], {(2, 2, 20, 3): 5, (3, 3, 30, 4): 1}, 1)
+    assert found.sizes == {"ids.size(0)": [3]}
+    texts = {path: {dim: repr(size) for dim, size in dims.items()} for path, dims in found.gears.items()}
+    assert texts == {"ids": {0: "n0"}, "mask": {0: "n0", 1: "10 * n0"}, "y": {0: "n0 + 1"}}
+
+
+def test_what_is_suggested_can_be_used(cache_dir: Path) -> None:
+    net = Net()
+    config = strict_config(on_miss="pad", pad_values={"ids": 0, "mask": True})
+    gears = {"ids": {0: [8]}, "mask": {0: [8]}}
+    cached = gearcache.cache_compile(net.attention, config=config, gears=gears)
+    calls = {1: 1, 3: 10, 5: 2, 8: 1}
+    for size, count in calls.items():
+        for _ in range(count):
+            cached(torch.zeros(size, 5, dtype=torch.long), torch.ones(size, 5, dtype=torch.bool))
+    assert cached.stats.shapes == {(size, size): count for size, count in calls.items()}
+    found = cached.suggest_gears(2)
+    assert found.sizes == {"ids.size(0)": [3, 8]}
+    assert found.calls == 14
+    assert (found.least_work, found.work) == (1 + 30 + 10 + 8, 3 + 30 + 16 + 8)
+    again = gearcache.cache_compile(net.attention, config=config, gears=found.gears)
+    again.warm(torch.zeros(3, 5, dtype=torch.long), torch.ones(3, 5, dtype=torch.bool))
+    assert len(again.stats.gears) == 2
+
+
+def test_refused_and_eager_calls_are_counted_too(cache_dir: Path) -> None:
+    for on_miss, expected in (("eager", {(2,): 1, (3,): 2}), ("raise", {(2,): 1, (3,): 2})):
+        cached = gearcache.cache_compile(Net().plain, config=strict_config(on_miss=on_miss), gears={"x": {0: [2]}})
+        for size in (2, 3, 3):
+            try:
+                cached(torch.randn(size, 4))
+            except gearcache.InputError:
+                assert on_miss == "raise"
+        assert cached.stats.shapes == expected
+
+
+def test_a_dynamic_graph_counts_shapes_when_asked(cache_dir: Path) -> None:
+    cached = gearcache.cache_compile(Net().plain, config=strict_config(count_shapes=True))
+    for size in (2, 3, 3, 7):
+        cached(torch.randn(size, 4))
+    assert cached.stats.shapes == {(2, 4): 1, (3, 4): 2, (7, 4): 1}
+    assert cached.suggest_gears(2).gears == {"x": {0: [3, 7]}}
+
+
+def test_without_shapes_there_is_nothing_to_suggest(cache_dir: Path) -> None:
+    cached = gearcache.cache_compile(Net().plain, config=strict_config())
+    with pytest.raises(GearSpecError, match="no shapes were met yet"):
+        cached.suggest_gears(2)
+    cached(torch.randn(2, 4))
+    with pytest.raises(GearSpecError, match="count_shapes=True"):
+        cached.suggest_gears(2)
+
+
+@pytest.mark.parametrize("k", [0, 101, True, 2.0, "3"])
+def test_k_is_a_number_of_gears(k: object) -> None:
+    with pytest.raises(GearSpecError, match="k is"):
+        suggest([("x", 0)], {(2,): 1}, k)  # type: ignore[arg-type]
