@@ -7,6 +7,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 NPU_VENV ?= .venv-npu
+DOCS_VENV ?= .venv-docs
 ARGS ?=
 FAST ?=
 PROCESSES ?= 2
@@ -20,7 +21,7 @@ test test-npu check coverage: export TORCH_DEVICE_BACKEND_AUTOLOAD := 0
 test test-npu fuzz coverage: export OMP_WAIT_POLICY := passive
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-npu fuzz bench check format coverage hooks clean
+.PHONY: help demo test test-npu fuzz bench check format coverage docs hooks clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -84,12 +85,23 @@ coverage: $(VENV)/.dev
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
+# What the extra `docs` names and nothing else: the site is made from the sources, without torch.
+$(DOCS_VENV)/.ready: setup.cfg
+	$(PYTHON) -m venv $(DOCS_VENV)
+	$(DOCS_VENV)/bin/python scripts/site/requirements.py > $(DOCS_VENV)/requirements.txt
+	$(DOCS_VENV)/bin/python -m pip install --quiet --requirement $(DOCS_VENV)/requirements.txt
+	touch $@
+
+## make docs       build the site of the documentation into build/docs; a warning is an error
+docs: $(DOCS_VENV)/.ready
+	NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict $(ARGS)
+
 ## make hooks      check every commit with pre-commit
 hooks: $(VENV)/.dev
 	$(BIN)/pre-commit install
 
 ## make clean      remove the environment, caches and build folders
 clean:
-	rm -rf $(VENV) $(NPU_VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* \
+	rm -rf $(VENV) $(NPU_VENV) $(DOCS_VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* \
 		htmlcov .torchair_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

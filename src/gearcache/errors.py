@@ -1,7 +1,5 @@
 """Exceptions of gearcache.
 
-::
-
     GearcacheError
     ├── CacheError                    a fault of the cache: never breaks the model (unless `strict`)
     │   ├── UnkeyableValue            a value has no stable encoding for the key

@@ -1,6 +1,6 @@
 """torchair's cache functions under torchair's signatures, served by gearcache.
 
-One line at the top of a program is enough::
+One line at the top of a program is enough:
 
     import gearcache.compat.torchair
     gearcache.compat.torchair.install()

@@ -1,0 +1,10 @@
+"""Prints what the extra `docs` of setup.cfg needs: pip would install gearcache itself, and torch, beside it."""
+
+from __future__ import annotations
+
+from configparser import ConfigParser
+from pathlib import Path
+
+config = ConfigParser(interpolation=None)
+config.read(Path(__file__).resolve().parents[2] / "setup.cfg", encoding="utf-8")
+print(config["options.extras_require"]["docs"])
