@@ -10,6 +10,7 @@ import argparse
 from typing import Any
 
 import stages
+from timeline import write_timeline
 
 SENTENCES = (
     "A cat sleeps on the warm window sill.",
@@ -62,7 +63,10 @@ def main() -> None:
         stages.serve(options, server)
         return
     cold, relaunched = stages.run_both(__file__, options)
-    stages.print_timeline(f"all-MiniLM-L6-v2, backend {options.backend}", cold, relaunched)
+    title = f"all-MiniLM-L6-v2, backend {options.backend}"
+    stages.print_timeline(title, cold, relaunched)
+    if options.timeline:
+        write_timeline(options.timeline, title, {"cold": cold["stages"], "relaunched": relaunched["stages"]})
     print("\ncosine similarities")
     for sentence, row in zip(SENTENCES, relaunched["similarities"], strict=True):
         print("   ", " ".join(f"{value:5.2f}" for value in row), f" {sentence}")

@@ -11,6 +11,7 @@ import argparse
 from typing import Any
 
 import stages
+from timeline import write_timeline
 
 PROMPTS = (
     "The capital of France is",
@@ -75,7 +76,10 @@ def main() -> None:
         stages.serve(options, server)
         return
     cold, relaunched = stages.run_both(__file__, options)
-    stages.print_timeline(f"SmolLM2-135M, backend {options.backend}", cold, relaunched)
+    title = f"SmolLM2-135M, backend {options.backend}"
+    stages.print_timeline(title, cold, relaunched)
+    if options.timeline:
+        write_timeline(options.timeline, title, {"cold": cold["stages"], "relaunched": relaunched["stages"]})
     for prompt, text in zip(PROMPTS, relaunched["texts"][str(len(PROMPTS))], strict=True):
         print(f"\n{prompt}\n    {text!r}")
     print()

@@ -38,6 +38,7 @@ def parse_options(description: str, name: str) -> argparse.Namespace:
         help="tokens to generate (text generation only)",
     )
     parser.add_argument("--layers", type=int, help="use the first layers only: quick, but the text makes no sense")
+    parser.add_argument("--timeline", type=Path, metavar="FILE.svg", help="draw the stages of both processes")
     for hidden in ("--process", "--report", "--launched"):
         parser.add_argument(hidden, help=argparse.SUPPRESS)
     return parser.parse_args()
