@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from tests.project.pages import PAGES, ROOT, headings, name_of, tokens
+from tests.support.pages import PAGES, ROOT, headings, name_of, tokens
 
 
 def links(page: Path) -> Iterator[str]:

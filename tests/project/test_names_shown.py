@@ -13,7 +13,7 @@ import pytest
 
 import gearcache
 from gearcache.cli import COMMANDS, main
-from tests.project.pages import DOCS, PAGES, ROOT, code_lines, name_of, tokens
+from tests.support.pages import DOCS, PAGES, ROOT, code_lines, name_of, tokens
 
 COMMAND = re.compile(r"(?:^|\$ |; |&& )gearcache ([a-z][a-z-]*)([^#;&]*)")
 OPTION = re.compile(r"(?<![\w-])--?[a-z][a-z-]*")

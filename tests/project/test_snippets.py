@@ -17,7 +17,7 @@ from sybil import Document, Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
 
 from gearcache import CompilerConfig
-from tests.project.pages import DOCS, PAGES, ROOT, name_of, tokens
+from tests.support.pages import DOCS, PAGES, ROOT, name_of, tokens
 
 #: What is not run. A snippet under another name would be missed.
 OTHER_LANGUAGES = {"", "console", "text"}

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.project.pages import ROOT
+from tests.support.pages import ROOT
 
 SVG = "{http://www.w3.org/2000/svg}"
 COLD = {
