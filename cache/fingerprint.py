@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from gearcache.cache.key import CacheKey
+from gearcache.cache.module_tree import named_buffers, named_modules, named_parameters
 
 
 @dataclass(frozen=True)
@@ -54,14 +55,11 @@ def resolve_ranks(
 
 def module_component(module: torch.nn.Module) -> dict[str, Any]:
     """Return the class tree and the parameters and buffers with sizes, dtypes and devices; never their values."""
-    classes = [
-        [name, f"{type(child).__module__}:{type(child).__qualname__}"]
-        for name, child in module.named_modules(remove_duplicate=False)
-    ]
+    classes = [[name, f"{type(child).__module__}:{type(child).__qualname__}"] for name, child in named_modules(module)]
     return {
         "classes": classes,
-        "parameters": _tensors(module.named_parameters(remove_duplicate=False)),
-        "buffers": _tensors(module.named_buffers(remove_duplicate=False)),
+        "parameters": _tensors(named_parameters(module)),
+        "buffers": _tensors(named_buffers(module)),
     }
 
 

@@ -134,6 +134,7 @@ class Campaign:
         file = folder / f"{index}.json"
         case = Case.from_text(file.read_text()) if file.exists() else None
         self.found.append(Found(index, case, failure))
+        print(f"case {self.seed}:{index}: {failure.signature()}", file=sys.stderr, flush=True)
 
     def _count(self, report: Report, phase: int, features: list[str]) -> None:
         self.cases += phase == 0

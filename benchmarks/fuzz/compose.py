@@ -20,6 +20,7 @@ from benchmarks.fuzz.features import (  # noqa: F401 - they register
     state,
 )
 from benchmarks.fuzz.model_edits import model_edits
+from gearcache.cache.module_tree import named_parameters
 
 MODES = ("", "torch.no_grad()", "torch.inference_mode()")
 
@@ -230,7 +231,7 @@ class _Steps:
 
     def _around(self) -> str:
         """Return a context in which a call may be made."""
-        names = [name for name, _ in self.g.instance().named_parameters()]
+        names = [name for name, _ in named_parameters(self.g.instance())]
         found = [
             "torch.autocast('cpu', dtype=torch.bfloat16)",
             "torch.device('cpu')",

@@ -8,18 +8,17 @@ from typing import Any
 import torch
 
 from benchmarks.fuzz.builder import Edit
+from gearcache.cache.module_tree import named_buffers, named_parameters
 
 
 def model_edits(model: torch.nn.Module, chance: random.Random) -> list[Edit]:
     """Return a few edits of a live model, by chance."""
     edits: list[Edit] = []
-    names = [
-        name for name, _ in model.named_parameters(remove_duplicate=False) if name.replace(".", "_").isidentifier()
-    ]
-    buffers = [name for name, _ in model.named_buffers() if name.replace(".", "_").isidentifier()]
+    names = [name for name, _ in named_parameters(model) if name.replace(".", "_").isidentifier()]
+    buffers = [name for name, _ in named_buffers(model) if name.replace(".", "_").isidentifier()]
     if names:
         name = chance.choice(names)
-        edits += _parameter_edits(_path("m", name), dict(model.named_parameters(remove_duplicate=False))[name])
+        edits += _parameter_edits(_path("m", name), dict(named_parameters(model))[name])
     if buffers:
         edits += _buffer_edits(_path("m", chance.choice(buffers)))
     if names or buffers:

@@ -24,6 +24,7 @@ _ODD = (
     "self_ instance cls größe 变量 ß ª l O I L_ L_x_ G_x __closure __builtins __compiled_fn_1 __resume_at_0 f_locals "
     "torch_ inputs outputs call dispatch result results value values found key keys name names match case type_ data "
     "module modules function code co_code globals_ locals_ builtins_ _0 _1 _x __x __self__ __name_ mro hit missed "
+    "modules parameters buffers named_modules named_parameters named_buffers children apply state_dict half eval train "
     "copy_ counter gear gears variant variants static fill fills error errors none true nan inf"
 ).split()
 

@@ -11,8 +11,8 @@ import torch
 
 from gearcache.errors import UnsupportedMethod
 from gearcache.serving.decorated_method import CachedFunction as CachedFunction
+from gearcache.serving.functions import check_kind
 from gearcache.serving.method import CachedMethod as CachedMethod
-from gearcache.serving.method import check_kind
 from gearcache.serving.parameters import Parameters
 
 if TYPE_CHECKING:

@@ -34,7 +34,13 @@ ASCEND = Path("ge_cache/npu/ascend.py")
 ALLOWED = {
     "cache": ("gearcache.cache", "gearcache.errors"),
     "guards": ("gearcache.guards", "gearcache.errors"),
-    "ge_cache": ("gearcache.ge_cache", "gearcache.guards", "gearcache.errors", "gearcache.cache.trust"),
+    "ge_cache": (
+        "gearcache.ge_cache",
+        "gearcache.guards",
+        "gearcache.errors",
+        "gearcache.cache.trust",
+        "gearcache.cache.module_tree",
+    ),
 }
 
 #: Modules that manage files. `guards/` reads traced source files with `open`, and that is all.

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from gearcache.cache.module_tree import named_modules
 from gearcache.guards.arguments import find_tensors, replace_tensors
 from gearcache.guards.gears.call_sizes import call_sizes
 from gearcache.guards.gears.spec import GearSpec
@@ -36,7 +37,7 @@ def like_dims(spec: GearSpec, arguments: Mapping[str, Any], module: torch.nn.Mod
     sizes = set(call_sizes(spec, given))
     held = {
         str(index): {name: value for name, value in vars(child).items() if name[:1] != "_" or name == "_buffers"}
-        for index, child in enumerate(module.modules())
+        for index, child in enumerate({id(child): child for _, child in named_modules(module)}.values())
     }
     tensors = [*given.values(), *find_tensors(held).values()]
     found = {(id(tensor), dim): (tensor, dim) for tensor in tensors for dim in range(tensor.dim())}

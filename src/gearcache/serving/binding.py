@@ -72,7 +72,7 @@ class Binding:
         """Return the function for the calls to come, valid for the global states met so far."""
         states = self._states if self.method.settings.validate == "inputs" else []
         instance = self.method.function.__self__
-        method, scope = self.method.plain(), scope_of(self.method.function, {})
+        method, scope = self.method.original(), scope_of(self.method.function, {})
         try:
             unchanged = self._watch.over(self.loaded.variants) if self.loaded.gears else None
             return build_dispatch(method, instance, self.loaded.gears, scope, states, unchanged, miss)

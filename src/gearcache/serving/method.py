@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import copy
-import functools
 import inspect
 import os
 import threading
 import types
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from pickle import PicklingError
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from gearcache.cache.fingerprint import state_component
-from gearcache.errors import GearcacheError, UnsupportedMethod
+from gearcache.errors import GearcacheError
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.guards.dispatch.graph_call import Mismatch
 from gearcache.guards.dispatch.native import has_function_mode
@@ -25,6 +23,7 @@ from gearcache.serving.binding import Binding
 from gearcache.serving.call import Call
 from gearcache.serving.decorators import undecorated
 from gearcache.serving.failures import Failures
+from gearcache.serving.functions import place_of, with_named_instance
 from gearcache.serving.loaded import Frame
 from gearcache.serving.parameters import Parameters
 from gearcache.serving.preparing import MethodLock, is_preparing, preparing
@@ -57,7 +56,7 @@ class CachedMethod:
 
     def __init__(self, function: types.MethodType, parameters: Parameters) -> None:
         self._decorated = undecorated(function)
-        self._function = _with_named_instance(self._decorated.function)
+        self._function = with_named_instance(self._decorated.function)
         #: Whose method it is.
         self.instance: Any = function.__self__
         self._parameters = parameters
@@ -247,57 +246,13 @@ class CachedMethod:
         return CachedMethod(types.MethodType(self._decorated.original.__func__, module), self._parameters)
 
     def __reduce__(self) -> Any:
-        owner, attribute = _place(type(self.instance), self._function.__func__)
+        owner, attribute = place_of(type(self.instance), self._function.__func__)
         return _rebuild, (self.instance, owner, attribute, self._parameters)
-
-
-def _with_named_instance(function: types.MethodType) -> types.MethodType:
-    """Return a method whose instance is a parameter of its own: all paths to what it holds begin there.
-
-    `def wrapper(*args, **kwargs)`, as decorators make it, takes it among other arguments.
-    """
-    original: Any = function.__func__
-    if original.__code__.co_argcount:
-        return function
-
-    def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        return original(self, *args, **kwargs)
-
-    named = types.FunctionType(method.__code__, original.__globals__, closure=method.__closure__)
-    return types.MethodType(functools.update_wrapper(named, original), function.__self__)
-
-
-def _place(cls: type, function: Callable[..., Any]) -> tuple[type, str]:
-    """Return which class holds a method, and under which name; `PicklingError` where none does."""
-    for base in cls.__mro__:
-        for name, member in vars(base).items():
-            inner = getattr(member, "function", member)
-            while isinstance(inner, types.FunctionType):
-                if inner in (function, getattr(function, "__wrapped__", None)):
-                    return base, name
-                inner = getattr(inner, "__wrapped__", None)
-    raise PicklingError(f"`{function.__qualname__}` is no method of `{cls.__qualname__}`, so it cannot be pickled")
 
 
 def _rebuild(module: torch.nn.Module, owner: type, name: str, parameters: Parameters) -> CachedMethod:
     member = vars(owner)[name]
     return CachedMethod(types.MethodType(getattr(member, "function", member), module), parameters)
-
-
-def check_kind(function: Callable[..., Any]) -> None:
-    """Refuse a method whose call does not give a result but something that runs later."""
-    inner = inspect.unwrap(function)
-    kinds = {
-        "a generator": inspect.isgeneratorfunction,
-        "a coroutine": inspect.iscoroutinefunction,
-        "an asynchronous generator": inspect.isasyncgenfunction,
-    }
-    for kind, is_kind in kinds.items():
-        if is_kind(function) or is_kind(inner):
-            raise UnsupportedMethod(
-                f"`{inner.__qualname__}` is {kind}, whose body runs after the call: move what it computes into a "
-                "method of its own and cache that"
-            )
 
 
 def _as_it_is(self: CachedMethod, /, *args: Any, **kwargs: Any) -> Any:

@@ -43,7 +43,7 @@ class ResolvedMethod:
     #: The mode of autograd that decorators put the method under, see `gearcache.serving.decorators`.
     mode: str = ""
 
-    def plain(self) -> types.FunctionType:
+    def original(self) -> types.FunctionType:
         """Return the function in the class."""
         return self.function.__func__  # type: ignore[return-value]
 

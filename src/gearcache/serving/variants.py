@@ -170,7 +170,7 @@ class Variants:
                 variant,
                 call.scope,
                 bases,
-                self._method.plain(),
+                self._method.original(),
                 self._method.backend,
                 self.entry.store,
                 validate=self._method.settings.validate == "inputs",

@@ -14,6 +14,19 @@ from tests.support.relaunch import Outcome, cold_and_warm
 from tests.support.scenarios import strict_config
 
 
+class Hiding(torch.nn.Module):
+    def __init__(self, names: tuple[str, ...]) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+        torch.nn.init.eye_(self.linear.weight)
+        torch.nn.init.zeros_(self.linear.bias)
+        for name in names:
+            object.__setattr__(self, name, 2.5)
+
+    def summed(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x) * self.modules + self.parameters  # type: ignore[operator]
+
+
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     root: Path = tmp_path_factory.mktemp("names")
@@ -70,3 +83,14 @@ def test_a_global_in_the_place_of_dynamos_alias_is_refused_by_name(cache_dir: Pa
     cached = gearcache.cache_compile(net.method, config=strict_config())
     with pytest.raises(gearcache.CaptureError, match=f"global `{linear}`, a name that Dynamo needs; rename it"):
         cached(torch.ones(2, 3))
+
+
+@pytest.mark.parametrize("gears", [None, {"x": {0: [2, 3]}}])
+def test_attributes_may_be_called_like_methods_of_modules(gears: Any, cache_dir: Path) -> None:
+    names = ("modules", "parameters", "buffers", "named_modules", "named_parameters", "children", "state_dict", "eval")
+    for _ in range(2):  # the second one finds what the first has stored
+        net = Hiding(names)
+        method = gearcache.cache_compile(net.summed, config=strict_config(), gears=gears)
+        x = torch.randn(2, 4)
+        assert torch.equal(method(x), net.summed(x))
+    assert method.stats.hits == 1

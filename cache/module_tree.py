@@ -1,0 +1,37 @@
+"""The modules, parameters and buffers of a module, read from its own dictionaries.
+
+An attribute of a user's may hide `named_modules` and its like (`self.modules = 3`), and a class may override them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+
+def named_modules(module: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield dotted path and module: itself, then all below it, one that lies at several places at each of them."""
+    yield path, module
+    for name, child in _held(module, "_modules"):
+        yield from named_modules(child, f"{path}.{name}" if path else name)
+
+
+def named_parameters(module: Any) -> Iterator[tuple[str, Any]]:
+    """Yield dotted path and tensor of every parameter, at each of its places."""
+    return _members(module, "_parameters")
+
+
+def named_buffers(module: Any) -> Iterator[tuple[str, Any]]:
+    """Yield dotted path and tensor of every buffer, at each of its places."""
+    return _members(module, "_buffers")
+
+
+def _members(module: Any, dictionary: str) -> Iterator[tuple[str, Any]]:
+    for path, child in named_modules(module):
+        for name, tensor in _held(child, dictionary):
+            yield f"{path}.{name}" if path else name, tensor
+
+
+def _held(module: Any, dictionary: str) -> list[tuple[str, Any]]:
+    found = object.__getattribute__(module, "__dict__")[dictionary]
+    return [(name, value) for name, value in found.items() if value is not None]
