@@ -7,7 +7,6 @@ from typing import Any, Protocol
 
 import torch
 
-from gearcache.cache.module_tree import named_buffers, named_parameters
 from gearcache.errors import BackendUnavailable, OptionError
 from gearcache.ge_cache.backend import Backend
 
@@ -52,6 +51,8 @@ def select_backend(settings: BackendSettings, module: torch.nn.Module, tensors: 
         return EagerBackend()
     if settings.backend == "torchair":
         return _torchair(settings)
+    from gearcache.cache.module_tree import named_buffers, named_parameters
+
     held = [tensor for _, tensor in (*named_parameters(module), *named_buffers(module))]
     devices = {tensor.device.type for tensor in (*held, *tensors)}
     if settings.backend == "auto" and "npu" in devices:
