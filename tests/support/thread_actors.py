@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -147,6 +148,50 @@ def forked(root: Path) -> dict[str, str]:
     return report | {"parent": "right" if results == [True] and is_right(Model(root, 4), 2) else "wrong"}
 
 
+class Branching(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def run(self, x: Tensor) -> Tensor:
+        return torch.relu(self.linear(x)) * 2 if x.size(0) > 3 else self.linear(x) - 1
+
+
+def interrupted(root: Path) -> dict[str, Any]:
+    """Ctrl-C at many moments of a compile: later calls are right, at sizes on both sides of a branch."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def cached(number: int) -> tuple[Branching, Any]:
+        net, config = Branching(), gearcache.CompilerConfig(backend="eager", strict=True)
+        gears = {"x": {0: [2, 5]}}
+        return net, gearcache.cache_compile(net.run, config=config, cache_dir=root / str(number), gears=gears)
+
+    def wrong(net: Branching, method: Any) -> bool:
+        tensors = [torch.randn(rows, 4) for rows in (2, 5)]
+        with torch.no_grad():
+            return any(not torch.equal(method(x), net.run(x)) for x in tensors)
+
+    assert not wrong(*cached(0))  # imports Dynamo
+    signal.signal(signal.SIGALRM, stop)
+    moments, duration, report = 12, 0.0, {"interrupted": 0, "wrong": 0, "graphs": 0}
+    for number in range(moments + 1):
+        net, method = cached(number + 1)
+        begin = time.monotonic()
+        try:
+            signal.setitimer(signal.ITIMER_REAL, duration * number / moments)
+            method(torch.randn(2, 4))
+        except (KeyboardInterrupt, gearcache.GearcacheError):  # Dynamo makes a refusal of one within an operator
+            report["interrupted"] += 1
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        duration = duration or time.monotonic() - begin
+        report["wrong"] += wrong(net, method)
+        report["graphs"] += sum(method.stats.gears.values()) >= 2
+    return report | {"moments": moments}
+
+
 def fork(task: Callable[[], bool], go_on: threading.Event) -> int:
     """Do something in a forked child, which ends itself when it takes too long."""
     pid = os.fork()
@@ -172,7 +217,7 @@ def outcome(pid: int) -> str:
 def main() -> None:
     """Run the scenario that the command line names."""
     root, scenario = Path(sys.argv[-2]), sys.argv[-1]
-    print(json.dumps({"mixed": mixed, "forked": forked}[scenario](root)))
+    print(json.dumps({"mixed": mixed, "forked": forked, "interrupted": interrupted}[scenario](root)))
 
 
 if __name__ == "__main__":
