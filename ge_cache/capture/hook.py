@@ -70,7 +70,6 @@ class GraphHook:
 _SIZE_OPERATORS = {
     "SIZE": torch.ops.aten.sym_size.int,
     "STRIDE": torch.ops.aten.sym_stride.int,
-    "STORAGE_OFFSET": torch.ops.aten.sym_storage_offset.default,
 }
 
 
@@ -87,9 +86,12 @@ def _replace_size(
     if owner is None or type(source).__name__ != "TensorPropertySource":
         raise CaptureError(method, f"the graph takes `{source.name}`, which is not a tensor") from None
     assert last is not None
-    operator = _SIZE_OPERATORS[source.prop.name]
-    arguments = (owner,) if source.idx is None else (owner, source.idx)
     if node.users:
+        operator = _SIZE_OPERATORS.get(source.prop.name)
+        if operator is None:  # no input of a graph is compared by its storage offset
+            name = getattr(base, "name", source.name)
+            raise CaptureError(method, f"it computes with the storage offset of `{name}`: pass it as an argument")
+        arguments = (owner,) if source.idx is None else (owner, source.idx)
         with graph.inserting_after(last):
             size = graph.call_function(operator, arguments)
         size.meta["example_value"] = node.meta["example_value"]

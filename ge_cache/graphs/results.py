@@ -155,8 +155,13 @@ def _bases(outputs: list[Any], own: list[int]) -> dict[int, int]:
         covering = [index for index in members if _covers_storage(outputs[index])]
         for index in members:
             same = next(other for other in members if outputs[other] is outputs[index])
-            bases[index] = covering[0] if covering else same
+            # Without elements there is nothing to share, and a trace knows the strides of such a result less well.
+            bases[index] = covering[0] if covering and not _is_empty(outputs[index]) else same
     return bases
+
+
+def _is_empty(tensor: torch.Tensor) -> bool:
+    return any(type(size) is int and size == 0 for size in tensor.shape)
 
 
 def _covers_storage(tensor: torch.Tensor) -> bool:

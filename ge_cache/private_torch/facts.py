@@ -14,6 +14,7 @@ from gearcache.ge_cache.private_torch import attributes as private_attributes
 from gearcache.ge_cache.private_torch import comparisons as private_comparisons
 from gearcache.ge_cache.private_torch import constants as private_constants
 from gearcache.ge_cache.private_torch import iterators as private_iterators
+from gearcache.ge_cache.private_torch import resized as private_resized
 from gearcache.ge_cache.private_torch import sets as private_sets
 from gearcache.ge_cache.private_torch import symbolic as private_symbolic
 from gearcache.ge_cache.private_torch import texts as private_texts
@@ -137,4 +138,5 @@ _WATCHED = (
     private_symbolic.watched_ranges,
     private_texts.watched_addresses,
     private_texts.watched_texts,
+    private_resized.watched_sizes,
 )

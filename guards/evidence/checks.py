@@ -40,7 +40,7 @@ import torch
 
 from gearcache.guards.access import Access, Walker, own_attributes
 from gearcache.guards.evidence.code import function_plain
-from gearcache.guards.evidence.constants import NotConstant, to_plain
+from gearcache.guards.evidence.constants import NotConstant, readable, to_plain
 from gearcache.guards.evidence.definition import definition
 from gearcache.guards.evidence.identity import described
 from gearcache.guards.evidence.members import changed_class
@@ -123,7 +123,7 @@ class Failure:
 
     def reason(self, kind: str) -> Reason:
         """Return it as the reason of a miss."""
-        return Reason(kind, str(self), self.check.access.text, repr(self.check.expected), self.found)
+        return Reason(kind, str(self), self.check.access.text, self.check.wanted, self.found)
 
     def __str__(self) -> str:
         if self.check.kind == "function":
@@ -138,7 +138,7 @@ class Failure:
             return f"`{self.check.access.text}`: `is{self.check.kind}` of `{cls}` was {answer}, is now {self.found}"
         if self.check.kind == "reached":
             return f"`{self.check.access.text}`, which the graph holds untraced, or what it uses was changed"
-        return f"`{self.check.access.text}`: {self.check.kind} was {self.check.expected!r}, is now {self.found}"
+        return f"`{self.check.access.text}`: {self.check.kind} was {self.check.wanted}, is now {self.found}"
 
 
 @dataclass(frozen=True)
@@ -148,6 +148,11 @@ class Check:
     kind: str
     access: Access
     expected: Any
+
+    @property
+    def wanted(self) -> str:
+        """What is expected, as text."""
+        return _text(self.kind, self.expected)
 
     def failure(self, walker: Walker) -> Failure | None:
         """Return None when the check holds."""
@@ -174,7 +179,9 @@ class Check:
                 return None
             if self.kind in _PREDICATES:
                 return Failure(self, "no longer so")
-            described = _described_function(value) if self.kind == "function" else repr(_OBSERVE[self.kind](value))
+            if self.kind == "function":
+                return Failure(self, _described_function(value, self.expected[0]))
+            described = _text(self.kind, _OBSERVE[self.kind](value))
         except (LookupError, AttributeError, TypeError) as error:
             described = f"a {type(value).__name__} ({type(error).__name__}: {error})"
         return Failure(self, described)
@@ -192,13 +199,18 @@ class Check:
         return Check(kind, Access.from_plain(access), expected)
 
 
-def _described_function(value: Any) -> str:
-    """Return name, file and line of a function."""
+def _text(kind: str, plain: Any) -> str:
+    return readable(plain) if kind == "constant" else repr(plain)
+
+
+def _described_function(value: Any, name: str) -> str:
+    """Return the file and the line of a function in place of that of a name, and its own name where that is another."""
     inner = getattr(value, "__func__", value)
     code = getattr(inner, "__code__", None)
     if not isinstance(code, types.CodeType):
         return f"a {type(value).__name__}, `{name_of(inner)}`"
-    return f"another: `{name_of(inner)}` in `{code.co_filename}`, line {code.co_firstlineno}"
+    place = f"in `{code.co_filename}`, line {code.co_firstlineno}"
+    return f"other code of this name {place}" if name_of(inner) == name else f"another: `{name_of(inner)}` {place}"
 
 
 def is_one_class(kind: str, value: Any, expected: str, walker: Walker) -> bool:

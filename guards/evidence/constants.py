@@ -74,6 +74,37 @@ def to_plain(value: Any) -> Any:
     raise NotConstant(name_of(kind))
 
 
+_BRACKETS = {
+    "tuple": ("(", ")"),
+    "list": ("[", "]"),
+    "set": ("{", "}"),
+    "frozenset": ("frozenset({", "})"),
+    "size": ("torch.Size([", "])"),
+}
+
+
+def readable(plain: Any) -> str:
+    """Return what `to_plain` made of a constant as Python writes it; data of another form as it is."""
+    match plain:
+        case ["bool", bool(value)]:
+            return repr(value)
+        case ["bigint" | "torch" | "singleton" | "typing", str(text)]:
+            return text  # a device as `cpu`
+        case ["float", str(text)]:
+            return repr(float.fromhex(text))
+        case ["tuple" | "list" | "set" | "frozenset" | "size" as kind, list(items)]:
+            listed = ", ".join(map(readable, items)) + ("," if kind == "tuple" and len(items) == 1 else "")
+            begin, end = _BRACKETS[kind]
+            return f"{begin}{listed}{end}"
+        case ["dict", list(pairs)] if all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+            return "{" + ", ".join(f"{readable(key)}: {readable(value)}" for key, value in pairs) + "}"
+        case ["enum", str(name), str(member), *_]:
+            return f"{name}.{member}"
+        case ["subclass", str(name), base]:
+            return f"{name}({readable(base)})"
+    return repr(plain)
+
+
 def _enum_value(member: enum.Enum) -> Any:
     """Return a member's value where it has a plain form: the same name may stand for another value elsewhere."""
     try:

@@ -132,7 +132,7 @@ def test_a_delaying_stance_holds_back_one_call(stance: str) -> None:
 
 def test_stances_that_forbid_a_compile() -> None:
     assert verdict(call(2, stance="eager_on_recompile"), on_miss="compile") == Eager()
-    found = verdict(call(2, stance="fail_on_recompile"), on_miss="compile", last_miss="absent")
+    found = verdict(call(2, stance="fail_on_recompile"), on_miss="compile", why="absent")
     assert isinstance(found, Refuse)
     assert isinstance(found.error, RecompileRefused)
     assert "absent" in str(found.error)

@@ -113,8 +113,7 @@ class EvidenceCheck:
         if not isinstance(code, types.CodeType):
             return failure.reason("source")
         file, line = code.co_filename, code.co_firstlineno
-        reason = failure.reason("source")
-        return replace(reason, text=f"{reason.text} (`{file}`, line {line})", file=file, line=line)
+        return replace(failure.reason("source"), file=file, line=line)
 
 
 def activate(

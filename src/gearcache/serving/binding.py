@@ -101,28 +101,26 @@ class Binding:
         method or a gear cannot be compiled.
         """
         try:
-            found, explained = self._look_up(call)
-            if isinstance(found, Problems):
-                return self._unserved_calls().serve(call, found, explained=explained)
-            return found
+            found, told = self._look_up(call)
+            return self._unserved_calls().serve(call, found, told) if isinstance(found, Problems) else found
         finally:
             self.history.tell()
 
-    def _look_up(self, call: Call) -> tuple[Frame | Problems, bool]:
+    def _look_up(self, call: Call) -> tuple[Frame | Problems, str]:
         """Return the frame that serves a call, of what is loaded or else of what is stored; or why there is none.
 
-        The second value says whether a reason was logged.
+        The second value is the reason of a miss that was logged.
         """
         try:
             found = self._variants.find(call)
             if not isinstance(found, Problems):
-                return found, False
+                return found, ""
             unloaded = self._variants.load(call)
-            return (self._variants.find(call), False) if unloaded is None else (found, bool(unloaded.kind))
+            return (self._variants.find(call), "") if unloaded is None else (found, unloaded.text)
         except GearcacheError:
             raise
         except Exception as error:
-            return Problems(), bool(self._variants.distrust(error).kind)
+            return Problems(), self._variants.distrust(error).text
 
     def complete(self, call: Call) -> None:
         """Compile the gears of the spec that are missing for a call that `prepare` has served.

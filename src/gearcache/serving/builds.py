@@ -42,15 +42,15 @@ class Builds:
         self._delayed = delayed
         self._findings: Findings | None = None
 
-    def build(self, call: Call, spec: GearSpec) -> bool:
+    def build(self, call: Call, spec: GearSpec, why: str) -> bool:
         """Compile under the key's lock, unless another process did it meanwhile; publish; load what was stored.
 
         Where the cache faults, what was compiled is loaded from memory. False where that cannot be, or the host lacks
-        what a compile needs: the method itself serves the call.
+        what a compile needs: the method itself serves the call. `why` nothing that is stored does is for errors.
         """
         try:
             with contextlib.ExitStack() as lock:
-                present = self._begin(lock, call)
+                present = self._begin(lock, call, why)
                 if present is None:
                     return True
                 result = self._compile(call, spec, present)
@@ -63,12 +63,12 @@ class Builds:
             self._history.fault(error)
             return False
 
-    def _begin(self, lock: contextlib.ExitStack, call: Call) -> list[StoredVariant] | None:
+    def _begin(self, lock: contextlib.ExitStack, call: Call, why: str) -> list[StoredVariant] | None:
         """Lock the key, and return the variants to keep; None when one that fits this call has appeared."""
         try:
             lock.enter_context(self._entry.exclusive())
             present = self._look_again(call)
-            return None if present is None else self._make_room(self._variants.sound(present), call)
+            return None if present is None else self._make_room(self._variants.sound(present), call, why)
         except Exception as error:
             self._fault(error)
             self._entry.use_memory()
@@ -119,7 +119,7 @@ class Builds:
                 self._variants.load(call, counted=False)
                 missing = self.missing_gears(call)
                 if missing:
-                    present = self._make_room(present, call)
+                    present = self._make_room(present, call, "gears of it are missing")
                     spec = self._method.spec.only(missing)
                     self._entry.publish(self._compile(call, spec, present), present)
             self._variants.read_again()
@@ -136,7 +136,7 @@ class Builds:
         is_loaded = is_fresh and self._variants.load(call) is None
         return None if is_loaded and not isinstance(self._variants.find(call), Problems) else present
 
-    def _make_room(self, present: list[StoredVariant], call: Call) -> list[StoredVariant]:
+    def _make_room(self, present: list[StoredVariant], call: Call, why: str) -> list[StoredVariant]:
         """Return the variants to keep beside a new one; those of edited source go first when there are too many."""
         excess = len(present) + 1 - self._method.settings.max_variants
         if excess <= 0:
@@ -147,7 +147,7 @@ class Builds:
             if changed_source(variant.sources) is not None or changed_function(variant.evidence, call.scope) is not None
         ][:excess]
         if len(edited) < excess:
-            raise TooManyVariants(self._method.name, self._method.settings.max_variants, self._history.last_miss)
+            raise TooManyVariants(self._method.name, self._method.settings.max_variants, why)
         return [variant for variant in present if variant not in edited]
 
     def _compile(self, call: Call, spec: GearSpec, present: list[StoredVariant]) -> BuildResult:

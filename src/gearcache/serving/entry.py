@@ -32,13 +32,22 @@ class Entry:
     """The variants that are stored under one key. Reading notes misses; writing needs `exclusive`."""
 
     def __init__(
-        self, key: CacheKey, layout: Layout, settings: Settings, history: History, *, keeps_files: bool = False
+        self,
+        key: CacheKey,
+        layout: Layout,
+        settings: Settings,
+        history: History,
+        *,
+        keeps_files: bool = False,
+        place: tuple[str, int] = ("", 0),
     ) -> None:
         self.key = key
         self.layout = layout
         self._settings = settings
         self._history = history
         self._keeps_files = keeps_files
+        #: File and line of the method.
+        self._place = place
         #: Sizes in bytes of the blobs that the manifest names, by digest.
         self._blob_sizes: Mapping[str, int] = {}
         #: Texts of the gears that cannot exist, as a build has found.
@@ -68,7 +77,7 @@ class Entry:
             return []
         if isinstance(found, Hit):
             return self._readable(found.manifest)
-        reason = _reason_of(found)
+        reason = _reason_of(found, self._place)
         self._history.miss(reason, kind=found.reason.value)
         return reason
 
@@ -200,10 +209,17 @@ def blobs_of(variant: StoredVariant) -> list[str]:
     return [digest for gear in variant.gears for digest in gear.blobs.values()]
 
 
-def _reason_of(miss: Miss) -> Reason:
-    """Return what the store says about a miss; a difference to the nearest entry is a reason of its own kind."""
+def _reason_of(miss: Miss, place: tuple[str, int]) -> Reason:
+    """Return what the store says about a miss; a difference to the nearest entry is a reason of its own kind.
+
+    `place` is where the method stands.
+    """
     text, difference = f"{miss.reason.value}: {miss.detail}", miss.difference
     if difference is None:
         return Reason(miss.reason.value, text)
     subject = f"{difference.component}.{difference.path}" if difference.path else difference.component
-    return Reason("key", text, subject, str(difference.stored), str(difference.wanted))
+    stored, wanted = str(difference.stored), str(difference.wanted)
+    if difference.component == "method" and difference.path.startswith("code"):
+        text += f"; that is the method's own code, in `{place[0]}`, line {place[1]}"
+        return Reason("key", text, subject, stored, wanted, *place)
+    return Reason("key", text, subject, stored, wanted)

@@ -19,7 +19,7 @@ from gearcache.serving.loaded import Frame
 from gearcache.serving.padded_calls import Padded, PaddedCalls, Unpadded
 from gearcache.serving.resolved import ResolvedMethod
 from gearcache.serving.variants import Variants
-from gearcache.serving.verdict import Compile, Eager, Known, Refuse, Rules, decide
+from gearcache.serving.verdict import Compile, Eager, Known, Pad, Refuse, Rules, decide
 from gearcache.telemetry.record import Record
 
 logger = logging.getLogger("gearcache")
@@ -38,13 +38,15 @@ class UnservedCalls:
         self._is_plain = False
         self.builds = Builds(method, variants, record, self._delayed)
 
-    def serve(self, call: Call, problems: Problems, *, explained: bool) -> Frame | None:
+    def serve(self, call: Call, problems: Problems, told: str) -> Frame | None:
         """Return the frame that serves a call after all; None when the method itself is to run.
 
-        `problems` say why the loaded graphs do not serve it; `explained`: the lookup has already logged why.
+        `problems` say why the loaded graphs do not serve it; `told` is the reason of a miss that the lookup has logged.
         Raises as `Binding.prepare` does.
         """
-        verdict = decide(call, problems, self._rules, self._known(call))
+        reasons = () if told else self._reasons(call, problems)
+        why = told or "; ".join(map(str, reasons)) or "its arguments are new"
+        verdict = decide(call, problems, self._rules, self._known(call, why))
         if isinstance(verdict, Refuse):
             if isinstance(verdict.error, InputError):
                 self._record.shapes.count_call(call.tensors)
@@ -52,25 +54,30 @@ class UnservedCalls:
         if isinstance(verdict, Eager):
             self._count_eager(call, is_delayed=verdict.is_delayed)
             return None
-        if isinstance(verdict, Compile):
-            return self._compiled(call, problems, verdict.spec, explained=explained)
-        padded = self._pad(call)
-        if isinstance(padded, Unpadded):
-            if padded.reason is not None:  # the call's own variant is loaded
-                raise self._rules.outside(call, padded.reason)
-            if not self._build(call, problems, verdict.spec, explained=explained):
+        padded = self._pad(call) if isinstance(verdict, Pad) else None
+        if isinstance(padded, Unpadded) and padded.reason is not None:  # the call's own variant is loaded
+            raise self._rules.outside(call, padded.reason)
+        if not isinstance(padded, Padded):
+            if reasons:  # the entry is there, a graph for this call is not
+                self._record.history.explain(reasons)
+            if not self._build(call, verdict.spec, why):
                 return None
-            padded = self._pad(call)
+        if isinstance(verdict, Compile):
+            found = self._variants.find(call)
+            if isinstance(found, Problems):
+                raise InputError(self._rules.name, *found.sentence())
+            return found
+        padded = padded if isinstance(padded, Padded) else self._pad(call)
         if isinstance(padded, Unpadded):
             raise self._rules.outside(call, padded.reason)
         return self._variants.loaded.accept(padded.active, padded.graph, padded.tensors, call)
 
-    def _known(self, call: Call) -> Known:
+    def _known(self, call: Call, why: str) -> Known:
         return Known(
             loaded=tuple(self._variants.loaded.gear_texts()),
             missing=tuple(self.builds.missing_gears(call)),
             has_delayed=bool(self._delayed),
-            last_miss=self._record.history.last_miss,
+            why=why,
         )
 
     def _count_eager(self, call: Call, *, is_delayed: bool) -> None:
@@ -79,19 +86,9 @@ class UnservedCalls:
         self._record.shapes.count_call(call.tensors)
         self._record.counters.eager_calls += 1
 
-    def _compiled(self, call: Call, problems: Problems, spec: GearSpec, *, explained: bool) -> Frame | None:
-        if not self._build(call, problems, spec, explained=explained):
-            return None
-        found = self._variants.find(call)
-        if isinstance(found, Problems):
-            raise InputError(self._rules.name, *found.sentence())
-        return found
-
-    def _build(self, call: Call, problems: Problems, spec: GearSpec, *, explained: bool) -> bool:
+    def _build(self, call: Call, spec: GearSpec, why: str) -> bool:
         """Compile and load the gears of a spec; whether that could be done."""
-        if not explained:  # the entry is there, a graph for this call is not
-            self._explain(call, problems)
-        if self._is_plain or not self.builds.build(call, spec):
+        if self._is_plain or not self.builds.build(call, spec, why):
             self._is_plain = True
             self._record.counters.eager_calls += 1
             return False
@@ -109,13 +106,10 @@ class UnservedCalls:
             raise InputError(self._rules.name, made.problem.argument, made.problem.found, made.problem.allowed)
         return made
 
-    def _explain(self, call: Call, problems: Problems) -> None:
-        """Say why no loaded graph serves a call: its sizes, or the arguments that its variants were traced with."""
+    def _reasons(self, call: Call, problems: Problems) -> tuple[Reason, ...]:
+        """Return why no loaded graph serves a call: its sizes, or the arguments that its variants were traced with."""
         problem = problems.decisive()
-        if problem is not None:
-            text = f"argument `{problem.argument}` is {problem.found}; compiled for {problem.allowed}"
-            reasons = [Reason("gear", text, problem.argument, problem.allowed, problem.found)]
-        else:
-            reasons = self._variants.loaded.misfits(call)
-        if reasons:
-            self._record.history.explain(tuple(reasons))
+        if problem is None:
+            return tuple(self._variants.loaded.misfits(call))
+        text = f"argument `{problem.argument}` is {problem.found}; compiled for {problem.allowed}"
+        return (Reason("gear", text, problem.argument, problem.allowed, problem.found),)

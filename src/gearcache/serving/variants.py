@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import time
 from dataclasses import dataclass
@@ -40,8 +41,16 @@ class Variants:
     """Loads variants of an entry where their evidence holds; what keeps one out is a reason."""
 
     def __init__(self, method: ResolvedMethod, record: Record) -> None:
-        settings, keeps_files = method.settings, method.backend.keeps_files
-        self.entry = Entry(method.key, method.layout, settings, record.history, keeps_files=keeps_files)
+        original, settings = method.original(), method.settings
+        code = getattr(inspect.unwrap(original), "__code__", original.__code__)
+        self.entry = Entry(
+            method.key,
+            method.layout,
+            settings,
+            record.history,
+            keeps_files=method.backend.keeps_files,
+            place=(code.co_filename, code.co_firstlineno),
+        )
         self.loaded = LoadedVariants(method.name, validate=settings.validate == "inputs")
         self._method = method
         self._record = record

@@ -75,8 +75,8 @@ class Known:
     missing: tuple[Gear, ...] = ()
     #: Whether a delaying stance has held back a call before.
     has_delayed: bool = False
-    #: Why the last lookup missed.
-    last_miss: str = ""
+    #: Why neither what is loaded nor what is stored serves the call.
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def decide(call: Call, problems: Problems, rules: Rules, known: Known) -> Verdic
     if wanted.is_outside and rules.on_miss == "eager":
         return Eager()
     if call.stance == "fail_on_recompile":
-        return Refuse(RecompileRefused(rules.name, known.last_miss))
+        return Refuse(RecompileRefused(rules.name, known.why))
     if call.stance in DELAYED and not known.has_delayed:
         return Eager(is_delayed=True)
     if call.stance == "eager_on_recompile":

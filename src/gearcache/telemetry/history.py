@@ -27,21 +27,6 @@ class History:
         self._told: set[str] = set()
         self._untold: dict[str, None] = {}
 
-    @property
-    def misses(self) -> int:
-        """How many lookups have missed."""
-        return self._counters.misses
-
-    @property
-    def last_miss(self) -> str:
-        """Why the last lookup missed."""
-        return self._counters.miss_reasons[-1] if self._counters.miss_reasons else "its arguments are new"
-
-    @property
-    def last_line(self) -> str:
-        """What was said last, without the advice below it; empty when nothing was."""
-        return next((line for line in reversed(self.lines) if not line.startswith(" ")), "")
-
     def note(self, kind: Kind, **fields: Any) -> None:
         """Count an event and tell the listeners."""
         self._counters.note(Event(kind, self.name, self._key_name, **fields))

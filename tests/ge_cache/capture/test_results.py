@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 
 import gearcache
+from gearcache.errors import CaptureError
 from tests.scenarios import results
 from tests.support.relaunch import Outcome, cold_and_warm
 from tests.support.scenarios import strict_config
@@ -54,3 +58,27 @@ def test_results_never_require_grad(cache_dir: object) -> None:
     assert net.linear.weight.requires_grad
     for _ in range(2):
         assert not cached(torch.randn(2, 4)).requires_grad
+
+
+class Offset(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x - float(y.storage_offset())
+
+    def doubled(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        found = x * 2
+        return found, found[1:]
+
+
+@pytest.mark.parametrize("parameters", [{"gears": {"x": {0: [3, 2]}}}, {"dynamic": True}, {"dynamic": False}], ids=str)
+def test_a_method_that_computes_with_a_storage_offset_is_refused(parameters: dict[str, Any], cache_dir: Path) -> None:
+    cached = gearcache.cache_compile(Offset().forward, config=strict_config(), **parameters)
+    with pytest.raises(CaptureError, match="offset|returned non-Tensor"):
+        cached(torch.ones(3, 4), torch.ones(4, 4)[1:])
+
+
+def test_a_part_of_an_empty_result_has_its_strides(cache_dir: Path) -> None:
+    for x in (torch.empty(4, 0).t(), torch.empty(0, 4), torch.ones(3, 4)):
+        net = Offset()
+        cached = gearcache.cache_compile(net.doubled, dynamic=False, config=strict_config())
+        for found, expected in zip(cached(x), net.doubled(x), strict=True):
+            assert (found.shape, found.stride()) == (expected.shape, expected.stride())

@@ -106,6 +106,26 @@ SERVED = {
                 yield found, error.args
         return x * 1, list(numbers())
         """,
+    "sizes after a transposition in place": """
+        y = x * 2
+        y.transpose_(0, 1)
+        return torch.eye(y.shape[-1]), y.shape, y.stride(), y.is_contiguous(), y
+        """,
+    "sizes after dims are dropped and added in place": """
+        y = x.unsqueeze(0) * 1
+        y.squeeze_(0)
+        dims = y.dim()
+        y.unsqueeze_(1)
+        return y * dims * y.dim(), len(y), y.size(1), y.ndim
+        """,
+    "sizes after an operator in place": "y = x * 1\ntorch.ops.aten.t_(y)\nreturn y.new_zeros(y.shape), y.shape[0]",
+    "sizes after a method called on its class": """
+        y = x * 1
+        torch.Tensor.swapaxes_(y, 0, 1)
+        return [row * 1 for row in y]
+        """,
+    "sizes of one tensor under two names": "y = x * 1\nz = y\ny.t_()\nreturn z.shape, z * 1",
+    "strides given in place": "y = x * 1\ny.as_strided_((2, 1), (1, 1))\nreturn y.shape, y.stride(), y * 1",
     "any leaves the rest": "rest = iter([1, 2, 3])\nreturn x * 1, any(rest), list(rest)",
     "all uses up": "rest = iter((1, 2, 3))\nreturn x * 1, all(rest), list(rest)",
     "sum uses up": "rest = iter(self.numbers)\nreturn x * 1, sum(rest), list(rest)",

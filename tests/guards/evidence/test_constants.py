@@ -13,7 +13,7 @@ import torch
 
 from gearcache.guards.access import Access, Scope, Walker
 from gearcache.guards.evidence.checks import Check, observe
-from gearcache.guards.evidence.constants import NotConstant, is_identity_constant, to_plain
+from gearcache.guards.evidence.constants import NotConstant, is_identity_constant, readable, to_plain
 
 
 class Color(enum.Enum):
@@ -112,3 +112,35 @@ def test_identity_constants_are_singletons() -> None:
         assert is_identity_constant(value)
     for value in (1, 1.0, "a", (1,)):
         assert not is_identity_constant(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(
+            None,
+            True,
+            3,
+            2.5,
+            -0.0,
+            1 << 70,
+            "text",
+            b"bytes",
+            (),
+            (1,),
+            (1.0, "a"),
+            [1, [True]],
+            {1, 2},
+            {"a": (1.5,)},
+        ),
+        *(torch.float32, torch.Size([2, 3]), ..., frozenset({4})),
+    ],
+    ids=repr,
+)
+def test_constants_are_shown_as_python_writes_them(value: Any) -> None:
+    assert readable(to_plain(value)) == repr(value)
+
+
+@pytest.mark.parametrize("odd", [["float"], ["dict", [1]], ["other", 1], ["tuple", 3], {}, ["bool", 1]], ids=repr)
+def test_data_of_another_form_is_shown_as_it_is(odd: Any) -> None:
+    assert readable(odd) == repr(odd)
