@@ -78,11 +78,14 @@ def listed(g: Builder) -> None:
                 f"sum([{main} * q for q in self.{name}])",
                 f"{main} * self.{name}[-1] * len(self.{name})",
                 f"functools.reduce(lambda p, q: p * q, self.{name}, {main})",
+                f"{main} * (2.0 if not self.{name} else 3.0)",
+                f"{main} * len([*self.{name}, 1.0])",
             ]
         )
     )
     if found:
         g.give(found)
+    g.add_edit("2 list changed", f"m.{name}.clear()")
     more = "tensor((4,), 5)" if is_tensor else "7.0"
     g.add_edit("2 list changed", f"m.{name}.append({more})")
     g.add_edit("2 list changed", f"m.{name}[0] = {more}")
@@ -114,12 +117,18 @@ def mapping(g: Builder) -> None:
                 f"{main} * len(self.{name})",
                 f"[{main} * q for k, q in self.{name}.items()][0]",
                 f"{main} * list(self.{name}.values())[-1]",
+                f"{main} * (2.0 if not self.{name} else 3.0)",
+                f"{main} * len([*self.{name}])",
+                f"{main} * (2.0 if any(self.{name}) else 5.0)",
+                f"{main} * len(f'{{self.{name}}}')",
+                f"{main} * len({{**self.{name}}})",
             ]
         )
     )
     if found:
         g.give(found)
     g.add_edit("2 dict changed", f"m.{name}['c'] = 4.0")
+    g.add_edit("2 dict changed", f"m.{name}.clear()")
     g.add_edit("2 dict changed", f"m.{name}['a'] = 4.0")
     g.add_edit("2 dict changed", f"m.{name}['a'] = m.{name}.pop('a')")
     g.add_edit("2 attribute changed", f"m.{name} = {{'b': 1.0, 'a': 6.0}}")
