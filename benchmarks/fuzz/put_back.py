@@ -6,7 +6,8 @@
 Each bug takes away one mechanism; a mechanism without which nothing is found guards nothing that the fuzzer tries.
 
 Not here is what a second mechanism makes up for: buffers that a method assigns would be bound (`Weights.are_replaced`),
-but the watch sees the assignment, and each call loads anew; absent attributes are guarded by Dynamo as well. Overlapping inputs are wrong with `inductor` alone.
+but the watch sees the assignment, and each call loads anew; absent attributes are guarded by Dynamo as well.
+Overlapping inputs are wrong with `inductor` alone.
 """
 
 from __future__ import annotations
