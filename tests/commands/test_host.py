@@ -108,6 +108,7 @@ def test_doctor_tells_a_folder_that_others_can_write(cache_dir: Path) -> None:
 # -- prewarm ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_prewarm_compiles_once_and_then_says_all_present(deploy: Path, cache_dir: Path) -> None:
     missing = run_process("prewarm", "deploy:build", "--dry-run", cwd=deploy)
     assert missing.returncode == 1
@@ -124,6 +125,7 @@ def test_prewarm_compiles_once_and_then_says_all_present(deploy: Path, cache_dir
     assert "all present: 2 gears" in third.stdout
 
 
+@pytest.mark.slow
 def test_ctrl_c_during_a_prewarm_leaves_a_cache_that_goes_on(deploy: Path, cache_dir: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "gearcache", "prewarm", "deploy:slow"],
@@ -175,6 +177,7 @@ def test_wrong_usage_is_told(arguments: tuple[str, ...], message: str, deploy: P
     assert message in done.stderr
 
 
+@pytest.mark.slow
 def test_explain_says_what_the_calls_of_a_function_miss(deploy: Path, cache_dir: Path) -> None:
     run_process("prewarm", "deploy:build", cwd=deploy)
     (deploy / "deploy.py").write_text(DEPLOY.replace("[1, 2]", "[1, 2, 4]"))

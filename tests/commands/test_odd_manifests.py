@@ -185,6 +185,7 @@ def test_the_generator_meets_every_part_of_a_manifest() -> None:
     assert {path[0] for _, path, _ in CASES} == {*sound(key(0)), "names"}
 
 
+@pytest.mark.slow
 def test_odd_manifests_are_listed_stepped_over_and_repaired(layout: Layout) -> None:
     catalog = Catalog(layout)
     readable = {entry.digest for entry in catalog.entries()}

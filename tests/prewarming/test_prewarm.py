@@ -25,6 +25,7 @@ print(json.dumps(serve()))
 GEARS = ["ids.size(0)=1", "ids.size(0)=2", "ids.size(0)=4"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", [prewarmed.on_meta, prewarmed.fake])
 def test_what_is_made_from_shapes_is_hit_with_real_weights(function: object, cache_dir: Path) -> None:
     report = gearcache.prewarm(function)
@@ -40,6 +41,7 @@ def test_what_is_made_from_shapes_is_hit_with_real_weights(function: object, cac
     assert served["loads"] == [6, 1], "both variants of `scaled` and all gears"
 
 
+@pytest.mark.slow
 def test_all_ways_of_building_a_model_share_their_entries(cache_dir: Path) -> None:
     assert gearcache.prewarm(prewarmed.on_meta).compiled > 0
     for function in (prewarmed.built_on_meta, prewarmed.default_on_meta, prewarmed.fake, prewarmed.real):
@@ -397,6 +399,7 @@ print(json.dumps({"equal": equal, "compiles": stats.compiles, "hits": stats.hits
     assert run_python(call, environ=environ) == {"equal": True, "compiles": 0, "hits": 1}
 
 
+@pytest.mark.slow
 def test_symbols_ranges_padding_and_impossible_gears(cache_dir: Path) -> None:
     assert [len(entry.missing) for entry in gearcache.prewarm(prewarmed.geared, dry_run=True).entries] == [6, 1, 2, 4]
     report = gearcache.prewarm(prewarmed.geared)

@@ -29,6 +29,7 @@ from tests.support.store_actors import KEYS, publish
 KEY = CacheKey("Model.decode", (("a", 1),))
 
 
+@pytest.mark.slow
 def test_32_processes_with_one_cold_key_compile_it_once_and_all_get_it(tmp_path: Path) -> None:
     reports = report(run("product_actors.py", tmp_path / "cache", "together", "32"))["reports"]
     assert len(reports) == 32
@@ -38,6 +39,7 @@ def test_32_processes_with_one_cold_key_compile_it_once_and_all_get_it(tmp_path:
     assert sum(found["hits"] for found in reports) == 31
 
 
+@pytest.mark.slow
 def test_a_holder_that_hangs_costs_the_others_a_timeout_and_other_keys_nothing(tmp_path: Path) -> None:
     found = report(run("product_actors.py", tmp_path / "cache", "hung"))
     other = found["other"]
@@ -51,6 +53,7 @@ def test_a_holder_that_hangs_costs_the_others_a_timeout_and_other_keys_nothing(t
     assert (found["later"]["hits"], found["later"]["traces"]) == (1, 0)
 
 
+@pytest.mark.slow
 def test_a_holder_that_dies_is_replaced_by_one_that_waits(tmp_path: Path) -> None:
     waiting = report(run("product_actors.py", tmp_path / "cache", "died"))["waiting"]
     assert sorted(found["traces"] for found in waiting) == [0, 0, 1]

@@ -40,6 +40,7 @@ def report(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_processes_killed_at_600_random_moments_leave_whole_entries(tmp_path: Path) -> None:
     found = report(run("store_actors.py", tmp_path / "cache", "random", "600", "1"))
     assert found["kills"] == 600
@@ -47,6 +48,7 @@ def test_processes_killed_at_600_random_moments_leave_whole_entries(tmp_path: Pa
     assert min(found["hits"], found["misses"]) > 100, "the test must meet both"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("actor", ACTORS)
 def test_a_process_killed_at_any_of_its_calls_leaves_whole_entries(tmp_path: Path, actor: str) -> None:
     found = report(run("store_actors.py", tmp_path / "cache", "boundaries", actor))
@@ -59,6 +61,7 @@ def can_trace() -> bool:
     return subprocess.run([STRACE, "-qq", "-e", "trace=none", "true"], capture_output=True, check=False).returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not can_trace(), reason="strace is missing or may not trace")
 def test_a_process_killed_at_any_system_call_of_a_publish_leaves_a_whole_entry(tmp_path: Path) -> None:
     assert STRACE is not None
@@ -87,6 +90,7 @@ def test_a_process_killed_at_any_system_call_of_a_publish_leaves_a_whole_entry(t
     assert outcomes.total() == outcomes["killed, no entry"] + outcomes["killed, entry"]
 
 
+@pytest.mark.slow
 def test_processes_that_compile_are_killed_at_random_moments(tmp_path: Path) -> None:
     found = report(run("product_actors.py", tmp_path / "cache", "killed", "16"))
     assert found["died"] >= 3

@@ -43,6 +43,7 @@ def run_mounted(folder: Path, options: str, scenario: str) -> dict[str, Any]:
 needs_mount = pytest.mark.skipif(not can_mount(), reason="no file system can be mounted here")
 
 
+@pytest.mark.slow
 @needs_mount
 def test_a_full_disk_costs_the_cache_and_nothing_else(tmp_path: Path) -> None:
     found = run_mounted(tmp_path / "disk", "size=400k", "full")
@@ -57,6 +58,7 @@ def test_a_full_disk_costs_the_cache_and_nothing_else(tmp_path: Path) -> None:
     assert (found["later"]["hits"], found["later"]["traces"]) == (1, 0)
 
 
+@pytest.mark.slow
 @needs_mount
 def test_a_read_only_cache_serves_hits_and_takes_nothing(tmp_path: Path) -> None:
     found = run_mounted(tmp_path / "disk", "size=4m", "read_only")

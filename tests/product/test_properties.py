@@ -92,6 +92,7 @@ def _compare(root: Path, count: int, backend: str, tolerance: float) -> None:
         assert found == [], case
 
 
+@pytest.mark.slow
 def test_cold_relaunched_and_eager_are_bit_for_bit_equal(tmp_path: Path) -> None:
     _compare(tmp_path, 20, "eager", 0.0)
 

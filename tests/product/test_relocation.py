@@ -24,6 +24,7 @@ def can_rename_the_host() -> bool:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["moved", "copied"])
 def test_a_cache_in_another_place_home_and_host_hits(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     first = report(run("product_actors.py", tmp_path / "here" / "cache", "serve"))

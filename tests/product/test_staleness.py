@@ -20,6 +20,8 @@ from tests.support.staleness.change import CHANGES, HITTING
 from tests.support.staleness.edits import EDITS, HARMLESS, Edit
 from tests.support.staleness.serve import PROJECT, Case
 
+pytestmark = pytest.mark.slow
+
 MODULES = {"another dtype": "dtype=torch.float64", "another width": "width=6"}
 MISSING = [*EDITS, *CHANGES, *OTHER_PARAMETERS, *OTHER_CALLS, *MODULES]
 STAYING = [*HARMLESS, *HITTING, "moved source", "moved cache", "another hash seed", "another home"]

@@ -179,6 +179,7 @@ def _input(net: Net) -> Tensor:
     return torch.randn(2, 4, dtype=next(iter(net.child.parameters()), torch.empty(0)).dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("each_watch", "no_hooks")
 def test_the_next_call_sees_every_change_and_its_end(cache_dir: Path) -> None:
     """One net after the other meets one change; the graphs of all of them lie in one cache.

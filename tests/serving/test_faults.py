@@ -175,6 +175,7 @@ os.write(report, json.dumps([right, stats.faults, stats.traces, stats.calls]).en
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "what",
     [
@@ -241,6 +242,7 @@ class Fault:
         patch.setattr(owner, name, faulty)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_any_method_of_the_store_may_raise_anything(
     cache_dir: Path, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -334,6 +336,7 @@ def in_a_fork(work: Callable[[], str]) -> str:
     return said or f"died of {status}"
 
 
+@pytest.mark.slow
 def test_a_manifest_of_another_form_is_compiled_again(cache_dir: Path) -> None:
     """One value of it exchanged, its sha256 right; but for bytecode and views, where nothing tells what was meant."""
     first = Served(cache_dir)

@@ -103,6 +103,7 @@ def together(tasks: list[Callable[[], None]]) -> None:
         raise failed[0]
 
 
+@pytest.mark.slow
 def test_first_calls_of_many_methods_beside_eager_and_compiled_work_are_all_right(tmp_path: Path) -> None:
     found = run_python("from tests.support.thread_actors import main; main()", str(tmp_path), "mixed")
     assert found["errors"] == []

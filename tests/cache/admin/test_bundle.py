@@ -218,6 +218,7 @@ def test_a_bundle_larger_than_allowed_is_refused(source: Layout, tmp_path: Path)
     assert import_bundle(Layout(tmp_path / "target"), bundle, max_size=10_000).blobs == 4
 
 
+@pytest.mark.slow
 def test_a_cut_or_changed_bundle_is_refused_or_gives_whole_entries(source: Layout, tmp_path: Path) -> None:
     bundle = bundle_of(source, tmp_path / "bundle.tar")
     data = bundle.read_bytes()

@@ -8,6 +8,8 @@ import pytest
 
 from tests.support.relaunch import Outcome, cold_and_warm
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:

@@ -21,6 +21,8 @@ from tests.support.modes import Case, cases, order_of, serve
 from tests.support.relaunch import run_python
 from tests.support.scenarios import strict_config
 
+pytestmark = pytest.mark.slow
+
 
 @dataclass
 class Served:

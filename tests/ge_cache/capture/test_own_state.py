@@ -12,6 +12,8 @@ from tests.scenarios.own_state import Net
 from tests.support.relaunch import Outcome, cold_and_warm
 from tests.support.scenarios import strict_config
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:

@@ -13,6 +13,8 @@ import pytest
 from tests.support.process_facts import facts
 from tests.support.relaunch import run_python
 
+pytestmark = pytest.mark.slow
+
 #: Which differ between the two processes whatever is done: their hash seed differs, also as an environment variable.
 OTHERS = ("sets.", "surroundings.TheEnvironmentAsADictionary", "surroundings.TheHashSeed")
 

@@ -66,6 +66,7 @@ def test_a_shape_outside_all_gears_runs_eagerly_when_asked(cache_dir: Path) -> N
     assert cached.stats.calls == 4
 
 
+@pytest.mark.slow
 def test_one_more_gear_after_a_relaunch_keeps_the_others(cache_dir: Path) -> None:
     code = """
 import json, sys, torch, gearcache

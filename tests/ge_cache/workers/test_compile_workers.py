@@ -94,6 +94,7 @@ def job(size: int) -> CompileJob:
     return CompileJob("M.f", f"x.size(0)={size}", None, [], {}, {}, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "way, signals",
     [

@@ -13,6 +13,8 @@ from tests.scenarios.names import define, names_of_gearcache
 from tests.support.relaunch import Outcome, cold_and_warm
 from tests.support.scenarios import strict_config
 
+pytestmark = pytest.mark.slow
+
 
 class Hiding(torch.nn.Module):
     def __init__(self, names: tuple[str, ...]) -> None:

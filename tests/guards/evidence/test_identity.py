@@ -61,6 +61,7 @@ def test_equal_classes_in_two_modules_have_an_entry_each(
     assert paths[0] != paths[1]
 
 
+@pytest.mark.slow
 def test_equal_classes_in_two_scripts_share_an_entry_and_never_a_graph(cache_dir: Path) -> None:
     environ = {"TORCHAIR_CACHE_HOME": str(cache_dir)}
     scripts = [SCRIPT.format(operation=operation) for operation in ("* 2", "* 3")]

@@ -270,6 +270,7 @@ def test_a_fake_that_nothing_can_compare_is_refused(cache_dir: Path) -> None:
             cached(torch.ones(2, 3))
 
 
+@pytest.mark.slow
 def test_a_decomposition_that_only_inductor_knows_is_refused(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from torch._inductor import decomposition
 
@@ -283,6 +284,7 @@ def test_a_decomposition_that_only_inductor_knows_is_refused(cache_dir: Path, mo
             cached(torch.ones(2, 3))
 
 
+@pytest.mark.slow
 def test_a_lowering_of_the_users_for_torchs_operator_is_refused_where_it_would_be_followed(
     cache_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ def test_a_process_has_none_whatever_of_torch_it_imports() -> None:
     assert run_python(code) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case",
     [
