@@ -30,7 +30,7 @@ COMPAT = (
 FINGERPRINT = Path("cache/fingerprint.py")
 ASCEND = Path("ge_cache/npu/ascend.py")
 
-#: What a layer may import of gearcache. The root package, `wrapper.py` above all, may import everything.
+#: What a layer may import of gearcache. The root package, `api.py` above all, may import everything.
 ALLOWED = {
     "cache": ("gearcache.cache", "gearcache.errors"),
     "guards": ("gearcache.guards", "gearcache.errors"),

@@ -73,9 +73,11 @@ class UnservedCalls:
         return self._variants.loaded.accept(padded.active, padded.graph, padded.tensors, call)
 
     def _known(self, call: Call, why: str) -> Known:
+        # Only a build of declared gears asks what is missing; a call that runs eagerly should not pay for the answer.
+        is_asked = self._rules.on_miss == "pad" or call.sizes(self._rules.spec) in self._rules.spec.gears
         return Known(
             loaded=tuple(self._variants.loaded.gear_texts()),
-            missing=tuple(self.builds.missing_gears(call)),
+            missing=tuple(self.builds.missing_gears(call)) if is_asked else (),
             has_delayed=bool(self._delayed),
             why=why,
         )
