@@ -264,6 +264,14 @@ def test_a_construct_gives_what_python_gives(name: str, nets: Nets, tmp_path: Pa
         assert_same(vars(net), vars(twin))
 
 
+@pytest.mark.parametrize("name", [name for name in SERVED if name.startswith(("sizes", "strides"))])
+def test_sizes_changed_in_place_are_followed_by_static_traces(name: str, nets: Nets, tmp_path: Path) -> None:
+    net, twin = nets(SERVED[name])
+    cached = gearcache.cache_compile(net.method, dynamic=False, cache_dir=tmp_path / "cache", config=strict_config())
+    x = torch.ones(3, 4)
+    assert_same(cached(x), twin.method(x))
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_construct_is_refused_by_name(name: str, nets: Nets, tmp_path: Path) -> None:
     body, words = REFUSED[name]
