@@ -61,8 +61,8 @@ def test_results_never_require_grad(cache_dir: object) -> None:
 
 
 class Offset(torch.nn.Module):
-    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return x - float(y.storage_offset())
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        return x - float(y.storage_offset()), x + y.itemsize, x.norm()
 
     def doubled(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         found = x * 2
