@@ -10,6 +10,13 @@ import torch
 from benchmarks.fuzz.builder import Edit
 from gearcache.cache.module_tree import named_buffers, named_parameters
 
+#: Python cannot load the private method of an object (`self.__compute` kept in an attribute); a `CachedMethod` can be.
+_PICKLED = """import copy, pickle
+try:
+    m = pickle.loads(pickle.dumps(m))
+except AttributeError:
+    m = copy.deepcopy(m)"""
+
 
 def model_edits(model: torch.nn.Module, chance: random.Random) -> list[Edit]:
     """Return a few edits of a live model, by chance."""
@@ -49,7 +56,7 @@ def model_edits(model: torch.nn.Module, chance: random.Random) -> list[Edit]:
         Edit("2 copy of the dictionary", "old = m; m = s.Model.__new__(s.Model); m.__dict__.update(old.__dict__)"),
         Edit("2 replica", "m = m._replicate_for_data_parallel()"),
         Edit("2 train", "m.train(not m.training)"),
-        Edit("2 pickled", "import pickle; m = pickle.loads(pickle.dumps(m))"),
+        Edit("2 pickled", _PICKLED),
         Edit("2 another instance", "torch.manual_seed(77); m = s.Model()"),
         Edit("nothing", "pass"),
     ]
@@ -82,7 +89,7 @@ def _parameter_edits(path: str, value: Any) -> list[Edit]:
         Edit("2 parameter deleted", f"del {path}; {path} = {new}"),
         Edit(
             "2 weight storage resized",
-            f"q = {path}.data.clone(); {path}.is_shared() or {path}.untyped_storage().resize_(0); {path}.is_shared() or {path}.untyped_storage().resize_(q.untyped_storage().nbytes()); {path}.data.copy_(q)",
+            f"q = {path}.data.clone(); z = {path}.untyped_storage().nbytes(); {path}.is_shared() or {path}.untyped_storage().resize_(0); {path}.is_shared() or {path}.untyped_storage().resize_(z); {path}.data.copy_(q)",
         ),
         Edit("2 weight set", f"{path}.data.set_({new})"),
     ]

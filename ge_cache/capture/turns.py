@@ -13,11 +13,20 @@ from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from gearcache.ge_cache.capture.exchanged import put_back
+from gearcache.ge_cache.private_torch import decompositions as private_decompositions
+from gearcache.ge_cache.private_torch import strides as private_strides
 from gearcache.ge_cache.private_torch import threads as private_threads
 
 Item = TypeVar("Item")
 
 
+#: What a turn has of its own.
+_OWN = (
+    private_threads.own_recording,
+    private_threads.own_guards,
+    private_decompositions.own_decompositions,
+    private_strides.own_view_strides,
+)
 #: Taken before Dynamo's own lock, which exists only once Dynamo was imported, and that happens in a turn.
 _lock = threading.RLock()
 
@@ -30,7 +39,9 @@ def turn() -> Iterator[None]:
     """
     with _lock, private_threads.compile_lock():
         put_back()  # what an interrupt has left
-        with private_threads.own_recording(), private_threads.own_guards():
+        with contextlib.ExitStack() as own:
+            for state in _OWN:
+                own.enter_context(state())
             yield
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from torch import fx
 
 from gearcache.ge_cache.private_torch import core as private_core
+from gearcache.ge_cache.private_torch import decompositions as private_decompositions
 from gearcache.guards.evidence.operators import is_outside
 from gearcache.guards.evidence.registry import has_kernel
 
@@ -40,7 +41,7 @@ def record_expanded(
 
     The names are those of all operators of a user's that were met on the way.
     """
-    table = dict(decompositions or {})
+    table = private_decompositions.recorded_decompositions(decompositions)
     met = custom_operators(lifted)
     if met and not pre_dispatch:
         # After dispatch the composite ones are gone, and what they called cannot be told from the rest.

@@ -15,7 +15,7 @@ from gearcache.guards.access import Access, Walker
 from gearcache.guards.evidence.checks import Check, observe
 from gearcache.guards.evidence.constants import NotConstant, to_plain
 from gearcache.guards.evidence.members import classes_plain, is_fixed
-from gearcache.guards.evidence.names import name_of
+from gearcache.guards.evidence.names import module_of, name_of
 
 BUILTINS = Access(("builtins", ""))
 _FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
@@ -215,7 +215,7 @@ class FactChecks:
 
 def _path_of(cls: type) -> Access:
     """Return the path that a class's name tells."""
-    access = Access(("module", cls.__module__))
+    access = Access(("module", module_of(cls)))
     for part in cls.__qualname__.split("."):
         access = access.then("attr", part)
     return access

@@ -21,7 +21,7 @@ from gearcache.guards.access import MODULE_PARTS, Access, Walker, own_attributes
 from gearcache.guards.evidence.checks import Check
 from gearcache.guards.evidence.code import code_objects, is_versioned
 from gearcache.guards.evidence.members import is_fixed, is_immutable, is_library
-from gearcache.guards.evidence.names import name_of
+from gearcache.guards.evidence.names import module_of, name_of
 
 #: A text whose hash tells one hash seed from another.
 _PROBE = "gearcache"
@@ -62,7 +62,7 @@ class Facts:
 
     def met_class(self, cls: Any, source: Any, made: bool = False) -> None:
         """Note a class that the trace came upon, or whose objects it met or makes."""
-        if not isinstance(cls, type) or cls.__module__.startswith(_NOT_MET) or is_fixed(cls):
+        if not isinstance(cls, type) or module_of(cls).startswith(_NOT_MET) or is_fixed(cls):
             return
         met = self._classes.setdefault(cls, Met())
         met.made = met.made or made or isinstance(cls, enum.EnumMeta)

@@ -20,6 +20,7 @@ from gearcache.guards.access import Access, Scope
 from gearcache.guards.evidence.checks import Check, observe
 from gearcache.guards.evidence.code import code_objects, is_versioned
 from gearcache.guards.evidence.members import is_foreign
+from gearcache.guards.evidence.names import module_of
 
 _NOWHERE = Scope({}, {})
 _C_FUNCTIONS = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
@@ -71,14 +72,14 @@ class LibraryFunctions:
             self.functions[function.__module__, function.__name__] = function
 
     def _follow(self, function: types.FunctionType) -> None:
-        if id(function) in self._seen or str(function.__module__).startswith(_MACHINERY):
+        if id(function) in self._seen or module_of(function).startswith(_MACHINERY):
             return
         self._seen.add(id(function))
         names = {name for code in code_objects(function.__code__) for name in code.co_names}
         self.names |= names
         for module, name, value in _read(function, names):
             if isinstance(value, _C_FUNCTIONS) or (
-                isinstance(value, types.FunctionType) and not str(value.__module__).startswith(_MACHINERY)
+                isinstance(value, types.FunctionType) and not module_of(value).startswith(_MACHINERY)
             ):
                 self.functions[module, name] = value
                 if isinstance(value, types.FunctionType) and is_versioned(value.__code__):
@@ -90,7 +91,7 @@ class LibraryFunctions:
 
 def _read(function: types.FunctionType, names: set[str]) -> Iterator[tuple[str, str, Any]]:
     """Yield (module, name, value) of the globals that a function may read, and of what they have in their modules."""
-    spaces: list[tuple[str, dict[str, Any]]] = [(str(function.__module__), function.__globals__)]
+    spaces: list[tuple[str, dict[str, Any]]] = [(module_of(function), function.__globals__)]
     seen: set[str] = set()
     for module, space in spaces:
         for name in names & space.keys():

@@ -15,6 +15,7 @@ from gearcache.ge_cache.capture.capture import Capture
 from gearcache.ge_cache.graphs.examples import numbers
 from gearcache.ge_cache.graphs.plan import PlannedGear
 from gearcache.ge_cache.graphs.static import GearGraph, input_spec, record
+from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch import symbols as private_symbols
 from gearcache.ge_cache.tensor_spec import TensorSpec
 from gearcache.guards.gears.expressions import expression_function
@@ -51,7 +52,7 @@ def all_gears_graph(
         for item, size, stride in zip(capture.inputs, sizes, strides, strict=True)
     ]
     attributes = {
-        name: symbolic.mode.from_tensor(capture.attribute_tensors[name].detach(), static_shapes=True)
+        name: private_fake.with_own_memory(symbolic.mode, capture.attribute_tensors[name])
         for name in capture.attributes
     }
     graph = record(capture.method, lifted, symbolic.mode, fakes, attributes, decompositions, str)

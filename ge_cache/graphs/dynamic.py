@@ -15,6 +15,7 @@ from gearcache.errors import CaptureError
 from gearcache.ge_cache.capture.capture import Capture
 from gearcache.ge_cache.capture.symbols import Symbols
 from gearcache.ge_cache.graphs.static import GearGraph, input_spec, record
+from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch import symbols as private_symbols
 from gearcache.ge_cache.tensor_spec import TensorSpec
 from gearcache.guards.dispatch.variant import StoredGear
@@ -70,11 +71,9 @@ def record_dynamic(
 ) -> tuple[GearGraph, SizePrinter]:
     """Record the graph with the sizes that the trace left symbolic."""
     placeholders = [node for node in capture.module.graph.nodes if node.op == "placeholder"]
-    fakes = [node.meta["example_value"] for node in placeholders]
-    mode = fakes[0].fake_mode
-    attributes = {
-        name: mode.from_tensor(tensor.detach(), static_shapes=True) for name, tensor in _lifted(capture).items()
-    }
+    mode = placeholders[0].meta["example_value"].fake_mode
+    fakes = [private_fake.with_own_memory(mode, node.meta["example_value"]) for node in placeholders]
+    attributes = {name: private_fake.with_own_memory(mode, tensor) for name, tensor in _lifted(capture).items()}
     printer = SizePrinter(capture, symbols)
     with mode.shape_env.ignore_fresh_unbacked_symbols():
         graph = record(capture.method, lifted, mode, fakes, attributes, decompositions, printer.number)

@@ -90,8 +90,7 @@ def trace_gear(
     with mode:
         fakes = [torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device) for spec in inputs]
     attributes = {
-        name: mode.from_tensor(capture.attribute_tensors[name].detach(), static_shapes=True)
-        for name in capture.attributes
+        name: private_fake.with_own_memory(mode, capture.attribute_tensors[name]) for name in capture.attributes
     }
     graph = record(capture.method, lifted, mode, fakes, attributes, decompositions, int)
     private_fake.forget_tensors(mode)

@@ -101,6 +101,17 @@ def swap_tensors(left: torch.Tensor, right: torch.Tensor) -> None:
             vars(plain)[name] = vars(fake).pop(name)
 
 
+def with_own_memory(mode: Any, tensor: torch.Tensor) -> torch.Tensor:
+    """Return a fake tensor like a given one, real or fake, that shares memory with no other.
+
+    What shares memory when a graph is recorded need not do so at a later call, so a graph may not rest on it.
+    """
+    if tensor.layout is not torch.strided:
+        return mode.from_tensor(tensor.detach(), static_shapes=True)  # type: ignore[no-any-return]
+    with mode:
+        return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+
+
 def tracing(mode: Any) -> contextlib.AbstractContextManager[Any]:
     """Return a context in which compilers find the fake mode of the graph that they are given."""
     from torch._guards import TracingContext, tracing

@@ -14,6 +14,11 @@ from gearcache.guards.evidence.tensor_facts import PLAIN_TYPES
 GRADIENT_WORDS = ("a tensor that requires grad", "tensors without grad, or a call under no_grad")
 #: The same for an inference tensor that the graph writes: eager mode raises there as well.
 INFERENCE_WORDS = ("an inference tensor, which the method writes", "a normal tensor, or a call under inference_mode()")
+#: The same for one that no longer says that it was made in inference mode: torch gives no way to write it in a graph.
+_REPLACED_WORDS = (
+    "made in inference mode and given another `.data` since, and the method writes it",
+    "a tensor made outside of inference_mode()",
+)
 
 
 @dataclass(frozen=True)
@@ -53,10 +58,20 @@ def find_problem(inputs: Sequence[StoredInput], gear: StoredGear, tensors: Seque
             return replace(problem, is_assumption=assumption, stored=stored, kind=_kind(problem, stored))
         if index in gear.written and tensor.is_inference() and not _in_inference_mode(gear):
             return Problem(name, *INFERENCE_WORDS, "inference")
+        if index in gear.written and not _counts_writes(tensor):
+            return Problem(name, *_REPLACED_WORDS, "inference")
         if id(tensor) in seen:
             return Problem(name, f"the same tensor as `{seen[id(tensor)]}`", "a tensor of its own", "alias")
         seen[id(tensor)] = name
     return None
+
+
+def _counts_writes(tensor: torch.Tensor) -> bool:
+    """Whether a tensor can be written in any mode; one made in inference mode has no counter, whatever its `.data`."""
+    try:
+        return tensor.is_inference() or tensor._version >= 0
+    except RuntimeError:
+        return False
 
 
 def _in_inference_mode(gear: StoredGear) -> bool:

@@ -11,7 +11,7 @@ from gearcache.errors import UnkeyableValue
 from gearcache.guards.dispatch.native import is_operator
 from gearcache.guards.evidence.code import code_digest, code_objects, function_plain, is_versioned, versioned_place
 from gearcache.guards.evidence.constants import NotConstant, to_plain
-from gearcache.guards.evidence.names import name_of
+from gearcache.guards.evidence.names import module_of, name_of
 
 
 def method_component(function: types.FunctionType) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class _Description:
         if isinstance(value, (types.ModuleType, types.BuiltinFunctionType)) or is_operator(value):
             return ["name", str(value) if is_operator(value) else name_of(value)]
         if isinstance(value, type):
-            library = value.__module__.partition(".")[0] in ("torch", "builtins") or self._is_packaged(value)
+            library = module_of(value).partition(".")[0] in ("torch", "builtins") or self._is_packaged(value)
             functions = (
                 [] if library else [item for item in vars(value).values() if isinstance(item, types.FunctionType)]
             )
@@ -81,7 +81,7 @@ class _Description:
             raise UnkeyableValue("functions", name_of(type(value)), f"{self._user} uses it") from None
 
     def _is_packaged(self, value: Any) -> bool:
-        return str(value.__module__).partition(".")[0] in self._packages
+        return module_of(value).partition(".")[0] in self._packages
 
     def _of_function(self, function: types.FunctionType) -> Any:
         plain = ["function", *function_plain(function)]

@@ -19,7 +19,7 @@ from typing import Any
 from gearcache.guards.access import Access, Walker
 from gearcache.guards.evidence.code import is_versioned, versioned_place
 from gearcache.guards.evidence.definition import definition_digest
-from gearcache.guards.evidence.names import name_of
+from gearcache.guards.evidence.names import module_of, name_of
 from gearcache.guards.evidence.special_names import ADDED_LATER, MADE, MET
 
 #: `Py_TPFLAGS_IMMUTABLETYPE`: nothing can be added to the class.
@@ -78,7 +78,7 @@ class Members:
             text = f"{name}: {_kind_of(type(value))}"
             if library:
                 told = getattr(value, "__name__", name)
-                if told != name and not str(getattr(value, "__module__", "")).startswith(_INSTRUMENTS):
+                if told != name and not module_of(value).startswith(_INSTRUMENTS):
                     text = f"{text} {told}"
                 if is_foreign(value):
                     text = f"{text}, not its own: {definition_digest(value)}"
@@ -107,7 +107,7 @@ def is_foreign(value: Any) -> bool:
     inner = getattr(value, "__func__", value)
     if not isinstance(inner, types.FunctionType) or is_versioned(inner.__code__):
         return False
-    return str(inner.__module__).partition(".")[0] != "torch_npu"
+    return module_of(inner).partition(".")[0] != "torch_npu"
 
 
 def classes_plain(found: dict[Access, tuple[type, bool]], names: Collection[str]) -> list[Any]:

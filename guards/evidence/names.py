@@ -6,6 +6,12 @@ import types
 from typing import Any
 
 
+def module_of(value: Any) -> str:
+    """Return the name of the module of a class or function; "" where a program has put something else in its place."""
+    name = getattr(value, "__module__", "")
+    return name if isinstance(name, str) else ""
+
+
 def name_of(value: Any) -> str:
     """Return `module:qualname` of a class, function, builtin or module."""
     if isinstance(value, types.ModuleType):
@@ -16,6 +22,6 @@ def name_of(value: Any) -> str:
         return f"{name_of(value.__self__)}.{value.__name__}"
     if type(value).__module__ == "torch._ops":  # all operators have the name of one C++ class
         return f"torch.ops:{value}"
-    module = getattr(value, "__module__", None) or getattr(type(value), "__module__", "")
+    module = module_of(value) or module_of(type(value))
     name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None) or type(value).__qualname__
     return f"{module}:{name}"

@@ -12,6 +12,7 @@ from typing import Any
 from gearcache.errors import CaptureError, UnkeyableValue
 from gearcache.guards.evidence import registry as _registry
 from gearcache.guards.evidence.identity import described, is_users
+from gearcache.guards.evidence.names import module_of
 from gearcache.guards.evidence.operators import is_of_device
 
 
@@ -68,4 +69,4 @@ def _fakes() -> Iterator[tuple[str, str, Any]]:
 
 def _is_programs(function: Any) -> bool:
     """Whether a function is of neither torch nor torch_npu, whose versions are in the key."""
-    return is_users(function) and getattr(function, "__module__", "").partition(".")[0] != "torch_npu"
+    return is_users(function) and module_of(function).partition(".")[0] != "torch_npu"

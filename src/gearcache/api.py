@@ -125,7 +125,7 @@ def _wrap(func: Any, parameters: Parameters) -> CachedMethod | CachedFunction:
         check_kind(func.__func__)
         return CachedMethod(func, parameters)
     if isinstance(func, types.FunctionType):
-        if hasattr(func, "_torchdynamo_orig_callable") or func.__module__.startswith("torch._dynamo"):
+        if hasattr(func, "_torchdynamo_orig_callable") or str(func.__module__).startswith("torch._dynamo"):
             raise UnsupportedMethod(_COMPILED)
         owner_name, _, _ = func.__qualname__.rpartition(".")
         if owner_name and not owner_name.endswith("<locals>"):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import functools
+import importlib.util
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 import gearcache
-from gearcache.errors import CaptureError, GearcacheError, PreparationError, UnsupportedMethod
+from gearcache.errors import CaptureError, GearcacheError, InputError, PreparationError, UnsupportedMethod
 from tests.scenarios.odd_calls import CASES, Net, X
 from tests.support.scenarios import strict_config
 
@@ -304,3 +306,66 @@ def test_coroutines_may_call_cached_methods(cache_dir: Path) -> None:
 
     with torch.no_grad():
         assert torch.equal(asyncio.run(serve()), net.plain(X))
+
+
+NAMELESS = """
+import torch
+
+__name__ = {name}
+
+
+class Helper:
+    def __init__(self, factor):
+        self.factor = factor
+
+
+def doubled(value):
+    return value * 2
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.helper = Helper(3.0)
+
+    def compute(self, x):
+        return doubled(x) * self.helper.factor, isinstance(self.helper, Helper)
+"""
+
+
+@pytest.mark.parametrize("name", ["torch.ones(3)", "4.5", "None"])
+def test_a_file_whose_name_is_no_text_is_served_or_refused_by_name(
+    name: str, tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "nameless.py"
+    file.write_text(NAMELESS.format(name=name))
+    specification = importlib.util.spec_from_file_location("nameless", file)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    monkeypatch.setitem(sys.modules, "nameless", module)
+    specification.loader.exec_module(module)
+    net = module.Net()
+    found, error = outcome(lambda: gearcache.cache_compile(net.compute, config=strict_config())(X))
+    assert error is None or (isinstance(error, CaptureError) and "Net.compute" in str(error))
+    if error is None:
+        assert_same(found, net.compute(X))
+
+
+@pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad])
+def test_writing_a_weight_made_in_inference_mode_and_given_other_data_is_refused(mode: Any, cache_dir: Path) -> None:
+    class Writing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(4))
+
+        def compute(self, x: Tensor) -> None:
+            self.weight.data.copy_(x[0])
+
+    with torch.inference_mode():
+        net = Writing()
+    net.weight.data = torch.zeros(8)[::2]
+    cached = gearcache.cache_compile(net.compute, config=strict_config())
+    with mode(), pytest.raises(InputError, match=r"weight.*given another `\.data`"):
+        cached(X)
+    assert net.weight.tolist() == [0.0] * 4

@@ -1,0 +1,80 @@
+"""Private names of torch with which a trace gives views the strides that the kernels give them.
+
+A dim of size 1 has a stride that nobody needs, but a program can read it and gets it with a result. The kernel of
+`view` works it out from the dims beside it, torch's fake tensors keep the old one (torch 2.13).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from gearcache.ge_cache.capture.exchanged import exchanged, here
+
+
+@contextlib.contextmanager
+def own_view_strides() -> Iterator[None]:
+    """Have `view` and `reshape` of fake tensors of this thread give the strides of real ones."""
+    from torch import _refs
+
+    references: Any = _refs
+    theirs = references._reshape_view_helper
+
+    def view(a: torch.Tensor, *shape: Any, allow_copy: bool = True) -> torch.Tensor:
+        found: torch.Tensor = theirs(a, *shape, allow_copy=allow_copy)
+        sizes = [*found.shape]
+        is_view = found.untyped_storage()._cdata == a.untyped_storage()._cdata
+        if not is_view or not any(_is_static(size) and size <= 1 for size in sizes):
+            return found
+        strides = _view_strides([*a.shape], [*a.stride()], sizes)
+        if strides is None or (all(map(_is_static, strides)) and tuple(strides) == found.stride()):
+            return found
+        return a.as_strided(sizes, strides, a.storage_offset())
+
+    with exchanged([(references, "_reshape_view_helper", here(view, theirs))]):
+        yield
+
+
+def _is_static(number: Any) -> bool:
+    """Whether a number can be compared without a guard."""
+    return type(number) is int
+
+
+def _view_strides(sizes: list[Any], strides: list[Any], new_sizes: list[Any]) -> list[Any] | None:
+    """Return the strides of a view as `at::detail::computeStride` has them; None where there is no view.
+
+    Walks both shapes from the last dim. Dims of the old one that lie in one piece of memory make a chunk, which has
+    to be divided by whole dims of the new one.
+    """
+    found: list[Any] = [0] * len(new_sizes)
+    if not sizes:
+        return [1] * len(new_sizes)
+    if any(size == 0 for size in sizes):
+        return _empty_strides(sizes, strides, new_sizes)
+    place = len(new_sizes) - 1
+    base, chunk, taken = strides[-1], 1, 1
+    for dim in range(len(sizes) - 1, -1, -1):
+        chunk = chunk * sizes[dim]
+        if dim != 0 and (sizes[dim - 1] == 1 or strides[dim - 1] == chunk * base):
+            continue
+        while place >= 0 and (taken < chunk or new_sizes[place] == 1):
+            found[place] = taken * base
+            taken = taken * new_sizes[place]
+            place -= 1
+        if taken != chunk:
+            return None
+        if dim > 0:
+            base, chunk, taken = strides[dim - 1], 1, 1
+    return found if place == -1 else None
+
+
+def _empty_strides(sizes: list[Any], strides: list[Any], new_sizes: list[Any]) -> list[Any]:
+    if len(sizes) == len(new_sizes) and all(old == new for old, new in zip(sizes, new_sizes, strict=True)):
+        return strides
+    found: list[Any] = [1] * len(new_sizes)
+    for dim in range(len(new_sizes) - 2, -1, -1):
+        found[dim] = torch.sym_max(new_sizes[dim + 1], 1) * found[dim + 1]  # type: ignore[no-untyped-call]
+    return found

@@ -1,0 +1,138 @@
+"""Which memory a result has: its own, or that of an argument, as in eager, whatever shared memory in the trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+import gearcache
+from tests.support.scenarios import strict_config
+
+
+class Dropped(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.drop = torch.nn.Dropout(0.5)
+
+    def by_module(self, x: Tensor) -> Any:
+        kept = self.drop(x)
+        return kept.view(-1), kept
+
+    def without_probability(self, x: Tensor) -> Any:
+        kept = functional.dropout(x, 0.0, True)
+        return kept.t(), kept
+
+    def native(self, x: Tensor) -> Any:
+        kept, mask = torch.native_dropout(x, 0.5, False)
+        return kept.view(-1), kept, mask
+
+    def written(self, x: Tensor) -> Any:
+        kept = self.drop(x)
+        kept.mul_(3.0)
+        return kept.sum()
+
+
+class Parts(torch.nn.Module):
+    def part(self, x: Tensor, y: Tensor) -> Any:
+        total = x.exp() + y
+        return y.reshape(-1), total
+
+    def rows(self, x: Tensor, y: Tensor) -> Any:
+        return x[0] + y[1], x[1:], y[1:]
+
+    def lone(self, x: Tensor) -> Any:
+        return x.split(2, -1)[1].view_as(x[:, 2:]), x * 1.0
+
+
+def _owners(results: Any, arguments: list[Tensor]) -> list[Any]:
+    """Return of each result its layout, which arguments it is, and which it shares memory with."""
+    return [
+        (
+            tuple(result.shape),
+            result.stride(),
+            [result is argument for argument in arguments],
+            [result.untyped_storage().data_ptr() == argument.untyped_storage().data_ptr() for argument in arguments],
+        )
+        for result in (results if isinstance(results, tuple) else (results,))
+    ]
+
+
+def _assert_eager(served: Any, method: Callable[..., Any], arguments: Callable[[], list[Tensor]]) -> None:
+    mine, others = arguments(), arguments()
+    found, expected = served(*mine), method(*others)
+    assert _owners(found, mine) == _owners(expected, others)
+    torch.testing.assert_close((found, mine), (expected, others), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("name", ["by_module", "without_probability", "native", "written"])
+def test_dropout_that_drops_nothing_gives_what_it_gives_in_eager(name: str, mode: Any, tmp_path: Path) -> None:
+    method = getattr(Dropped().eval(), name)
+    served: Any = gearcache.cache_compile(method, cache_dir=tmp_path, config=strict_config())
+    with mode():
+        _assert_eager(served, method, lambda: [torch.arange(12.0).view(3, 4)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["by_module", "written"])
+def test_dropout_that_drops_nothing_is_no_copy_with_inductor(name: str, tmp_path: Path) -> None:
+    method = getattr(Dropped().eval(), name)
+    served: Any = gearcache.cache_compile(method, cache_dir=tmp_path, config=strict_config("inductor"))
+    with torch.inference_mode():
+        _assert_eager(served, method, lambda: [torch.arange(12.0).view(3, 4)])
+
+
+@pytest.mark.parametrize("dynamic", [None, True, False])
+@pytest.mark.parametrize("name", ["part", "rows"])
+def test_arguments_that_share_memory_at_the_first_call_need_not_at_the_next(
+    name: str, dynamic: bool | None, tmp_path: Path
+) -> None:
+    method = getattr(Parts(), name)
+    served: Any = gearcache.cache_compile(method, cache_dir=tmp_path, dynamic=dynamic, config=strict_config())
+
+    def together() -> list[Tensor]:
+        x = torch.arange(12.0).view(3, 4)
+        return [x, x[:]]
+
+    with torch.no_grad():
+        _assert_eager(served, method, together)
+        _assert_eager(served, method, lambda: [torch.zeros(3, 4), torch.ones(3, 4)])
+        _assert_eager(served, method, together)
+
+
+class Tied(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        memory = torch.arange(8.0)
+        self.register_buffer("low", memory[:6])
+        self.register_buffer("high", memory[2:])
+
+    def taken(self, x: Tensor) -> Any:
+        return self.low[1:] * x, self.high[1:]  # type: ignore[index]
+
+
+def test_buffers_that_share_memory_when_traced_need_not_later(tmp_path: Path) -> None:
+    model = Tied()
+    served: Any = gearcache.cache_compile(model.taken, cache_dir=tmp_path, config=strict_config())
+    with torch.no_grad():
+        _assert_eager(served, model.taken, lambda: [torch.ones(5)])
+        model.high = torch.arange(8.0)[2:] + 50
+        _assert_eager(served, model.taken, lambda: [torch.ones(5)])
+        model.high.set_(torch.arange(8.0) - 50, 2, (6,))
+        found, expected = served(torch.ones(5)), model.taken(torch.ones(5))
+    assert found[1].data_ptr() == expected[1].data_ptr()
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dynamic", [None, True, False])
+def test_a_dim_of_size_1_has_the_stride_that_the_kernel_gives_it(dynamic: bool | None, tmp_path: Path) -> None:
+    method = Parts().lone
+    served: Any = gearcache.cache_compile(method, cache_dir=tmp_path, dynamic=dynamic, config=strict_config())
+    with torch.no_grad():
+        _assert_eager(served, method, lambda: [torch.arange(4.0).view(1, 4)])
