@@ -76,9 +76,16 @@ def _tensors(named: Any) -> list[str]:
             found.append(f"same as {place}: {name}")
             continue
         grad = " requires_grad" if tensor.requires_grad else ""
-        sizes, strides = list(tensor.shape), list(tensor.stride())
-        found.append(f"{tensor.dtype} {tensor.device.type} {sizes} {strides}{grad}: {name}")
+        found.append(f"{tensor.dtype} {tensor.device.type} {_layout(tensor)}{grad}: {name}")
     return found
+
+
+def _layout(tensor: torch.Tensor) -> str:
+    if tensor.is_nested:
+        return "nested"
+    if tensor.layout is not torch.strided:
+        return f"{list(tensor.shape)} {tensor.layout}"
+    return f"{list(tensor.shape)} {list(tensor.stride())}"
 
 
 def state_component() -> dict[str, Any]:

@@ -16,6 +16,7 @@ from benchmarks.fuzz.features import (  # noqa: F401 - they register
     classes,
     flow,
     metadata,
+    objects,
     operators,
     state,
 )

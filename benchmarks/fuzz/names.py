@@ -17,7 +17,7 @@ NEEDED = frozenset(
     "Model getattr setattr hasattr isinstance len list dict tuple set float int str bool type zip range enumerate sum "
     "sorted hash id print any all iter next min max abs round map filter reversed object property staticmethod "
     "classmethod vars callable bytes divmod pow repr slice frozenset ValueError KeyError RuntimeError Exception "
-    "__debug__".split()
+    "__debug__ __name__".split()
 )
 _ODD = (
     "_ __ ___ e x0 arg0 args kwargs frame miss graph table state state0 ok check checks sizes n0 s0 g0 k0 i j tensor0 "

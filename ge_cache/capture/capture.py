@@ -179,6 +179,7 @@ def _capture(
     check_unguarded(hook.numbers, hook.shape_env)
     attributes, tensors = _attributes(hook, weights, translator)
     checks = translator.translate(captured.output_graph.guards)
+    checks += [check for item in inputs for check in _place_checks(item.access)]
     identities.forget(lambda source: is_of_namedtuple(source, names))
     checks += identities.checks(translator.access, translator.value)
     checks += autograd.checks(translator, [item.access for item in inputs], attributes.values())
@@ -243,6 +244,16 @@ def _cause(error: BaseException) -> str:
     detail = [line.strip() for line in rest.splitlines() if line.strip().startswith(("Explanation:", "Hint:"))]
     where = [line.strip() for line in rest.splitlines() if line.strip().startswith("File ")]
     return "; ".join([f"Dynamo could not form one graph: {first}", *detail[:2], *where[-1:]])
+
+
+def _place_checks(access: Access) -> list[Check]:
+    """Return the checks that a module has a tensor where a path goes: the frame reads it there without a look."""
+    *before, (kind, name) = access.steps or (("", None),)
+    if kind not in ("item", "dict_item") or not before or before[-1][1] not in ("_parameters", "_buffers"):
+        return []
+    owner = before[:-2] if len(before) > 1 and before[-2] == ("attr", "__dict__") else before[:-1]
+    own = Access(access.root, (*owner, ("attr", "__dict__")))
+    return [Check("contains", Access(access.root, tuple(before)), name), Check("lacks", own, name)]
 
 
 def _describe(access: Access, node: torch.fx.Node, scope: Scope) -> CapturedInput:

@@ -48,7 +48,7 @@ def frame_references(
 def _check_attributes(method: str, code: types.CodeType, made_up: set[str]) -> None:
     """Raise `CaptureError` for an attribute that is called like a helper: a frame has one table for both names."""
     for instruction in dis.get_instructions(code):
-        if instruction.argval in made_up and instruction.opname.endswith(("_ATTR", "_METHOD")):
+        if instruction.opname.endswith(("_ATTR", "_METHOD")) and instruction.argval in made_up:
             raise CaptureError(
                 method, f"it uses an attribute `{instruction.argval}`, a name that Dynamo needs; rename it"
             )
@@ -71,15 +71,22 @@ def _installed(method: str, name: str, value: Any) -> list[str]:
 
 
 def _global_reads(code: types.CodeType) -> Iterator[tuple[str, str | None]]:
-    """Yield each global name that is read, with the attribute read off it right after, if any."""
-    instructions = [item for item in dis.get_instructions(code) if item.opname != "CACHE"]
+    """Yield each global name that is read, with each attribute that is read off it, also by way of a local."""
+    instructions = [item for item in dis.get_instructions(code) if item.opname not in ("CACHE", "COPY", "DUP_TOP")]
+    kept: dict[str, str] = {}  # locals that hold a global
     for position, instruction in enumerate(instructions):
         if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-            following = instructions[position + 1] if position + 1 < len(instructions) else None
-            attribute = None
-            if following is not None and following.opname in ("LOAD_ATTR", "LOAD_METHOD"):
-                attribute = following.argval
-            yield instruction.argval, attribute
+            name = instruction.argval
+        elif instruction.opname.startswith("LOAD_FAST") and instruction.argval in kept:
+            name = kept[instruction.argval]
+        else:
+            continue
+        rest = instructions[position + 1 :]
+        while rest and rest[0].opname == "STORE_FAST":
+            kept[rest[0].argval] = name
+            del rest[0]
+        is_read = bool(rest) and rest[0].opname in ("LOAD_ATTR", "LOAD_METHOD")
+        yield name, rest[0].argval if is_read else None
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _global_reads(constant)

@@ -74,6 +74,11 @@ class Facts:
         call: Any = type(cls).__call__
         if isinstance(call, types.FunctionType) and not is_versioned(call.__code__):
             self.refuse(f"it makes a `{name_of(cls)}`, whose metaclass has a `__call__`: a trace does not go there")
+        if getattr(cls, "__del__", None) is not None:
+            self.refuse(
+                f"it makes a `{name_of(cls)}`, whose `__del__` Python would call when the last reference is gone"
+            )
+            self.raise_refusals()  # before an example is made, which would be deleted
         self.met_class(cls, source, made=True)
 
     def asked_for(self, name: Any) -> None:

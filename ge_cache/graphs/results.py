@@ -13,6 +13,7 @@ that aliasing is the same as in eager mode on every backend.
 | `["input_view", k, size, stride, offset]` | a view of input `k`; `offset` counts from the input's own offset |
 | `["attribute_view", name, size, stride, offset]` | the same for an attribute |
 | `["output_view", k, size, stride, offset]` | a view of compiled output `k` |
+| `["result", k]` | the very view that an earlier result `k` is |
 
 A view of something that requires grad does so too, unless the method detached it: then a last item `True` follows.
 
@@ -65,7 +66,10 @@ class ResultPlan:
         self.compiled = sorted(set(bases.values()))
         positions = {index: position for position, index in enumerate(self.compiled)}
         for index, value in enumerate(outputs):
-            self.results.append(borrowed.get(index) or self._own(index, outputs, value, positions, bases))
+            form = borrowed.get(index) or self._own(index, outputs, value, positions, bases)
+            first = next(place for place, other in enumerate(outputs) if other is value)
+            is_again = form[0].endswith("_view") and first < index
+            self.results.append(["result", first] if is_again else form)
 
     def _own(
         self, index: int, outputs: list[Any], value: Any, positions: dict[int, int], bases: dict[int, int]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 
@@ -46,10 +46,38 @@ def watched_attributes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
         return call_obj_hasattr
 
+    yield from watched_sources()
     for cls in _all_of(VariableTracker):
         for name, watched in (("var_getattr", reading), ("call_obj_hasattr", asking)):
             if name in vars(cls):
                 yield cls, name, watched(vars(cls)[name])
+
+
+def watched_sources() -> Iterator[tuple[Any, str, Any]]:
+    """Yield (owner, name, replacement) of what says where an attribute of a class was found.
+
+    Dynamo keeps one place for each value and name. Numbers and texts are one object wherever they are written, so of
+    two classes with `scale = 2.0` only the first would be compared: `torch.compile` misses it too (torch 2.13).
+    """
+    from torch._dynamo.variables.user_defined import UserDefinedClassVariable, UserDefinedObjectVariable
+
+    known: dict[type, dict[Any, Any]] = {}
+
+    def of_own_class(walk: Any, classes_of: Callable[[Any], tuple[type, ...]]) -> Any:
+        @functools.wraps(walk)
+        def get_source_by_walking_mro(self: Any, tx: Any, name: str) -> Any:
+            holder = next((cls for cls in classes_of(self) if name in vars(cls)), object)
+            tx.output.mro_source_cache = known.setdefault(holder, {})
+            return walk(self, tx, name)
+
+        return get_source_by_walking_mro
+
+    kinds: tuple[tuple[Any, Callable[[Any], tuple[type, ...]]], ...] = (
+        (UserDefinedClassVariable, lambda variable: variable.value.__mro__),
+        (UserDefinedObjectVariable, lambda variable: type(variable.value).__mro__),
+    )
+    for kind, classes_of in kinds:
+        yield kind, "get_source_by_walking_mro", of_own_class(kind.get_source_by_walking_mro, classes_of)
 
 
 def _note_maker(facts: Any, variable: Any, name: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -152,7 +153,7 @@ def compile_frame(
     from torch._guards import CompileContext, compile_context
 
     frame = convert_frame._get_frame(function, arguments, keywords)
-    with compile_context(CompileContext(convert_frame.get_compile_id({}))):
+    with compile_context(CompileContext(convert_frame.get_compile_id({}))), _unmoved_random():
         output = convert_frame.compile_frame(
             frame.code,
             frame.globals,
@@ -169,6 +170,16 @@ def compile_frame(
     for remove in graph.cleanups:
         remove()
     return frame, captured, installed
+
+
+@contextlib.contextmanager
+def _unmoved_random() -> Iterator[None]:
+    """Leave Python's random numbers as they are: a trace draws some of its own."""
+    state = random.getstate()
+    try:
+        yield
+    finally:
+        random.setstate(state)
 
 
 @contextlib.contextmanager

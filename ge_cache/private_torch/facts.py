@@ -13,7 +13,9 @@ from gearcache.ge_cache.capture.exchanged import exchanged, here
 from gearcache.ge_cache.private_torch import attributes as private_attributes
 from gearcache.ge_cache.private_torch import comparisons as private_comparisons
 from gearcache.ge_cache.private_torch import constants as private_constants
+from gearcache.ge_cache.private_torch import escapes as private_escapes
 from gearcache.ge_cache.private_torch import iterators as private_iterators
+from gearcache.ge_cache.private_torch import made_objects as private_made_objects
 from gearcache.ge_cache.private_torch import resized as private_resized
 from gearcache.ge_cache.private_torch import sets as private_sets
 from gearcache.ge_cache.private_torch import symbolic as private_symbolic
@@ -46,7 +48,7 @@ def _exchanges(replacements: Iterator[tuple[Any, str, Any]]) -> Iterator[tuple[A
     if len(twice) < len(found):
         raise AssertionError("one function is replaced twice at once")
     for owner, name, replacement in found:
-        original = vars(owner)[name]
+        original = vars(owner).get(name, getattr(owner, name))
         chosen: Any = functools.wraps(replacement)(here(replacement, getattr(original, "__func__", original)))
         yield owner, name, staticmethod(chosen) if isinstance(original, staticmethod) else chosen
 
@@ -139,4 +141,6 @@ _WATCHED = (
     private_texts.watched_addresses,
     private_texts.watched_texts,
     private_resized.watched_sizes,
+    private_made_objects.watched_made_objects,
+    private_escapes.watched_escapes,
 )

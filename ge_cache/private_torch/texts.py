@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from gearcache.ge_cache.private_torch.made_objects import holds_made_object, is_made
+
 _ADDRESS = re.compile(r" at 0x[0-9a-f]{6,}")
 
 
@@ -17,20 +19,35 @@ def watched_texts(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     """
     from torch._dynamo.symbolic_convert import InstructionTranslatorBase
     from torch._dynamo.variables.builtin import BuiltinVariable
+    from torch._dynamo.variables.constant import ConstantVariable
     from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
 
     translator: Any = InstructionTranslatorBase
     builtin: Any = BuiltinVariable
-    format_value = translator._format_value
+    constants: Any = ConstantVariable
+    format_value, format_text = translator._format_value, constants.call_method
 
     @functools.wraps(format_value)
     def _format_value(self: Any, fmt_spec: Any, flags: int) -> None:
         value = self.stack[-1].realize()
-        if isinstance(value, UserDefinedObjectVariable) and flags & 3 == 0 and fmt_spec.as_python_constant() == "":
+        if isinstance(value, UserDefinedObjectVariable) and flags & 3 == 0:
             own: Any = value.value_type.__format__
-            if own is object.__format__:
+            if own is object.__format__ and fmt_spec.as_python_constant() == "":
                 flags |= 1  # which is what it does: `str(value)`
+            elif is_made(value):
+                refuse_text()
+        elif holds_made_object(value) and not is_made(value):
+            refuse_text()
         format_value(self, fmt_spec, flags)
+
+    def refuse_text() -> None:
+        facts.refuse("it makes a text of an object that it makes, where the trace does not know what is in it")
+
+    @functools.wraps(format_text)
+    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        if name == "format" and any(map(holds_made_object, (*args, *kwargs.values()))):
+            refuse_text()
+        return format_text(self, tx, name, args, kwargs)
 
     def texts(function: Any) -> Any:
         @functools.wraps(function)
@@ -40,9 +57,11 @@ def watched_texts(facts: Any) -> Iterator[tuple[Any, str, Any]]:
                 # Dynamo asks the object itself, and not what the trace knows of it.
                 if own.__str__ is object.__str__ and own.__repr__ is not object.__repr__:
                     return builtin(repr).call_function(tx, [arg], {})
+            if holds_made_object(arg) and not is_made(arg):
+                refuse_text()
             found = function(self, tx, arg)
-            is_made = found is not None and found.is_python_constant() and not arg.is_python_constant()
-            if is_made and _ADDRESS.search(str(found.as_python_constant())):
+            is_text = found is not None and found.is_python_constant() and not arg.is_python_constant()
+            if is_text and _ADDRESS.search(str(found.as_python_constant())):
                 facts.refuse("it makes a text of an object's address, which is another one in each process")
             return found
 
@@ -50,6 +69,7 @@ def watched_texts(facts: Any) -> Iterator[tuple[Any, str, Any]]:
         return text
 
     yield translator, "_format_value", _format_value
+    yield constants, "call_method", call_method
     for name in ("call_str", "call_repr"):
         yield builtin, name, texts(vars(builtin)[name])
 

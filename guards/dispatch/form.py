@@ -35,15 +35,18 @@ def check_gear(gear: StoredGear, inputs: int, attributes: Iterable[str], outputs
         _expect(_is_index(output, None) and type(is_on) is bool, "modes")
     known = set(attributes)
     _expect(type(gear.results) is list and len(gear.results) == outputs, "results")
-    for form in gear.results:
-        _check_result(form, inputs, known)
+    for index, form in enumerate(gear.results):
+        _check_result(form, index, inputs, known)
 
 
-def _check_result(form: list[Any], inputs: int, attributes: set[str]) -> None:
+def _check_result(form: list[Any], index: int, inputs: int, attributes: set[str]) -> None:
     kind, owner, *view = form
     _expect(type(kind) is str, "results")
     if kind == "constant":
         _expect(not view, "results")
+        return
+    if kind == "result":
+        _expect(not view and _is_index(owner, index), "results")
         return
     base, is_view = kind.removesuffix("_view"), kind.endswith("_view")
     if is_view and view[3:] == [True]:  # detached

@@ -216,6 +216,8 @@ class GraphCall:
             lines = [f"out = {call}", "return out"] if self.gear.regions else [f"return {call}"]
         else:
             values = [self._result(index, form, namespace) for index, form in enumerate(results)]
+            for index in {form[1] for form in results if form[0] == "result"}:
+                values[index] = f"(result{index} := {values[index]})"
             lines = [f"out = {call}", f"return [{', '.join(values)}]"]
         if self.gear.regions:
             namespace["remade"] = remade
@@ -234,6 +236,8 @@ class GraphCall:
                 return f"({checked_expression(owner['expression'])})"
             namespace[f"constant{index}"] = owner
             return f"constant{index}"
+        if kind == "result":
+            return f"result{int(owner)}"
         base = {"output": f"out[{owner}]", "input": f"t{owner}"}.get(kind.removesuffix("_view"))
         if base is None:
             namespace[f"attribute{index}"] = self._attributes[owner]

@@ -47,6 +47,24 @@ class Slotted:
         self.bias = 0.25
 
 
+class Left(nn.Module):
+    scale, mode, on = 2.0, "sum", True
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x * self.scale
+        return y.cumsum(0) if self.mode == "sum" else y - 1.0 if self.on else y
+
+
+class Right(nn.Module):
+    """Has the very objects that `Left` has: equal numbers and texts of one file are one object."""
+
+    scale, mode, on = 2.0, "sum", True
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x * self.scale
+        return y.cumsum(0) if self.mode == "sum" else y - 1.0 if self.on else y
+
+
 class Adapted(nn.Module):
     """A linear layer with a low-rank addition, as adapters wrap one."""
 
@@ -291,3 +309,54 @@ def test_weights_that_move_in_memory_are_followed_by_compiled_code(cache_dir: Pa
             rubbish = [torch.full((64, 64), torch.nan) for _ in range(50)]  # what was freed is written over
             torch.testing.assert_close(cached(x), net.run(x), msg=name)
             del rubbish
+
+
+@pytest.mark.parametrize(("name", "value"), [("scale", 5.0), ("mode", "plain")])
+@pytest.mark.parametrize("changed", [Left, Right])
+def test_an_attribute_of_a_class_is_compared_though_another_class_has_the_very_same_object(
+    changed: type[nn.Module], name: str, value: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Both(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.left, self.right = Left(), Right()
+
+        def compute(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            return self.left(x), self.right(x)
+
+    assert Left.scale is Right.scale
+    x = torch.ones(3, 4)
+    for _ in range(2):  # the second finds what the first has stored
+        model = Both()
+        cached: Any = gearcache.cache_compile(model.compute, cache_dir=tmp_path, config=strict_config())
+        torch.testing.assert_close(cached(x), model.compute(x))
+        with monkeypatch.context() as patch:
+            patch.setattr(changed, name, value)
+            torch.testing.assert_close(cached(x), model.compute(x))
+            again: Any = gearcache.cache_compile(Both().compute, cache_dir=tmp_path, config=strict_config())
+            torch.testing.assert_close(again(x), model.compute(x))
+
+
+def test_a_buffer_that_becomes_an_attribute_is_seen_where_the_method_assigns_another_one(tmp_path: Path) -> None:
+    class Keeping(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rows = torch.zeros(1, 4)
+            self.register_buffer("weight", torch.eye(4))
+
+        def compute(self, x: Tensor) -> Tensor:
+            self.rows = torch.cat([self.rows, x[:1]], 0)
+            return x @ self.weight + self.rows.sum(0)
+
+    model, twin = Keeping(), Keeping()
+    cached: Any = gearcache.cache_compile(model.compute, cache_dir=tmp_path, config=strict_config())
+    x = torch.ones(3, 4)
+    torch.testing.assert_close(cached(x), twin.compute(x))
+    for each in (model, twin):
+        del each.weight
+        each.weight = torch.full((4, 4), 3.0)
+    torch.testing.assert_close(cached(x), twin.compute(x))
+    for each in (model, twin):
+        del each.weight
+        each.register_buffer("weight", torch.full((4, 4), 5.0))
+    torch.testing.assert_close(cached(x), twin.compute(x))

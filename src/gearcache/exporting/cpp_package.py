@@ -101,7 +101,8 @@ def _gear(
         value = graph.attributes[owner] if kind == "attribute" else decode_tensor(constants[owner])
         tensors.setdefault(key, value.detach())
         bound[internal] = key
-    results = [_result(form, graph, tensors) for form in gear.results]
+    forms = [gear.results[form[1]] if form[0] == "result" else form for form in gear.results]
+    results = [_result(form, graph, tensors) for form in forms]
     return {
         "text": gear.text,
         "sizes": [list(row) for row in gear.sizes],

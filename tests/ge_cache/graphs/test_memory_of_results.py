@@ -57,6 +57,7 @@ def _owners(results: Any, arguments: list[Tensor]) -> list[Any]:
             tuple(result.shape),
             result.stride(),
             [result is argument for argument in arguments],
+            [result is other for other in (results if isinstance(results, tuple) else (results,))],
             [result.untyped_storage().data_ptr() == argument.untyped_storage().data_ptr() for argument in arguments],
         )
         for result in (results if isinstance(results, tuple) else (results,))
@@ -104,6 +105,26 @@ def test_arguments_that_share_memory_at_the_first_call_need_not_at_the_next(
         _assert_eager(served, method, together)
         _assert_eager(served, method, lambda: [torch.zeros(3, 4), torch.ones(3, 4)])
         _assert_eager(served, method, together)
+
+
+class Again(torch.nn.Module):
+    def real(self, x: Tensor) -> Any:
+        y = x * 2.0
+        flat = y.flatten()
+        return y, flat, flat.real, x.t(), x.t()
+
+    def argument(self, x: Tensor) -> Any:
+        part = x[1:]
+        return part, part.real, part.resolve_conj(), x.real
+
+
+@pytest.mark.parametrize("dynamic", [None, True, False])
+@pytest.mark.parametrize("name", ["real", "argument"])
+def test_a_view_that_is_two_results_is_one_object(name: str, dynamic: bool | None, tmp_path: Path) -> None:
+    method = getattr(Again(), name)
+    served: Any = gearcache.cache_compile(method, cache_dir=tmp_path, dynamic=dynamic, config=strict_config())
+    with torch.inference_mode():
+        _assert_eager(served, method, lambda: [torch.arange(12.0).view(3, 4)])
 
 
 class Tied(torch.nn.Module):

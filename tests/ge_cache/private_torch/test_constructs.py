@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-import textwrap
 from collections import deque
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 import gearcache
 from gearcache.errors import CaptureError
+from tests.support.bodies import Nets, assert_same, nets_of
 from tests.support.scenarios import strict_config
-
-Nets = Callable[[str], tuple[Any, Any]]
 
 MODULE = """
 import collections, contextlib, copy, itertools, math, operator
@@ -223,35 +216,7 @@ REFUSED = {
 
 @pytest.fixture
 def nets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nets:
-    """Two instances of a class whose method has a given body."""
-
-    def make(body: str) -> tuple[Any, Any]:
-        text = MODULE + textwrap.indent(textwrap.dedent(body.strip("\n")), " " * 8) + "\n"
-        tmp_path.joinpath("constructs.py").write_text(text)
-        monkeypatch.syspath_prepend(tmp_path)
-        monkeypatch.delitem(sys.modules, "constructs", raising=False)
-        module: Any = importlib.import_module("constructs")
-        monkeypatch.setitem(sys.modules, "constructs", module)
-        return module.Net(), module.Net()
-
-    return make
-
-
-def assert_same(found: Any, expected: Any) -> None:
-    assert type(found) is type(expected), (found, expected)
-    if isinstance(expected, Tensor):
-        torch.testing.assert_close(found, expected, rtol=0, atol=0)
-    elif isinstance(expected, (list, tuple, deque)):
-        assert getattr(found, "maxlen", None) == getattr(expected, "maxlen", None)
-        for pair in zip(found, expected, strict=True):
-            assert_same(*pair)
-    elif isinstance(expected, dict):
-        assert list(found) == list(expected)
-        assert_same(list(found.values()), list(expected.values()))
-    elif hasattr(expected, "__dict__"):
-        assert_same(vars(found), vars(expected))
-    else:
-        assert found == expected or found != found, (found, expected)
+    return nets_of(MODULE, tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("name", SERVED)

@@ -1,0 +1,64 @@
+"""Private names of torch with which a trace knows which iterators leave the method, and which are left early.
+
+Dynamo rebuilds an iterator from the items that were left when the trace ended: later changes of what it goes over are
+lost, and so are its type and the effects of a generator. A generator that is left early never gets to its `finally`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+
+def watched_escapes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
+    """Yield (owner, name, replacement) of what rebuilds iterators, and of what ends a trace."""
+    from torch._dynamo.output_graph import OutputGraph
+    from torch._dynamo.variables.functions import LocalGeneratorObjectVariable
+    from torch._dynamo.variables.iter import FilterVariable, MapVariable, ZipVariable
+    from torch._dynamo.variables.lists import ListIteratorVariable, TupleIteratorVariable
+
+    graph: Any = OutputGraph
+    generator: Any = LocalGeneratorObjectVariable
+    init_generator, compile_graph = generator.__init__, graph.compile_subgraph
+    made: list[Any] = []
+
+    @functools.wraps(init_generator)
+    def init(self: Any, *arguments: Any, **keywords: Any) -> None:
+        init_generator(self, *arguments, **keywords)
+        made.append(self)
+
+    @functools.wraps(compile_graph)
+    def compile_subgraph(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        for variable in made:
+            if _is_left_early(variable):
+                name = variable.code.co_qualname
+                facts.refuse(f"it leaves the generator `{name}` in a `try` or `with` whose end Python would run")
+        return compile_graph(self, *arguments, **keywords)
+
+    def refused(kind: Any) -> Any:
+        original = kind.reconstruct
+
+        @functools.wraps(original)
+        def reconstruct(self: Any, codegen: Any) -> None:
+            if type(self) is not TupleIteratorVariable:  # its items are those of a tuple, which nobody changes
+                facts.refuse(
+                    f"an iterator leaves it ({self.python_type().__name__}), which cannot be stored: give away a list"
+                )
+            original(self, codegen)
+
+        return reconstruct
+
+    yield generator, "__init__", init
+    yield graph, "compile_subgraph", compile_subgraph
+    for kind in (generator, FilterVariable, MapVariable, ZipVariable, ListIteratorVariable):
+        yield kind, "reconstruct", refused(kind)
+
+
+def _is_left_early(variable: Any) -> bool:
+    """Whether a generator has begun and not ended, and stands in a `try` or `with`."""
+    if variable._is_generator_exhausted() or variable._is_generator_just_started():
+        return False
+    entry = getattr(variable.inline_tracer.current_instruction, "exn_tab_entry", None)
+    # From Python 3.12 on all of a generator is in one that makes another error of a `StopIteration`.
+    return entry is not None and entry.target.opname != "CALL_INTRINSIC_1"
