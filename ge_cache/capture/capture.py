@@ -176,6 +176,10 @@ def _capture(
     inputs = [
         _describe(translator.access(source), node, scope) for source, node in zip(hook.sources, hook.nodes, strict=True)
     ]
+    for item, node in zip(inputs, hook.nodes, strict=True):
+        if not _has_layout_of(node.meta["example_value"], item.example):
+            cause = f"it changes the sizes or strides of `{item.access.text}` in place, for its caller as well"
+            raise CaptureError(method, f"{cause}; change those of a view of it: `.view_as(x)`")
     check_unguarded(hook.numbers, hook.shape_env)
     attributes, tensors = _attributes(hook, weights, translator)
     checks = translator.translate(captured.output_graph.guards)
@@ -254,6 +258,15 @@ def _place_checks(access: Access) -> list[Check]:
     owner = before[:-2] if len(before) > 1 and before[-2] == ("attr", "__dict__") else before[:-1]
     own = Access(access.root, (*owner, ("attr", "__dict__")))
     return [Check("contains", Access(access.root, tuple(before)), name), Check("lacks", own, name)]
+
+
+def _has_layout_of(fake: torch.Tensor, example: torch.Tensor) -> bool:
+    """Whether a tensor of a trace still has the sizes and strides of the real one that it was made for."""
+    if fake.dim() != example.dim():
+        return False
+    found, expected = (*fake.shape, *fake.stride()), (*example.shape, *example.stride())
+    hints = [number.node.hint if isinstance(number, torch.SymInt) else number for number in found]
+    return all(hint is None or hint == real for hint, real in zip(hints, expected, strict=True))
 
 
 def _describe(access: Access, node: torch.fx.Node, scope: Scope) -> CapturedInput:

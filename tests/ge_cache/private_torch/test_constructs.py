@@ -209,6 +209,11 @@ REFUSED = {
     "the hash of nan": ("return x * 1, hash(self.nan)", "calls `hash\\(\\)` of a float"),
     "the hash of nan in a tuple": ("return x * 1, hash((self.nan, 1))", "calls `hash\\(\\)` of a tuple"),
     "a range of a float": ("return x * 1, list(range(self.half))", "could not form one graph"),
+    "a dim added to an argument in place": (
+        "y = x.contiguous()\ny.unsqueeze_(0)\nreturn y * 1",
+        "strides of `x` in place",
+    ),
+    "an argument transposed in place": ("y = x.contiguous()\ny.t_()\nreturn y * 1", "strides of `x` in place"),
     "max of rows": ("return max(*x)", "`max\\(\\)` of tensors of several elements"),
     "min of a tensor and a number": ("return min(x, 2.0)", "`min\\(\\)` of tensors of several elements"),
 }
