@@ -215,10 +215,16 @@ def references_dropper() -> Callable[[], None]:
 
 
 def _drop_references(graph: Any) -> None:
+    from torch.utils.weak import TensorWeakRef
+
     context = getattr(graph, "tracing_context", None)
     if context is None:  # it was not made to its end
         return
     context.tensor_to_context.clear()
+    for guard in graph.guards:
+        keywords = getattr(guard.create_fn, "keywords", {})
+        if isinstance(keywords.get("value"), TensorWeakRef):
+            keywords["value"] = None
     # For its backend, Dynamo takes another mode than for the trace.
     for mode in (context.fake_mode, getattr(graph, "_old_fake_mode", None)):
         if mode is not None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import functools
+import gc
 import importlib.util
 import re
 import sys
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -234,6 +236,27 @@ def test_parameters_may_be_swapped_after_a_compile(cache_dir: Path) -> None:
         torch.__future__.set_swap_module_params_on_conversion(False)
     with torch.no_grad():
         assert torch.equal(cached(X.half()), net.plain(X.half()))
+
+
+def test_parameters_may_be_swapped_also_where_the_trace_leaves_a_cycle_of_references(cache_dir: Path) -> None:
+    class Noting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(4), requires_grad=False)
+
+        def run(self, x: Tensor) -> None:
+            self.last = {"x": x + 1}
+            self.weight.mul_(0.5)
+
+    net = Noting()
+    cached = gearcache.cache_compile(net.run, config=strict_config())
+    gc.disable()
+    try:
+        with torch.no_grad():
+            cached(X)
+        assert weakref.getweakrefs(net.weight) == []
+    finally:
+        gc.enable()
 
 
 def test_parameters_may_be_swapped_after_a_call_that_was_refused(cache_dir: Path) -> None:
