@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from gearcache.errors import CaptureError
+from gearcache.errors import CaptureError, MethodRaises
 from gearcache.ge_cache.capture.counters import Numbers, check_unguarded, written_ints
 from gearcache.ge_cache.capture.hook import GraphHook
 from gearcache.ge_cache.capture.source_paths import FrameNames, is_of_namedtuple
@@ -154,7 +154,8 @@ def _capture(
         own = getattr(error, "inner_exception", None)
         if isinstance(own, CaptureError):  # raised by our hook: already complete
             raise own from error
-        raise CaptureError(method, _cause(error)) from error
+        kind = MethodRaises if private_dynamo.is_raised_by_method(error) else CaptureError
+        raise kind(method, _cause(error)) from error
     except CaptureError:
         raise
     except Exception as error:  # Dynamo itself broke, or a function that it called

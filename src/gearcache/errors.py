@@ -10,6 +10,7 @@
     │   │   └── UnsignedEntry         an entry lacks the signature that was asked for
     │   └── BundleError               a bundle cannot be exported or imported
     ├── CaptureError                  a method cannot be cached; the text names the method and the cause
+    │   ├── MethodRaises              the method raises for this call; it comes out of a prewarm only
     │   └── UncacheableGuard          Dynamo guards on something gearcache cannot check
     ├── CompileError                  a backend failed; names the gear
     ├── GraphError                    a compiled graph failed while it ran (also `RuntimeError`)
@@ -134,6 +135,10 @@ class CaptureError(GearcacheError):
 
     def __str__(self) -> str:
         return f"`{self.method}` cannot be cached: {self.cause}"
+
+
+class MethodRaises(CaptureError):
+    """The method raises for this call, as far as its trace tells; it is run itself then, to raise its own exception."""
 
 
 class UncacheableGuard(CaptureError):

@@ -32,6 +32,31 @@ class Holder:
         self.tensor, self.me = tensor, self
 
 
+class Raising(nn.Module):
+    """Methods that raise for some calls; here, as pytest rewrites the `assert` of its own files."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[int] = []
+
+    def value(self, x: Tensor) -> Tensor:
+        self.seen.append(x.shape[0])
+        if x.shape[0] > 2:
+            raise ValueError(f"too long: {x.shape[0]}")
+        return x + 1
+
+    def asserted(self, x: Tensor) -> Tensor:
+        assert x.shape[0] <= 2, "too long"
+        return x + 1
+
+    def key(self, x: Tensor, name: str = "b") -> Tensor:
+        return {"a": x * 2}[name]
+
+    def late(self, x: Tensor) -> Tensor:
+        y = x + 1
+        raise LookupError(f"of rank {y.dim()}")
+
+
 class Quantized(torch.Tensor):
     """An int8 weight with a scale, as torchao has them."""
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 import gearcache
 from gearcache.errors import CaptureError, GearcacheError, InputError, PreparationError, UnsupportedMethod
-from tests.scenarios.odd_calls import CASES, Net, X
+from tests.scenarios.odd_calls import CASES, Net, Raising, X
 from tests.support.scenarios import strict_config
 
 
@@ -392,3 +392,17 @@ def test_writing_a_weight_made_in_inference_mode_and_given_other_data_is_refused
     with mode(), pytest.raises(InputError, match=r"weight.*given another `\.data`"):
         cached(X)
     assert net.weight.tolist() == [0.0] * 4
+
+
+@pytest.mark.parametrize("dynamic", [None, True, False])
+@pytest.mark.parametrize("name", ["value", "asserted", "key", "late"])
+def test_what_a_method_raises_for_a_call_comes_out_as_it_is(name: str, dynamic: bool | None, cache_dir: Path) -> None:
+    net, twin = Raising(), Raising()
+    cached = gearcache.cache_compile(getattr(net, name), dynamic=dynamic, config=strict_config())
+    for rows in (3, 2, 4, 1):
+        x = torch.ones(rows, 4)
+        found, error = outcome(lambda x=x: cached(x))
+        expected, expected_error = outcome(lambda x=x: getattr(twin, name)(x))
+        assert (type(error), str(error)) == (type(expected_error), str(expected_error))
+        assert_same(found, expected)
+    assert net.seen == twin.seen
