@@ -103,6 +103,7 @@ def _shrunk(groups: dict[str, list[Found]], out: Path | None) -> dict[str, list[
         names = []
         for found in members[:EACH]:
             if found.case is None:
+                small[signature].append(found)
                 names.append(signature)
                 continue
             order = {"case": found.case.to_text(), "failure": found.failure.__dict__, "seconds": PATIENCE}
