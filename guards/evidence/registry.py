@@ -5,6 +5,7 @@ tests/guards/evidence/test_operators.py tries each.
 
 from __future__ import annotations
 
+import gc
 import re
 import sys
 import types
@@ -120,7 +121,8 @@ def kernel_function(operator: Any, key: str) -> types.FunctionType | None:
             frames.append(frame)
             raise _Entered
 
-    before = sys.getprofile()
+    before, collects = sys.getprofile(), gc.isenabled()
+    gc.disable()  # a callback of the collector would be taken for the kernel
     sys.setprofile(stop)
     try:
         call(dispatch_key, *arguments, **named)
@@ -128,6 +130,8 @@ def kernel_function(operator: Any, key: str) -> types.FunctionType | None:
         pass
     finally:
         sys.setprofile(before if callable(before) else None)
+        if collects:
+            gc.enable()
         if before is not None and not callable(before):
             before.enable()  # cProfile: it hangs itself in from C
     return _function_of(frames[0], len(arguments), set(named)) if frames else None

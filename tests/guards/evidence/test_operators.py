@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import cProfile
+import gc
 import functools
 import sys
 import types
@@ -239,6 +240,24 @@ def test_reading_a_kernel_does_not_run_it() -> None:
         assert runs == []
         runs.append("what it closes over")
         assert "Autograd kernel was changed" in str(changed_operator(before))
+
+
+def test_reading_a_kernel_does_not_take_a_callback_of_the_collector_for_it() -> None:
+    def collecting(phase: str, _: object) -> None:
+        pass
+
+    with library(define("Tensor x", Autograd=scaled)):
+        before = record_operators([f"{NAME}::turn"])
+        thresholds = gc.get_threshold()
+        gc.callbacks.insert(0, collecting)
+        gc.set_threshold(1, 1, 1)
+        try:
+            found = [changed_operator(before) for _ in range(20)]
+        finally:
+            gc.set_threshold(*thresholds)
+            gc.callbacks.remove(collecting)
+    assert found == [None] * 20
+    assert gc.isenabled()
 
 
 def test_reading_a_kernel_leaves_profilers_running() -> None:
