@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import cProfile
-import gc
 import functools
+import gc
 import sys
 import types
 from collections.abc import Callable
