@@ -160,31 +160,28 @@ class Check:
             value = walker.resolve(self.access)
         except (LookupError, AttributeError, TypeError, ImportError, ValueError) as error:
             return Failure(self, f"not there ({type(error).__name__}: {error})")
-        if self.kind in RELATIONS:
-            try:
-                counterparts = [walker.resolve(other) for other in others(self.kind, self.expected)]
-            except (LookupError, AttributeError, TypeError, ImportError, ValueError) as error:
-                return Failure(self, f"without its counterpart ({type(error).__name__}: {error})")
-            if relation_holds(self.kind, self.expected, value, counterparts):
-                return None
-            found = {"same": "another object", "distinct": "one of the others"}.get(self.kind, "otherwise")
-            return Failure(self, found)
-        if self.kind == "classes":
-            changed = changed_class(self.expected, walker)
-            return None if changed is None else Failure(self, f"`{changed[0]}` {changed[1]}")
         try:
-            if self.kind in ("type", "name") and not is_one_class(self.kind, value, self.expected, walker):
-                return Failure(self, "another class of this name")
-            if holds(self.kind, value, self.expected):
+            if is_right(self.kind, self.expected, value, walker):
                 return None
-            if self.kind in _PREDICATES:
-                return Failure(self, "no longer so")
-            if self.kind == "function":
-                return Failure(self, _described_function(value, self.expected[0]))
-            described = _text(self.kind, _OBSERVE[self.kind](value))
-        except (LookupError, AttributeError, TypeError) as error:
-            described = f"a {type(value).__name__} ({type(error).__name__}: {error})"
-        return Failure(self, described)
+            return Failure(self, self._found(value, walker))
+        except (LookupError, AttributeError, TypeError, ImportError, ValueError) as error:
+            what = "without its counterpart" if self.kind in RELATIONS else f"a {type(value).__name__}"
+            return Failure(self, f"{what} ({type(error).__name__}: {error})")
+
+    def _found(self, value: Any, walker: Walker) -> str:
+        """Return what is there in place of what was expected."""
+        if self.kind in RELATIONS:
+            return {"same": "another object", "distinct": "one of the others"}.get(self.kind, "otherwise")
+        if self.kind == "classes":
+            name, change = changed_class(self.expected, walker) or ("", "")
+            return f"`{name}` {change}"
+        if self.kind in ("type", "name") and holds(self.kind, value, self.expected):
+            return "another class of this name"
+        if self.kind in _PREDICATES:
+            return "no longer so"
+        if self.kind == "function":
+            return _described_function(value, self.expected[0])
+        return _text(self.kind, _OBSERVE[self.kind](value))
 
     def to_plain(self) -> list[Any]:
         """Return msgpack-able data."""
@@ -242,8 +239,19 @@ def told_apart(checks: list[Check], walker: Walker) -> list[Check]:
     return found
 
 
+def is_right(kind: str, expected: Any, value: Any, walker: Walker) -> bool:
+    """Whether a check of any kind holds for a value; errors of what it asks come out."""
+    if kind in RELATIONS:
+        return relation_holds(kind, expected, value, [walker.resolve(other) for other in others(kind, expected)])
+    if kind == "classes":
+        return changed_class(expected, walker) is None
+    if not holds(kind, value, expected):
+        return False
+    return kind not in ("type", "name") or is_one_class(kind, value, expected, walker)
+
+
 def holds(kind: str, value: Any, expected: Any) -> bool:
-    """Whether a check holds for a value; not for those of `RELATIONS`."""
+    """Whether a check holds for a value, whatever else was met; not for `classes` and those of `RELATIONS`."""
     predicate = _PREDICATES.get(kind)
     if predicate is not None:
         return predicate(value, expected)

@@ -18,10 +18,7 @@ from typing import Any
 import msgpack
 
 from gearcache.guards.access import _STEPS, Access, Scope, Walker
-from gearcache.guards.evidence.checks import KINDS, Check, Failure, is_one_class
-from gearcache.guards.evidence.checks import holds as check_holds
-from gearcache.guards.evidence.members import changed_class
-from gearcache.guards.evidence.relations import RELATIONS, others, relation_holds
+from gearcache.guards.evidence.checks import KINDS, Check, Failure, is_right
 
 Tree = list[Any]
 #: The node at which most steps end: the hooks of a module, of which there are none.
@@ -115,27 +112,11 @@ def _holds(tree: Tree, scope: Scope) -> bool:
     def holds(value: Any, number: int) -> bool:
         checks, children = nodes[number]
         for kind, expected in checks:
-            if kind == "type":
-                if classes.get(expected) is not type(value) and not (
-                    check_holds(kind, value, expected) and is_one_class(kind, value, expected, walker)
-                ):
-                    return False
-            elif kind == "empty":
-                if value:
-                    return False
-            elif kind == "constant" and expected is None:
-                if value is not None:
-                    return False
-            elif kind in RELATIONS:
-                if not relation_holds(
-                    kind, expected, value, [walker.resolve(other) for other in others(kind, expected)]
-                ):
-                    return False
-            elif kind == "classes":
+            if kind == "type" and classes.get(expected) is type(value):  # the commonest of all, met before
+                continue
+            if kind == "classes":
                 last.append(expected)
-            elif not check_holds(kind, value, expected) or (
-                kind == "name" and not is_one_class(kind, value, expected, walker)
-            ):
+            elif not is_right(kind, expected, value, walker):
                 return False
         for step, argument, child in children:
             inner = getattr(value, argument) if step == "attr" else _STEPS[step](value, argument)
@@ -150,7 +131,7 @@ def _holds(tree: Tree, scope: Scope) -> bool:
     last: list[Any] = []
     try:
         return all(holds(Access((kind, name)).resolve_root(scope), number) for kind, name, number in roots) and all(
-            changed_class(expected, walker) is None for expected in last
+            is_right("classes", expected, None, walker) for expected in last
         )
     except _FAULTS:
         return False

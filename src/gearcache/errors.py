@@ -10,7 +10,7 @@
     │   │   └── UnsignedEntry         an entry lacks the signature that was asked for
     │   └── BundleError               a bundle cannot be exported or imported
     ├── CaptureError                  a method cannot be cached; the text names the method and the cause
-    │   ├── MethodRaises              the method raises for this call; it comes out of a prewarm only
+    │   ├── MethodRaises              its trace ends in an exception that it does not raise when it runs
     │   └── UncacheableGuard          Dynamo guards on something gearcache cannot check
     ├── CompileError                  a backend failed; names the gear
     ├── GraphError                    a compiled graph failed while it ran (also `RuntimeError`)
@@ -138,7 +138,7 @@ class CaptureError(GearcacheError):
 
 
 class MethodRaises(CaptureError):
-    """The method raises for this call, as far as its trace tells; it is run itself then, to raise its own exception."""
+    """The trace of a method ends in an exception. The method is run to raise it; if it does not, this is raised."""
 
 
 class UncacheableGuard(CaptureError):

@@ -19,7 +19,14 @@ import torch
 from torch import Tensor, nn
 
 import gearcache
-from gearcache.errors import CaptureError, GearcacheError, InputError, PreparationError, UnsupportedMethod
+from gearcache.errors import (
+    CaptureError,
+    GearcacheError,
+    InputError,
+    MethodRaises,
+    PreparationError,
+    UnsupportedMethod,
+)
 from tests.scenarios.odd_calls import CASES, Net, Raising, X
 from tests.support.scenarios import strict_config
 
@@ -316,8 +323,24 @@ def test_an_exception_of_the_method_itself_comes_out_unchanged(cache_dir: Path) 
     cached = gearcache.cache_compile(Failing().fail, config=strict_config())
     with torch.compiler.set_stance("force_eager"), pytest.raises(KeyError, match="mine"):
         cached(X)
-    with pytest.raises(CaptureError, match="exception"):
+    with pytest.raises(KeyError, match="mine") as raised:
         cached(X)
+    assert raised.value.__context__ is None, "no error of ours stands above it"
+    with pytest.raises(MethodRaises, match="exception"):
+        cached.warm(X)
+
+
+def test_a_method_that_dynamo_takes_for_one_that_raises_is_refused(cache_dir: Path) -> None:
+    class Partial(Kinds):
+        doubled = functools.partialmethod(Kinds.plain, factor=2.0)
+
+        def run(self, x: Tensor) -> Tensor:
+            return self.doubled(x)  # type: ignore[no-any-return]
+
+    cached = gearcache.cache_compile(Partial().run, config=strict_config())
+    for _ in range(2):
+        with pytest.raises(MethodRaises, match="exception"):
+            cached(X)
 
 
 def test_coroutines_may_call_cached_methods(cache_dir: Path) -> None:

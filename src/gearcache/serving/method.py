@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gearcache.cache.fingerprint import state_component
-from gearcache.errors import GearcacheError
+from gearcache.errors import GearcacheError, MethodRaises
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.guards.dispatch.graph_call import Mismatch
 from gearcache.guards.dispatch.native import has_function_mode
@@ -178,15 +178,23 @@ class CachedMethod:
             return self.function(*args, **kwargs)
         if has_function_mode():  # it is to see what the method calls
             return self._run_eagerly(*args, **kwargs)
+        refusal = None
         for _ in range(_ATTEMPTS):
-            frame = self._ready(args, kwargs)
+            try:
+                frame = self._ready(args, kwargs)
+            except MethodRaises as error:
+                refusal = error
+                break
             if frame is None:
                 break
             try:
                 return frame(instance, *args, **kwargs)
             except Mismatch:  # another thread has changed what was found to fit
                 continue
-        return self._run_plainly(args, kwargs)
+        found = self._run_plainly(args, kwargs)
+        if refusal is not None:  # the method does not raise: Dynamo cannot trace it
+            raise refusal
+        return found
 
     def _ready(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Frame | None:
         """Return the frame that serves a call; None when the method itself is to run."""

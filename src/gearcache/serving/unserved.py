@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 
-from gearcache.errors import InputError, MethodRaises
+from gearcache.errors import InputError
 from gearcache.guards.dispatch.padded_call import Fills
 from gearcache.guards.dispatch.problems import Problems
 from gearcache.guards.evidence.reason import Reason
@@ -89,15 +89,12 @@ class UnservedCalls:
         self._record.counters.eager_calls += 1
 
     def _build(self, call: Call, spec: GearSpec, why: str) -> bool:
-        """Compile and load the gears of a spec; False where the method itself is to serve the call, or to raise."""
-        try:
-            if not self._is_plain and self.builds.build(call, spec, why):
-                return True
+        """Compile and load the gears of a spec; whether that could be done."""
+        if self._is_plain or not self.builds.build(call, spec, why):
             self._is_plain = True
-        except MethodRaises as error:
-            logger.info("%s", error)
-        self._record.counters.eager_calls += 1
-        return False
+            self._record.counters.eager_calls += 1
+            return False
+        return True
 
     def _pad(self, call: Call) -> Padded | Unpadded:
         """Pad a call to a loaded gear; `InputError` for tensors that no gear takes."""
