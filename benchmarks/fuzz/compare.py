@@ -14,6 +14,7 @@ from gearcache.api import CachedFunction, CachedMethod
 
 _HOOKS = ("_hooks", "_pre_hooks", "_hooks_with_kwargs", "_pre_hooks_with_kwargs", "_hooks_always_called")
 _SCALARS = (int, float, complex, str, bytes, bool, type(None), type(Ellipsis), type(NotImplemented), range, slice)
+_TORCH_SCALARS = (torch.dtype, torch.device, torch.layout, torch.memory_format)
 _SKIPPED = (types.ModuleType, types.BuiltinFunctionType, torch.Generator)
 
 
@@ -55,7 +56,7 @@ class Comparison:
             if (left != right and not (left != left and right != right)) or repr(left) != repr(right):
                 raise Different(path, "scalar", left, right)
             return
-        if isinstance(left, (torch.dtype, torch.device, torch.layout, torch.memory_format)):
+        if isinstance(left, _TORCH_SCALARS):
             if left != right:
                 raise Different(path, "scalar", left, right)
             return
@@ -207,7 +208,9 @@ _FACTS = (
 
 def _is_constant(value: Any) -> bool:
     """Whether a value is a tuple of scalars: whether equal ones are one object is not the program's to know."""
-    return type(value) is tuple and all(type(item) in _SCALARS or _is_constant(item) for item in value)
+    return type(value) is tuple and all(
+        type(item) in _SCALARS or isinstance(item, _TORCH_SCALARS) or _is_constant(item) for item in value
+    )
 
 
 def _is_ours(name: str, left: Any, right: Any) -> bool:

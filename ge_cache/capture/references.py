@@ -72,21 +72,26 @@ def _installed(method: str, name: str, value: Any) -> list[str]:
 
 def _global_reads(code: types.CodeType) -> Iterator[tuple[str, str | None]]:
     """Yield each global name that is read, with each attribute that is read off it, also by way of a local."""
-    instructions = [item for item in dis.get_instructions(code) if item.opname not in ("CACHE", "COPY", "DUP_TOP")]
+    held: str | None = None  # the global on top of the stack
     kept: dict[str, str] = {}  # locals that hold a global
-    for position, instruction in enumerate(instructions):
-        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-            name = instruction.argval
-        elif instruction.opname.startswith("LOAD_FAST") and instruction.argval in kept:
-            name = kept[instruction.argval]
-        else:
+    for instruction in dis.get_instructions(code):
+        operation, argument = instruction.opname, instruction.argval
+        if operation in ("CACHE", "COPY", "DUP_TOP"):
             continue
-        rest = instructions[position + 1 :]
-        while rest and rest[0].opname == "STORE_FAST":
-            kept[rest[0].argval] = name
-            del rest[0]
-        is_read = bool(rest) and rest[0].opname in ("LOAD_ATTR", "LOAD_METHOD")
-        yield name, rest[0].argval if is_read else None
+        if operation in ("LOAD_GLOBAL", "LOAD_NAME"):
+            held = argument
+            yield argument, None
+        elif operation.startswith("LOAD_FAST"):
+            held = kept.get(argument)
+        elif operation == "STORE_FAST":
+            if held is None:
+                kept.pop(argument, None)
+            else:
+                kept[argument] = held
+        else:
+            if held is not None and operation in ("LOAD_ATTR", "LOAD_METHOD"):
+                yield held, argument
+            held = None
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _global_reads(constant)

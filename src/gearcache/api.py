@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 import torch
 
 from gearcache.errors import UnsupportedMethod
+from gearcache.guards.evidence.names import module_of
 from gearcache.serving.decorated_method import CachedFunction as CachedFunction
 from gearcache.serving.functions import check_kind
 from gearcache.serving.method import CachedMethod as CachedMethod
@@ -125,7 +126,7 @@ def _wrap(func: Any, parameters: Parameters) -> CachedMethod | CachedFunction:
         check_kind(func.__func__)
         return CachedMethod(func, parameters)
     if isinstance(func, types.FunctionType):
-        if hasattr(func, "_torchdynamo_orig_callable") or str(func.__module__).startswith("torch._dynamo"):
+        if hasattr(func, "_torchdynamo_orig_callable") or module_of(func).startswith("torch._dynamo"):
             raise UnsupportedMethod(_COMPILED)
         owner_name, _, _ = func.__qualname__.rpartition(".")
         if owner_name and not owner_name.endswith("<locals>"):

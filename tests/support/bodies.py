@@ -14,6 +14,10 @@ import pytest
 import torch
 from torch import Tensor
 
+import gearcache
+from gearcache.errors import CaptureError
+from tests.support.scenarios import strict_config
+
 #: Returns two instances of a class `Net` whose method has a given body.
 Nets = Callable[[str], tuple[Any, Any]]
 
@@ -50,3 +54,23 @@ def assert_same(found: Any, expected: Any) -> None:
         assert_same(vars(found), vars(expected))
     else:
         assert found == expected or found != found, (found, expected)
+
+
+def assert_as_in_python(pair: tuple[Any, Any], folder: Path) -> None:
+    """Call the method of the first module cached and of the second as it is, and compare results and attributes."""
+    net, twin = pair
+    cached = gearcache.cache_compile(net.method, cache_dir=folder / "cache", config=strict_config())
+    for number in range(3):
+        x = torch.full((3, 4), float(number))
+        assert_same(cached(x), twin.method(x))
+        assert_same(vars(net), vars(twin))
+
+
+def assert_refused(pair: tuple[Any, Any], words: str, folder: Path) -> None:
+    """Call the method of the first module cached: an error names it and says why, and nothing has changed."""
+    net, twin = pair
+    cached = gearcache.cache_compile(net.method, cache_dir=folder / "cache", config=strict_config())
+    with pytest.raises(CaptureError, match=words) as raised:
+        cached(torch.ones(3, 4))
+    assert "Net.method" in str(raised.value)
+    assert_same(vars(net), vars(twin))

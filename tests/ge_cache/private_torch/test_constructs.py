@@ -9,8 +9,7 @@ import pytest
 import torch
 
 import gearcache
-from gearcache.errors import CaptureError
-from tests.support.bodies import Nets, assert_same, nets_of
+from tests.support.bodies import Nets, assert_as_in_python, assert_refused, assert_same, nets_of
 from tests.support.scenarios import strict_config
 
 MODULE = """
@@ -225,12 +224,7 @@ def nets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nets:
 
 @pytest.mark.parametrize("name", SERVED)
 def test_a_construct_gives_what_python_gives(name: str, nets: Nets, tmp_path: Path) -> None:
-    net, twin = nets(SERVED[name])
-    cached = gearcache.cache_compile(net.method, cache_dir=tmp_path / "cache", config=strict_config())
-    for number in range(3):
-        x = torch.full((3, 4), float(number))
-        assert_same(cached(x), twin.method(x))
-        assert_same(vars(net), vars(twin))
+    assert_as_in_python(nets(SERVED[name]), tmp_path)
 
 
 @pytest.mark.parametrize("name", [name for name in SERVED if name.startswith(("sizes", "strides"))])
@@ -244,11 +238,7 @@ def test_sizes_changed_in_place_are_followed_by_static_traces(name: str, nets: N
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_construct_is_refused_by_name(name: str, nets: Nets, tmp_path: Path) -> None:
     body, words = REFUSED[name]
-    net, _ = nets(body)
-    cached = gearcache.cache_compile(net.method, cache_dir=tmp_path / "cache", config=strict_config())
-    with pytest.raises(CaptureError, match=words) as raised:
-        cached(torch.ones(3, 4))
-    assert "Net.method" in str(raised.value)
+    assert_refused(nets(body), words, tmp_path)
 
 
 def test_another_bound_of_a_deque_is_seen(nets: Nets, tmp_path: Path) -> None:
