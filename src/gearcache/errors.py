@@ -140,6 +140,13 @@ class CaptureError(GearcacheError):
 class MethodRaises(CaptureError):
     """The trace of a method ends in an exception. The method is run to raise it; if it does not, this is raised."""
 
+    #: Whether the method has run, and not raised: what it changes is changed.
+    has_run = False
+
+    def __str__(self) -> str:
+        ran = "; to see whether it raises, it was run once, and what it changes is changed" if self.has_run else ""
+        return super().__str__() + ran
+
 
 class UncacheableGuard(CaptureError):
     """The trace depends on something that cannot be checked without Dynamo."""

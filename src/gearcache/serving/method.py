@@ -193,6 +193,7 @@ class CachedMethod:
                 continue
         found = self._run_plainly(args, kwargs)
         if refusal is not None:  # the method does not raise: Dynamo cannot trace it
+            refusal.has_run = True
             raise refusal
         return found
 
