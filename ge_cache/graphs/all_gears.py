@@ -11,7 +11,7 @@ from typing import Any
 from torch import fx
 
 from gearcache.errors import CaptureError
-from gearcache.ge_cache.capture.capture import Capture
+from gearcache.ge_cache.capture.captured import Capture
 from gearcache.ge_cache.graphs.examples import numbers
 from gearcache.ge_cache.graphs.plan import PlannedGear
 from gearcache.ge_cache.graphs.static import GearGraph, input_spec, record

@@ -12,7 +12,7 @@ import torch
 from torch import fx
 
 from gearcache.errors import CaptureError
-from gearcache.ge_cache.capture.capture import Capture
+from gearcache.ge_cache.capture.captured import Capture
 from gearcache.ge_cache.capture.symbols import Symbols
 from gearcache.ge_cache.graphs.static import GearGraph, input_spec, record
 from gearcache.ge_cache.private_torch import fake as private_fake

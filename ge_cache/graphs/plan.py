@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gearcache.errors import GearSpecError
-from gearcache.ge_cache.capture.capture import Capture, CapturedInput
+from gearcache.ge_cache.capture.captured import Capture, CapturedInput
 from gearcache.ge_cache.capture.symbols import Symbols
 from gearcache.guards.gears.parse import Axis, GearSpec, RangeAxis, gear_text
 

@@ -16,7 +16,7 @@ import torch
 from torch import fx
 
 from gearcache.errors import CaptureError
-from gearcache.ge_cache.capture.capture import Capture, CapturedInput
+from gearcache.ge_cache.capture.captured import Capture, CapturedInput
 from gearcache.ge_cache.dependencies.custom_operators import record_expanded
 from gearcache.ge_cache.graphs import inference_regions
 from gearcache.ge_cache.graphs.results import Result, ResultPlan, detached_outputs

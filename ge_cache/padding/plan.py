@@ -10,7 +10,7 @@ import torch
 from torch import fx
 
 from gearcache.errors import GearSpecError
-from gearcache.ge_cache.capture.capture import Capture
+from gearcache.ge_cache.capture.captured import Capture
 from gearcache.ge_cache.capture.counters import number_results
 from gearcache.ge_cache.capture.symbols import Symbols
 from gearcache.ge_cache.graphs.dynamic import SizePrinter, record_dynamic

@@ -29,6 +29,7 @@ def watched_exceptions(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     """Yield (owner, name, replacement) of what raises exceptions, and makes texts of them."""
     from torch._dynamo.exc import raise_observed_exception
     from torch._dynamo.symbolic_convert import ExceptionStack
+    from torch._dynamo.variables.base import VariableTracker
     from torch._dynamo.variables.lists import BaseListVariable, TupleVariable
     from torch._dynamo.variables.misc import ExceptionVariable
 
@@ -58,9 +59,23 @@ def watched_exceptions(facts: Any) -> Iterator[tuple[Any, str, Any]]:
             raise_observed_exception(IndexError, tx, args=["tuple index out of range"])
         return item_of(self, tx, arg)
 
+    def length(function: Any) -> Any:
+        @functools.wraps(function)
+        def checked(self: Any, tx: Any) -> Any:
+            if hasattr(self.python_type(), "__len__"):  # Dynamo has no answer, and says that Python has none
+                facts.refuse(
+                    f"it asks for the length of a `{self.python_type_name()}` that is made when the graph runs"
+                )
+                facts.raise_refusals()
+            return function(self, tx)
+
+        return checked
+
     yield stack, "set_current_exception", set_current_exception
     yield errors, "__init__", init
     yield lists, "getitem_const", getitem_const
+    for name in ("sq_length", "mp_length"):
+        yield VariableTracker, name, length(vars(VariableTracker)[name])
 
 
 class _Key(list[Any]):

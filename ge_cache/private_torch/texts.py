@@ -74,6 +74,16 @@ def watched_texts(facts: Any) -> Iterator[tuple[Any, str, Any]]:
         yield builtin, name, texts(vars(builtin)[name])
 
 
+def _holds_open_text(variable: Any) -> bool:
+    """Whether a variable is, or is a tuple that holds, a text that is made when the graph runs."""
+    from torch._dynamo.variables.lists import BaseListVariable
+    from torch._dynamo.variables.misc import StringFormatVariable
+
+    if isinstance(variable, BaseListVariable):
+        return any(map(_holds_open_text, variable.items))
+    return isinstance(variable, StringFormatVariable)
+
+
 def watched_addresses(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     """Yield (owner, name, replacement) of what takes an identity, a hash, or the result of a folded call."""
     from torch._dynamo.variables import object_protocol
@@ -110,6 +120,8 @@ def watched_addresses(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     def init(self: Any, *arguments: Any, **keywords: Any) -> None:
         """Make a key of a dictionary: what its hash is matters to nobody."""
         nonlocal keys
+        if _holds_open_text(arguments[0]):
+            facts.refuse("it looks for a text of a tensor among keys: what it says is known when the graph runs")
         keys += 1
         try:
             init_key(self, *arguments, **keywords)

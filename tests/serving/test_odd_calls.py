@@ -340,7 +340,7 @@ def test_a_method_that_dynamo_takes_for_one_that_raises_is_refused(cache_dir: Pa
 
     cached = gearcache.cache_compile(Partial().run, config=strict_config())
     for _ in range(2):
-        with pytest.raises(MethodRaises, match="(?s)exception.*it was run once"):
+        with pytest.raises(MethodRaises, match=r"(?s)exception.*it was run once"):
             cached(X)
 
 

@@ -12,7 +12,7 @@ from gearcache.building.units import TraceUnit
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.aten import encode_graph
 from gearcache.ge_cache.backend import CompileJob
-from gearcache.ge_cache.capture.capture import Capture
+from gearcache.ge_cache.capture.captured import Capture
 from gearcache.ge_cache.capture.counters import number_results
 from gearcache.ge_cache.graphs.all_gears import all_gears_graph
 from gearcache.ge_cache.graphs.dynamic import dynamic_gear

@@ -13,7 +13,8 @@ from gearcache.building.like_calls import enlarged_call, like_dims, like_tensor,
 from gearcache.building.request import BuildRequest, Findings
 from gearcache.errors import CaptureError, GearSpecError
 from gearcache.events import Event
-from gearcache.ge_cache.capture.capture import Capture, capture_method
+from gearcache.ge_cache.capture.capture import capture_method
+from gearcache.ge_cache.capture.captured import Capture
 from gearcache.ge_cache.graphs.plan import PlannedGear, matching_inputs, plan_gears
 from gearcache.ge_cache.private_torch import dynamo as private_dynamo
 from gearcache.ge_cache.private_torch import shapes as private_shapes

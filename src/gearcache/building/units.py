@@ -12,7 +12,7 @@ import torch
 from gearcache.building.request import BuildRequest
 from gearcache.building.tracer import Tracer
 from gearcache.errors import CaptureError, CompileError, GearSpecError, UncacheableGuard, UnkeyableValue
-from gearcache.ge_cache.capture.capture import Capture
+from gearcache.ge_cache.capture.captured import Capture
 from gearcache.ge_cache.capture.references import frame_references
 from gearcache.ge_cache.graphs.plan import PlannedGear, gear_options
 from gearcache.ge_cache.graphs.static import lift_attributes

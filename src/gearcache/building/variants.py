@@ -10,7 +10,7 @@ from gearcache.building.request import BuiltVariant
 from gearcache.building.units import TraceUnit
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.backend import Artifact
-from gearcache.ge_cache.capture.capture import Capture
+from gearcache.ge_cache.capture.captured import Capture
 from gearcache.ge_cache.dependencies.autograd_reads import GRAD_MODE
 from gearcache.ge_cache.graphs.static import GearGraph
 from gearcache.guards.access import Access

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from gearcache.errors import CaptureError
-from gearcache.ge_cache.capture.capture import Capture, capture_method
+from gearcache.ge_cache.capture.capture import capture_method
+from gearcache.ge_cache.capture.captured import Capture
 from gearcache.guards.access import Access
 from gearcache.guards.evidence.code import is_versioned
 

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from gearcache.errors import CaptureError, UncacheableGuard
-from gearcache.ge_cache.capture.capture import Capture, capture_method
+from gearcache.ge_cache.capture.capture import capture_method
+from gearcache.ge_cache.capture.captured import Capture
 from gearcache.guards.access import Scope, Walker
 from gearcache.guards.evidence.checks import first_failure
 

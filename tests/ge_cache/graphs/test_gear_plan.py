@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from gearcache.errors import GearSpecError
-from gearcache.ge_cache.capture.capture import Capture, capture_method
+from gearcache.ge_cache.capture.capture import capture_method
+from gearcache.ge_cache.capture.captured import Capture
 from gearcache.ge_cache.capture.symbols import Symbols
 from gearcache.ge_cache.graphs.plan import PlannedGear, plan_gears
 from gearcache.guards.gears.parse import parse_gears

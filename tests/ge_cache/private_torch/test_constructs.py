@@ -192,7 +192,21 @@ SERVED = {
 }
 
 #: Bodies of methods that are refused: by name, with what the refusal says.
+OPEN_TEXT = "a text of a tensor among keys"
+OPEN_LENGTH = "the length of a `str`"
 REFUSED = {
+    "the length of a text of a tensor": ('return x * len(f"{x}")', OPEN_LENGTH),
+    "the length of a text of a tensor, after an effect": ('x.add_(1)\nreturn x * len(f"{x}")', OPEN_LENGTH),
+    "a caught length of a text of a tensor": (
+        'try:\n    return x * len(f"{x}")\nexcept TypeError:\n    return x + 9',
+        OPEN_LENGTH,
+    ),
+    "whether a text of a tensor is empty": ('return x * (2 if f"{x}" else 3)', OPEN_LENGTH),
+    "a text of a tensor is a key": ('return x * 1, {f"{x}": 1}', OPEN_TEXT),
+    "a text of a tensor is looked for": ('return x * 1, f"{x}" in {str(1): 2}, {}.get(f"{x}")', OPEN_TEXT),
+    "a text of a tensor is not found": ('return x * {"a": 1}[f"{x}"]', OPEN_TEXT),
+    "a text of a tensor is in a tuple that is looked for": ('return x * 1, (1, f"{x}") in {(1, 2)}', OPEN_TEXT),
+    "a text of a tensor is in a set": ('return x * 1, len({f"{x}", f"{x * 1}"})', OPEN_TEXT),
     "a deque that holds nothing": ("return x * 1, list(collections.deque([1], maxlen=0))", "whose maxlen is 0"),
     "copy of an ordered dictionary's class": ("return x * 1, self.own_ordered.copy()", "copies a `Ordered`"),
     "union of an ordered dictionary's class": ("return x * 1, Ordered(a=1) | {}", "copies a `Ordered`"),

@@ -1,0 +1,72 @@
+"""What one Dynamo run over a method gives: graph, frame, inputs, symbols and checks."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from gearcache.ge_cache.capture.counters import Numbers
+from gearcache.ge_cache.capture.symbols import Symbols
+from gearcache.ge_cache.capture.written import Written
+from gearcache.guards.access import Access
+from gearcache.guards.evidence.checks import Check
+
+
+@dataclass(frozen=True)
+class CapturedInput:
+    """One tensor input of the graph. `sizes` and `strides` are ints or sympy expressions of the symbols."""
+
+    access: Access
+    node_name: str
+    sizes: tuple[Any, ...]
+    strides: tuple[Any, ...]
+    dtype: torch.dtype
+    device: torch.device
+    requires_grad: bool
+    example: torch.Tensor
+    #: Whether the graph computes with it, and does not only ask for its sizes.
+    computed: bool
+
+
+@dataclass
+class Capture:
+    """What one Dynamo run over a method gave."""
+
+    method: str
+    module: torch.fx.GraphModule
+    inputs: list[CapturedInput]
+    attributes: dict[str, Access]
+    attribute_tensors: dict[str, torch.Tensor]
+    shape_env: Any
+    frame_code: types.CodeType
+    graph_name: str
+    imports: dict[str, str]
+    #: Other globals that Dynamo made up for the frame.
+    installed: dict[str, Any]
+    checks: list[Check]
+    #: What has to hold of tensors on every call, wherever they live, beside what the inputs are compared with.
+    tensor_checks: list[Check]
+    written: Written
+    #: Dynamo's names of the weights that the trace bound although they lie behind what the frame writes.
+    misbound: list[str] = field(default_factory=list)
+    frame_globals: dict[str, Any] = field(default_factory=dict)
+    #: The size in the traced call of each symbol that the trace has no value for (`mark_unbacked`).
+    unbacked: dict[Any, int] = field(default_factory=dict)
+    #: Traced code that no check of `checks` compares: its files are hashed.
+    traced_code: list[types.CodeType] = field(default_factory=list)
+    #: Whether the trace follows from grad mode.
+    asks_grad_mode: bool = False
+    numbers: Numbers = field(default_factory=Numbers)
+    number_accesses: list[Access] = field(default_factory=list)
+    #: Dynamo's names of ints that the trace fixed although the frame writes them.
+    written_ints: list[str] = field(default_factory=list)
+    #: Drops the weak references that Dynamo keeps to the tensors of the call and the module.
+    drop_references: Callable[[], None] = lambda: None
+
+    def symbols(self) -> Symbols:
+        """Return the symbols of the sizes."""
+        return Symbols(self.shape_env, self.unbacked)

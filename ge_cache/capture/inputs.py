@@ -1,0 +1,78 @@
+"""The tensors that a graph takes: where they come from and what the trace holds of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from gearcache.errors import CaptureError
+from gearcache.ge_cache.capture.captured import CapturedInput
+from gearcache.ge_cache.capture.hook import GraphHook
+from gearcache.ge_cache.capture.translation import GuardTranslator
+from gearcache.guards.access import Access, Scope
+from gearcache.guards.evidence.checks import Check
+
+#: What a graph asks for of a tensor with which it does not compute: values are never such numbers.
+_NUMBERS = (torch.SymInt, torch.SymBool)
+
+
+def graph_inputs(hook: GraphHook, translator: GuardTranslator, scope: Scope, method: str) -> list[CapturedInput]:
+    """Return the inputs of a graph; `CaptureError` where the method changes sizes or strides of one in place."""
+    found = []
+    for source, node in zip(hook.sources, hook.nodes, strict=True):
+        item = _describe(translator.access(source), node, scope)
+        if not _has_layout_of(node.meta["example_value"], item.example):
+            cause = f"it changes the sizes or strides of `{item.access.text}` in place, for its caller as well"
+            raise CaptureError(method, f"{cause}; change those of a view of it: `.view_as(x)`")
+        found.append(item)
+    return found
+
+
+def place_checks(access: Access) -> list[Check]:
+    """Return the checks that a module has a tensor where a path goes: the frame reads it there without a look."""
+    *before, (kind, name) = access.steps or (("", None),)
+    if kind not in ("item", "dict_item") or not before or before[-1][1] not in ("_parameters", "_buffers"):
+        return []
+    owner = before[:-2] if len(before) > 1 and before[-2] == ("attr", "__dict__") else before[:-1]
+    own = Access(access.root, (*owner, ("attr", "__dict__")))
+    return [Check("contains", Access(access.root, tuple(before)), name), Check("lacks", own, name)]
+
+
+def unbacked_sizes(inputs: list[CapturedInput], shape_env: Any) -> dict[Any, int]:
+    """Return the size in the traced call of each symbol that the trace has no value for (`mark_unbacked`)."""
+    return {
+        expression: size
+        for item in inputs
+        for expression, size in zip(item.sizes, item.example.shape, strict=True)
+        if getattr(expression, "is_Symbol", False) and expression not in shape_env.backed_var_to_val
+    }
+
+
+def _has_layout_of(fake: torch.Tensor, example: torch.Tensor) -> bool:
+    """Whether a tensor of a trace still has the sizes and strides of the real one that it was made for."""
+    if fake.dim() != example.dim():
+        return False
+    found, expected = (*fake.shape, *fake.stride()), (*example.shape, *example.stride())
+    hints = [number.node.hint if isinstance(number, torch.SymInt) else number for number in found]
+    return all(hint is None or hint == real for hint, real in zip(hints, expected, strict=True))
+
+
+def _describe(access: Access, node: torch.fx.Node, scope: Scope) -> CapturedInput:
+    fake = node.meta["example_value"]
+    example = access.resolve(scope)
+    return CapturedInput(
+        access=access,
+        node_name=node.name,
+        sizes=tuple(_expression(size) for size in fake.shape),
+        strides=tuple(_expression(stride) for stride in fake.stride()),
+        dtype=fake.dtype,
+        device=fake.device,
+        requires_grad=bool(example.requires_grad),
+        computed=not all(isinstance(user.meta.get("example_value"), _NUMBERS) for user in node.users),
+        example=example,
+    )
+
+
+def _expression(size: Any) -> Any:
+    return size.node.expr if isinstance(size, torch.SymInt) else int(size)

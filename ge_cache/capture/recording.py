@@ -1,0 +1,109 @@
+"""One run of Dynamo over a call, and everything that watches it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import torch
+
+from gearcache.errors import CaptureError, MethodRaises
+from gearcache.ge_cache.capture.hook import GraphHook
+from gearcache.ge_cache.capture.weights import Weights
+from gearcache.ge_cache.dependencies.autograd_reads import AutogradReads
+from gearcache.ge_cache.dependencies.facts import Facts
+from gearcache.ge_cache.dependencies.identities import Identities
+from gearcache.ge_cache.dependencies.looked_up import Lookups
+from gearcache.ge_cache.dependencies.observed import Observer
+from gearcache.ge_cache.dependencies.tensor_reads import TensorReads
+from gearcache.ge_cache.private_torch import autograd as private_autograd
+from gearcache.ge_cache.private_torch import dynamo as private_dynamo
+from gearcache.ge_cache.private_torch import facts as private_facts
+from gearcache.ge_cache.private_torch import identities as private_identities
+from gearcache.ge_cache.private_torch import lookups as private_lookups
+from gearcache.ge_cache.private_torch import reads as private_reads
+from gearcache.ge_cache.private_torch import views as private_views
+from gearcache.guards.access import Scope
+
+
+class Recording:
+    """The watchers of one Dynamo run: after `run` they hold what they saw, and the attributes below what it gave."""
+
+    frame: Any
+    #: Dynamo's own account of the run: bytecode, guards, sources.
+    output: Any
+    #: Globals that Dynamo made up for the frame.
+    installed: dict[str, Any]
+    module: torch.fx.GraphModule
+
+    def __init__(
+        self, function: Any, method: str, numbers: tuple[str, ...], unbound: Collection[str], *, with_grad: bool
+    ) -> None:
+        self.method = method
+        self._function = function
+        self._numbers = numbers
+        self._with_grad = with_grad
+        self.observer, self.lookups, self.reads = Observer(method), Lookups(), TensorReads(method)
+        self.identities, self.facts = Identities(method), Facts(method)
+        self.hook = GraphHook(method, numbers, self.identities)
+        self.autograd = AutogradReads(method, with_grad)
+        self.weights = Weights(self.original, unbound)
+
+    @property
+    def original(self) -> Any:
+        """The function of the method."""
+        return getattr(self._function, "__func__", self._function)
+
+    def run(self, arguments: tuple[Any, ...], keywords: dict[str, Any], *, dynamic: bool) -> None:
+        """Trace one call; `CaptureError` names the method and why it cannot be one graph."""
+        try:
+            with (
+                torch.set_grad_enabled(self._with_grad),
+                private_dynamo.capture_settings(self.weights, dynamic=dynamic, numbers=self._numbers),
+                private_dynamo.observed(self.observer),
+                private_views.watched_views(self.observer.stale, self.observer.missing),
+                private_facts.watched_facts(self.facts),
+                private_lookups.watched_lookups(self.lookups),
+                private_reads.watched_reads(self.reads),
+                private_identities.watched_identities(self.identities),
+                private_autograd.watched_autograd(self.autograd),
+            ):
+                self.frame, self.output, self.installed = private_dynamo.compile_frame(
+                    self._function, arguments, keywords, self.hook
+                )
+        except private_dynamo.dynamo_errors() as error:
+            raise self._refusal(error) from error
+        except CaptureError:
+            raise
+        except Exception as error:  # Dynamo itself broke, or a function that it called
+            cause = f"Dynamo could not form one graph: it failed with {type(error).__name__}: {error}"
+            raise CaptureError(self.method, cause) from error
+        self.facts.raise_refusals()
+        if self.hook.module is None:
+            raise CaptureError(self.method, "it runs no tensor operation that could be compiled")
+        self.module = self.hook.module
+        self.autograd.check_graph(self.module.graph)
+
+    def _refusal(self, error: BaseException) -> CaptureError:
+        own = getattr(error, "inner_exception", None)
+        if isinstance(own, CaptureError):  # raised by our hook: already complete
+            return own
+        if not private_dynamo.is_raised_by_method(error):
+            return CaptureError(self.method, _cause(error))
+        self.facts.raise_refusals()  # the trace may have gone another way than the method does
+        return MethodRaises(self.method, _cause(error))
+
+    @property
+    def scope(self) -> Scope:
+        """The names that the frame sees."""
+        closure = dict(zip(self.frame.code.co_freevars, self.frame.closure, strict=True))
+        local = {name: value for name, value in self.frame.locals.items() if name not in closure}
+        return Scope(local, self.frame.globals, closure)
+
+
+def _cause(error: BaseException) -> str:
+    text = str(getattr(error, "inner_exception", error)).strip()
+    first, _, rest = text.partition("\n")
+    detail = [line.strip() for line in rest.splitlines() if line.strip().startswith(("Explanation:", "Hint:"))]
+    where = [line.strip() for line in rest.splitlines() if line.strip().startswith("File ")]
+    return "; ".join([f"Dynamo could not form one graph: {first}", *detail[:2], *where[-1:]])
