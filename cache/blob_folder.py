@@ -140,7 +140,7 @@ def _is_sound(path: Path, digest: str, size: int) -> bool:
 
 
 def present_size(path: Path) -> int | None:
-    """Return the size of a plain file in bytes, or None where there is none."""
+    """Return the size of a regular file in bytes, or None where there is none."""
     try:
         found = os.lstat(path)
     except OSError:

@@ -29,7 +29,7 @@ class Ranks:
     pp_rank: int | None = None
 
     @property
-    def scope(self) -> str:
+    def folder(self) -> str:
         """The folder of this rank below an entry; empty outside a distributed job."""
         parts = []
         if self.world_size is not None or self.global_rank is not None:

@@ -22,7 +22,7 @@ USE_NAME = "use"
 _IN_ENTRY = frozenset((MANIFEST_NAME, USE_NAME, *BACKEND_FOLDERS))
 _HEXADECIMAL = "0123456789abcdef"
 _DIGEST_LENGTH = 64
-_MAX_RANK_SCOPE_LENGTH = 120
+_MAX_RANKS_LENGTH = 120
 _LABEL_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_."
 _WITHOUT_MARKS = str.maketrans("", "", "_.=-")
 
@@ -33,18 +33,19 @@ def is_digest(text: str) -> bool:
 
 
 def is_label(text: str) -> bool:
-    """Whether a text is a `CacheKey.safe_label`, and so one plain folder name."""
+    """Whether a text is a `CacheKey.safe_label`, and so one folder name."""
     return 0 < len(text) <= MAX_LABEL_LENGTH and text[0] != "." and not text.strip(_LABEL_LETTERS)
 
 
-def is_rank_scope(text: str) -> bool:
-    """Whether a text is one plain folder name: letters, digits, `_`, and inside also `.`, `=` and `-`; and is the name
-    of nothing else that lies in the folder of an entry.
+def is_ranks_folder(text: str) -> bool:
+    """Whether a text names the folder of some ranks: letters, digits, `_`, and inside also `.`, `=` and `-`.
+
+    Nothing else that lies in the folder of an entry is called so.
     """
     if text in _IN_ENTRY:
         return False
-    plain = text.isascii() and text.translate(_WITHOUT_MARKS).isalnum()
-    return plain and text[0] not in ".=-" and len(text) <= _MAX_RANK_SCOPE_LENGTH
+    is_name = text.isascii() and text.translate(_WITHOUT_MARKS).isalnum()
+    return is_name and text[0] not in ".=-" and len(text) <= _MAX_RANKS_LENGTH
 
 
 def resolve_root(cache_dir: str | os.PathLike[str] | None, environ: Mapping[str, str]) -> Path:
@@ -78,7 +79,7 @@ class Layout:
         <root>/                               mode 0700: what lies here is trusted code
           CACHEDIR.TAG  .gitignore            below `v<format>` where the root holds other things too
           v<format>/
-            entries/<Class.method>/<key digest>/[<rank scope>/]
+            entries/<Class.method>/<key digest>/[<ranks>/]
               manifest.msgpack                it alone makes the entry exist
               use                             locked by the processes that loaded it; a byte for each load
             blobs/<2 hex>/<sha256>            immutable, shared by entries, gears and ranks
@@ -92,11 +93,11 @@ class Layout:
     """
 
     root: Path
-    rank_scope: str = ""
+    ranks: str = ""
 
     def __post_init__(self) -> None:
-        if self.rank_scope and not is_rank_scope(self.rank_scope):
-            raise ValueError(f"a rank scope is one plain folder name, got `{self.rank_scope}`")
+        if self.ranks and not is_ranks_folder(self.ranks):
+            raise ValueError(f"ranks are one folder name, got `{self.ranks}`")
 
     @property
     def bucket(self) -> Path:
@@ -128,15 +129,15 @@ class Layout:
         """The folder of what failed verification."""
         return self.bucket / "quarantine"
 
-    def entry(self, label: str, digest: str, scope: str) -> Path:
-        """The folder of an entry; `ValueError` for what is no label, digest and scope: these may come from outside."""
-        if not is_label(label) or not is_digest(digest) or (scope and not is_rank_scope(scope)):
-            raise ValueError(f"no entry can be called `{label}`, `{digest}`, `{scope}`")
-        return self.entries_folder / label / digest / scope
+    def entry(self, label: str, digest: str, ranks: str) -> Path:
+        """The folder of an entry; `ValueError` for what is no label, digest and ranks: these may come from outside."""
+        if not is_label(label) or not is_digest(digest) or (ranks and not is_ranks_folder(ranks)):
+            raise ValueError(f"no entry can be called `{label}`, `{digest}`, `{ranks}`")
+        return self.entries_folder / label / digest / ranks
 
     def manifest(self, key: CacheKey) -> Path:
         """The file that alone makes the entry of a key exist."""
-        return self.entries_folder / key.safe_label / key.digest / self.rank_scope / MANIFEST_NAME
+        return self.entries_folder / key.safe_label / key.digest / self.ranks / MANIFEST_NAME
 
     def use(self, key: CacheKey) -> Path:
         """The file that the users of an entry lock."""
@@ -149,7 +150,7 @@ class Layout:
         return self.blobs_folder / digest[:2] / digest
 
     def lock(self, key: CacheKey) -> Path:
-        """The lock of one key, common to all rank scopes."""
+        """The lock of one key, common to all ranks."""
         return self.locks_folder / f"{key.digest}.lock"
 
     @property
@@ -162,7 +163,7 @@ class Layout:
         return self.quarantine_folder / name
 
     def entries(self, label: str | None = None) -> Iterator[Path]:
-        """All manifests, in all rank scopes and no order; `label` is a `CacheKey.safe_label`."""
+        """All manifests, of all ranks, in no order; `label` is a `CacheKey.safe_label`."""
         for stored_label, digest in self.names(label):
             yield from self.manifests_of(stored_label, digest)
 
@@ -185,12 +186,12 @@ class Layout:
         return _names(self.entries_folder / label)
 
     def manifests_of(self, label: str, digest: str) -> Iterator[Path]:
-        """The manifests of one key: one, or one for each rank scope."""
+        """The manifests of one key: one, or one for each rank."""
         folder = self.entry(label, digest, "")
         for name in _names(folder):
             if name == MANIFEST_NAME:
                 yield folder / name
-            elif is_rank_scope(name):
+            elif is_ranks_folder(name):
                 yield from (folder / name / inner for inner in _names(folder / name) if inner == MANIFEST_NAME)
 
     def blobs(self) -> Iterator[Path]:
@@ -199,7 +200,7 @@ class Layout:
             yield from (self.blobs_folder / shard / name for name in _names(self.blobs_folder / shard))
 
     def identify(self, manifest: Path) -> tuple[str, str, str]:
-        """Label, key digest and rank scope of a manifest's path; `ValueError` for any other path."""
+        """Label, key digest and ranks of a manifest's path; `ValueError` for any other path."""
         parts = manifest.relative_to(self.entries_folder).parts
         if len(parts) not in (3, 4) or parts[-1] != MANIFEST_NAME:
             raise ValueError(f"`{manifest}` is not where a manifest lies")

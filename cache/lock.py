@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from gearcache.cache.opening import open_plain
+from gearcache.cache.opening import open_regular
 from gearcache.errors import LockTimeout, PublishError
 
 _POLL_SECONDS = 0.01
@@ -60,7 +60,7 @@ def store_lock(path: Path, timeout: float, *, alone: bool) -> Iterator[None]:
     patience = _Patience(path, "alone" if alone else "shared", timeout)
     deadline = time.monotonic() + patience.left
     try:
-        descriptor = open_plain(path, os.O_RDWR | os.O_CREAT)
+        descriptor = open_regular(path, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise PublishError(path, f"it cannot be locked: {error.strerror}") from error
     try:

@@ -29,7 +29,7 @@ class Nearest:
 
     def __str__(self) -> str:
         if self.difference is None:
-            return f"the nearest entry `{self.path.parent}` has the same components in another rank scope"
+            return f"the nearest entry `{self.path.parent}` has the same components, for other ranks"
         more = f" ({self.differing} components differ)" if self.differing > 1 else ""
         return f"{self.difference} in the nearest entry `{self.manifest.name}`{more}"
 
@@ -61,11 +61,11 @@ def nearest_entry(layout: Layout, key: CacheKey) -> Nearest | None:
 
 def _newest_first(layout: Layout, key: CacheKey) -> list[Path]:
     dated = []
-    entries, scope = str(layout.entries_folder), layout.rank_scope
+    entries, ranks = str(layout.entries_folder), layout.ranks
     for label, digest in islice(layout.names(key.safe_label), MAX_SEEN):
-        # Ranks are part of the key, so an entry mostly lies in one scope, and mostly in ours. Texts are built faster
-        # than paths, which is most of the work here.
-        own = "/".join(filter(None, (entries, label, digest, scope, MANIFEST_NAME)))
+        # Ranks are part of the key, so an entry mostly is of some ranks alone, and mostly of ours. Texts are built
+        # faster than paths, which is most of the work here.
+        own = "/".join(filter(None, (entries, label, digest, ranks, MANIFEST_NAME)))
         try:
             dated.append((os.lstat(own).st_mtime_ns, own))
         except OSError:

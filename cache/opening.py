@@ -8,15 +8,15 @@ import stat
 from pathlib import Path
 
 
-def open_plain(path: Path, flags: int, *, follow: bool = False) -> int:
-    """Open a plain file as a descriptor, made with mode 0600 where `flags` say so; never waits.
+def open_regular(path: Path, flags: int, *, follow: bool = False) -> int:
+    """Open a regular file as a descriptor, made with mode 0600 where `flags` say so; never waits.
 
-    `OSError`, also for what is no plain file: a pipe would hang who opens or writes it, a link lead elsewhere. `follow`
-    is for files outside of a cache, which may be reached through links.
+    `OSError`, also for what is no regular file: a pipe would hang who opens or writes it, a link lead elsewhere.
+    `follow` is for files outside of a cache, which may be reached through links.
     """
     flags |= os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
     descriptor = os.open(path, flags, 0o600)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "It is no plain file", str(path))
+        raise OSError(errno.EINVAL, "It is no regular file", str(path))
     return descriptor

@@ -157,7 +157,7 @@ class DiskStore(BlobFolder):
             use.count()
 
     def _identity(self, key: CacheKey) -> tuple[str, str, str]:
-        return key.safe_label, key.digest, self.layout.rank_scope
+        return key.safe_label, key.digest, self.layout.ranks
 
     def _register(self, key: CacheKey, *, create: bool) -> bool:
         path = self.layout.use(key)

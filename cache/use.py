@@ -12,7 +12,7 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 from gearcache.cache.lock import unlock
-from gearcache.cache.opening import open_plain
+from gearcache.cache.opening import open_regular
 
 
 class _Held:
@@ -72,7 +72,7 @@ def exclusive_use(path: Path, *, create: bool = False) -> Iterator[bool]:
     `create` makes the file where only that is missing, so that nobody can begin to use the entry meanwhile.
     """
     try:
-        descriptor = open_plain(path, os.O_RDWR | (os.O_CREAT if create else 0))
+        descriptor = open_regular(path, os.O_RDWR | (os.O_CREAT if create else 0))
     except (FileNotFoundError, NotADirectoryError):
         yield True
         return
@@ -149,12 +149,12 @@ def _lock(path: Path, create: bool) -> _Held | None:
 
 def _open(path: Path, create: bool) -> int | None:
     try:
-        return open_plain(path, os.O_RDWR | os.O_APPEND | (os.O_CREAT if create else 0))
+        return open_regular(path, os.O_RDWR | os.O_APPEND | (os.O_CREAT if create else 0))
     except FileNotFoundError:
         return None
     except OSError:
         # A shared cache that this user may only read; a shared lock needs no more.
         try:
-            return open_plain(path, os.O_RDONLY)
+            return open_regular(path, os.O_RDONLY)
         except OSError:
             return None

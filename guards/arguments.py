@@ -16,7 +16,7 @@ _MAX_DEPTH = 12
 
 
 def find_tensors(arguments: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-    """Return argument path -> tensor, through lists, tuples, dicts, dataclasses and plain objects.
+    """Return argument path -> tensor, through lists, tuples, dicts, dataclasses and other objects.
 
     Modules are not entered: what they hold is the method's own state. Paths are those of `Access.text`.
     """

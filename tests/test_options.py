@@ -37,8 +37,8 @@ def function(x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("func", "words"),
     [
-        pytest.param(function, "`function` is a plain function", id="function"),
-        pytest.param(lambda x: x, "is a plain function", id="lambda"),
+        pytest.param(function, "`function` is a function, not a method", id="function"),
+        pytest.param(lambda x: x, "is a function, not a method", id="lambda"),
         pytest.param(Other().run, "not of Other", id="method of no module"),
         pytest.param(Net(), "not a module", id="module"),
         pytest.param(torch.relu, "not a", id="builtin"),

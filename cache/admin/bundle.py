@@ -1,7 +1,7 @@
 """Bundles: entries and their blobs in one tar file, to be carried to another host.
 
 The blobs come first, then the manifests that name them. Names inside are never used as paths: an import computes
-where things go from digests and labels that it has checked, and takes nothing but plain files of known names.
+where things go from digests and labels that it has checked, and takes nothing but regular files of known names.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gearcache.cache.key import FORMAT_VERSION
 from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout, is_digest
 from gearcache.cache.lock import key_lock
 from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, decode_manifest
-from gearcache.cache.opening import open_plain
+from gearcache.cache.opening import open_regular
 from gearcache.cache.parents import TRUSTED_VARIABLE, is_trusted_by_name
 from gearcache.cache.reading import read_manifest
 from gearcache.cache.signature import KEY_FILE_VARIABLE, Signer
@@ -131,7 +131,7 @@ class _Import:
 
     def _open(self) -> int:
         """The bundle as a descriptor; it is code, so without signatures nobody else may have written it."""
-        descriptor = open_plain(self._source, os.O_RDONLY, follow=True)
+        descriptor = open_regular(self._source, os.O_RDONLY, follow=True)
         reason = others_wrote(self._source, os.fstat(descriptor)) if self._signer is None else ""
         if not reason or is_trusted_by_name(self._source.absolute().parent):
             return descriptor
@@ -145,7 +145,7 @@ class _Import:
         for member in tar:
             name = member.name
             if not member.isreg() or member.issparse() or member.size < 0:
-                raise self._wrong(f"`{name}` is not a plain file")
+                raise self._wrong(f"`{name}` is not a regular file")
             if name in seen or len(seen) >= MAX_MEMBERS:
                 raise self._wrong(f"it holds `{name}` twice, or more than {MAX_MEMBERS} files")
             seen.add(name)
@@ -197,18 +197,18 @@ class _Import:
         self._summary.skipped.append(manifest.name)
 
     def _identity(self, name: str, manifest: Manifest) -> Identity:
-        """Label, digest and scope as the manifest and its name inside the bundle tell alike."""
+        """Label, digest and ranks as the manifest and its name inside the bundle tell alike."""
         parts = name.split("/")
-        scope = parts[3] if len(parts) == 5 else ""
+        ranks = parts[3] if len(parts) == 5 else ""
         label = manifest.name.removesuffix(f"-{manifest.key_digest}")
-        expected = "/".join(filter(None, ("entries", label, manifest.key_digest, scope, MANIFEST_NAME)))
+        expected = "/".join(filter(None, ("entries", label, manifest.key_digest, ranks, MANIFEST_NAME)))
         try:
-            self._layout.entry(label, manifest.key_digest, scope)
+            self._layout.entry(label, manifest.key_digest, ranks)
         except ValueError as error:
             raise self._wrong(str(error)) from error
         if name != expected or manifest.name != f"{label}-{manifest.key_digest}":
             raise self._wrong(f"`{name}` holds the entry {manifest.name}")
-        return label, manifest.key_digest, scope
+        return label, manifest.key_digest, ranks
 
     def _is_present(self, path: Path, manifest: Manifest) -> bool:
         try:

@@ -47,7 +47,7 @@ class Removal:
 
 
 class Catalog:
-    """The entries of a cache in all rank scopes; safe beside any number of processes that read, write or remove.
+    """The entries of a cache of all ranks; safe beside any number of processes that read, write or remove.
 
     Read methods never raise on a damaged cache; `faults` holds what the last `entries()` found. Those
     that remove wait at most `patience` seconds for writers, and say so.

@@ -11,7 +11,7 @@ from pathlib import Path
 from gearcache.cache.admin.row import Identity
 from gearcache.cache.admin.scan import MisplacedEntry, Scan, scan
 from gearcache.cache.atomic import TEMPORARY_PREFIX, is_unfinished
-from gearcache.cache.layout import BACKEND_FOLDERS, USE_NAME, Layout, is_digest, is_rank_scope
+from gearcache.cache.layout import BACKEND_FOLDERS, USE_NAME, Layout, is_digest, is_ranks_folder
 from gearcache.cache.quarantine import MAX_KEPT_SECONDS, drop, excess, quarantined
 from gearcache.cache.remove import deleting, remove_entry, unlink_all
 from gearcache.errors import CacheError, CorruptEntry
@@ -117,10 +117,10 @@ def _abandoned(layout: Layout) -> Iterator[Identity]:
     for label, digest in layout.names():
         folder = layout.entry(label, digest, "")
         inside = {path.name for path in _inside(folder)} - {USE_NAME}
-        scopes = {scope for scope in inside if is_rank_scope(scope)}
-        for scope in scopes:
-            if not _holds_entry({path.name for path in _inside(folder / scope)}):
-                yield label, digest, scope
+        found_ranks = {ranks for ranks in inside if is_ranks_folder(ranks)}
+        for ranks in found_ranks:
+            if not _holds_entry({path.name for path in _inside(folder / ranks)}):
+                yield label, digest, ranks
         if not _holds_entry(inside):
             yield label, digest, ""
 

@@ -21,7 +21,7 @@ from gearcache.cache.admin.journal import cut_journal, read_journal, unpack
 from gearcache.cache.admin.row import EntryRow, Identity
 from gearcache.cache.layout import Layout
 from gearcache.cache.lock import unlock
-from gearcache.cache.opening import open_plain
+from gearcache.cache.opening import open_regular
 from gearcache.cache.trust import check_folders, open_trusted
 from gearcache.errors import CacheError
 
@@ -134,7 +134,7 @@ def _lock(layout: Layout) -> int | None:
         if not layout.entries_folder.is_dir():
             return None  # no cache, or somebody else's folder of that name
         folder.mkdir(mode=0o700, exist_ok=True)
-        lock = open_plain(folder / "lock", os.O_RDWR | os.O_CREAT)
+        lock = open_regular(folder / "lock", os.O_RDWR | os.O_CREAT)
     except (OSError, CacheError):
         return None
     try:
@@ -168,7 +168,7 @@ def _open(folder: Path) -> tuple[diskcache.Cache, Index] | None:
 
 def _is_locked(path: Path) -> bool:
     """Whether another program holds the database, for which diskcache would wait a minute; makes it, with mode 0600."""
-    os.close(open_plain(path, os.O_RDWR | os.O_CREAT))
+    os.close(open_regular(path, os.O_RDWR | os.O_CREAT))
     with open_trusted(path):
         pass
     connection = sqlite3.connect(path, timeout=0)

@@ -16,7 +16,7 @@ from typing import Any
 import msgpack
 
 from gearcache.cache.admin.row import EntryRow
-from gearcache.cache.opening import open_plain
+from gearcache.cache.opening import open_regular
 from gearcache.cache.trust import open_trusted
 from gearcache.errors import CacheError
 
@@ -30,7 +30,7 @@ def append_entry(folder: Path, entry: EntryRow) -> None:
     body: bytes = msgpack.packb(entry)
     record = len(body).to_bytes(4, "big") + sha256(body).digest()[:_SUM_SIZE] + body
     folder.mkdir(mode=0o700, exist_ok=True)
-    descriptor = open_plain(folder / JOURNAL_NAME, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    descriptor = open_regular(folder / JOURNAL_NAME, os.O_RDWR | os.O_CREAT | os.O_APPEND)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         if os.fstat(descriptor).st_size < MAX_JOURNAL_SIZE:
@@ -51,7 +51,7 @@ def read_journal(folder: Path) -> tuple[list[EntryRow], int]:
 
 def cut_journal(folder: Path, size: int) -> None:
     """Empty a journal that was read to its end at `size`; one that has grown since stays. Raises `OSError`."""
-    descriptor = open_plain(folder / JOURNAL_NAME, os.O_RDWR)
+    descriptor = open_regular(folder / JOURNAL_NAME, os.O_RDWR)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.fstat(descriptor).st_size == size:

@@ -15,7 +15,7 @@ FileState: TypeAlias = "tuple[int, int, int]"
 """Inode, time in ns, size; zeros for an absent file."""
 
 Identity: TypeAlias = "tuple[str, str, str]"
-"""Label, key digest and rank scope of an entry."""
+"""Label, key digest and ranks of an entry."""
 
 ABSENT: FileState = (0, 0, 0)
 _BLOB = struct.Struct(">32sQ")
@@ -31,7 +31,7 @@ class EntryRow(NamedTuple):
 
     label: str
     digest: str
-    scope: str
+    ranks: str
     manifest_size: int
     blobs_size: int
     gears: Sequence[str]
@@ -56,8 +56,8 @@ class EntryRow(NamedTuple):
 
     @property
     def identity(self) -> Identity:
-        """Label, key digest and rank scope."""
-        return self.label, self.digest, self.scope
+        """Label, key digest and ranks."""
+        return self.label, self.digest, self.ranks
 
     @property
     def own_size(self) -> int:

@@ -49,14 +49,14 @@ def scan(layout: Layout, *, exact: bool = False) -> Scan:
 
 def read_entry(layout: Layout, path: Path, signer: Signer | None = None) -> EntryRow:
     """The entry of one manifest, read in full; `CacheError` or `FileNotFoundError`."""
-    label, digest, scope = layout.identify(path)
+    label, digest, ranks = layout.identify(path)
     try:
         check_folders(layout.root, path.parent)
         manifest = read_manifest(path, digest, signer)
         # On a file system without case, `m.run` lies in the folder of `M.run`.
         if manifest.name.lower() != f"{label}-{digest}".lower():
             raise MisplacedEntry(path, f"it belongs to the entry {manifest.name}", *manifest.blobs)
-        return stored_entry(manifest, (label, digest, scope), path)
+        return stored_entry(manifest, (label, digest, ranks), path)
     except FileNotFoundError:
         raise
     except OSError as error:
@@ -73,21 +73,21 @@ class MisplacedEntry(CorruptEntry):
 
 
 class _Known:
-    """What the index says: by label and digest, and apart from these the entries with a rank scope."""
+    """What the index says: by label and digest, and apart from these the entries of jobs with ranks."""
 
     def __init__(self, entries: Iterable[EntryRow]) -> None:
-        self.plain: defaultdict[str, dict[str, EntryRow]] = defaultdict(dict)
-        self.scoped: defaultdict[tuple[str, str], dict[str, EntryRow]] = defaultdict(dict)
+        self.unranked: defaultdict[str, dict[str, EntryRow]] = defaultdict(dict)
+        self.ranked: defaultdict[tuple[str, str], dict[str, EntryRow]] = defaultdict(dict)
         # The last one of an identity counts: it is the newest.
         for entry in entries:
-            if entry.scope:
-                self.scoped[entry.label, entry.digest][entry.scope] = entry
+            if entry.ranks:
+                self.ranked[entry.label, entry.digest][entry.ranks] = entry
             else:
-                self.plain[entry.label][entry.digest] = entry
-        self.count = sum(map(len, self.plain.values())) + sum(map(len, self.scoped.values()))
+                self.unranked[entry.label][entry.digest] = entry
+        self.count = sum(map(len, self.unranked.values())) + sum(map(len, self.ranked.values()))
 
     def identities(self) -> set[Identity]:
-        entries = [*self.plain.values(), *self.scoped.values()]
+        entries = [*self.unranked.values(), *self.ranked.values()]
         return {entry.identity for group in entries for entry in group.values()}
 
 
@@ -116,8 +116,8 @@ class _Look:
         return self._changed
 
     def _look_at_label(self, label: str) -> None:
-        plain = self._known.plain.get(label, {})
-        scoped = self._known.scoped
+        unranked = self._known.unranked.get(label, {})
+        ranked = self._known.ranked
         folder = f"{self._entries_folder}/{label}"
         unchanged = self._found.entries
         before = len(unchanged)
@@ -125,8 +125,8 @@ class _Look:
         lstat, exact = os.lstat, self._exact
         # Texts instead of paths, which take ten times as long: these lines run for each of maybe 100,000 entries.
         for digest in self._layout.digest_names(label):
-            entry = plain.get(digest)
-            if entry is None or exact or entry.has_folders or (scoped and (label, digest) in scoped):
+            entry = unranked.get(digest)
+            if entry is None or exact or entry.has_folders or (ranked and (label, digest) in ranked):
                 if is_digest(digest):
                     others.append(digest)
                 continue
@@ -147,16 +147,16 @@ class _Look:
                 self._found.faults.append(CacheError(f"`{error.filename}` cannot be read: {error.strerror}"))
 
     def _look_at(self, label: str, digest: str) -> None:
-        entry = self._known.plain.get(label, {}).get(digest)
-        entries = [*([entry] if entry is not None else ()), *self._known.scoped.get((label, digest), {}).values()]
+        entry = self._known.unranked.get(label, {}).get(digest)
+        entries = [*([entry] if entry is not None else ()), *self._known.ranked.get((label, digest), {}).values()]
         unread = []
         place = f"{self._entries_folder}/{label}/{digest}"
         for entry in entries:
-            folder = f"{place}/{entry.scope}" if entry.scope else place
+            folder = f"{place}/{entry.ranks}" if entry.ranks else place
             use = use_state(f"{folder}/{USE_NAME}")
             is_used = use != (entry.use_inode, entry.used_ns, entry.hits)
             if (self._exact or is_used) and not entry.is_state_of(manifest_state(f"{folder}/{MANIFEST_NAME}")):
-                unread.append(self._layout.entry(label, digest, entry.scope) / MANIFEST_NAME)
+                unread.append(self._layout.entry(label, digest, entry.ranks) / MANIFEST_NAME)
                 continue
             self._present += 1
             now = entry.with_use(use) if is_used else entry
@@ -165,7 +165,7 @@ class _Look:
             self._found.entries.append(now)
             if now is not entry:
                 self._changed.add(entry.identity)
-        if not entries or (self._exact and not _has_scopes_of(place, entries)):
+        if not entries or (self._exact and not _has_ranks_of(place, entries)):
             seen = {self._layout.entry(*entry.identity) / MANIFEST_NAME for entry in entries}
             unread += [path for path in self._layout.manifests_of(label, digest) if path not in seen]
         self._read(unread)
@@ -183,10 +183,10 @@ class _Look:
                 self._changed.add(entry.identity)
 
 
-def _has_scopes_of(folder: str, entries: list[EntryRow]) -> bool:
-    """Whether the folder of a key holds as many folders as there are entries with a rank scope; links tell, mostly."""
+def _has_ranks_of(folder: str, entries: list[EntryRow]) -> bool:
+    """Whether the folder of a key holds as many folders as there are entries of jobs with ranks; links tell, mostly."""
     try:
         inside = os.lstat(folder).st_nlink - 2
     except FileNotFoundError:  # removed since it was listed: looked at closely, it holds nothing
         return False
-    return inside == sum(1 for entry in entries if entry.scope)
+    return inside == sum(1 for entry in entries if entry.ranks)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from gearcache.cache.layout import Layout
-from gearcache.cache.opening import open_plain
+from gearcache.cache.opening import open_regular
 
 _FOLDER = "misses"
 
@@ -18,7 +18,7 @@ def count_misses(layout: Layout, reasons: Iterable[str]) -> None:
     with suppress(OSError):
         folder.mkdir(mode=0o700, exist_ok=True)
         for reason in reasons:
-            descriptor = open_plain(folder / _name(reason), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            descriptor = open_regular(folder / _name(reason), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             try:
                 os.write(descriptor, b"-")
             finally:

@@ -72,7 +72,7 @@ class TensorReads:
             raise CaptureError(self.method, f"it calls `Tensor.{name}`, whose result may differ on another call")
 
     def instance(self, source: Any, classes: Any) -> None:
-        """Note an `isinstance`; what a plain tensor, a parameter and a buffer have in common needs no check."""
+        """Note an `isinstance`; what an ordinary tensor, a parameter and a buffer have in common needs no check."""
         for cls in classes if isinstance(classes, tuple) else (classes,):
             if isinstance(cls, type) and issubclass(cls, torch.Tensor) and cls is not torch.Tensor:
                 self.kind(source)

@@ -62,7 +62,7 @@ def is_sealed(folder: Path) -> bool:
         state = folder.lstat()
         if not _is_ours(state) or not stat.S_ISDIR(state.st_mode):
             return False
-        present = set(_files(folder)) - {SUMS}  # plain files all: to open a pipe would hang
+        present = set(_files(folder)) - {SUMS}  # regular files all: to open a pipe would hang
         sums = msgpack.unpackb((folder / SUMS).read_bytes(), raw=False)
         return bool(sums) and present == set(sums) and all(_digest(folder / name) == sums[name] for name in sums)
     except (OSError, ValueError, AttributeError, TypeError, msgpack.UnpackException):
@@ -75,7 +75,7 @@ def _files(folder: Path) -> list[str]:
     for path in sorted(folder.rglob("*")):
         state = path.lstat()
         if not _is_ours(state) or not (stat.S_ISREG(state.st_mode) or stat.S_ISDIR(state.st_mode)):
-            raise ValueError(f"{path} is no plain file of this user's alone")
+            raise ValueError(f"{path} is no regular file of this user's alone")
         if stat.S_ISREG(state.st_mode):
             names.append(path.relative_to(folder).as_posix())
     return names

@@ -54,7 +54,7 @@ def functional_graph(job: CompileJob, decompositions: Mapping[Any, Callable[...,
     recorded = to_module(job.graph, constants)
     examples, mode, symbolic = _examples(job)
     table = {**_TABLE, **decompositions}
-    with mode, torch.no_grad(), _plain_attention(examples):
+    with mode, torch.no_grad(), _decomposed_attention(examples):
         if symbolic is not None:
             # `functionalize` decomposes composite operators in C++, at concrete sizes; Python keeps them symbolic.
             with private_fake.python_dispatcher():
@@ -94,8 +94,8 @@ def _examples(job: CompileJob) -> tuple[list[torch.Tensor], Any, private_symbols
 
 
 @contextlib.contextmanager
-def _plain_attention(examples: list[torch.Tensor]) -> Iterator[None]:
-    """Decompose attention of CPU tensors into plain operators; a device brings its own choice along."""
+def _decomposed_attention(examples: list[torch.Tensor]) -> Iterator[None]:
+    """Decompose attention of CPU tensors into simpler operators; a device brings its own choice along."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     if any(tensor.device.type != "cpu" for tensor in examples):

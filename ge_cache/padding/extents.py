@@ -55,7 +55,7 @@ def size_of(dim: Dim) -> Any:
 
 
 def normal(dim: Dim) -> Dim:
-    """Return a dim with neighbouring plain factors multiplied and ones left out."""
+    """Return a dim with neighbouring unpadded factors multiplied and ones left out."""
     found: list[Factor] = []
     for size, is_padded in dim:
         if size == 1:

@@ -85,7 +85,7 @@ def index_copy(step: Step) -> Extent:
     """`x.index_copy_(dim, index, source)`: the index is the same at every size."""
     target, rows, source = step.extent("self"), step.extent("index"), step.extent("source")
     dim = step.value("dim") % len(target.dims)
-    step.require_plain("writes at numbers of", target.dims[dim], *rows.dims)
+    step.require_unpadded("writes at numbers of", target.dims[dim], *rows.dims)
     if any(left != right for at, (left, right) in enumerate(zip(target.dims, source.dims, strict=True)) if at != dim):
         raise _joined(step)
     return target
@@ -96,9 +96,9 @@ def gather(step: Step) -> Extent:
     """`x.gather(dim, index)`, and `scatter`, whose written dim holds no filling either."""
     source, rows = step.extent("self"), step.extent("index")
     dim = step.value("dim") % len(source.dims)
-    step.require_plain("looks up along", source.dims[dim])
+    step.require_unpadded("looks up along", source.dims[dim])
     if "scatter" in step.name:
-        step.require_plain("writes at numbers of", rows.dims[dim])
+        step.require_unpadded("writes at numbers of", rows.dims[dim])
     parts = [rows] + ([step.extent("src")] if isinstance(step.value("src"), Extent) else [])
     for at, expected in enumerate(source.dims):
         for part in parts:

@@ -41,7 +41,7 @@ class Proof:
                 if node.op == "placeholder":
                     sizes = next(rows, None)
                     shape = self.sizes(node.meta["val"]) if sizes is None else [self._simplify(size) for size in sizes]
-                    self._extents[node] = Extent(self.plain_dims(shape))
+                    self._extents[node] = Extent(self.unpadded_dims(shape))
                 elif node.op == "get_attr":
                     continue  # constants have fixed sizes
                 elif node.op == "output":
@@ -93,7 +93,7 @@ class Proof:
         if not padded and not depends:
             bases = [item for name, item in tensors.items() if name in step.aliased]
             is_writable = all(base.is_writable and base.bound is None for base in bases)
-            results = [Extent(self.plain_dims(sizes), None, is_writable) for sizes in step.result_sizes()]
+            results = [Extent(self.unpadded_dims(sizes), None, is_writable) for sizes in step.result_sizes()]
             self._extents[node] = results if isinstance(node.meta["val"], (list, tuple)) else results[0]
             return
         if rule is None or "out" in step.given:
@@ -126,7 +126,7 @@ class Proof:
             sizes = self.sizes(value)
             if any(self.mentions(size) for size in sizes):
                 raise Dependent(f"`{given.target}` is not known to keep rows apart along {self.label}")
-            return Extent(self.plain_dims(sizes))
+            return Extent(self.unpadded_dims(sizes))
         if is_list(given):
             return [self.value(item) for item in given]
         return given
@@ -135,7 +135,7 @@ class Proof:
         """Return the sizes of a fake tensor."""
         return [self._number(size) for size in tensor.shape]
 
-    def plain_dims(self, sizes: list[Any]) -> tuple[Dim, ...]:
+    def unpadded_dims(self, sizes: list[Any]) -> tuple[Dim, ...]:
         """Return one factor per dim."""
         return tuple(() if size == 1 else ((size, self.mentions(size)),) for size in sizes)
 

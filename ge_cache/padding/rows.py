@@ -60,7 +60,7 @@ def reduction(step: Step) -> Extent | list[Extent]:
         return elementwise(step)
     source = step.extent("self")
     reduced = _dims_of(step, len(source.dims))
-    step.require_plain("reduces over", *(source.dims[dim] for dim in reduced))
+    step.require_unpadded("reduces over", *(source.dims[dim] for dim in reduced))
     kept = [ONE if index in reduced else dim for index, dim in enumerate(source.dims)]
     if not step.given.get("keepdim", False):
         kept = [dim for index, dim in enumerate(kept) if index not in reduced]
@@ -82,19 +82,19 @@ def along(step: Step) -> Extent | list[Extent]:
         dims = list(range(len(source.dims)))
     running = step.name.startswith(("cumsum", "cumprod", "logcumsumexp")) and len(source.dims[dims[0]]) == 1
     if not running:
-        step.require_plain("combines positions of", *(source.dims[dim] for dim in dims))
+        step.require_unpadded("combines positions of", *(source.dims[dim] for dim in dims))
     results = []
     for sizes in step.result_sizes():
         row = list(source.dims)
         for dim in dims:
-            row[dim] = step.proof.plain_dims(sizes)[dim]
+            row[dim] = step.proof.unpadded_dims(sizes)[dim]
         results.append(Extent(tuple(row)))
     return results if isinstance(step.node.meta["val"], (list, tuple)) else results[0]
 
 
 def _product(step: Step, left: Extent, right: Extent) -> tuple[Dim, ...]:
     """Return the dims of a matrix product of tensors of at least two dims."""
-    step.require_plain("sums over", left.dims[-1], right.dims[-2])
+    step.require_unpadded("sums over", left.dims[-1], right.dims[-2])
     batches = broadcast(
         [left.dims[:-2], right.dims[:-2]],
         [[0 if dim else 1 for dim in row.dims[:-2]] for row in (left, right)],
@@ -136,7 +136,7 @@ def sum_and_product(step: Step) -> Extent:
 def linear(step: Step) -> Extent:
     """Weights hold no filling, nor does the last dim."""
     source, weight = step.extent("input"), step.extent("weight")
-    step.require_plain("sums over", source.dims[-1], *weight.dims)
+    step.require_unpadded("sums over", source.dims[-1], *weight.dims)
     return Extent((*source.dims[:-1], *step.fresh().dims[len(source.dims) - 1 :]))
 
 
@@ -146,13 +146,13 @@ def attention(step: Step) -> Extent:
     query, key, value = (step.extent(name) for name in ("query", "key", "value"))
     if step.value("dropout_p"):
         raise Dependent("`aten.scaled_dot_product_attention` draws random numbers")
-    step.require_plain("sums over", query.dims[-1], key.dims[-1], value.dims[-1])
+    step.require_unpadded("sums over", query.dims[-1], key.dims[-1], value.dims[-1])
     if step.value("enable_gqa"):
-        step.require_plain("groups the heads of", query.dims[-3], key.dims[-3], value.dims[-3])
+        step.require_unpadded("groups the heads of", query.dims[-3], key.dims[-3], value.dims[-3])
         key, value = (item.with_dims([*item.dims[:-3], query.dims[-3], *item.dims[-2:]]) for item in (key, value))
     is_causal = step.value("is_causal") and query.dims[-2] == key.dims[-2] and len(key.dims[-2]) == 1
     if not is_causal:
-        step.require_plain("attends over", key.dims[-2], value.dims[-2])
+        step.require_unpadded("attends over", key.dims[-2], value.dims[-2])
     if key.dims[-2] != value.dims[-2]:
         raise Dependent(f"`aten.{step.name}` joins rows of {step.proof.label} with others")
     rows = [query.dims[:-2], key.dims[:-2], value.dims[:-2]]
@@ -172,7 +172,7 @@ def attention(step: Step) -> Extent:
 def last_dims_norm(step: Step) -> Extent:
     """The normalised dims hold no filling."""
     source = step.extent("input")
-    step.require_plain("normalises over", *source.dims[-len(step.value("normalized_shape")) :])
+    step.require_unpadded("normalises over", *source.dims[-len(step.value("normalized_shape")) :])
     return Extent(source.dims)
 
 
@@ -186,7 +186,7 @@ def batched(step: Step) -> Extent:
     if step.name.startswith("conv") and len(source.dims) != len(step.extent("weight").dims):
         raise Dependent(f"`aten.{step.name}` without a batch is not known to keep rows apart along {step.proof.label}")
     others = [dim for name, node in step.tensors().items() if name not in ("input", "self") for dim in _of(step, node)]
-    step.require_plain("combines positions of", *source.dims[1:], *others)
+    step.require_unpadded("combines positions of", *source.dims[1:], *others)
     return Extent((source.dims[0], *step.fresh().dims[1:]))
 
 
@@ -198,5 +198,5 @@ def _of(step: Step, node: Any) -> tuple[Dim, ...]:
 @rule("embedding")
 def embedding(step: Step) -> Extent:
     """The table holds no filling."""
-    step.require_plain("looks up in", *step.extent("weight").dims)
+    step.require_unpadded("looks up in", *step.extent("weight").dims)
     return Extent((*step.extent("indices").dims, step.extent("weight").dims[1]))

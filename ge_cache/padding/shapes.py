@@ -40,7 +40,7 @@ def moved(step: Step) -> Extent:
     elif packet == "squeeze" and "dim" in step.given:
         removed = {item % rank for item in _listed(step.value("dim"))}
         # At a real size of 1 eager would drop the dim.
-        step.require_plain("may drop", *(dims[index] for index in removed))
+        step.require_unpadded("may drop", *(dims[index] for index in removed))
         dims = [dim for index, dim in enumerate(dims) if index not in removed or dim != ONE]
     else:
         raise Dependent(f"`aten.{step.name}` is not known to keep rows apart along {step.proof.label}")
@@ -72,8 +72,8 @@ def slice_(step: Step) -> Extent:
     starts_at_zero = step.value("start") in (None, 0) and step.value("step") == 1
     if starts_at_zero and before == after:
         return source
-    step.require_plain("takes a part of", dims[index])
-    dims[index] = step.proof.plain_dims([after])[0]
+    step.require_unpadded("takes a part of", dims[index])
+    dims[index] = step.proof.unpadded_dims([after])[0]
     grows = has_padding(dims[index])
     if grows and not starts_at_zero:
         raise Dependent(f"`aten.{step.name}` takes a part of {step.proof.label}")
@@ -87,7 +87,7 @@ def select(step: Step) -> Extent:
     dims = list(source.dims)
     taken = dims.pop(step.value("dim") % len(dims))
     if step.value("index") != 0:
-        step.require_plain("takes one row of", taken)
+        step.require_unpadded("takes one row of", taken)
     return source.with_dims(dims)
 
 
@@ -96,11 +96,11 @@ def split(step: Step) -> list[Extent]:
     """The split dim holds no filling."""
     source = step.extent("self")
     index = step.value("dim") % len(source.dims)
-    step.require_plain("splits", source.dims[index])
+    step.require_unpadded("splits", source.dims[index])
     results = []
     for sizes in step.result_sizes():
         dims = list(source.dims)
-        dims[index : index + 1] = [] if step.name.startswith("unbind") else [step.proof.plain_dims(sizes)[index]]
+        dims[index : index + 1] = [] if step.name.startswith("unbind") else [step.proof.unpadded_dims(sizes)[index]]
         results.append(source.with_dims(dims))
     return results
 
@@ -113,13 +113,13 @@ def join(step: Step) -> Extent:
     index = step.value("dim") % len(sizes)
     if step.name.startswith("stack"):
         rows = {item.dims for item in tensors}
-        joined = step.proof.plain_dims([len(tensors)])[0]
+        joined = step.proof.unpadded_dims([len(tensors)])[0]
         if len(rows) != 1:
             raise Dependent(f"`aten.{step.name}` joins rows of {step.proof.label} with others")
     else:
         rows = {(*item.dims[:index], *item.dims[index + 1 :]) for item in tensors}
-        step.require_plain("puts rows behind those of", *(item.dims[index] for item in tensors[:-1]))
-        joined = normal(step.proof.plain_dims(sizes)[index])
+        step.require_unpadded("puts rows behind those of", *(item.dims[index] for item in tensors[:-1]))
+        joined = normal(step.proof.unpadded_dims(sizes)[index])
         if len(rows) != 1 or (len(tensors[-1].dims[index]) > 1 and has_padding(tensors[-1].dims[index])):
             raise Dependent(f"`aten.{step.name}` joins rows of {step.proof.label} with others")
     (row,) = rows
@@ -134,14 +134,14 @@ def pad(step: Step) -> Extent:
     for position in range(len(given) // 2):
         index = len(dims) - 1 - position
         if given[2 * position : 2 * position + 2] != [0, 0]:
-            step.require_plain("extends", dims[index])
+            step.require_unpadded("extends", dims[index])
             dims[index] = fresh[index]
     return Extent(tuple(dims))
 
 
 @rule("repeat")
 def repeat(step: Step) -> Extent:
-    """Repeating puts a plain factor around a dim."""
+    """Repeating puts an unpadded factor around a dim."""
     source, counts = step.extent("self"), step.value("repeats")
     dims: list[Dim] = [ONE] * (len(counts) - len(source.dims)) + list(source.dims)
     return Extent(tuple(normal(((count, False), *dim)) for count, dim in zip(counts, dims, strict=True)))
@@ -149,7 +149,7 @@ def repeat(step: Step) -> Extent:
 
 @rule("repeat_interleave.self_int")
 def repeat_rows(step: Step) -> Extent:
-    """Repeating each row puts a plain factor inside a dim."""
+    """Repeating each row puts an unpadded factor inside a dim."""
     source, dim = step.extent("self"), step.value("dim")
     if dim is None:
         raise Dependent("`aten.repeat_interleave` without a dim mixes rows")

@@ -26,7 +26,7 @@ class Walk(Protocol):
     def sizes(self, tensor: torch.Tensor) -> list[Any]:
         """Return the sizes of a fake tensor."""
 
-    def plain_dims(self, sizes: list[Any]) -> tuple[Dim, ...]:
+    def unpadded_dims(self, sizes: list[Any]) -> tuple[Dim, ...]:
         """Return one factor per dim."""
 
 
@@ -76,9 +76,9 @@ class Step:
 
     def fresh(self, index: int = 0) -> Extent:
         """Return a result whose padded dims are just those of a padded size."""
-        return Extent(self.proof.plain_dims(self.result_sizes()[index]))
+        return Extent(self.proof.unpadded_dims(self.result_sizes()[index]))
 
-    def require_plain(self, what: str, *dims: Dim) -> None:
+    def require_unpadded(self, what: str, *dims: Dim) -> None:
         """Refuse when one of some dims has filling."""
         if any(is_padded for dim in dims for _, is_padded in dim):
             raise Dependent(f"`aten.{self.name}` {what} {self.proof.label}")

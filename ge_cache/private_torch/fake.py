@@ -18,7 +18,7 @@ def fake_mode(shape_env: Any = None) -> Any:
 
 
 @contextlib.contextmanager
-def plain_modes() -> Iterator[None]:
+def normal_modes() -> Iterator[None]:
     """Turn autograd and inference mode off, so that a trace comes out the same whatever the modes of its caller.
 
     Tensors made meanwhile are normal ones, also fakes of inference tensors: their versions count what is written.
@@ -96,9 +96,9 @@ def swap_tensors(left: torch.Tensor, right: torch.Tensor) -> None:
     torch._C._swap_tensor_impl(left, right)
     if type(left) is not type(right):
         left.__class__, right.__class__ = type(right), type(left)
-        fake, plain = (left, right) if "fake_mode" in vars(left) else (right, left)
+        fake, real = (left, right) if "fake_mode" in vars(left) else (right, left)
         for name in [name for name in vars(fake) if name in own or "memo" in name]:
-            vars(plain)[name] = vars(fake).pop(name)
+            vars(real)[name] = vars(fake).pop(name)
 
 
 def with_own_memory(mode: Any, tensor: torch.Tensor) -> torch.Tensor:

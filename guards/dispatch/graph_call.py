@@ -107,7 +107,7 @@ class GraphCall:
         return self._checks.admit(tensors)
 
     def accept(self, tensors: tuple[torch.Tensor, ...]) -> None:
-        """Admit tensors like these (already found to fit): another kind of plain tensor, or dispatch keys."""
+        """Admit tensors like these (already found to fit): another kind of ordinary tensor, or dispatch keys."""
         if self._checks.add(tensors):
             self.function = self._build()
 

@@ -98,7 +98,7 @@ def _properties(stored: StoredInput, tensor: object, name: str) -> Problem | Non
     if not isinstance(tensor, torch.Tensor):
         return Problem(name, f"a {type(tensor).__name__}", "a tensor", "structure")
     if type(tensor) not in PLAIN_TYPES:
-        return Problem(name, f"a {type(tensor).__qualname__}", "a plain torch.Tensor", "type")
+        return Problem(name, f"a {type(tensor).__qualname__}", "an ordinary torch.Tensor", "type")
     if tensor.dtype != stored.dtype:
         return Problem(name, f"of dtype {tensor.dtype}", f"dtype {stored.dtype}", "dtype")
     if tensor.device.type != stored.device:
@@ -115,7 +115,7 @@ def _layout(
         return Problem(name, f"of layout {tensor.layout}", "a dense tensor", "layout")
     if tensor.is_conj() or tensor.is_neg():  # the memory does not hold the values, and compiled code reads the memory
         return Problem(
-            name, "a lazy conjugate or negative", "a plain tensor (call .resolve_conj().resolve_neg())", "layout"
+            name, "a lazy conjugate or negative", "an ordinary tensor (call .resolve_conj().resolve_neg())", "layout"
         )
     if tensor.dim() != len(sizes):
         return Problem(name, f"of rank {tensor.dim()}", f"rank {len(sizes)}", "rank")

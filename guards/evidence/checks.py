@@ -1,7 +1,7 @@
 """Checks: predicates on one access path, the plain form of what Dynamo's guards say.
 
-A check is `(kind, access, expected)` with plain `expected`. The same check serves as evidence (run once when an
-entry is loaded) and as a part of the dispatch (compiled to Python source, run on every call).
+A check is `(kind, access, expected)` whose `expected` is plain data. The same check serves as evidence (run once when
+an entry is loaded) and as a part of the dispatch (compiled to Python source, run on every call).
 
 | kind | holds when |
 |---|---|
@@ -18,7 +18,7 @@ entry is loaded) and as a part of the dispatch (compiled to Python source, run o
 | `reached` | the function and all functions, defaults and globals that it uses are these |
 | `same` | the value is the very object at another path |
 | `distinct` | the value is not the object at any of some other paths, see `guards.evidence.relations` |
-| `tensor` | the value is a plain tensor of this dtype, device type, layout and rank (and sizes and strides) |
+| `tensor` | the value is an ordinary tensor of this dtype, device type, layout and rank (and sizes and strides) |
 | `reads` | an attribute of the value, or a method without arguments, gives this constant |
 | `empty` | the container is empty or None (module hooks) |
 | `process_group` | the group of `torch.distributed` has this name and these ranks |
@@ -59,8 +59,8 @@ def _constant(value: Any) -> Any:
 
 def _named(value: Any) -> str:
     """Return a name that nothing of another kind has: a function may take over the name of what it wraps."""
-    plain = isinstance(value, (type, types.ModuleType))
-    return name_of(value) if plain else f"{name_of(value)} ({name_of(type(value))})"
+    is_its_own = isinstance(value, (type, types.ModuleType))
+    return name_of(value) if is_its_own else f"{name_of(value)} ({name_of(type(value))})"
 
 
 def _keys(value: Any) -> Any:

@@ -14,15 +14,15 @@ PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
 def tensor_plain(value: Any, *, sizes: bool) -> list[Any]:
-    """Return dtype, device type, layout and rank of a plain tensor, with `sizes` also its sizes and strides."""
+    """Return dtype, device type, layout and rank of an ordinary tensor, with `sizes` also its sizes and strides."""
     if type(value) not in PLAIN_TYPES:
-        raise TypeError(f"a {type(value).__qualname__} is no plain tensor")
+        raise TypeError(f"a {type(value).__qualname__} is no ordinary tensor")
     plain = [str(value.dtype).removeprefix("torch."), value.device.type, str(value.layout), value.dim()]
     return [*plain, list(value.shape), list(value.stride())] if sizes else plain
 
 
 def is_tensor(value: Any, expected: list[Any]) -> bool:
-    """Whether a value is a plain tensor like the expected one."""
+    """Whether a value is an ordinary tensor like the expected one."""
     return type(value) in PLAIN_TYPES and tensor_plain(value, sizes=len(expected) > 4) == expected
 
 

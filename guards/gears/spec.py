@@ -86,10 +86,10 @@ class GearSpec:
         """Distinct gears in the user's order; each has one size per axis."""
         if not self.axes:
             return ()
-        plain = [axis for axis in self.axes if axis.size is None]
-        columns = [axis.sizes for axis in plain]
+        listed = [axis for axis in self.axes if axis.size is None]
+        columns = [axis.sizes for axis in listed]
         merged = itertools.product(*columns) if self.policy == "product" else zip(*columns, strict=True)
-        choices: list[Any] = [list(merged) if plain else [()], *(_gears_of(symbol) for symbol, _ in self._variables)]
+        choices: list[Any] = [list(merged) if listed else [()], *(_gears_of(symbol) for symbol, _ in self._variables)]
         gears = [self._gear(choice[0], choice[1:]) for choice in itertools.product(*choices)]
         return tuple(dict.fromkeys(gears))
 

@@ -134,7 +134,7 @@ def _wrap(func: Any, parameters: Parameters) -> CachedMethod | CachedFunction:
             return CachedFunction(func, parameters)
         raise UnsupportedMethod(
             f"cache_compile takes a bound method of a torch.nn.Module, or decorates one in a class body; "
-            f"`{func.__qualname__}` is a plain function"
+            f"`{func.__qualname__}` is a function, not a method"
         )
     if isinstance(func, torch.nn.Module):
         raise UnsupportedMethod(

@@ -45,7 +45,7 @@ class GearcacheError(Exception):
 
 
 class CacheError(GearcacheError):
-    """A fault of the cache itself; the wrapper turns it into one warning and a plain compile."""
+    """A fault of the cache itself; the wrapper turns it into one warning and a compile without it."""
 
 
 class UnkeyableValue(CacheError, TypeError):

@@ -33,7 +33,7 @@ FOLDERS: dict[str, Callable[[Layout], Path]] = {
     "entries": lambda layout: layout.entries_folder,
     "label": lambda layout: layout.entries_folder / "Model.decode",
     "entry": lambda layout: layout.entries_folder / "Model.decode" / KEY.digest,
-    "scope": lambda layout: layout.manifest(KEY).parent,
+    "ranks": lambda layout: layout.manifest(KEY).parent,
     "blobs": lambda layout: layout.blobs_folder,
     "shard": lambda layout: layout.blob(DIGEST).parent,
 }

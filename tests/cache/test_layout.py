@@ -31,7 +31,7 @@ def test_paths_are_as_the_tree_is_drawn(tmp_path: Path) -> None:
     assert layout.index_folder == bucket / "index"
 
 
-def test_a_rank_scope_is_a_folder_between_entry_and_manifest(tmp_path: Path) -> None:
+def test_the_ranks_are_a_folder_between_entry_and_manifest(tmp_path: Path) -> None:
     layout = Layout(tmp_path, "world2global_rank1")
     assert layout.manifest(KEY).relative_to(layout.entries_folder).parts == (
         "Model.decode",
@@ -43,11 +43,11 @@ def test_a_rank_scope_is_a_folder_between_entry_and_manifest(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "scope", ["..", ".", "a/b", "-x", ".hidden", "ä", "a b", "___", "x" * 121, "\0", "ge", "static_kernels", "use"]
+    "ranks", ["..", ".", "a/b", "-x", ".hidden", "ä", "a b", "___", "x" * 121, "\0", "ge", "static_kernels", "use"]
 )
-def test_a_rank_scope_is_one_plain_folder_name(tmp_path: Path, scope: str) -> None:
-    with pytest.raises(ValueError, match="rank scope"):
-        Layout(tmp_path, scope)
+def test_the_ranks_are_one_folder_name(tmp_path: Path, ranks: str) -> None:
+    with pytest.raises(ValueError, match="ranks"):
+        Layout(tmp_path, ranks)
 
 
 @pytest.mark.parametrize("text", ["", "..", DIGEST[:-1], DIGEST + "0", DIGEST.upper(), "/" + DIGEST[1:]])
@@ -133,7 +133,7 @@ def test_a_folder_of_somebody_else_in_the_place_of_the_bucket_is_refused(tmp_pat
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [mine]
 
 
-def test_entries_are_found_in_all_rank_scopes_and_by_label(tmp_path: Path) -> None:
+def test_entries_are_found_for_all_ranks_and_by_label(tmp_path: Path) -> None:
     other = CacheKey("Model.prefill", (("a", 1),))
     longer = CacheKey("Model.decode-x", (("a", 2),))
     layouts = [Layout(tmp_path), Layout(tmp_path, "rank1")]

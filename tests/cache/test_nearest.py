@@ -86,12 +86,12 @@ def test_faulty_manifests_are_passed_over_and_left_alone(store: DiskStore) -> No
     assert damaged.read_bytes() == b"damaged"
 
 
-def test_the_same_key_in_another_rank_scope_is_named_as_such(store: DiskStore) -> None:
+def test_the_same_key_for_other_ranks_is_named_as_such(store: DiskStore) -> None:
     publish(store, key(a=1))
     found = nearest_entry(Layout(store.layout.root, "rank1"), key(a=1))
     assert found is not None
     assert found.difference is None
-    assert "another rank scope" in str(found)
+    assert "for other ranks" in str(found)
 
 
 def test_a_missing_manifest_in_between_is_passed_over(store: DiskStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gearcache.cache.opening import open_plain
+from gearcache.cache.opening import open_regular
 from tests.support.source_tree import ROOT
 
 
@@ -28,14 +28,14 @@ def test_what_is_no_plain_file_is_an_error_at_once(tmp_path: Path, kind: str, fl
         path = path if kind == "link" else Path("/dev/null")
     before = len(list(Path("/proc/self/fd").iterdir()))
     with pytest.raises(OSError):  # noqa: PT011 - each kind has its own error
-        open_plain(path, flags)
+        open_regular(path, flags)
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_a_file_is_made_for_its_owner_only(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        os.close(open_plain(tmp_path / "file", os.O_WRONLY | os.O_CREAT))
+        os.close(open_regular(tmp_path / "file", os.O_WRONLY | os.O_CREAT))
     finally:
         os.umask(before)
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600

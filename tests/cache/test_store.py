@@ -47,9 +47,9 @@ def test_the_store_on_disk_obeys_the_law(store: DiskStore, tmp_path: Path, law: 
     law(store, tmp_path)
 
 
-@pytest.mark.parametrize("scope", ["", "rank1"])
-def test_all_laws_hold_in_one_store(tmp_path: Path, scope: str) -> None:
-    store: Store = DiskStore(Layout(tmp_path / "cache", scope), lock_timeout=0.05)
+@pytest.mark.parametrize("ranks", ["", "rank1"])
+def test_all_laws_hold_in_one_store(tmp_path: Path, ranks: str) -> None:
+    store: Store = DiskStore(Layout(tmp_path / "cache", ranks), lock_timeout=0.05)
     check_store(store, tmp_path)
 
 
@@ -59,10 +59,10 @@ def test_another_store_on_the_same_folder_finds_the_entry(store: DiskStore) -> N
     assert DiskStore(Layout(store.layout.root)).lookup(KEY) == Hit(published)
 
 
-def test_rank_scopes_keep_their_entries_apart(store: DiskStore) -> None:
+def test_ranks_keep_their_entries_apart(store: DiskStore) -> None:
     store.publish(KEY, {}, {}, {})
     other = DiskStore(Layout(store.layout.root, "rank1"))
-    assert "another rank scope" in missed(other).detail
+    assert "for other ranks" in missed(other).detail
     other.publish(KEY, {"rank": 1}, {}, {})
     found = store.lookup(KEY)
     assert isinstance(found, Hit)

@@ -32,7 +32,7 @@ def use(cache_dir: Path, key: object, age: float = 0.0) -> None:
 
 def test_list_shows_every_entry_and_rank_once(cache_dir: Path) -> None:
     store(cache_dir, PREFILL, b"p" * 3000)
-    store(cache_dir, DECODE, b"d" * 10, scope="rank1")
+    store(cache_dir, DECODE, b"d" * 10, ranks="rank1")
     result = run("list", "--sort", "name")
     header, *rows = [line.split() for line in result.stdout.splitlines()]
     assert header == ["Method", "Key", "Ranks", "Gears", "Size", "Used", "Hits"]
@@ -122,7 +122,7 @@ def test_an_entry_that_is_none_or_several_is_a_usage_error(cache_dir: Path) -> N
 
 
 def test_ranks_of_one_key_are_told_apart_by_their_paths(cache_dir: Path) -> None:
-    paths = [store(cache_dir, DECODE, b"d", scope) for scope in ("rank0", "rank1")]
+    paths = [store(cache_dir, DECODE, b"d", ranks) for ranks in ("rank0", "rank1")]
     text = run("show", DECODE.digest, code=2).stderr
     assert "give its path" in text
     assert all(str(path) in text for path in paths)

@@ -50,9 +50,9 @@ def run_process(
     )
 
 
-def store(root: Path, key: CacheKey, blob: bytes, scope: str = "", payload: dict[str, Any] | None = None) -> Path:
+def store(root: Path, key: CacheKey, blob: bytes, ranks: str = "", payload: dict[str, Any] | None = None) -> Path:
     """Publish an entry with one blob; returns its manifest."""
-    disk = DiskStore(Layout(root, scope))
+    disk = DiskStore(Layout(root, ranks))
     with disk.writing():
         disk.publish(key, payload or {"parts": [], "variants": []}, {disk.put_blob(blob): len(blob)}, PRODUCER)
-    return Layout(root, scope).manifest(key)
+    return Layout(root, ranks).manifest(key)

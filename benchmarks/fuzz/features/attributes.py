@@ -136,7 +136,7 @@ def mapping(g: Builder) -> None:
 
 @feature("2 tensor attribute", 1.5)
 def tensor_attribute(g: Builder) -> None:
-    """A plain tensor attribute."""
+    """A ordinary tensor attribute."""
     main, name = g.main(), g.name("plain")
     g.add_setup(f"self.{name} = torch.ones(4)")
     found = g.set(f"{main} * self.{name}")

@@ -55,7 +55,7 @@ def buffer_grows(g: Builder) -> None:
 
 @feature("2 buffer in place", 1.5)
 def buffer_in_place(g: Builder) -> None:
-    """A buffer or plain tensor that is written in place."""
+    """A buffer or ordinary tensor that is written in place."""
     main, name = g.main(), g.name("acc")
     g.add_setup(g.chance.choice([f"self.register_buffer('{name}', torch.zeros(4))", f"self.{name} = torch.zeros(4)"]))
     line = g.chance.choice(

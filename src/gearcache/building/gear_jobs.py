@@ -121,7 +121,7 @@ def _refuse_subclasses(capture: Capture, backend: str) -> None:
             raise CaptureError(
                 capture.method,
                 f"`{path}` is a {type(tensor).__qualname__}, a tensor subclass without memory of its own, to which "
-                f"compiled code of backend `{backend}` cannot point; use backend='eager', or a plain tensor",
+                f"compiled code of backend `{backend}` cannot point; use backend='eager', or an ordinary tensor",
             )
 
 

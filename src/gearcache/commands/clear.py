@@ -125,7 +125,7 @@ def report_removal(outcome: Removal, catalog: Catalog, *, dry_run: bool, as_json
     else:
         did = "would remove" if dry_run else "removed"
         for entry in outcome.removed:
-            echo(f"{did} {short_name(entry)}{f' {entry.scope}' if entry.scope else ''}, {size_text(entry.size)}")
+            echo(f"{did} {short_name(entry)}{f' {entry.ranks}' if entry.ranks else ''}, {size_text(entry.size)}")
         blobs = f" and {count(outcome.blobs, 'blob')}" if outcome.blobs else ""
         blobs += f" and {count(outcome.quarantined, 'file')} in quarantine" if outcome.quarantined else ""
         total = count(len(outcome.removed), "entry", "entries")

@@ -116,7 +116,7 @@ def find_one(catalog: Catalog, text: str) -> EntryRow:
     if not found:
         note_faults(catalog)
         raise click.UsageError(f"no entry is called `{text}` in `{catalog.layout.root}`; `gearcache list` names them")
-    listed = "".join(f"\n  {short_name(entry)}{f' {entry.scope}' if entry.scope else ''}" for entry in found)
+    listed = "".join(f"\n  {short_name(entry)}{f' {entry.ranks}' if entry.ranks else ''}" for entry in found)
     hint = "give its path" if len({entry.name for entry in found}) == 1 else "give more of its key"
     paths = "".join(f"\n  {catalog.path(entry)}" for entry in found) if hint == "give its path" else listed
     raise click.UsageError(f"{len(found)} entries are called `{text}`, {hint}:{paths}")
@@ -212,7 +212,7 @@ def entry_plain(entry: EntryRow, catalog: Catalog) -> dict[str, Any]:
     return {
         "method": entry.label,
         "key": entry.digest,
-        "ranks": entry.scope,
+        "ranks": entry.ranks,
         "path": catalog.path_text(entry),
         "gears": list(entry.gears),
         "variants": entry.variants,

@@ -76,11 +76,11 @@ def command(entry: str, other: str | None, cache_dir: Path | None, as_json: bool
             }
         )
         return
-    echo(f"wanted  {short_name(wanted)} {wanted.scope}".rstrip())
-    echo(f"stored  {short_name(second)} {second.scope}".rstrip())
+    echo(f"wanted  {short_name(wanted)} {wanted.ranks}".rstrip())
+    echo(f"stored  {short_name(second)} {second.ranks}".rstrip())
     _print("The keys differ in", [f"{path}: wanted {ours}, stored {theirs}" for path, ours, theirs in keys])
     if not keys:
-        echo("", "The keys are equal" + (", the ranks differ" if wanted.scope != second.scope else ""))
+        echo("", "The keys are equal" + (", the ranks differ" if wanted.ranks != second.ranks else ""))
     _print("What the traces depend on differs in", variants)
     note_faults(catalog)
 

@@ -69,7 +69,7 @@ def _row(entry: EntryRow) -> tuple[str, ...]:
     return (
         entry.label,
         entry.digest[:12],
-        entry.scope or "-",
+        entry.ranks or "-",
         str(len(entry.gears)),
         size_text(entry.size),
         ago_text(entry.last_use),

@@ -80,7 +80,7 @@ def _head(entry: EntryRow, catalog: Catalog) -> Iterator[str]:
     users = catalog.users(entry)
     yield f"Method    {entry.label}"
     yield f"Key       {entry.digest}"
-    yield f"Ranks     {entry.scope or 'none'}"
+    yield f"Ranks     {entry.ranks or 'none'}"
     yield f"Path      {catalog.path(entry)}"
     yield f"Created   {created}, with torch {entry.torch or 'of unknown version'}"
     yield f"Used      {ago_text(entry.last_use)}, {count(entry.hits, 'load')}"

@@ -1,6 +1,6 @@
 """`export`: the gears of a cached method as one file that a C++ program runs without Python.
 
-The file is a `torch.save` of plain containers and tensors: the shared objects that the cache holds, the weights, and a
+The file is a `torch.save` of lists, dicts and tensors: the shared objects that the cache holds, the weights, and a
 table of gears. `include/gearcache_package.h` reads and runs it. Nothing is compiled again.
 """
 

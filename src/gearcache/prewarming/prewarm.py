@@ -7,7 +7,7 @@
 
     report = gearcache.prewarm(build)      # or `gearcache prewarm deploy:build`
 
-Each call compiles what is missing and then runs the plain method, so that its results can be passed on; `.warm(...)`
+Each call compiles what is missing and then runs the original method, so that its results can be passed on; `.warm(...)`
 compiles without running. A relaunch with real weights on the target device hits what was made from `meta` or fake ones.
 """
 

@@ -76,7 +76,7 @@ class PrewarmSession:
                 self._compile(binding, call, entry)
 
     def call(self, method: Preparable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Compile what a call needs, then run the plain method: on `meta`, too, results have shapes."""
+        """Compile what a call needs, then run the original method: on `meta`, too, results have shapes."""
         self.warm(method, args, kwargs)
         try:
             with torch.no_grad():

@@ -165,11 +165,11 @@ def activate(
 def _without_autocast(run: Runner, device_type: str) -> Runner:
     """Run a graph outside of its caller's autocast: the casts are in the graph, and not everywhere."""
 
-    def run_plainly(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    def run_original(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         with torch.autocast(device_type, enabled=False):
             return run(inputs)
 
-    return run_plainly
+    return run_original
 
 
 def scope_of_instance(scope: Scope, method: types.FunctionType) -> Scope:

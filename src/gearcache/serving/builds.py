@@ -155,7 +155,7 @@ class Builds:
         # A relaunch does without tracer and compilers, and without importing what drives them.
         from gearcache.building.build import build
         from gearcache.building.request import BuildInterrupted, BuildRequest, Findings
-        from gearcache.ge_cache.private_torch.fake import plain_modes
+        from gearcache.ge_cache.private_torch.fake import normal_modes
         from gearcache.guards.dispatch.padded_call import Fills
 
         is_changing = self._method.dynamic is None
@@ -177,7 +177,7 @@ class Builds:
             fills=Fills(self._method.settings.pad_values) if self._method.settings.on_miss == "pad" else None,
         )
         try:
-            with resumed_collection(), plain_modes():
+            with resumed_collection(), normal_modes():
                 result = build(request, self._counters)
         except BuildInterrupted as stop:
             if stop.result.variants:

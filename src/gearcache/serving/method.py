@@ -150,9 +150,9 @@ class CachedMethod:
     def _run_eagerly(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the method itself, without autograd as every cached call."""
         self._counters.eager_calls += 1
-        return self._run_plainly(args, kwargs)
+        return self._run_original(args, kwargs)
 
-    def _run_plainly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _run_original(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with torch.no_grad():
             return self.function(*args, **kwargs)
 
@@ -191,7 +191,7 @@ class CachedMethod:
                 return frame(instance, *args, **kwargs)
             except Mismatch:  # another thread has changed what was found to fit
                 continue
-        found = self._run_plainly(args, kwargs)
+        found = self._run_original(args, kwargs)
         if refusal is not None:  # the method does not raise: Dynamo cannot trace it
             refusal.has_run = True
             raise refusal

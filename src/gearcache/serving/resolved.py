@@ -105,7 +105,7 @@ def resolve(
         name=name,
         function=function,
         key=key,
-        layout=Layout(resolve_root(cache_dir, os.environ), ranks.scope),
+        layout=Layout(resolve_root(cache_dir, os.environ), ranks.folder),
         settings=settings,
         spec=spec,
         backend=backend,

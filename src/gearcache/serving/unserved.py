@@ -35,7 +35,7 @@ class UnservedCalls:
         self._delayed = DelayedCalls()
         self._padded = PaddedCalls(Fills(method.settings.pad_values), record.shapes)
         #: Set when the cache and its fallback have failed: the method itself serves what no loaded graph does.
-        self._is_plain = False
+        self._runs_original = False
         self.builds = Builds(method, variants, record, self._delayed)
 
     def serve(self, call: Call, problems: Problems, told: str) -> Frame | None:
@@ -90,8 +90,8 @@ class UnservedCalls:
 
     def _build(self, call: Call, spec: GearSpec, why: str) -> bool:
         """Compile and load the gears of a spec; whether that could be done."""
-        if self._is_plain or not self.builds.build(call, spec, why):
-            self._is_plain = True
+        if self._runs_original or not self.builds.build(call, spec, why):
+            self._runs_original = True
             self._record.counters.eager_calls += 1
             return False
         return True

@@ -162,7 +162,7 @@ HOSTILE: dict[str, Callable[[Path], object]] = {
     "label with folders": lambda path: write(
         path, header(), (f"entries/a/b/{KEYS[0].digest}/manifest.msgpack", manifest(f"a/b-{KEYS[0].digest}"))
     ),
-    "scope traversal": lambda path: write(
+    "ranks traversal": lambda path: write(
         path, header(), (f"entries/Model.decode/{KEYS[0].digest}/../manifest.msgpack", manifest())
     ),
     "another name": lambda path: write(path, header(), (PLACE, manifest(f"Model.other-{KEYS[0].digest}"))),

@@ -58,7 +58,7 @@ def test_entries_are_listed_the_last_used_first_with_what_is_known_of_them(layou
     entries = catalog.entries()
     assert [entry.name for entry in entries] == [key.name for key in reversed(KEYS)]
     first = entries[0]
-    assert (first.label, first.digest, first.scope) == ("Model.prefill", KEYS[3].digest, "")
+    assert (first.label, first.digest, first.ranks) == ("Model.prefill", KEYS[3].digest, "")
     assert (list(first.gears), first.variants, first.torch, first.hits) == (["x=1", "x=2"], 1, "2.13", 0)
     assert (first.created, first.last_use) == (103.0, 103.0)
     assert first.size == catalog.path(first).stat().st_size + 1000 + 640
@@ -124,9 +124,9 @@ def test_labels_that_differ_by_case_may_share_a_folder(layout: Layout) -> None:
 
 
 @pytest.mark.parametrize("state", ["empty", "full"])
-@pytest.mark.parametrize("scope", ["", "rank1"])
-def test_what_a_backend_keeps_is_no_leftover_of_a_sound_entry(tmp_path: Path, state: str, scope: str) -> None:
-    layout = Layout(tmp_path / "cache", scope)
+@pytest.mark.parametrize("ranks", ["", "rank1"])
+def test_what_a_backend_keeps_is_no_leftover_of_a_sound_entry(tmp_path: Path, state: str, ranks: str) -> None:
+    layout = Layout(tmp_path / "cache", ranks)
     store = DiskStore(layout)
     store.publish(KEYS[0], {}, {}, {"folders": True})
     kept = [layout.manifest(KEYS[0]).parent / name for name in ("ge", "static_kernels")]

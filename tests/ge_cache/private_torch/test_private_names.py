@@ -401,7 +401,7 @@ def test_a_process_group_is_found_by_its_name(tmp_path: Any) -> None:
 def test_plain_modes_make_normal_tensors_in_inference_mode_and_fakes_that_count_writes() -> None:
     with torch.inference_mode():
         weight = torch.ones(2)
-        with private_fake.plain_modes():
+        with private_fake.normal_modes():
             assert not torch.is_grad_enabled()
             assert not torch.ones(2).is_inference()
             fake = private_fake.fake_mode().from_tensor(weight)

@@ -81,7 +81,7 @@ def test_what_does_not_fit_fails_in_either_form(mixtures: int) -> None:
 @pytest.mark.parametrize("kind", ["plain", "inference"])
 @pytest.mark.parametrize("others", [0, 20])
 def test_no_inference_tensor_that_is_written_passes_outside_of_inference_mode(kind: str, others: int) -> None:
-    """A plain tensor has the same dispatch keys in inference mode as an inference tensor outside of it."""
+    """A ordinary tensor has the same dispatch keys in inference mode as an inference tensor outside of it."""
     checks = TensorChecks(_gear(0))
     with torch.inference_mode():
         checks.add([_tensor(kind)] + [_tensor("plain") for _ in range(COUNT - 1)])
