@@ -1,4 +1,4 @@
-"""The Prometheus exporter: what a scrape answers."""
+"""The Prometheus collector: what a scrape answers."""
 
 from __future__ import annotations
 
@@ -47,24 +47,24 @@ def test_a_scrape_tells_hits_misses_times_bytes_and_gear_use(cache_dir: Path) ->
     assert found['gearcache_gear_calls_total{gear="x.size(0)=2",method="Net.decode"}'] == before + 4
 
 
-def test_a_stopped_exporter_leaves_its_registry_empty(cache_dir: Path) -> None:
+def test_a_stopped_collector_leaves_its_registry_empty(cache_dir: Path) -> None:
     from prometheus_client import CollectorRegistry, generate_latest
 
     registry = CollectorRegistry()
-    remove = metrics.export(registry)
+    remove = metrics.register(registry)
     with pytest.raises(ValueError, match="Duplicated"):
-        metrics.export(registry)
+        metrics.register(registry)
     assert b"gearcache_hits" in generate_latest(registry)
     remove()
     assert generate_latest(registry) == b""
-    metrics.export(registry)()
+    metrics.register(registry)()
 
 
 def test_without_prometheus_client_the_extra_is_named() -> None:
     program = (
         "import sys; sys.modules['prometheus_client'] = None\n"
         "from gearcache import metrics\n"
-        "try: metrics.export()\n"
+        "try: metrics.register()\n"
         "except ImportError as error: print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=200, check=True)

@@ -1,6 +1,6 @@
 """Bundles: entries and their blobs in one tar file, to be carried to another host.
 
-The blobs come first, then the manifests that name them. Names inside are never used as paths: an import computes
+The blobs come first, then the manifests that name them. Names inside are never used as paths: taking a bundle computes
 where things go from digests and labels that it has checked, and takes nothing but regular files of known names.
 """
 
@@ -42,7 +42,7 @@ _PIECE = 1 << 20
 
 @dataclass
 class BundleSummary:
-    """What was exported or imported, by name; `skipped` entries were present already. `size` is bytes of blobs."""
+    """What was written or taken, by name; `skipped` entries were present already. `size` is bytes of blobs."""
 
     entries: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
@@ -50,7 +50,7 @@ class BundleSummary:
     size: int = 0
 
 
-def export_bundle(layout: Layout, entries: Iterable[EntryRow], target: Path) -> BundleSummary:
+def write_bundle(layout: Layout, entries: Iterable[EntryRow], target: Path) -> BundleSummary:
     """Write a bundle of entries, which stay in use meanwhile; every byte is verified while it is copied.
 
     `CacheError` when an entry or a blob is missing, damaged or not to be trusted, or the target cannot be written;
@@ -79,20 +79,20 @@ def export_bundle(layout: Layout, entries: Iterable[EntryRow], target: Path) -> 
     return summary
 
 
-def import_bundle(
+def take_bundle(
     layout: Layout, source: Path, *, signer: Signer | None = None, max_size: int | None = None
 ) -> BundleSummary:
     """Take over the entries of a bundle; an entry that is present stays, unless the bundle's is newer.
 
     Blobs are verified while they are written, manifests before. `BundleError` for a file that is no sound bundle of
     this format, that is larger than `max_size`, or with a `signer` for an entry that is not signed; without one,
-    `UnsafePath` for a file that other users could have written. What was imported until then stays whole, and blobs
+    `UnsafePath` for a file that other users could have written. What was taken until then stays whole, and blobs
     that no entry names are collected later. Other `CacheError`s when the cache cannot be written.
     """
-    return _Import(layout, source, signer, max_size).run()
+    return _Taking(layout, source, signer, max_size).run()
 
 
-class _Import:
+class _Taking:
     def __init__(self, layout: Layout, source: Path, signer: Signer | None, max_size: int | None) -> None:
         self._layout = layout
         self._source = source
@@ -136,7 +136,7 @@ class _Import:
         if not reason or is_trusted_by_name(self._source.absolute().parent):
             return descriptor
         os.close(descriptor)
-        remedy = f"if you trust what it holds, import a copy of your own, or name its folder in `{TRUSTED_VARIABLE}`"
+        remedy = f"if you trust what it holds, take a copy of your own, or name its folder in `{TRUSTED_VARIABLE}`"
         raise UnsafePath(self._source, reason, f"{remedy}; entries signed with `{KEY_FILE_VARIABLE}` need neither")
 
     def _members(self, tar: tarfile.TarFile) -> Iterator[tuple[str, int, BinaryIO]]:

@@ -32,8 +32,8 @@ COMMANDS = {
     "verify": ("verify", "Verify every byte of a cache."),
     "clear": ("clear", "Remove entries."),
     "prune": ("prune", "Remove the least recently used entries, down to a limit."),
-    "export": ("export_entries", "Write entries into one file."),
-    "import": ("import_entries", "Take entries from a file that `export` wrote."),
+    "bundle": ("bundle", "Write entries into one file."),
+    "unbundle": ("unbundle", "Take entries from a file that `bundle` wrote."),
     "completion": ("completion", "Print the script of shell completion."),
 }
 

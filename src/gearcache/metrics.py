@@ -1,6 +1,6 @@
 """Metrics for Prometheus, through `prometheus_client` (`pip install 'gearcache[metrics]'`).
 
-    gearcache.metrics.export()             # into prometheus_client's registry: whatever serves that serves these too
+    gearcache.metrics.register()             # into prometheus_client's registry: whatever serves that serves these too
     gearcache.metrics.serve(9464)          # or on a port of their own
 
 | metric | labels | what |
@@ -42,7 +42,7 @@ def _client() -> Any:
     return prometheus_client
 
 
-def export(registry: CollectorRegistry | None = None) -> Callable[[], None]:
+def register(registry: CollectorRegistry | None = None) -> Callable[[], None]:
     """Add gearcache's metrics to a registry (the default one); returns a function that removes them again.
 
     Events are counted from now on, so call it before the first call of a cached method. `ValueError` where the registry
@@ -50,24 +50,24 @@ def export(registry: CollectorRegistry | None = None) -> Callable[[], None]:
     """
     client = _client()
     chosen = client.REGISTRY if registry is None else registry
-    exporter = _Exporter(client, chosen)
-    remove_listener = add_listener(exporter)
+    collector = _Collector(client, chosen)
+    remove_listener = add_listener(collector)
 
     def remove() -> None:
         remove_listener()
-        exporter.unregister()
+        collector.unregister()
 
     return remove
 
 
 def serve(port: int, address: str = "127.0.0.1", registry: CollectorRegistry | None = None) -> Server:
-    """Export, and answer scrapes on `address:port` from a daemon thread; returns what stops both.
+    """Register, and answer scrapes on `address:port` from a daemon thread; returns what stops both.
 
     Port 0 takes any free one; it is the `port` of what is returned. `OSError` where the port is taken.
     """
     client = _client()
     chosen = client.CollectorRegistry() if registry is None else registry
-    remove = export(chosen)
+    remove = register(chosen)
     try:
         server, thread = client.start_http_server(port, addr=address, registry=chosen)
     except OSError:
@@ -85,14 +85,14 @@ class Server:
         self.port: int = server.server_port
 
     def __call__(self) -> None:
-        """Stop serving and exporting."""
+        """Stop serving, and remove the metrics."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
         self._remove()
 
 
-class _Exporter:
+class _Collector:
     """Counts events into Prometheus metrics; the calls per gear are read when a scrape asks."""
 
     def __init__(self, client: Any, registry: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gearcache.cache.admin.bundle import export_bundle, import_bundle
+from gearcache.cache.admin.bundle import take_bundle, write_bundle
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.key import CacheKey
 from gearcache.cache.layout import MANIFEST_NAME, Layout
@@ -68,7 +68,7 @@ def test_what_was_stored_survives_a_power_cut(
 ) -> None:
     source = Layout(tmp_path / "source")
     published(source)
-    export_bundle(source, Catalog(source).entries(), tmp_path / "bundle.tar")
+    write_bundle(source, Catalog(source).entries(), tmp_path / "bundle.tar")
     top = tmp_path / "top"
     top.mkdir()
     layout = Layout(top / "a" / "b" / "cache", "rank1" if how == "publish" else "")
@@ -85,7 +85,7 @@ def test_what_was_stored_survives_a_power_cut(
         if how == "publish":
             files = published(layout)
         else:
-            assert len(import_bundle(layout, tmp_path / "bundle.tar").entries) == (before != "entry")
+            assert len(take_bundle(layout, tmp_path / "bundle.tar").entries) == (before != "entry")
             files = [layout.manifest(KEY), *layout.blobs()]
     if how == "import" and before == "entry":
         return

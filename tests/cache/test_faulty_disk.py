@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gearcache.cache.admin.bundle import export_bundle, import_bundle
+from gearcache.cache.admin.bundle import take_bundle, write_bundle
 from gearcache.cache.admin.catalog import Catalog, Removal
 from gearcache.cache.admin.evict import Limits
 from gearcache.cache.admin.health import check_health
@@ -89,8 +89,8 @@ SAFE: dict[str, Callable[[Layout], object]] = {
 OTHERS: dict[str, Callable[[Layout], object]] = {
     "load": lambda layout: DiskStore(layout).load(KEYS[0]),
     "publish": lambda layout: publish(layout),
-    "export": lambda layout: export_bundle(layout, Catalog(layout).entries(), layout.root / "bundle"),
-    "import": lambda layout: import_bundle(layout, layout.root.with_name("bundle.tar")),
+    "export": lambda layout: write_bundle(layout, Catalog(layout).entries(), layout.root / "bundle"),
+    "import": lambda layout: take_bundle(layout, layout.root.with_name("bundle.tar")),
 }
 
 
@@ -104,7 +104,7 @@ def publish(layout: Layout) -> None:
 def test_a_disk_that_fails_at_any_call_raises_nothing_unexpected(tmp_path: Path, name: str) -> None:
     pristine, root = tmp_path / "pristine", tmp_path / "cache"
     prepared(pristine)
-    export_bundle(Layout(pristine), Catalog(Layout(pristine)).entries(), tmp_path / "bundle.tar")
+    write_bundle(Layout(pristine), Catalog(Layout(pristine)).entries(), tmp_path / "bundle.tar")
     work = {**SAFE, **OTHERS}[name]
     errors = (errno.EIO, errno.ESTALE, errno.EACCES)
     shutil.copytree(pristine, root)

@@ -52,7 +52,7 @@ EVERYTHING = """
 import os, shutil, sys
 from pathlib import Path
 from gearcache.cache import CacheKey, DiskStore, Layout, Limits, Signer
-from gearcache.cache.admin.bundle import export_bundle, import_bundle
+from gearcache.cache.admin.bundle import write_bundle, take_bundle
 from gearcache.cache.admin.catalog import Catalog, Removal
 from gearcache.cache.admin.health import check_health
 from gearcache.cache.admin.tally import count_misses, misses
@@ -96,7 +96,7 @@ def work():
         lambda: disk.load(key), lambda: disk.count_load(key), lambda: disk.lookup(other), publish, compile_graph,
         lambda: [disk.read_blob(digest) for digest in disk.lookup(key).manifest.blobs],
         lambda: count_misses(layout, ["absent"]), lambda: misses(layout), lambda: check_health(layout, key_file),
-        lambda: export_bundle(layout, catalog.entries(), place / "out.tar"), lambda: import_bundle(layout, bundle),
+        lambda: write_bundle(layout, catalog.entries(), place / "out.tar"), lambda: take_bundle(layout, bundle),
         lambda: verify(layout), lambda: verify(layout, repair=True), catalog.quarantined, catalog.other_formats,
         lambda: catalog.prune(max_size=0), catalog.collect, lambda: catalog.remove(catalog.entries()),
         lambda: catalog.clear_quarantine(Removal()),
@@ -110,7 +110,7 @@ with graph_folder(disk.layout.manifest(key).parent / "ge", "graph", 0) as folder
     (folder / "graph.om").write_bytes(b"graph")
 count_misses(disk.layout, ["absent"])
 Catalog(disk.layout).entries()
-export_bundle(disk.layout, Catalog(disk.layout).entries(), bundle)
+write_bundle(disk.layout, Catalog(disk.layout).entries(), bundle)
 damaged = disk.put_blob(b"damaged")
 disk.layout.blob(damaged).write_bytes(b"wrong")
 try_all(lambda: disk.read_blob(damaged))

@@ -283,23 +283,23 @@ def test_prune_drops_the_least_recently_used_first(cache_dir: Path) -> None:
     assert "`ten` is no age" in run("prune", "--older-than", "ten", code=2).stderr
 
 
-# -- export and import --------------------------------------------------------------------------------------
+# -- bundle and unbundle ------------------------------------------------------------------------------------
 
 
 def test_a_bundle_carries_entries_to_another_cache(cache_dir: Path, tmp_path: Path) -> None:
     store(cache_dir, DECODE, b"decode")
     store(cache_dir, PREFILL, b"prefill")
     bundle, other = tmp_path / "bundle.tar", ("--cache-dir", str(tmp_path / "other"))
-    assert "wrote 1 entry with 1 blob" in run("export", str(bundle), "Model.decode").stdout
-    assert "imported 1 entry with 1 blob" in run("import", str(bundle), *other).stdout
+    assert "wrote 1 entry with 1 blob" in run("bundle", str(bundle), "Model.decode").stdout
+    assert "took 1 entry with 1 blob" in run("unbundle", str(bundle), *other).stdout
     assert [entry["key"] for entry in run_json("list", *other)] == [DECODE.digest]
-    assert run_json("import", str(bundle), *other)["skipped"] == [DECODE.name]
-    assert len(run_json("export", str(bundle))["entries"]) == 2
+    assert run_json("unbundle", str(bundle), *other)["skipped"] == [DECODE.name]
+    assert len(run_json("bundle", str(bundle))["entries"]) == 2
 
 
 def test_a_bundle_that_is_none_is_one_line_and_exit_code_3(cache_dir: Path, tmp_path: Path) -> None:
     (tmp_path / "bundle.tar").write_bytes(b"no bundle")
-    result = run("import", str(tmp_path / "bundle.tar"), code=3)
+    result = run("unbundle", str(tmp_path / "bundle.tar"), code=3)
     assert result.stderr.startswith("error: ")
     assert len(result.stderr.splitlines()) == 1
-    assert "nothing to export" in run("export", str(tmp_path / "x.tar"), code=2).stderr
+    assert "nothing to bundle" in run("bundle", str(tmp_path / "x.tar"), code=2).stderr

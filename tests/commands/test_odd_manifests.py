@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Limits, Miss, MissReason
-from gearcache.cache.admin.bundle import HEADER_NAME, import_bundle
+from gearcache.cache.admin.bundle import HEADER_NAME, take_bundle
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.health import check_health
 from gearcache.cache.admin.verify import verify
@@ -205,12 +205,12 @@ def test_odd_manifests_are_listed_stepped_over_and_repaired(layout: Layout) -> N
         ("prune", "--older-than", "5000w", "--json"),
         ("clear", "--older-than", "5000w"),
         ("clear", "--all", "--dry-run", "--json"),
-        ("export", str(layout.root.parent / "bundle.tar")),
+        ("bundle", str(layout.root.parent / "bundle.tar")),
         ("show", DECODE.digest, "--json"),
         ("explain", "Model.decode"),
     ):
         result = run(*arguments)
-        if "export" not in arguments and "explain" not in arguments and "show" not in arguments:
+        if "bundle" not in arguments and "explain" not in arguments and "show" not in arguments:
             told = result.stderr if "verify" not in arguments else result.stdout
             assert all(path.parent.name in told for path in damaged), arguments
     assert {check.name: check.ok for check in check_health(layout)}["entries"] is False
@@ -280,7 +280,7 @@ def test_a_bundle_with_an_odd_manifest_is_refused_before_it_is_written(tmp_path:
                 member.size = len(content)
                 tar.addfile(member, io.BytesIO(content))
         try:
-            import_bundle(target, source)
+            take_bundle(target, source)
         except BundleError:
             refused += 1
             assert not target.manifest(wanted).exists(), path

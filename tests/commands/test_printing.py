@@ -59,7 +59,7 @@ def test_the_names_inside_a_bundle_are_escaped(cache_dir: Path, tmp_path: Path, 
             member = tarfile.TarInfo(name)
             member.size = len(data)
             tar.addfile(member, io.BytesIO(data))
-    result = run("import", str(bundle), code=3)
+    result = run("unbundle", str(bundle), code=3)
     (line,) = result.output.splitlines()
     assert line.isprintable()
     assert line.startswith("error: bundle ")

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from gearcache.cache import CacheKey, DiskStore, Layout, Miss, MissReason
-from gearcache.cache.admin.bundle import export_bundle, import_bundle
+from gearcache.cache.admin.bundle import take_bundle, write_bundle
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.verify import verify
 from gearcache.errors import CacheError
@@ -94,7 +94,7 @@ def collect(root: Path, number: int = 0) -> None:
 
 def bring(root: Path, number: int = 0) -> None:
     """Import a bundle of all entries."""
-    import_bundle(Layout(root), root.with_name("bundle.tar"))
+    take_bundle(Layout(root), root.with_name("bundle.tar"))
 
 
 ACTORS: dict[str, Callable[[Path, int], object]] = {
@@ -118,7 +118,7 @@ def make_bundle(root: Path, numbers: Iterable[int]) -> None:
     for number in numbers:
         publish(source, number)
     layout = Layout(source)
-    export_bundle(layout, Catalog(layout).entries(), root.with_name("bundle.tar"))
+    write_bundle(layout, Catalog(layout).entries(), root.with_name("bundle.tar"))
 
 
 def spawn(work: Callable[[], object]) -> int:

@@ -19,7 +19,7 @@ from pathlib import Path
 import msgpack
 import pytest
 
-from gearcache.cache.admin.bundle import HEADER_NAME, export_bundle, import_bundle
+from gearcache.cache.admin.bundle import HEADER_NAME, take_bundle, write_bundle
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.verify import verify
 from gearcache.cache.key import FORMAT_VERSION, CacheKey
@@ -52,16 +52,16 @@ def source(tmp_path: Path) -> Layout:
 
 
 def bundle_of(layout: Layout, target: Path) -> Path:
-    export_bundle(layout, Catalog(layout).entries(), target)
+    write_bundle(layout, Catalog(layout).entries(), target)
     return target
 
 
 def test_a_bundle_carries_entries_to_another_root(source: Layout, tmp_path: Path) -> None:
     entries = Catalog(source).entries()
-    exported = export_bundle(source, entries, tmp_path / "bundle.tar")
+    exported = write_bundle(source, entries, tmp_path / "bundle.tar")
     assert (len(exported.entries), exported.blobs, exported.size) == (3, 4, 3000 + 3 * 64)
     target = Layout(tmp_path / "target", "rank1")
-    imported = import_bundle(target, tmp_path / "bundle.tar")
+    imported = take_bundle(target, tmp_path / "bundle.tar")
     assert (sorted(imported.entries), imported.blobs, imported.size) == (sorted(exported.entries), 4, exported.size)
     for key in KEYS:
         assert DiskStore(target).lookup(key) == DiskStore(source).lookup(key)
@@ -69,7 +69,7 @@ def test_a_bundle_carries_entries_to_another_root(source: Layout, tmp_path: Path
     assert verify(target).faults == []
     assert {entry.name for entry in Catalog(target).entries()} == {key.name for key in KEYS}
     assert (tmp_path / "bundle.tar").stat().st_mode & 0o777 == 0o600
-    again = import_bundle(target, tmp_path / "bundle.tar")
+    again = take_bundle(target, tmp_path / "bundle.tar")
     assert (again.entries, sorted(again.skipped)) == ([], sorted(exported.entries))
 
 
@@ -78,7 +78,7 @@ def test_only_a_newer_entry_replaces_one_that_is_present(source: Layout, tmp_pat
     for created, expected in ((0.5, 1.0), (1.5, 1.5)):
         target = Layout(tmp_path / f"target{created}", "rank1")
         fill(target, created=created)
-        import_bundle(target, bundle)
+        take_bundle(target, bundle)
         found = DiskStore(target).lookup(KEYS[0])
         assert isinstance(found, Hit)
         assert found.manifest.payload == {"created": expected}
@@ -88,7 +88,7 @@ def test_an_entry_that_is_being_compiled_is_left_to_its_compiler(source: Layout,
     bundle = bundle_of(source, tmp_path / "bundle.tar")
     target = DiskStore(Layout(tmp_path / "target", "rank1"))
     with target.exclusive(KEYS[0]):
-        assert import_bundle(target.layout, bundle).skipped == [KEYS[0].name]
+        assert take_bundle(target.layout, bundle).skipped == [KEYS[0].name]
 
 
 @pytest.mark.parametrize("damage", ["blob", "missing", "manifest", "gone"])
@@ -107,7 +107,7 @@ def test_a_damaged_entry_is_not_exported_and_an_old_bundle_stays(source: Layout,
     else:
         source.manifest(KEYS[0]).unlink()
     with pytest.raises(CacheError) as caught:
-        export_bundle(source, entries, bundle)
+        write_bundle(source, entries, bundle)
     assert isinstance(caught.value, CorruptEntry) or damage == "gone"
     assert bundle.read_bytes() == b"old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bundle.tar", "source"]
@@ -203,7 +203,7 @@ def test_a_hostile_or_damaged_bundle_writes_nothing_but_whole_blobs(tmp_path: Pa
     bundle, target = tmp_path / "bundle.tar", Layout(tmp_path / "a" / "b" / "target")
     HOSTILE[name](bundle)
     with pytest.raises(BundleError, match=str(bundle)):
-        import_bundle(target, bundle)
+        take_bundle(target, bundle)
     outside = {path for path in tmp_path.rglob("*") if target.root not in (path, *path.parents)}
     assert outside <= {bundle, tmp_path / "a", tmp_path / "a" / "b"}
     assert not Path("/tmp/gearcache-outside").exists()
@@ -214,8 +214,8 @@ def test_a_hostile_or_damaged_bundle_writes_nothing_but_whole_blobs(tmp_path: Pa
 def test_a_bundle_larger_than_allowed_is_refused(source: Layout, tmp_path: Path) -> None:
     bundle = bundle_of(source, tmp_path / "bundle.tar")
     with pytest.raises(BundleError, match="more than 3000 bytes"):
-        import_bundle(Layout(tmp_path / "target"), bundle, max_size=3000)
-    assert import_bundle(Layout(tmp_path / "target"), bundle, max_size=10_000).blobs == 4
+        take_bundle(Layout(tmp_path / "target"), bundle, max_size=3000)
+    assert take_bundle(Layout(tmp_path / "target"), bundle, max_size=10_000).blobs == 4
 
 
 @pytest.mark.slow
@@ -231,7 +231,7 @@ def test_a_cut_or_changed_bundle_is_refused_or_gives_whole_entries(source: Layou
         changed[at] ^= 1 << chance.randrange(8)
         damaged.write_bytes(data[:at] if chance.random() < 0.3 else changed)
         try:
-            import_bundle(target, damaged)
+            take_bundle(target, damaged)
         except BundleError:
             refused += 1
         if target.root.exists():
@@ -256,13 +256,13 @@ def test_with_a_key_only_entries_signed_with_it_are_imported(tmp_path: Path) -> 
         bundle = bundle_of(layout, tmp_path / f"{name}.tar")
         target = Layout(tmp_path / f"{name}-target")
         if accepted:
-            import_bundle(target, bundle, signer=mine)
+            take_bundle(target, bundle, signer=mine)
             assert isinstance(DiskStore(target, signer=mine).lookup(KEYS[0]), Hit)
         else:
             with pytest.raises(BundleError, match="not signed with the key"):
-                import_bundle(target, bundle, signer=mine)
+                take_bundle(target, bundle, signer=mine)
             assert list(target.entries()) == []
-        import_bundle(Layout(tmp_path / f"{name}-anyone"), bundle)
+        take_bundle(Layout(tmp_path / f"{name}-anyone"), bundle)
 
 
 @pytest.mark.parametrize("mode", [0o602, 0o666, 0o622], ids=oct)
@@ -271,11 +271,11 @@ def test_a_bundle_that_others_can_write_is_refused(source: Layout, tmp_path: Pat
     bundle.chmod(mode)
     target = Layout(tmp_path / "target", "rank1")
     with pytest.raises(UnsafePath, match=f"mode {mode:04o} lets others write") as caught:
-        import_bundle(target, bundle)
-    assert "import a copy of your own" in str(caught.value)
+        take_bundle(target, bundle)
+    assert "take a copy of your own" in str(caught.value)
     assert not list(target.blobs())
     bundle.chmod(0o644)
-    assert len(import_bundle(target, bundle).entries) == 3
+    assert len(take_bundle(target, bundle).entries) == 3
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
@@ -294,14 +294,14 @@ def test_a_bundle_of_another_user_is_refused_unless_somebody_vouches_for_it(
     target = Layout(tmp_path / "target")
     if way == "none":
         with pytest.raises(UnsafePath, match="belongs to user 54321"):
-            import_bundle(target, bundle)
+            take_bundle(target, bundle)
         return
     if way == "a copy":
         bundle = bundle.rename(tmp_path / "old")
         bundle = Path(shutil.copy(bundle, tmp_path / "mine"))
     elif way == "its folder is named":
         monkeypatch.setenv(TRUSTED_VARIABLE, str(bundle.parent))
-    assert len(import_bundle(target, bundle, signer=signer if way == "signatures" else None).entries) == 3
+    assert len(take_bundle(target, bundle, signer=signer if way == "signatures" else None).entries) == 3
 
 
 IMPORT = """
@@ -309,10 +309,10 @@ import os, sys
 from pathlib import Path
 import filelock, gearcache.cache.admin.index, gearcache.cache.admin.journal  # unreadable for others
 from gearcache.cache import CacheKey, DiskStore, Layout, Hit
-from gearcache.cache.admin.bundle import import_bundle
+from gearcache.cache.admin.bundle import take_bundle
 os.setgid(65534); os.setuid(65534)
 layout = Layout(Path(sys.argv[2]), "rank1")
-print(len(import_bundle(layout, Path(sys.argv[1])).entries))
+print(len(take_bundle(layout, Path(sys.argv[1])).entries))
 store = DiskStore(layout)
 key = CacheKey("Model.decode", (("a", 0),))
 found = store.lookup(key)

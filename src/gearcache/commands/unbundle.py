@@ -1,4 +1,4 @@
-"""`gearcache import`."""
+"""`gearcache unbundle`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from gearcache.cache.admin.bundle import import_bundle
+from gearcache.cache.admin.bundle import take_bundle
+from gearcache.commands.bundle import bundle_plain, bundle_text
 from gearcache.commands.common import (
     Size,
     cache_dir_option,
@@ -17,28 +18,27 @@ from gearcache.commands.common import (
     note,
     print_json,
 )
-from gearcache.commands.export_entries import bundle_plain, bundle_text
 from gearcache.commands.printing import echo
 
 
-@click.command("import")
+@click.command("unbundle")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--max-size", type=Size(), help="Refuse a bundle that holds more than so many bytes, as `10GB`.")
 @cache_dir_option
 @json_option
 def command(file: Path, max_size: int | None, cache_dir: Path | None, as_json: bool) -> None:
-    """Take over the entries of a bundle that `gearcache export` wrote.
+    """Take over the entries of a bundle that `gearcache bundle` wrote.
 
-    A bundle holds code that your process will run: import only what you trust. Each digest is verified, which tells
+    A bundle holds code that your process will run: take only what you trust. Each digest is verified, which tells
     damage but not who wrote it: a file that other users own or can write is refused. With $GEARCACHE_HMAC_KEY_FILE set
     it may be anybody's, and entries that are not signed with this key are refused. An entry that is present stays,
     unless that of the bundle is newer.
     """
     layout = layout_at(cache_dir)
-    summary = import_bundle(layout, file, signer=environment_signer(), max_size=max_size)
+    summary = take_bundle(layout, file, signer=environment_signer(), max_size=max_size)
     if as_json:
         print_json({"file": str(file), "root": str(layout.root), **bundle_plain(summary)})
         return
-    echo(f"imported {bundle_text(summary)} into `{layout.root}`")
+    echo(f"took {bundle_text(summary)} into `{layout.root}`")
     if summary.skipped:
         note(f"{count(len(summary.skipped), 'entry', 'entries')} of the bundle were present already")

@@ -1,4 +1,4 @@
-"""`gearcache export`."""
+"""`gearcache bundle`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from gearcache.cache.admin.bundle import BundleSummary, export_bundle
+from gearcache.cache.admin.bundle import BundleSummary, write_bundle
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.commands.common import (
     cache_dir_option,
@@ -22,13 +22,13 @@ from gearcache.commands.common import (
 from gearcache.commands.printing import echo
 
 
-@click.command("export")
+@click.command("bundle")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @entry_argument("entries", nargs=-1)
 @cache_dir_option
 @json_option
 def command(file: Path, entries: tuple[str, ...], cache_dir: Path | None, as_json: bool) -> None:
-    """Write entries (all of them, or those named) into one FILE, for `gearcache import` on another host.
+    """Write entries (all of them, or those named) into one FILE, for `gearcache unbundle` on another host.
 
     Every byte is verified on the way. The other host uses an entry where its key fits: the same torch and Python, and
     for compiled code the same instruction sets and thread count.
@@ -37,8 +37,8 @@ def command(file: Path, entries: tuple[str, ...], cache_dir: Path | None, as_jso
     chosen = [find_one(catalog, name) for name in entries] or catalog.entries()
     if not chosen:
         note_faults(catalog)
-        raise click.UsageError(f"there is nothing to export in `{catalog.layout.root}`")
-    summary = export_bundle(catalog.layout, chosen, file)
+        raise click.UsageError(f"there is nothing to bundle in `{catalog.layout.root}`")
+    summary = write_bundle(catalog.layout, chosen, file)
     if as_json:
         print_json({"file": str(file), **bundle_plain(summary)})
     else:
