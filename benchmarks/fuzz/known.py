@@ -15,17 +15,10 @@ LEFT_BEHIND = {
     ): "a frame finds what Dynamo made for it under a name in the globals that no program can write",
 }
 
-_DEFAULTS = "README: not seen until `.refresh()`: a function's `__code__` or `__defaults__` assigned"
 #: Edits that a process sees after `.refresh()` only, once it has called: a failure that `.refresh()` before each call
 #: mends is no failure then. Before the first call of a process they have to be seen.
 UNSEEN = {
-    "5 code replaced": _DEFAULTS,
-    "5 hook patched": _DEFAULTS,
-    "5 default changed": _DEFAULTS,
-    "5 dataclass default": _DEFAULTS,
-    "5 namedtuple default": _DEFAULTS,
-    "5 keyword default changed": _DEFAULTS,
-    "2 class of a child": "README: not seen until `.refresh()`: an object's `__class__` assigned",
+    "2 class of a child": "docs/limits.md: an object's `__class__` assigned as a whole is not seen until `.refresh()`"
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,6 +14,10 @@ def watched_attributes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     from torch._dynamo.exc import ObservedAttributeError
     from torch._dynamo.variables.base import VariableTracker
     from torch._dynamo.variables.constant import ConstantVariable
+    from torch._dynamo.variables.functions import MemberDescriptorVariable
+
+    slot: Any = MemberDescriptorVariable
+    read_slot = slot.tp_descr_get_impl
 
     def is_written(variable: Any, tx: Any, name: str) -> bool:
         return bool(tx.output.side_effects.has_pending_mutation_of_attr(variable, name))
@@ -46,6 +51,17 @@ def watched_attributes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
         return call_obj_hasattr
 
+    @functools.wraps(read_slot)
+    def tp_descr_get_impl(self: Any, tx: Any, obj: Any, owner: Any) -> Any:
+        """Read a slot by its descriptor, `Point.x.__get__(point)`: Dynamo overlooks what the trace has written."""
+        name = self.descriptor.__name__
+        if not is_written(obj, tx, name):
+            return read_slot(self, tx, obj, owner)
+        if inspect.getattr_static(type(obj.value), name, None) is not self.descriptor:
+            facts.refuse(f"it reads the slot `{name}`, which it has written, by the descriptor of another class")
+        return tx.output.side_effects.load_attr(obj, name)
+
+    yield slot, "tp_descr_get_impl", tp_descr_get_impl
     yield from watched_sources()
     for cls in _all_of(VariableTracker):
         for name, watched in (("var_getattr", reading), ("call_obj_hasattr", asking)):

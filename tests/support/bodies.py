@@ -52,6 +52,9 @@ def assert_same(found: Any, expected: Any) -> None:
         assert_same(list(found.values()), list(expected.values()))
     elif hasattr(expected, "__dict__"):
         assert_same(vars(found), vars(expected))
+    elif hasattr(expected, "__slots__"):
+        for name in type(expected).__slots__:
+            assert_same(getattr(found, name), getattr(expected, name))
     else:
         assert found == expected or found != found, (found, expected)
 

@@ -65,9 +65,21 @@ def outermost():
     yield (yield from inner())
 
 
+class Slotted:
+    __slots__ = ("number",)
+
+    def __init__(self):
+        self.number = 2.0
+
+
+class Below(Slotted):
+    __slots__ = ("number",)
+
+
 class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
+        self.slotted, self.below = Slotted(), Below()
         self.numbers = [3, 1, 2]
         self.bounded = collections.deque([1, 2], maxlen=3)
         self.unbounded = collections.deque([1])
@@ -87,6 +99,11 @@ class Net(torch.nn.Module):
 
 #: Bodies of methods that are served as Python runs them, by name.
 SERVED = {
+    "a slot is read by its descriptor": "return x * Slotted.number.__get__(self.slotted)",
+    "a slot that was written is read by its descriptor": """
+        self.slotted.number = -self.slotted.number
+        return x * Slotted.number.__get__(self.slotted, Slotted)
+        """,
     "yield from gives what the generator returned": "return x * 1, list(outer())",
     "yield from within yield from": "return x * 1, list(outermost())",
     "yield from in a handler": """
@@ -195,6 +212,10 @@ SERVED = {
 OPEN_TEXT = "a text of a tensor among keys"
 OPEN_LENGTH = "the length of a `str`"
 REFUSED = {
+    "a slot is read by the descriptor of a base class": (
+        "self.below.number = 5.0\nreturn x * Slotted.number.__get__(self.below)",
+        "by the descriptor of another class",
+    ),
     "the length of a text of a tensor": ('return x * len(f"{x}")', OPEN_LENGTH),
     "the length of a text of a tensor, after an effect": ('x.add_(1)\nreturn x * len(f"{x}")', OPEN_LENGTH),
     "a caught length of a text of a tensor": (
