@@ -52,7 +52,7 @@ _STEPS: dict[str, Callable[[Any, Any], Any]] = {
     "call": lambda value, _: value(),
     "fields": _dataclass_fields,
     "member": _member,
-    "hash_of": lambda value, text: value(text),
+    "called_with": lambda value, text: value(text),
 }
 
 _SOURCE: dict[str, str] = {

@@ -195,7 +195,7 @@ class Facts:
         the attributes of classes that the frame writes: calls check these.
         """
         translator = FactChecks(self.method, names, walker)
-        found = [Check("constant", BUILTINS.then("item", "hash").then("hash_of", _PROBE), hash(_PROBE))]
+        found = [Check("constant", BUILTINS.then("item", "hash").then("called_with", _PROBE), hash(_PROBE))]
         checks = found if self._seeded else []
         checks += [translator.order(source) for source in self._orders]
         checks += [translator.constant_order(constant, functions) for constant in self._constants]

@@ -34,13 +34,13 @@ from gearcache.guards.evidence.names import name_of
 _PURE = {
     "torch:_assert",
     "torch._utils:_get_device_index",
-    "torch:get_autocast_dtype",
-    "torch:is_autocast_enabled",
     "torch:is_complex",
     "torch:is_floating_point",
     "torch:promote_types",
     "torch.nn._reduction:get_enum",
 }
+#: Functions of torch's state that take the name of a kind of device.
+_OF_DEVICES = {"torch:get_autocast_dtype", "torch:is_autocast_enabled"}
 _ENVIRONMENT = type(os.environ).__getitem__
 _MODULE_GLOBALS = "torch.nn.modules.module"
 _GLOBAL_HOOKS = (
@@ -60,6 +60,8 @@ class Observer:
     functions: list[tuple[types.FunctionType, Any]] = field(default_factory=list)
     variables: set[str] = field(default_factory=set)
     folded: list[tuple[Any, Any]] = field(default_factory=list)
+    #: Functions of torch's state, and the kinds of devices of which they were asked.
+    of_devices: set[tuple[str, str]] = field(default_factory=set)
     untraced: list[tuple[Any, Any]] = field(default_factory=list)
 
     def inlined(self, function: Any, source: Any, arguments: list[Any]) -> None:
@@ -70,12 +72,15 @@ class Observer:
             self.variables.add(str(arguments[1].as_python_constant()))
         self.functions.append((function, source))
 
-    def constant(self, function: Any, source: Any, has_arguments: bool) -> None:
-        """Note a call that Dynamo replaces by its result."""
-        if not has_arguments:
+    def constant(self, function: Any, source: Any, arguments: list[Any]) -> None:
+        """Note a call that Dynamo replaces by its result; `arguments` are Dynamo's variables."""
+        if not arguments:
             self.folded.append((function, source))
             return
         name = name_of(function)
+        if name in _OF_DEVICES:
+            self.of_devices.add((name, str(arguments[0].as_python_constant())))
+            return
         if name not in _PURE and not name.startswith(("math:", "torch.distributed")):
             raise CaptureError(self.method, f"it calls `{name}`, whose result may differ elsewhere")
 
@@ -178,6 +183,9 @@ def observed_checks(
                 observer.method, f"the result of `{name_of(function)}` is no constant but a {error}"
             ) from None
         found["call", access] = Check("constant", access, expected)
+    for name, device in sorted(observer.of_devices | _ambient_autocast(traced.graph)):
+        access = _path(observer.method, getattr(torch, name.partition(":")[2]), None, names).then("called_with", device)
+        found["called_with", access] = Check("constant", access, to_plain(walker.resolve(access)))
     for function, source in [*observer.untraced, *facts.untraced]:
         access = _path(observer.method, function, source, names)
         try:
@@ -202,6 +210,12 @@ def _method_path(method: types.FunctionType, scope: Scope) -> dict[Access, types
         return {access: method} if access.resolve(scope) is method else {}
     except _FAULTS:
         return {}
+
+
+def _ambient_autocast(graph: torch.fx.GraphModule) -> set[tuple[str, str]]:
+    """Return what regions of autocast ask for that name no dtype: `torch.get_autocast_dtype` of their device."""
+    regions = [node for node in graph.graph.nodes if node.target is torch.amp.autocast_mode._enter_autocast]
+    return {("torch:get_autocast_dtype", str(node.args[0])) for node in regions if node.args[1] is None}
 
 
 def _path(method: str, function: Any, source: Any, names: FrameNames) -> Access:

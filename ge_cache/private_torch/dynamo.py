@@ -110,10 +110,10 @@ def observed(observer: Any) -> Iterator[None]:
         observer.left_untraced(self.value, self.source)
         result = call(self, tx, args, kwargs)
         if result.is_python_constant():
-            has_arguments = bool(args or kwargs)
+            given = [*args, *kwargs.values()]
             if self.can_constant_fold_through():
-                observer.constant(self.value, self.source, has_arguments)
-            elif not has_arguments:
+                observer.constant(self.value, self.source, given)
+            elif not given:
                 observer.queried(self.value, self.source)
         return result
 

@@ -39,7 +39,7 @@ typedef struct {
     PyObject **keys, **values; /* a value of NULL: the key is absent; NAMED: one set of keys, one copy of the dictionary */
     PyObject **classes, **mros;
     PyObject **functions, **parts;   /* parts: PARTS of each, or NULL */
-    PyObject **questions, **answers; /* functions of C without arguments */
+    PyObject **questions, **answers; /* callables without arguments */
     PyObject **lists, **items; /* items: tuples */
     PyObject **sets, **members; /* sets, queues and dictionaries with an order of their own, and tuples of what is in them */
     PyObject **cells, **contents;
@@ -443,7 +443,7 @@ static int take_pairs(
 static int is_list(PyObject *value) { return PyList_Check(value); }
 static int is_any(PyObject *value) { return 1; }
 static int is_cell(PyObject *value) { return PyCell_Check(value); }
-static int is_c_function(PyObject *value) { return PyCFunction_CheckExact(value); }
+static int is_callable(PyObject *value) { return PyCallable_Check(value); }
 
 /* Whether the slots are pairs of a descriptor that reads a slot, and a value. */
 static int are_slots(Watch *self) {
@@ -637,7 +637,7 @@ static PyObject *watch_new(PyTypeObject *type, PyObject *args, PyObject *keyword
         take_pairs(sets, &self->sets, &self->members, &self->set_count, is_any, &PyTuple_Type) < 0 ||
         take_pairs(cells, &self->cells, &self->contents, &self->cell_count, is_cell, NULL) < 0 ||
         take_pairs(slots, &self->slotted, &self->slots, &self->slot_count, is_any, &PyTuple_Type) < 0 ||
-        take_pairs(questions, &self->questions, &self->answers, &self->question_count, is_c_function, NULL) < 0 ||
+        take_pairs(questions, &self->questions, &self->answers, &self->question_count, is_callable, NULL) < 0 ||
         take_classes(self, classes) < 0 || take_functions(self, functions) < 0 ||
         !are_slots(self)) {
         Py_DECREF(self);

@@ -9,6 +9,7 @@ from __future__ import annotations
 import abc
 import builtins
 import collections
+import functools
 import gc
 import os
 import sys
@@ -20,6 +21,7 @@ import torch
 
 from gearcache.guards.access import _STEPS, MODULE_PARTS, Access, Scope, own_attributes
 from gearcache.guards.evidence.members import all_names, is_immutable
+from gearcache.guards.evidence.names import module_of, name_of
 from gearcache.guards.evidence.tree import EMPTY, Tree
 
 #: Kinds of checks that say nothing of what is in a container.
@@ -34,6 +36,8 @@ _FIXED_SLOTS = {
     *((property, name) for name in ("fget", "fset", "fdel")),
 }
 _ABSENT = object()
+#: Types whose values can be compared on every call.
+_ANSWERS = (bool, int, str, float, type(None), torch.dtype)
 
 
 class _Plan:
@@ -78,8 +82,8 @@ class WatchedFacts:
         self.functions: dict[int, types.FunctionType] = {}
         #: The method itself, where one variant's facts are noted: no evidence tells of it.
         self.method: types.FunctionType | None = None
-        #: Functions of the standard library whose answer matters.
-        self.questions: dict[Callable[[], Any], None] = {}
+        #: By function and argument: what asks torch or the standard library for something whose answer matters.
+        self.questions: dict[tuple[Any, Any], Callable[[], Any]] = {}
 
     def collect(
         self, method: types.FunctionType, evidence: Tree, attributes: Mapping[str, Access], scope: Scope
@@ -104,6 +108,15 @@ class WatchedFacts:
             getattr(self, name).update(getattr(other, name))
         for cls, names in other.named.values():
             self._add_named(cls, names)
+
+    def question_text(self, number: int) -> str:
+        """Return what a question asks, in words."""
+        function, argument = list(self.questions)[number]
+        if function is abc.get_cache_token:
+            return "which classes are registered with an abstract class"
+        if _holds_settings(function):
+            return f"`{getattr(function, '__name__', type(function).__qualname__)}.{argument}`"
+        return f"what `{name_of(function)}` returns"
 
     def _add_evidence(self, tree: Tree) -> None:
         """Add all that the paths of an evidence tree go through; its checks hold now."""
@@ -201,7 +214,7 @@ class WatchedFacts:
 
     def _add_type_test(self, value: Any, asked: Any) -> None:
         """Watch what code of a class may look at that decides what its instances are."""
-        self.questions[abc.get_cache_token] = None
+        self.questions[abc.get_cache_token, None] = abc.get_cache_token
         for cls in (*asked.__mro__, *type(asked).__mro__):
             if not is_immutable(cls):
                 self._add_keys(cls, None, cls.__name__)
@@ -259,8 +272,18 @@ class WatchedFacts:
     def _add_step(self, value: Any, step: str, argument: Any) -> None:
         if step == "member":
             self._add_member(value, argument)
-        elif step not in ("type", "call", "fields"):
+        elif step in ("call", "called_with"):
+            self._add_question(value, argument)
+        elif step not in ("type", "fields"):
             self._add_container(value)
+
+    def _add_question(self, function: Any, argument: Any) -> None:
+        """Ask for torch's or the interpreter's state again on every call; a program's own functions may do anything."""
+        if module_of(function).split(".")[0] not in ("torch", "sys") or function.__name__ == "is_available":
+            return
+        question = function if argument is None else functools.partial(function, argument)
+        if type(question()) in _ANSWERS:
+            self.questions[function, argument] = question
 
     def _add_attributes(self, value: Any, names: Iterable[str]) -> None:
         if isinstance(value, type):
@@ -275,6 +298,10 @@ class WatchedFacts:
             if own is not None:
                 self._add_keys(own, names, type(value).__name__)
             missing = names if own is None else [name for name in names if name not in own]
+            if _holds_settings(value):
+                for name in missing:
+                    if type(getattr(value, name, ...)) in _ANSWERS:
+                        self.questions[value, name] = functools.partial(getattr, value, name)
             if not isinstance(value, (torch.Tensor, types.ModuleType)):
                 for name in missing:
                     self._add_inherited(value, name, own)
@@ -320,6 +347,13 @@ class WatchedFacts:
 
     def _add_cell(self, cell: types.CellType) -> None:
         self.cells[id(cell)] = cell
+
+
+def _holds_settings(value: Any) -> bool:
+    """Whether an object of torch's reads its attributes from somewhere else, as `torch.backends.cudnn` does."""
+    cls = type(value)
+    is_own = module_of(cls).split(".")[0] == "torch" and not is_immutable(cls)
+    return is_own and not isinstance(value, (torch.Tensor, torch.nn.Module, types.FunctionType))
 
 
 def _plain(value: Any) -> Any:

@@ -19,7 +19,7 @@ import gearcache
 from tests.support.source_tree import ROOT
 
 PROJECT = ROOT / "tests" / "projects" / "process"
-FILES = ("checks", "classes", "found", "library", "made", "sets", "surroundings")
+FILES = ("checks", "classes", "found", "library", "made", "sets", "settings", "surroundings")
 _CONFIG = gearcache.CompilerConfig(backend="eager", strict=True)
 
 

@@ -22,11 +22,8 @@ OTHERS = ("sets.", "surroundings.TheEnvironmentAsADictionary", "surroundings.The
 #: What a trace asked once, by a call or in a place that no dictionary holds: seen at a load, and after `.refresh()`.
 ASKED_ONCE = (
     "classes.SubclassesAreCounted",
-    "surroundings.AFlagOfABackend",
     "surroundings.AModulesGetattr",
     "surroundings.AThreadLocal",
-    "surroundings.DeterministicFill",
-    "surroundings.TheRecursionLimit",
 )
 TORCH_COMPILE = "library.TorchCompileWasUsed"
 

@@ -265,7 +265,7 @@ def test_what_is_no_container_is_refused() -> None:
         {"tensors": [1]},
         {"classes": [1]},
         {"functions": [len]},
-        {"questions": [(lambda: 1, 1)]},
+        {"questions": [(1, 1)]},
     ):
         with pytest.raises(TypeError, match="a Watch takes"):
             over(watch, **given)
