@@ -214,7 +214,7 @@ def _method_path(method: types.FunctionType, scope: Scope) -> dict[Access, types
 
 def _ambient_autocast(graph: torch.fx.GraphModule) -> set[tuple[str, str]]:
     """Return what regions of autocast ask for that name no dtype: `torch.get_autocast_dtype` of their device."""
-    regions = [node for node in graph.graph.nodes if node.target is torch.amp.autocast_mode._enter_autocast]
+    regions = [node for node in graph.graph.nodes if getattr(node.target, "__name__", "") == "_enter_autocast"]
     return {("torch:get_autocast_dtype", str(node.args[0])) for node in regions if node.args[1] is None}
 
 

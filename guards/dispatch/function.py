@@ -65,12 +65,14 @@ def build_dispatch(
     states: Sequence[Callable[[], bool]],
     unchanged: Callable[[], bool] | None,
     miss: Callable[..., Any],
+    is_compared: Callable[[str, int], bool] = lambda path, dim: False,
 ) -> Callable[..., Any]:
     """Return a function with the method's own signature that dispatches a call to `instance`.
 
     Its first parameter is ignored: the function becomes the `__call__` of a class made for one cached method,
     which saves the packing and unpacking of `*args, **kwargs` (0.3 µs a call with Python 3.11). `states`: any of
-    them must hold; `unchanged` says whether all is as it was when the gears were loaded.
+    them must hold; `unchanged` says whether all is as it was when the gears were loaded; `is_compared` names dims, by
+    path and number, whose size is compared although all of these gears have the same.
     """
     given = list(inspect.signature(method, follow_wrapped=False).parameters.values())
     writer = CheckWriter(scope, method.__code__.co_varnames[0], (parameter.name for parameter in given))
@@ -92,7 +94,7 @@ def build_dispatch(
         lines.append(f"    if {' and '.join(conditions)}:")
         indent = "        "
     for number, members in enumerate(groups.values()):
-        lines += [indent + line for line in _group_lines(writer, number, members, call)]
+        lines += [indent + line for line in _group_lines(writer, number, members, call, is_compared)]
     if len(lines) == 1 or not groups:
         lines.append(f"{indent}pass")
     lines.append(f"    return {missed}({call})")
@@ -104,10 +106,12 @@ def build_dispatch(
     return dispatch
 
 
-def _group_lines(writer: CheckWriter, number: int, members: list[BoundGear], call: str) -> list[str]:
+def _group_lines(
+    writer: CheckWriter, number: int, members: list[BoundGear], call: str, is_compared: Callable[[str, int], bool]
+) -> list[str]:
     static = [bound for bound in members if not bound.gear.is_dynamic]
     dynamic = [bound.frame for bound in members if bound.gear.is_dynamic]
-    dims, table = _table(static)
+    dims, table = _table(static, is_compared)
     checks = members[0].variant.call_checks
     related = [other for check in checks if check.kind in RELATIONS for other in others(check.kind, check.expected)]
     writer.begin([check.access for check in checks] + related + [access for access, _ in dims])
@@ -140,18 +144,21 @@ def _group_lines(writer: CheckWriter, number: int, members: list[BoundGear], cal
     ]
 
 
-def _table(static: list[BoundGear]) -> tuple[list[tuple[Access, int]], dict[Any, Frame]]:
-    """Return the fewest dims that tell the gears apart, and the frames by their sizes."""
+def _table(
+    static: list[BoundGear], is_compared: Callable[[str, int], bool]
+) -> tuple[list[tuple[Access, int]], dict[Any, Frame]]:
+    """Return the fewest dims that tell the gears apart, with those to compare anyway, and the frames by their sizes."""
     sizes = [_sizes(bound) for bound in static]
     common = set.intersection(*(set(row) for row in sizes)) if sizes else set()
     varying = [dim for dim in common if len({row[dim] for row in sizes}) > 1]
     varying.sort(key=lambda dim: (-len({row[dim] for row in sizes}), len(dim[0].steps), dim[0].text, dim[1]))
-    chosen: list[tuple[Access, int]] = []
+    chosen = sorted((dim for dim in common if is_compared(dim[0].text, dim[1])), key=lambda dim: (dim[0].text, dim[1]))
     wanted = len({tuple(row[dim] for dim in varying) for row in sizes})
     for dim in varying:
         if len({tuple(row[item] for item in chosen) for row in sizes}) == wanted:
             break
-        chosen.append(dim)
+        if dim not in chosen:
+            chosen.append(dim)
     grouped: dict[Any, list[Frame]] = {}
     for bound, row in zip(static, sizes, strict=True):
         key = tuple(row[dim] for dim in chosen)

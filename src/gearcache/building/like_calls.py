@@ -31,6 +31,29 @@ def enlarged_call(spec: GearSpec, arguments: Mapping[str, Any]) -> dict[str, Any
     return replace_tensors(dict(arguments), wanted)  # type: ignore[no-any-return]
 
 
+def sized_call(spec: GearSpec, arguments: Mapping[str, Any], gear: tuple[int, ...]) -> dict[str, Any] | None:
+    """Return a call with its geared dims at a gear; None where another dim may have to follow one that moves.
+
+    That is a dim of the same index and size: nothing tells whether it is a batch too, or broadcast.
+    """
+    tensors = find_tensors(arguments)
+    sizes = call_sizes(spec, tensors)
+    if len(sizes) != len(spec.axes):
+        return None
+    wanted: dict[int, torch.Tensor] = {}
+    for path, tensor in tensors.items():
+        shape = list(tensor.shape)
+        own = {axis.dim for axis in spec.axes if axis.matches(path)}
+        for axis, size, target in zip(spec.axes, sizes, gear, strict=True):
+            if axis.matches(path):
+                shape[axis.dim] = target
+            elif size != target and axis.dim not in own and axis.dim < len(shape) and shape[axis.dim] == size:
+                return None
+        if shape != list(tensor.shape):
+            wanted[id(tensor)] = like_tensor(tensor, shape)
+    return replace_tensors(dict(arguments), wanted)  # type: ignore[no-any-return]
+
+
 def like_dims(spec: GearSpec, arguments: Mapping[str, Any], module: torch.nn.Module) -> list[tuple[torch.Tensor, int]]:
     """Return the dims, in arguments and in what the module holds, whose size is that of a geared dim."""
     given = find_tensors(arguments)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from gearcache.building.like_calls import sized_call
 from gearcache.building.request import BuildRequest
 from gearcache.building.tracer import Tracer
 from gearcache.errors import CaptureError, CompileError, GearSpecError, UncacheableGuard, UnkeyableValue
@@ -21,7 +22,7 @@ from gearcache.guards.dispatch.frame import UnstorableConstant, encode_code
 from gearcache.guards.evidence.operators import record_operators
 from gearcache.guards.evidence.traced_files import UnknownSource, record_sources
 from gearcache.guards.gears.call_sizes import call_sizes
-from gearcache.guards.gears.parse import gear_text
+from gearcache.guards.gears.parse import GearSpec, gear_text
 
 logger = logging.getLogger("gearcache")
 #: How many items of a list a log line holds.
@@ -162,22 +163,38 @@ class Units:
                 plan["ones"].append(sorted(str(symbol) for symbol in pattern))
         return plan
 
+    def _arguments_at(self, capture: Capture, gear: PlannedGear) -> tuple[Mapping[str, Any] | None, bool]:
+        """Return arguments of the sizes of a gear, and whether a trace has told those of all dims.
+
+        None where only a call can tell.
+        """
+        spec, arguments = self._request.spec, self._request.arguments
+        if _sizes_of(spec, arguments) == gear.sizes:
+            return arguments, True
+        if gear.assignment:
+            arguments = self._tracer.resized(capture, gear.assignment)
+        if _sizes_of(spec, arguments) == gear.sizes:
+            return arguments, True
+        return sized_call(spec, arguments, gear.sizes), False  # the trace has fixed a dim at 1
+
     def _own_capture(self, capture: Capture, gear: PlannedGear) -> TraceUnit | None:
         """Trace one gear with static sizes, from arguments of its sizes."""
-        spec, text = self._request.spec, gear.text(self._request.spec)
-        if call_sizes(spec, find_tensors(self._request.arguments)) == gear.sizes:
-            arguments = self._request.arguments
-        else:
-            if not gear.assignment:
-                logger.info("%s: gear %s will be compiled at its first call", capture.method, text)
-                return None
-            arguments = self._tracer.resized(capture, gear.assignment)
+        text, (arguments, is_known) = gear.text(self._request.spec), self._arguments_at(capture, gear)
         try:
-            own = self._tracer.ranged(arguments)
+            own = self._tracer.ranged(arguments) if arguments is not None else None
         except CaptureError as error:
-            self.errors.append(CompileError(capture.method, text, error.cause))
+            own = None
+            if is_known:
+                self.errors.append(CompileError(capture.method, text, error.cause))
+                return None
+        if own is None:
+            logger.info("%s: gear %s will be compiled at its first call", capture.method, text)
             return None
         return TraceUnit(own, [(text, None)])
+
+
+def _sizes_of(spec: GearSpec, arguments: Mapping[str, Any]) -> tuple[int, ...]:
+    return call_sizes(spec, find_tensors(arguments))
 
 
 def _shortened(text: str) -> str:

@@ -9,6 +9,7 @@ from gearcache.errors import GearcacheError
 from gearcache.guards.dispatch.function import build_dispatch
 from gearcache.guards.dispatch.native import state_checks
 from gearcache.guards.dispatch.problems import Problems
+from gearcache.guards.gears.parse import gear_text
 from gearcache.serving.activate import ActiveVariant
 from gearcache.serving.binding_watch import BindingWatch
 from gearcache.serving.call import Call, scope_of
@@ -75,10 +76,21 @@ class Binding:
         method, scope = self.method.original(), scope_of(self.method.function, {})
         try:
             unchanged = self._watch.over(self.loaded.variants) if self.loaded.gears else None
-            return build_dispatch(method, instance, self.loaded.gears, scope, states, unchanged, miss)
+            gears = self.loaded.gears
+            return build_dispatch(method, instance, gears, scope, states, unchanged, miss, self._is_compared())
         except Exception as error:
             self._variants.distrust(error)
             return build_dispatch(method, instance, [], scope, states, None, miss)
+
+    def _is_compared(self) -> Callable[[str, int], bool]:
+        """Return which dims a lookup compares whatever the loaded gears are: all geared ones, if nothing else checks.
+
+        Else a call at a declared gear that has no graph yet would get that of another one.
+        """
+        spec, loaded = self.method.spec, set(self.loaded.gear_texts())
+        if self.method.settings.validate == "inputs" or all(gear_text(spec, gear) in loaded for gear in spec.gears):
+            return lambda path, dim: False
+        return lambda path, dim: any(axis.dim == dim and axis.matches(path) for axis in spec.axes)
 
     def is_outdated(self, call: Call) -> bool:
         """Whether what the loaded graphs were built on has changed, so that all is to be looked up again.
