@@ -65,6 +65,8 @@ def check_root(cache_dir: str | os.PathLike[str] | None) -> None:
     """Raise `TypeError` or `ValueError` for what can be no path of a cache."""
     if cache_dir is None:
         return
+    if not isinstance(cache_dir, (str, os.PathLike)):
+        raise TypeError(f"cache_dir is {cache_dir!r}; it must be a text or a path of text")
     text = os.fspath(cache_dir)
     if not isinstance(text, str):
         raise TypeError(f"cache_dir is {text!r}; it must be a text or a path of text")

@@ -17,6 +17,7 @@ from gearcache.errors import CaptureError
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.guards.dispatch.check_code import checked_name
 from gearcache.guards.dispatch.generated import define
+from gearcache.guards.evidence.names import a_type
 
 Plain = Any
 
@@ -92,7 +93,7 @@ def _encode(method: str, value: Any, numbers: dict[torch.fx.Node, int]) -> Plain
         return {"complex": [value.real, value.imag]}
     if isinstance(value, slice):
         return {"slice": [_encode(method, item, numbers) for item in (value.start, value.stop, value.step)]}
-    raise CaptureError(method, f"its graph holds a {type(value).__name__}, which cannot be stored")
+    raise CaptureError(method, f"its graph holds {a_type(value)}, which cannot be stored")
 
 
 def resolve_target(name: str) -> Callable[..., Any]:
@@ -153,7 +154,7 @@ class _Writer:
             return self.bind("c", f"float:{plain!r}", plain)
         if plain is None or isinstance(plain, (bool, int, str)):
             return repr(plain)
-        raise ValueError(f"a {type(plain).__name__} in a stored graph")
+        raise ValueError(f"{a_type(plain)} in a stored graph")
 
     def arguments(self, positional: Plain, keyword: Plain) -> str:
         parts = [self.value(item) for item in positional]

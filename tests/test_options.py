@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +19,8 @@ from gearcache.ge_cache.backend import CompileJob
 from gearcache.ge_cache.inductor.backend import RECIPE, InductorBackend, inductor_variables
 from gearcache.ge_cache.inductor.options import compile_options
 from gearcache.options import CompilerConfig, InferenceConfig, resolve_settings
+
+EAGER = functools.partial(CompilerConfig, backend="eager")
 
 
 class Net(nn.Module):
@@ -42,7 +45,7 @@ def function(x: torch.Tensor) -> torch.Tensor:
         pytest.param(Other().run, "not of Other", id="method of no module"),
         pytest.param(Net(), "not a module", id="module"),
         pytest.param(torch.relu, "not a", id="builtin"),
-        pytest.param(3, "not a int", id="number"),
+        pytest.param(3, "not an int", id="number"),
     ],
 )
 def test_only_methods_of_modules_are_taken(func: Any, words: str) -> None:
@@ -69,16 +72,24 @@ def test_a_decorator_on_a_class_that_is_no_module_is_refused() -> None:
         pytest.param({"global_rank": -1}, ValueError, "global_rank is -1", id="global rank"),
         pytest.param({"tp_rank": True}, ValueError, "tp_rank is True", id="bool rank"),
         pytest.param({"pp_rank": "0"}, ValueError, "pp_rank is '0'", id="text rank"),
-        pytest.param({"config": 3}, TypeError, "config is a int", id="config"),
+        pytest.param({"config": 3}, TypeError, "config is an int", id="config"),
+        pytest.param({"cache_dir": 3}, TypeError, "cache_dir is 3", id="cache_dir"),
+        pytest.param({"cache_dir": b"c"}, TypeError, "cache_dir is b'c'", id="bytes"),
+        pytest.param({"ge_cache": "x"}, TypeError, "ge_cache is 'x'", id="ge_cache"),
+        pytest.param({"custom_decompositions": 3}, TypeError, "custom_decompositions is 3", id="decompositions"),
+        pytest.param({"custom_decompositions": {"relu": len}}, TypeError, "has 'relu'", id="operator"),
+        pytest.param({"config": EAGER(options={"a": 1})}, ValueError, "`options` is {'a': 1}", id="options of eager"),
+        pytest.param({"config": EAGER(mode="max")}, ValueError, "`mode` is 'max'", id="mode of eager"),
+        pytest.param({"config": EAGER(gear_execution="ge")}, ValueError, "`gear_execution` is 'ge'", id="ge of eager"),
         pytest.param({"unknown": 3}, TypeError, "unknown", id="unknown keyword"),
-        pytest.param({"gears": 3}, GearSpecError, "gears is a int", id="gears"),
+        pytest.param({"gears": 3}, GearSpecError, "gears is an int", id="gears"),
         pytest.param({"gears": {3: {0: [1]}}}, GearSpecError, "gears names 3", id="path"),
         pytest.param({"gears": {"x y": {0: [1]}}}, GearSpecError, "gears names 'x y'", id="path text"),
         pytest.param({"gears": {"x": []}}, GearSpecError, "gears of `x`", id="dims"),
         pytest.param({"gears": {"x": {"0": [1]}}}, GearSpecError, "dim index is '0'", id="text dim"),
         pytest.param({"gears": {"x": {-1: [1]}}}, GearSpecError, "dim index is -1", id="negative dim"),
         pytest.param({"gears": {"x": {True: [1]}}}, GearSpecError, "dim index is True", id="bool dim"),
-        pytest.param({"gears": {"x": {0: 4}}}, GearSpecError, "a int", id="no list"),
+        pytest.param({"gears": {"x": {0: 4}}}, GearSpecError, "an int", id="no list"),
         pytest.param({"gears": {"x": {0: []}}}, GearSpecError, "0 sizes", id="no sizes"),
         pytest.param({"gears": {"x": {0: [0]}}}, GearSpecError, "0 is not a size", id="zero"),
         pytest.param({"gears": {"x": {0: [2.0]}}}, GearSpecError, "2.0 is a float", id="float"),
@@ -113,6 +124,12 @@ def test_func_is_positional_only() -> None:
         ("compile_timeout", True),
         ("compile_timeout", "1h"),
         ("compile_timeout", float("inf")),
+        ("max_variants", None),
+        ("mode", 3),
+        ("options", 3),
+        ("options", None),
+        ("strict", "no"),
+        ("inference_config", None),
     ],
 )
 def test_an_option_outside_what_is_allowed_is_a_value_error(option: str, value: Any) -> None:

@@ -12,7 +12,7 @@ from gearcache.errors import CaptureError
 from gearcache.ge_cache.capture.source_paths import is_builtins
 from gearcache.guards.dispatch import frame_helpers
 from gearcache.guards.dispatch.frame import resolve_reference
-from gearcache.guards.evidence.names import name_of
+from gearcache.guards.evidence.names import a_type, name_of
 
 
 def frame_references(
@@ -67,7 +67,7 @@ def _installed(method: str, name: str, value: Any) -> list[str]:
                 return reference
         except (AttributeError, ImportError):
             pass
-    raise CaptureError(method, f"its frame needs a {type(value).__name__} that exists in this process only (`{name}`)")
+    raise CaptureError(method, f"its frame needs {a_type(value)} that exists in this process only (`{name}`)")
 
 
 def _global_reads(code: types.CodeType) -> Iterator[tuple[str, str | None]]:

@@ -10,6 +10,7 @@ from typing import Any
 from gearcache.ge_cache.dependencies.looked_up import LookedUp
 from gearcache.guards.access import Access
 from gearcache.guards.evidence.constants import to_plain
+from gearcache.guards.evidence.names import a_type
 
 
 class UnknownSource(Exception):
@@ -131,7 +132,7 @@ def _global(name: str, names: FrameNames) -> Access:
             return Access(("builtins", ""))
         value = names.installed[name]
         if not isinstance(value, types.ModuleType):
-            raise UnknownSource(f"`{name}`, a {type(value).__name__} that Dynamo made for this process")
+            raise UnknownSource(f"`{name}`, {a_type(value)} that Dynamo made for this process")
         return Access(("module", value.__name__))
     return Access(("global", name))
 

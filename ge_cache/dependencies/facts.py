@@ -21,7 +21,7 @@ from gearcache.guards.access import MODULE_PARTS, Access, Walker, own_attributes
 from gearcache.guards.evidence.checks import Check
 from gearcache.guards.evidence.code import code_objects, is_versioned
 from gearcache.guards.evidence.members import is_fixed, is_immutable, is_library
-from gearcache.guards.evidence.names import module_of, name_of
+from gearcache.guards.evidence.names import a_type, module_of, name_of
 
 #: A text whose hash tells one hash seed from another.
 _PROBE = "gearcache"
@@ -154,9 +154,7 @@ class Facts:
         """Note a value whose hash the trace took over."""
         kind = _hash_kind(value)
         if kind == "address":
-            self.refuse(
-                f"it calls `hash()` of a {type(value).__qualname__}, whose result is another one in each process"
-            )
+            self.refuse(f"it calls `hash()` of {a_type(value)}, whose result is another one in each process")
         self._seeded = self._seeded or kind == "seed"
 
     def folded(self, function: Any, source: Any) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import builtins
 import os
-import sys
 import types
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -24,9 +23,10 @@ from gearcache.ge_cache.dependencies.library_functions import check_tensors, lib
 from gearcache.ge_cache.dependencies.located import located, named
 from gearcache.guards.access import Access, Scope, Walker
 from gearcache.guards.evidence.checks import Check, observe
-from gearcache.guards.evidence.code import code_objects, function_plain, is_versioned, versioned_place
+from gearcache.guards.evidence.code import code_objects, function_plain, is_versioned
 from gearcache.guards.evidence.constants import NotConstant, to_plain
 from gearcache.guards.evidence.identity import is_users
+from gearcache.guards.evidence.members import is_library
 from gearcache.guards.evidence.names import name_of
 
 #: Functions whose calls Dynamo folds although they have arguments; their results follow from these alone, or from
@@ -257,18 +257,10 @@ def _ancestors(types_met: Iterable[Access], walker: Walker) -> dict[Any, Check]:
             cls = type(walker.resolve(access))
         except _FAULTS:
             continue
-        if _is_library(cls) or ("bases", cls) in found:
+        if is_library(cls) or ("bases", cls) in found:
             continue
         found["bases", cls] = Check("bases", access.then("type"), [name_of(base) for base in cls.__mro__])
     return found
-
-
-def _is_library(cls: type) -> bool:
-    """Whether a class belongs to the interpreter, the standard library or torch, whose versions are in the key."""
-    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
-    if file is None:
-        return cls.__module__ in sys.builtin_module_names
-    return versioned_place(file) is not None
 
 
 def _module_calls() -> dict[Any, Check]:

@@ -29,6 +29,7 @@ import torch
 
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.private_torch import core as private_core
+from gearcache.guards.evidence.names import a_type
 
 Result = list[Any]
 
@@ -114,7 +115,7 @@ class ResultPlan:
             return self._number(value)
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
-        raise CaptureError(self._method, f"the graph returns a {type(value).__name__}, which cannot be stored")
+        raise CaptureError(self._method, f"the graph returns {a_type(value)}, which cannot be stored")
 
 
 def detached_outputs(module: torch.fx.GraphModule, outputs: list[Any]) -> set[int]:

@@ -24,6 +24,7 @@ from gearcache.ge_cache.backend import Artifact, Backend, CompileJob, Runner, St
 from gearcache.ge_cache.inductor.artifact_names import CONSTANTS, EXTERN, LIBRARY
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.workers.scratch import scratch_folder
+from gearcache.guards.evidence.names import a_type
 
 logger = logging.getLogger("gearcache")
 
@@ -135,7 +136,7 @@ class InductorBackend(Backend):
             constants = {name: decode_tensor(plain, device) for name, plain in stored.items()}
         for name, weight in attributes.items():
             if private_core.has_own_dispatch(weight):
-                raise TypeError(f"{name} is a {type(weight).__qualname__}, which has no memory of its own")
+                raise TypeError(f"{name} is {a_type(weight)}, which has no memory of its own")
         # Detached: the same memory, but the weight itself stays free to be exchanged (`torch.utils.swap_tensors`).
         values = {
             internal: attributes[name].detach() if kind == "attribute" else constants[name]

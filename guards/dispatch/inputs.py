@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from gearcache.guards.dispatch.variant import StoredGear, StoredInput
+from gearcache.guards.evidence.names import a_type
 from gearcache.guards.evidence.tensor_facts import PLAIN_TYPES
 
 #: What is found and what is allowed when an input requires grad.
@@ -96,9 +97,9 @@ def _only_assumed(gear: StoredGear, tensors: Sequence[torch.Tensor]) -> bool:
 
 def _properties(stored: StoredInput, tensor: object, name: str) -> Problem | None:
     if not isinstance(tensor, torch.Tensor):
-        return Problem(name, f"a {type(tensor).__name__}", "a tensor", "structure")
+        return Problem(name, f"{a_type(tensor)}", "a tensor", "structure")
     if type(tensor) not in PLAIN_TYPES:
-        return Problem(name, f"a {type(tensor).__qualname__}", "an ordinary torch.Tensor", "type")
+        return Problem(name, f"{a_type(tensor)}", "an ordinary torch.Tensor", "type")
     if tensor.dtype != stored.dtype:
         return Problem(name, f"of dtype {tensor.dtype}", f"dtype {stored.dtype}", "dtype")
     if tensor.device.type != stored.device:

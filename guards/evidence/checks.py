@@ -44,7 +44,7 @@ from gearcache.guards.evidence.constants import NotConstant, readable, to_plain
 from gearcache.guards.evidence.definition import definition
 from gearcache.guards.evidence.identity import described
 from gearcache.guards.evidence.members import changed_class
-from gearcache.guards.evidence.names import name_of
+from gearcache.guards.evidence.names import a_type, name_of
 from gearcache.guards.evidence.reason import Reason
 from gearcache.guards.evidence.relations import RELATIONS, others, relation_holds
 from gearcache.guards.evidence.tensor_facts import is_tensor, reads
@@ -77,7 +77,7 @@ def _process_group(value: Any) -> Any:
     """Return name and ranks of a group: graphs name it, and ranks say who takes part."""
     distributed = torch.distributed
     if not distributed.is_available() or not isinstance(value, distributed.ProcessGroup):
-        raise TypeError(f"a {type(value).__qualname__} is no process group")
+        raise TypeError(f"{a_type(value)} is no process group")
     try:
         return [value.group_name, list(distributed.get_process_group_ranks(value))]
     except RuntimeError as error:
@@ -165,7 +165,7 @@ class Check:
                 return None
             return Failure(self, self._found(value, walker))
         except (LookupError, AttributeError, TypeError, ImportError, ValueError) as error:
-            what = "without its counterpart" if self.kind in RELATIONS else f"a {type(value).__name__}"
+            what = "without its counterpart" if self.kind in RELATIONS else f"{a_type(value)}"
             return Failure(self, f"{what} ({type(error).__name__}: {error})")
 
     def _found(self, value: Any, walker: Walker) -> str:
@@ -205,7 +205,7 @@ def _described_function(value: Any, name: str) -> str:
     inner = getattr(value, "__func__", value)
     code = getattr(inner, "__code__", None)
     if not isinstance(code, types.CodeType):
-        return f"a {type(value).__name__}, `{name_of(inner)}`"
+        return f"{a_type(value)}, `{name_of(inner)}`"
     place = f"in `{code.co_filename}`, line {code.co_firstlineno}"
     return f"other code of this name {place}" if name_of(inner) == name else f"another: `{name_of(inner)}` {place}"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from gearcache.errors import UnkeyableValue
 from gearcache.guards.dispatch.native import is_operator
-from gearcache.guards.evidence.code import code_digest, code_objects, function_plain, is_versioned, versioned_place
+from gearcache.guards.evidence.code import code_digest, code_objects, function_plain, is_library_file, is_versioned
 from gearcache.guards.evidence.constants import NotConstant, to_plain
 from gearcache.guards.evidence.names import module_of, name_of
 
@@ -125,4 +125,4 @@ def _held(function: types.FunctionType) -> list[Any]:
 
 def _is_library(module: types.ModuleType) -> bool:
     file = getattr(module, "__file__", None)
-    return file is None or versioned_place(file) is not None
+    return file is None or is_library_file(file)

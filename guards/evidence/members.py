@@ -17,9 +17,9 @@ from collections.abc import Collection
 from typing import Any
 
 from gearcache.guards.access import Access, Walker
-from gearcache.guards.evidence.code import is_versioned, versioned_place
+from gearcache.guards.evidence.code import is_library_file, is_versioned
 from gearcache.guards.evidence.definition import definition_digest
-from gearcache.guards.evidence.names import module_of, name_of
+from gearcache.guards.evidence.names import a_type, module_of, name_of
 from gearcache.guards.evidence.special_names import ADDED_LATER, MADE, MET
 
 #: `Py_TPFLAGS_IMMUTABLETYPE`: nothing can be added to the class.
@@ -42,7 +42,7 @@ def is_library(cls: type) -> bool:
     file = getattr(sys.modules.get(cls.__module__), "__file__", None)
     if file is None:
         return cls.__module__ in sys.builtin_module_names
-    return versioned_place(file) is not None
+    return is_library_file(file)
 
 
 def is_fixed(cls: type) -> bool:
@@ -141,7 +141,7 @@ def changed_class(expected: list[Any], walker: Walker) -> tuple[str, str] | None
         except (LookupError, AttributeError, TypeError, ImportError, ValueError) as error:
             return _text(path), f"is not there ({type(error).__name__}: {error})"
         if not isinstance(cls, type):
-            return _text(path), f"is a {type(cls).__qualname__} now"
+            return _text(path), f"is {a_type(cls)} now"
         bases = cls.__mro__
         others = [pair for pair in zip(bases, numbers) if compared.get(pair[0]) != pair[1]]  # noqa: B905
         if len(bases) != len(numbers) or any(name_of(base) != classes[number][0] for base, number in others):

@@ -12,6 +12,12 @@ def module_of(value: Any) -> str:
     return name if isinstance(name, str) else ""
 
 
+def a_type(value: Any) -> str:
+    """Return the type of a value with its article, as messages say it: `an int`."""
+    name = type(value).__qualname__
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
+
+
 def name_of(value: Any) -> str:
     """Return `module:qualname` of a class, function, builtin or module."""
     if isinstance(value, types.ModuleType):

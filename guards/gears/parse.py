@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from gearcache.errors import GearSpecError
+from gearcache.guards.evidence.names import a_type
 from gearcache.guards.gears.sizes import check_size_list
 from gearcache.guards.gears.spec import Axis as Axis
 from gearcache.guards.gears.spec import GearSpec as GearSpec
@@ -44,7 +45,7 @@ def parse_gears(gears: Mapping[str, Any] | None, policy: str = "zip") -> GearSpe
     if gears is None:
         return GearSpec((), policy)
     if not isinstance(gears, Mapping):
-        raise GearSpecError(f"gears is a {type(gears).__name__}; it must be a dict like {{'ids': {{0: [1, 2, 4]}}}}")
+        raise GearSpecError(f"gears is {a_type(gears)}; it must be a dict like {{'ids': {{0: [1, 2, 4]}}}}")
     axes: list[Axis] = []
     ranges: list[RangeAxis] = []
     for path, dims in gears.items():
@@ -86,7 +87,7 @@ def set_dim_gears(tensor: torch.Tensor, dim_gears: Mapping[int, Sequence[int]]) 
     error (`GearSpecError`, `TypeError`) nothing was marked.
     """
     if not isinstance(tensor, torch.Tensor):
-        raise TypeError(f"set_dim_gears takes a tensor, not a {type(tensor).__name__}")
+        raise TypeError(f"set_dim_gears takes a tensor, not {a_type(tensor)}")
     if not isinstance(dim_gears, Mapping) or not dim_gears:
         raise GearSpecError(f"dim_gears is {dim_gears!r}; it must be a dict like {{0: [2, 4]}}")
     checked = {dim: check_sizes("tensor", dim, sizes, minimum=2, rank=tensor.dim()) for dim, sizes in dim_gears.items()}

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gearcache.errors import GearSpecError
+from gearcache.guards.evidence.names import a_type
 from gearcache.guards.gears.sizes import check_size_list
 
 _OPERATORS: dict[str, Callable[[int, int], int]] = {
@@ -95,7 +96,7 @@ class _Operation(SizeExpression):
 def _join(name: str, left: Any, right: Any) -> SizeExpression:
     for part in (left, right):
         if isinstance(part, bool) or not isinstance(part, (int, SizeExpression)):
-            raise TypeError(f"a size is an int or a symbol, not a {type(part).__name__}: {left!r} {name} {right!r}")
+            raise TypeError(f"a size is an int or a symbol, not {a_type(part)}: {left!r} {name} {right!r}")
     if name in ("//", "%") and isinstance(right, int) and right < 1:
         raise GearSpecError(f"`{left} {name} {right}`: a size is divided by {right}; the divisor must be at least 1")
     return _Operation(name, left, right)

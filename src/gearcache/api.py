@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 import torch
 
 from gearcache.errors import UnsupportedMethod
-from gearcache.guards.evidence.names import module_of
+from gearcache.guards.evidence.names import a_type, module_of
 from gearcache.serving.decorated_method import CachedFunction as CachedFunction
 from gearcache.serving.functions import check_kind
 from gearcache.serving.method import CachedMethod as CachedMethod
@@ -142,7 +142,7 @@ def _wrap(func: Any, parameters: Parameters) -> CachedMethod | CachedFunction:
         )
     kind = type(func).__qualname__
     raise UnsupportedMethod(
-        f"cache_compile takes a bound method of a torch.nn.Module, not a {kind}{_ADVICE.get(kind, '')}"
+        f"cache_compile takes a bound method of a torch.nn.Module, not {a_type(func)}{_ADVICE.get(kind, '')}"
     )
 
 

@@ -284,14 +284,18 @@ class UnsupportedStance(GearcacheError, ValueError):
 
 
 class PreparationError(GearcacheError):
-    """An unexpected exception on the way from a call to its graph, which is the cause (`__cause__`) of this one."""
+    """An unexpected exception on the way from a call to its graph, which is the cause (`__cause__`) of this one.
 
-    def __init__(self, method: str, cause: str, place: str) -> None:
-        super().__init__(method, cause, place)
-        self.method, self.cause, self.place = method, cause, place
+    `remedy`: what is wrong with the host, and what to do; empty where nobody knows.
+    """
+
+    def __init__(self, method: str, cause: str, place: str, remedy: str = "") -> None:
+        super().__init__(method, cause, place, remedy)
+        self.method, self.cause, self.place, self.remedy = method, cause, place, remedy
 
     def __str__(self) -> str:
+        remedy = self.remedy or "That is not foreseen: please report it"
         return (
-            f"`{self.method}`: this call cannot be prepared: {self.cause} (in {self.place}). That is not foreseen: "
-            f"please report it; without `strict` the method runs uncached"
+            f"`{self.method}`: this call cannot be prepared: {self.cause} (in {self.place}). {remedy}; "
+            f"without `strict` the method runs uncached"
         )

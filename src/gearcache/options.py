@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from gearcache.cache.quantities import parse_age, parse_size
 from gearcache.errors import OptionError
+from gearcache.guards.evidence.names import a_type
 
 KEY_FILE_VARIABLE = "GEARCACHE_HMAC_KEY_FILE"
 
@@ -36,18 +37,37 @@ class _Checked:
         if name in _ALLOWED and value not in _ALLOWED[name]:
             allowed = ", ".join(repr(item) for item in _ALLOWED[name])
             raise OptionError(f"option `{name}` is {value!r}; allowed: {allowed}")
-        counts = name in ("jobs", "max_variants") and value is not None
-        if counts and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            raise OptionError(f"option `{name}` is {value!r}; it must be an int of at least 1")
-        if name == "compile_timeout" and value is not None and not _is_duration(value):
-            raise OptionError(f"option `{name}` is {value!r}; it must be a number of seconds above 0")
+        is_right, form = _FORMS.get(name, (None, ""))
+        if is_right is not None and not is_right(value):
+            raise OptionError(f"option `{name}` is {value!r}; it must be {form}")
         if name == "pad_values":
             _check_pad_values(value)
         object.__setattr__(self, name, value)
 
 
+def _is_count(value: Any) -> bool:
+    return value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1)
+
+
 def _is_duration(value: Any) -> bool:
+    if value is None:
+        return True
     return not isinstance(value, bool) and isinstance(value, (int, float)) and 0 < value <= threading.TIMEOUT_MAX
+
+
+#: Options of any value of a form: whether a value has it, and the form in words.
+_FORMS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "jobs": (_is_count, "an int of at least 1"),
+    "max_variants": (lambda value: value is not None and _is_count(value), "an int of at least 1"),
+    "compile_timeout": (_is_duration, "a number of seconds above 0"),
+    "mode": (lambda value: value is None or isinstance(value, str), "a text or None"),
+    "options": (
+        lambda value: isinstance(value, Mapping) and all(isinstance(name, str) for name in value),
+        "a dict like {'epilogue_fusion': False}",
+    ),
+    "strict": (lambda value: value is None or isinstance(value, bool), "True, False or None"),
+    "inference_config": (lambda value: isinstance(value, InferenceConfig), "a gearcache.options.InferenceConfig"),
+}
 
 
 def _check_pad_values(values: Any) -> None:
@@ -206,7 +226,7 @@ def _from_torchair(config: Any) -> CompilerConfig:
     policy = getattr(inference, "dynamic_gears_merge_policy", None)
     if policy is None:
         raise TypeError(
-            f"config is a {type(config).__name__}; it must be a gearcache.CompilerConfig or a torchair.CompilerConfig"
+            f"config is {a_type(config)}; it must be a gearcache.CompilerConfig or a torchair.CompilerConfig"
         )
     value = getattr(policy, "value", policy)
     return CompilerConfig(inference_config=InferenceConfig(dynamic_gears_merge_policy=str(value)), torchair=config)

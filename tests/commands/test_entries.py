@@ -303,3 +303,18 @@ def test_a_bundle_that_is_none_is_one_line_and_exit_code_3(cache_dir: Path, tmp_
     assert result.stderr.startswith("error: ")
     assert len(result.stderr.splitlines()) == 1
     assert "nothing to bundle" in run("bundle", str(tmp_path / "x.tar"), code=2).stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [("list",), ("stats",), ("verify",), ("clear", "--all"), ("prune", "--max-size", "1GB")]
+)
+def test_a_misspelt_folder_is_a_usage_error_and_is_not_made(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    result = run(*arguments, "--cache-dir", str(tmp_path / "misspelt"), code=2)
+    assert f"there is no cache at `{tmp_path / 'misspelt'}`" in result.stderr
+    assert not (tmp_path / "misspelt").exists()
+
+
+def test_clearing_a_cache_that_was_never_made_makes_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHAIR_CACHE_HOME", str(tmp_path / "none"))
+    assert "removed 0 entries" in run("clear", "--all").stdout
+    assert not (tmp_path / "none").exists()

@@ -358,7 +358,7 @@ def test_coroutines_may_call_cached_methods(cache_dir: Path) -> None:
 NAMELESS = """
 import torch
 
-__name__ = {name}
+{line}
 
 
 class Helper:
@@ -380,12 +380,18 @@ class Net(torch.nn.Module):
 """
 
 
-@pytest.mark.parametrize("name", ["torch.ones(3)", "4.5", "None"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(f"{name} = {value}" for name in ("__name__", "__file__") for value in ("torch.ones(3)", "4.5", "None")),
+        "class __file__: pass",
+    ],
+)
 def test_a_file_whose_name_is_no_text_is_served_or_refused_by_name(
-    name: str, tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+    line: str, tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "nameless.py"
-    file.write_text(NAMELESS.format(name=name))
+    file.write_text(NAMELESS.format(line=line))
     specification = importlib.util.spec_from_file_location("nameless", file)
     assert specification is not None
     assert specification.loader is not None

@@ -20,6 +20,7 @@ from gearcache.ge_cache.graphs.plan import PlannedGear
 from gearcache.ge_cache.graphs.static import GearGraph, input_spec, order_inputs, trace_gear
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.guards.dispatch.variant import StoredGear
+from gearcache.guards.evidence.names import a_type
 from gearcache.readable.graph import pack_graph
 from gearcache.serving.decorators import INFERENCE_MODE
 
@@ -120,7 +121,7 @@ def _refuse_subclasses(capture: Capture, backend: str) -> None:
         if private_core.has_own_dispatch(tensor):
             raise CaptureError(
                 capture.method,
-                f"`{path}` is a {type(tensor).__qualname__}, a tensor subclass without memory of its own, to which "
+                f"`{path}` is {a_type(tensor)}, a tensor subclass without memory of its own, to which "
                 f"compiled code of backend `{backend}` cannot point; use backend='eager', or an ordinary tensor",
             )
 

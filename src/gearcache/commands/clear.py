@@ -65,6 +65,9 @@ def command(
     if sum((bool(names), older_than is not None, everything, version is not None)) != 1:
         raise click.UsageError("say what to remove: one of --entry, --older-than, --all and --format")
     catalog = Catalog(layout_at(cache_dir))
+    if not catalog.layout.root.exists():  # nothing to lock either
+        report_removal(Removal(), catalog, dry_run=dry_run, as_json=as_json)
+        return
     if version is not None:
         _clear_format(catalog, version, dry_run, as_json)
         return

@@ -85,8 +85,10 @@ def dry_run_option(function: Function) -> Function:
     return click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")(function)
 
 
-def layout_at(cache_dir: Path | None) -> Layout:
-    """Return the layout of the cache that is meant."""
+def layout_at(cache_dir: Path | None, *, may_be_new: bool = False) -> Layout:
+    """Return the layout of the cache that is meant; a usage error where `--cache-dir` names no folder."""
+    if cache_dir is not None and not may_be_new and not cache_dir.exists():
+        raise click.UsageError(f"there is no cache at `{cache_dir}`")
     return Layout(resolve_root(cache_dir, os.environ))
 
 
@@ -98,7 +100,7 @@ def environment_signer() -> Signer | None:
 
 def complete_entry(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Complete the name of an entry."""
-    entries = Catalog(layout_at(context.params.get("cache_dir"))).entries()
+    entries = Catalog(layout_at(context.params.get("cache_dir"), may_be_new=True)).entries()
     names = {entry.label for entry in entries} | {short_name(entry) for entry in entries}
     return sorted(name for name in names if name.startswith(incomplete))
 

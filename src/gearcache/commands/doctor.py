@@ -24,7 +24,7 @@ def command(cache_dir: Path | None, as_json: bool) -> None:
     `ok` works, `-` is worth knowing, `FAIL` does not work, with what to do. Exit code 1 when something fails.
     """
     settings, key_file = check_settings(os.environ)
-    checks = [*check_host(os.environ), *settings, *check_health(layout_at(cache_dir), key_file)]
+    checks = [*check_host(os.environ), *settings, *check_health(layout_at(cache_dir, may_be_new=True), key_file)]
     if as_json:
         print_json([{"name": c.name, "ok": c.ok, "detail": c.detail, "remedy": c.remedy} for c in checks])
     else:

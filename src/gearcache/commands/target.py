@@ -15,6 +15,7 @@ import click
 
 from gearcache.commands.common import Exit, stop
 from gearcache.commands.printing import echo
+from gearcache.guards.evidence.names import a_type
 
 
 def find_target(text: str) -> Callable[[], object]:
@@ -35,7 +36,7 @@ def find_target(text: str) -> Callable[[], object]:
         known = ", ".join(sorted(name for name, value in vars(module).items() if callable(value) and name[0] != "_"))
         raise click.UsageError(f"`{module_name}` has no function `{function_name}`; it has {known or 'none'}")
     if not callable(found):
-        raise click.UsageError(f"`{text}` is a {type(found).__name__}, not a function")
+        raise click.UsageError(f"`{text}` is {a_type(found)}, not a function")
     return found  # type: ignore[no-any-return]
 
 

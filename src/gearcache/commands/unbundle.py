@@ -34,7 +34,7 @@ def command(file: Path, max_size: int | None, cache_dir: Path | None, as_json: b
     it may be anybody's, and entries that are not signed with this key are refused. An entry that is present stays,
     unless that of the bundle is newer.
     """
-    layout = layout_at(cache_dir)
+    layout = layout_at(cache_dir, may_be_new=True)
     summary = take_bundle(layout, file, signer=environment_signer(), max_size=max_size)
     if as_json:
         print_json({"file": str(file), "root": str(layout.root), **bundle_plain(summary)})

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 
 import torch
 
+from gearcache.guards.evidence.names import a_type
 from gearcache.prewarming import hook as session
 from gearcache.prewarming.report import Prewarmed as Prewarmed
 from gearcache.prewarming.report import PrewarmInterrupted as PrewarmInterrupted
@@ -104,7 +105,7 @@ def run_prewarm(
 
 def _check(function: object, jobs: int | None, ranks: Sequence[int], world_size: int | None) -> None:
     if not callable(function):
-        raise TypeError(f"prewarm takes a function without arguments, not a {type(function).__name__}")
+        raise TypeError(f"prewarm takes a function without arguments, not {a_type(function)}")
     for name, value, least in (("jobs", jobs, 1), ("world_size", world_size, 1)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
             raise ValueError(f"prewarm: {name} is {value!r}; it must be an int of at least {least}")

@@ -20,6 +20,7 @@ from gearcache.guards.dispatch.variant import StoredVariant
 from gearcache.guards.evidence.reason import Reason
 from gearcache.options import Settings
 from gearcache.telemetry.history import History
+from gearcache.telemetry.interrupts import raise_interrupt
 
 if TYPE_CHECKING:
     from gearcache.building.request import BuildResult
@@ -109,6 +110,7 @@ class Entry:
             self.impossible = [str(text) for text in manifest.payload.get("impossible", [])]  # type: ignore[union-attr]
             return entry_from_plain(manifest.payload)
         except Exception as error:  # what has another form than ours raises anything
+            raise_interrupt(error)
             text = f"the variants of {manifest.name} cannot be read: {type(error).__name__}: {error}"
             return Reason("unreadable", text)
 

@@ -7,6 +7,7 @@ import traceback
 from pathlib import Path
 
 from gearcache.errors import PreparationError
+from gearcache.serving.host_faults import host_remedy
 from gearcache.serving.parameters import Parameters
 
 logger = logging.getLogger("gearcache")
@@ -35,13 +36,13 @@ class Failures:
     def add(self, error: Exception, parameters: Parameters) -> None:
         """Warn of an exception, once for each; raises `PreparationError` where the options want that."""
         cause = f"{type(error).__name__}: {error}"
-        failure = PreparationError(self._name, cause, _place(error))
+        failure = PreparationError(self._name, cause, _place(error), host_remedy(error))
         if parameters.settings().strict:
             raise failure from error
         self._count += 1
         if cause not in self._told:
             self._told.add(cause)
-            logger.warning("%s", failure, exc_info=error)
+            logger.warning("%s", failure, exc_info=None if failure.remedy else error)
 
 
 def _place(error: Exception) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from pathlib import Path
 
 from gearcache.errors import CompileError
 
@@ -32,3 +33,14 @@ def is_host_fault(error: BaseException) -> bool:
             return True
         found = found.__cause__ or found.__context__
     return False
+
+
+def host_remedy(error: BaseException) -> str:
+    """Return what is wrong with the host where that may have caused an error, and what to do; "" where nothing is."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return (
+            "The working folder of this process was removed, which imports of torch do not survive: start it elsewhere"
+        )
+    return "The host is short of disk, memory or descriptors" if is_host_fault(error) else ""

@@ -15,6 +15,7 @@ import torch
 
 from gearcache.cache.fingerprint import state_component
 from gearcache.errors import GearcacheError, MethodRaises
+from gearcache.events import Event
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.guards.dispatch.graph_call import Mismatch
 from gearcache.guards.dispatch.native import has_function_mode
@@ -30,6 +31,7 @@ from gearcache.serving.preparing import MethodLock, is_preparing, preparing
 from gearcache.serving.resolved import resolve
 from gearcache.serving.stance import FORCE_EAGER, follow, present_stance
 from gearcache.telemetry.gear_use import GearUse
+from gearcache.telemetry.interrupts import raise_interrupt
 from gearcache.telemetry.stats import Counters, Stats
 
 if TYPE_CHECKING:
@@ -208,10 +210,13 @@ class CachedMethod:
         try:
             with preparing(self._lock):
                 return self._prepare(Call(self._function, arguments, present_stance()))
-        except GearcacheError:
-            raise
         except Exception as error:
+            raise_interrupt(error)
+            if isinstance(error, GearcacheError):
+                raise
             self._failures.add(error, self._parameters)
+            self._counters.note(Event("fault", self.name, detail=f"{type(error).__name__}: {error}"))
+            self._counters.eager_calls += 1
             return None
 
     def _prepare(self, call: Call) -> Frame | None:

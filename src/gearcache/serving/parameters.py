@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gearcache.cache.layout import check_root
+from gearcache.errors import OptionError
+from gearcache.guards.dispatch.native import is_operator
 from gearcache.guards.gears.parse import parse_gears
 from gearcache.options import Settings, resolve_settings
 
@@ -41,6 +43,9 @@ class Parameters:
             rank = getattr(self, name)
             if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int) or rank < 0):
                 raise ValueError(f"cache_compile: {name} is {rank!r}; it must be an int of at least 0")
+        if not isinstance(self.ge_cache, bool):
+            raise TypeError(f"cache_compile: ge_cache is {self.ge_cache!r}; it must be True or False")
+        _check_decompositions(self.custom_decompositions)
         check_root(self.cache_dir)
         settings = resolve_settings(self.config, has_gears=True)
         parse_gears(self.gears, settings.policy)
@@ -51,8 +56,36 @@ class Parameters:
         return resolve_settings(self.config, has_gears=bool(self.gears) or is_geared)
 
 
+def _check_decompositions(given: Any) -> None:
+    """Refuse what maps no operators to functions."""
+    if given is None:
+        return
+    if not isinstance(given, Mapping):
+        raise TypeError(f"cache_compile: custom_decompositions is {given!r}; it must be a dict of operator to function")
+    for operator, function in given.items():
+        if not is_operator(operator) or not callable(function):
+            raise TypeError(
+                f"cache_compile: custom_decompositions has {operator!r}: {function!r}; it must map operators "
+                f"(`torch.ops.aten.relu.default`) to functions"
+            )
+
+
+def _check_eager(settings: Settings) -> None:
+    """Refuse options for a compiler: backend `eager` has none."""
+    given = {"mode": settings.mode, "options": dict(settings.options), "torchair": settings.torchair_config}
+    for name, value in given.items():
+        if value and value != "default":
+            raise OptionError(f"option `{name}` is {value!r}; backend `eager` compiles nothing and takes none")
+    if settings.gear_execution != "static":
+        raise OptionError(
+            f"option `gear_execution` is {settings.gear_execution!r}; with backend `eager` it is 'static'"
+        )
+
+
 def _check_options(settings: Settings) -> None:
     """Refuse what no cached graph could follow. Imports nothing where the options are the usual ones."""
+    if settings.backend == "eager":
+        _check_eager(settings)
     if settings.options and settings.backend in ("auto", "inductor"):
         from gearcache.ge_cache.inductor.options import check_options
 

@@ -17,6 +17,7 @@ from gearcache.serving.call import Call
 from gearcache.serving.entry import Entry
 from gearcache.serving.loaded import Frame, LoadedVariants
 from gearcache.serving.resolved import ResolvedMethod
+from gearcache.telemetry.interrupts import raise_interrupt
 from gearcache.telemetry.record import Record
 
 #: How often a variant is loaded while another thread changes the module.
@@ -127,10 +128,10 @@ class Variants:
 
     def distrust(self, error: Exception) -> Unloaded:
         """Let go of all that was loaded, and be done with it: what an entry holds is not what was compiled."""
+        reason = self._unreadable(error)
         for active in self.loaded.variants:
             self._unusable[id(active.variant)] = active.variant, "unreadable"
         self.loaded.forget()
-        reason = self._unreadable(error)
         self._record.history.miss(reason, kind=reason.kind)
         return Unloaded(reason.kind, reason.text)
 
@@ -149,6 +150,7 @@ class Variants:
             return self._unreadable(error)
 
     def _unreadable(self, error: Exception) -> Reason:
+        raise_interrupt(error)
         text = f"a variant of {self.entry.key.name} cannot be used: {type(error).__name__}: {error}"
         return Reason("unreadable", text)
 

@@ -8,6 +8,7 @@ from typing import Any
 from gearcache.errors import CacheError, GearcacheError
 from gearcache.events import Event, Kind
 from gearcache.guards.evidence.reason import Reason
+from gearcache.telemetry.interrupts import raise_interrupt
 from gearcache.telemetry.stats import Counters
 
 logger = logging.getLogger("gearcache")
@@ -48,6 +49,7 @@ class History:
 
         Errors that are none of the cache's own must come from its work alone, too.
         """
+        raise_interrupt(error)
         found = error if isinstance(error, GearcacheError) else CacheError(f"{type(error).__name__}: {error}")
         if self._strict:
             raise found from (error if found is not error else error.__cause__)

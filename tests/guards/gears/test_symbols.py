@@ -99,7 +99,7 @@ def test_a_pickled_spec_keeps_the_identity_of_its_symbols() -> None:
         ({"min": 5, "max": 4}, "max is 4, less than min=5"),
         ({"gears": [0, 2]}, "0 is not a size"),
         ({"gears": [True, 2]}, "True is a bool"),
-        ({"gears": 4}, "the sizes are a int"),
+        ({"gears": 4}, "the sizes are an int"),
         ({"gears": []}, "0 sizes were given"),
         ({"gears": [2, 3], "divisor": 2}, "gear 3 is not one of its sizes"),
         ({"gears": [2, 9], "max": 8}, "gear 9 is not one of its sizes"),

@@ -1,0 +1,49 @@
+"""Exceptions that a program's signal handlers raise, such as the timeout of a request: they are no faults of the cache.
+
+They may come out of any line. Where one was caught on its way, or made the cause of another error, it is raised anew.
+"""
+
+from __future__ import annotations
+
+import signal
+import types
+from collections.abc import Iterator
+from typing import Any
+
+
+def raise_interrupt(error: BaseException) -> None:
+    """Raise what a signal handler raised, if that is this error or what led to it; else return."""
+    handlers = {code for number in signal.valid_signals() if (code := _code(signal.getsignal(number))) is not None}
+    if not handlers:
+        return
+    for found in _chain(error):
+        if any(code in handlers for code in _codes(found.__traceback__)):
+            raise found
+
+
+def _code(handler: Any) -> types.CodeType | None:
+    while hasattr(handler, "func"):  # functools.partial
+        handler = handler.func
+    handler = getattr(handler, "__func__", handler)
+    code = getattr(handler, "__code__", None)
+    if code is None:
+        code = getattr(getattr(type(handler), "__call__", None), "__code__", None)  # noqa: B004
+    return code if isinstance(code, types.CodeType) else None
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and all that stand behind it."""
+    met: list[BaseException] = []
+    rest: list[BaseException | None] = [error]
+    while rest:
+        found = rest.pop(0)
+        if found is not None and not any(found is other for other in met):
+            met.append(found)
+            rest += [found.__cause__, found.__context__]
+            yield found
+
+
+def _codes(traceback: types.TracebackType | None) -> Iterator[types.CodeType]:
+    while traceback is not None:
+        yield traceback.tb_frame.f_code
+        traceback = traceback.tb_next
