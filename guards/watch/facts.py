@@ -9,26 +9,23 @@ from __future__ import annotations
 import abc
 import builtins
 import collections
-import functools
 import gc
 import os
 import sys
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 
 from gearcache.guards.access import _STEPS, MODULE_PARTS, Access, Scope, own_attributes
 from gearcache.guards.evidence.members import all_names, is_immutable
-from gearcache.guards.evidence.names import module_of, name_of
 from gearcache.guards.evidence.tree import EMPTY, Tree
+from gearcache.guards.watch.evidence_plan import EvidencePlan, is_key
+from gearcache.guards.watch.questions import Questions
 
-#: Kinds of checks that say nothing of what is in a container.
-_OF_THE_OBJECT = {"type", "not_none", "name", "bases"}
 _HOOKS = torch.utils.hooks.RemovableHandle
 _OF_DESCRIPTORS = frozenset({"__get__", "__set__", "__delete__"})
-_PLAIN_KEYS = (str, int, bytes)
 #: Slots that cannot be assigned.
 _FIXED_SLOTS = {
     *((types.FunctionType, name) for name in ("__closure__", "__globals__", "__builtins__")),
@@ -36,27 +33,6 @@ _FIXED_SLOTS = {
     *((property, name) for name in ("fget", "fset", "fdel")),
 }
 _ABSENT = object()
-#: Types whose values can be compared on every call.
-_ANSWERS = (bool, int, str, float, type(None), torch.dtype)
-
-
-class _Plan:
-    """What one node of the evidence asks to watch, put together for all values that it stands for."""
-
-    __slots__ = ("attributes", "checks", "children", "keys", "steps")
-
-    def __init__(self, checks: list[Any], children: list[Any], empty: int | None) -> None:
-        keys = [key for kind, key in checks if _is_key(kind, key)]
-        self.checks = [(kind, key) for kind, key in checks if kind not in _OF_THE_OBJECT and not _is_key(kind, key)]
-        self.children = [child for child in children if child[2] != empty]
-        self.attributes = [name for step, name, _ in children if step == "attr"]
-        self.keys = dict.fromkeys([*keys, *(name for step, name, _ in self.children if _is_key(step, name))])
-        self.steps = [(step, name) for step, name, _ in self.children if step != "attr" and not _is_key(step, name)]
-
-
-def _is_key(kind: str, key: Any) -> bool:
-    """Whether a check or a step asks for one key of a dictionary, if it is one."""
-    return kind in ("item", "dict_item", "lacks", "contains") and type(key) in _PLAIN_KEYS
 
 
 class WatchedFacts:
@@ -82,8 +58,7 @@ class WatchedFacts:
         self.functions: dict[int, types.FunctionType] = {}
         #: The method itself, where one variant's facts are noted: no evidence tells of it.
         self.method: types.FunctionType | None = None
-        #: By function and argument: what asks torch or the standard library for something whose answer matters.
-        self.questions: dict[tuple[Any, Any], Callable[[], Any]] = {}
+        self.questions = Questions()
 
     def collect(
         self, method: types.FunctionType, evidence: Tree, attributes: Mapping[str, Access], scope: Scope
@@ -104,25 +79,17 @@ class WatchedFacts:
         """Add what another collection holds."""
         for holder, keys, owner in other.dicts.values():
             self._add_keys(holder, keys, owner)
-        for name in ("lists", "collections", "cells", "slots", "tensors", "classes", "functions", "questions"):
+        for name in ("lists", "collections", "cells", "slots", "tensors", "classes", "functions"):
             getattr(self, name).update(getattr(other, name))
+        self.questions.include(other.questions)
         for cls, names in other.named.values():
             self._add_named(cls, names)
-
-    def question_text(self, number: int) -> str:
-        """Return what a question asks, in words."""
-        function, argument = list(self.questions)[number]
-        if function is abc.get_cache_token:
-            return "which classes are registered with an abstract class"
-        if _holds_settings(function):
-            return f"`{getattr(function, '__name__', type(function).__qualname__)}.{argument}`"
-        return f"what `{name_of(function)}` returns"
 
     def _add_evidence(self, tree: Tree) -> None:
         """Add all that the paths of an evidence tree go through; its checks hold now."""
         nodes, roots = tree
         empty = nodes.index(EMPTY) if EMPTY in nodes else None
-        plans = [_Plan(checks, children, empty) for checks, children in nodes]
+        plans = [EvidencePlan(checks, children, empty) for checks, children in nodes]
         has_hooks = any(child == empty for _, children in nodes for _, _, child in children)
 
         def walk(value: Any, number: int) -> None:
@@ -153,7 +120,7 @@ class WatchedFacts:
                 continue
             if step == "attr":
                 self._add_attributes(value, (argument,))
-            elif _is_key(step, argument):
+            elif is_key(step, argument):
                 self._add_items(value, (argument,))
             else:
                 self._add_step(value, step, argument)
@@ -214,7 +181,7 @@ class WatchedFacts:
 
     def _add_type_test(self, value: Any, asked: Any) -> None:
         """Watch what code of a class may look at that decides what its instances are."""
-        self.questions[abc.get_cache_token, None] = abc.get_cache_token
+        self.questions.add_abstract_classes()
         for cls in (*asked.__mro__, *type(asked).__mro__):
             if not is_immutable(cls):
                 self._add_keys(cls, None, cls.__name__)
@@ -273,17 +240,9 @@ class WatchedFacts:
         if step == "member":
             self._add_member(value, argument)
         elif step in ("call", "called_with"):
-            self._add_question(value, argument)
+            self.questions.add_call(value, argument)
         elif step not in ("type", "fields"):
             self._add_container(value)
-
-    def _add_question(self, function: Any, argument: Any) -> None:
-        """Ask for torch's or the interpreter's state again on every call; a program's own functions may do anything."""
-        if module_of(function).split(".")[0] not in ("torch", "sys") or function.__name__ == "is_available":
-            return
-        question = function if argument is None else functools.partial(function, argument)
-        if type(question()) in _ANSWERS:
-            self.questions[function, argument] = question
 
     def _add_attributes(self, value: Any, names: Iterable[str]) -> None:
         if isinstance(value, type):
@@ -298,10 +257,7 @@ class WatchedFacts:
             if own is not None:
                 self._add_keys(own, names, type(value).__name__)
             missing = names if own is None else [name for name in names if name not in own]
-            if _holds_settings(value):
-                for name in missing:
-                    if type(getattr(value, name, ...)) in _ANSWERS:
-                        self.questions[value, name] = functools.partial(getattr, value, name)
+            self.questions.add_settings(value, missing)
             if not isinstance(value, (torch.Tensor, types.ModuleType)):
                 for name in missing:
                     self._add_inherited(value, name, own)
@@ -347,13 +303,6 @@ class WatchedFacts:
 
     def _add_cell(self, cell: types.CellType) -> None:
         self.cells[id(cell)] = cell
-
-
-def _holds_settings(value: Any) -> bool:
-    """Whether an object of torch's reads its attributes from somewhere else, as `torch.backends.cudnn` does."""
-    cls = type(value)
-    is_own = module_of(cls).split(".")[0] == "torch" and not is_immutable(cls)
-    return is_own and not isinstance(value, (torch.Tensor, torch.nn.Module, types.FunctionType))
 
 
 def _plain(value: Any) -> Any:

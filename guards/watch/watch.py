@@ -47,7 +47,7 @@ class Watched:
         )
         tensors, classes = tuple(facts.tensors.values()), tuple(facts.classes.values())
         functions = tuple(facts.functions.values())
-        questions = tuple((question, question()) for question in facts.questions.values())
+        questions = tuple((question, question()) for question in facts.questions.asked.values())
         contents = (dicts, lists, collections, cells, slots, tensors, classes, functions, questions)
         self._watch: Watch = watch_class()(*contents)
         own = () if facts.method is None else (facts.method,)
@@ -69,7 +69,7 @@ class Watched:
         if kind == "function":
             return f"the function {list(self._facts.functions.values())[number].__qualname__}"
         if kind == "question":
-            return self._facts.question_text(number)
+            return self._facts.questions.text(number)
         if kind == "dictionary" and number >= 0:
             _, keys, owner = list(self._facts.dicts.values())[number]
             named = "its keys" if keys is None else ", ".join(str(key) for key in list(keys)[:4])

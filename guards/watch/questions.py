@@ -1,0 +1,63 @@
+"""What torch and the interpreter are asked again on every call, because a trace took the answer for a constant."""
+
+from __future__ import annotations
+
+import abc
+import functools
+import types
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from gearcache.guards.evidence.members import is_immutable
+from gearcache.guards.evidence.names import module_of, name_of
+
+#: Types whose values can be compared on every call.
+_ANSWERS = (bool, int, str, float, type(None), torch.dtype)
+
+
+class Questions:
+    """Callables without arguments, each once, by the function and its argument, or the object and its attribute."""
+
+    def __init__(self) -> None:
+        self.asked: dict[tuple[Any, Any], Callable[[], Any]] = {}
+
+    def include(self, other: Questions) -> None:
+        """Ask what another one asks, too."""
+        self.asked.update(other.asked)
+
+    def add_abstract_classes(self) -> None:
+        """Ask whether a class was registered with an abstract one."""
+        self.asked[abc.get_cache_token, None] = abc.get_cache_token
+
+    def add_call(self, function: Any, argument: Any) -> None:
+        """Ask for torch's or the interpreter's state again on every call; a program's own functions may do anything."""
+        if module_of(function).split(".")[0] not in ("torch", "sys") or function.__name__ == "is_available":
+            return
+        question = function if argument is None else functools.partial(function, argument)
+        if type(question()) in _ANSWERS:
+            self.asked[function, argument] = question
+
+    def add_settings(self, value: Any, names: Iterable[str]) -> None:
+        """Ask for attributes of an object again, if it is one of torch's that reads them from somewhere else."""
+        if holds_settings(value):
+            for name in names:
+                if type(getattr(value, name, ...)) in _ANSWERS:
+                    self.asked[value, name] = functools.partial(getattr, value, name)
+
+    def text(self, number: int) -> str:
+        """Return what a question asks, in words."""
+        function, argument = list(self.asked)[number]
+        if function is abc.get_cache_token:
+            return "which classes are registered with an abstract class"
+        if holds_settings(function):
+            return f"`{getattr(function, '__name__', type(function).__qualname__)}.{argument}`"
+        return f"what `{name_of(function)}` returns"
+
+
+def holds_settings(value: Any) -> bool:
+    """Whether an object of torch's reads its attributes from somewhere else, as `torch.backends.cudnn` does."""
+    cls = type(value)
+    is_own = module_of(cls).split(".")[0] == "torch" and not is_immutable(cls)
+    return is_own and not isinstance(value, (torch.Tensor, torch.nn.Module, types.FunctionType))
