@@ -229,6 +229,7 @@ def test_set_dim_gears_refuses_and_marks_nothing(gears: Any, words: str) -> None
         errors.UnsupportedMethod("message"),
         errors.UnsupportedStance("inductor"),
         errors.PreparationError("Net.run", "cause", "place"),
+        errors.UnsupportedTorch("2.12.1", "2.13"),
         errors.GraphError("Net.run", "x.size(0)=2", "cause"),
     ],
     ids=lambda error: type(error).__name__,

@@ -51,6 +51,14 @@ _HOMES = {
     "readable_cache": "gearcache.readable.entry",
     "set_dim_gears": "gearcache.guards.gears.parse",
 }
+#: What works with torch itself.
+_OF_TORCH = (
+    "gearcache.api",
+    "gearcache.exporting.cpp_package",
+    "gearcache.exporting.torchair_export",
+    "gearcache.guards.gears.parse",
+    "gearcache.prewarming.prewarm",
+)
 _MODULES = ("errors", "events", "metrics")
 __all__ = [
     "BackendUnavailable",
@@ -79,9 +87,19 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module `gearcache` has no attribute `{name}`")
+    if home in _OF_TORCH:
+        _check_torch()
     value = getattr(importlib.import_module(home), name)
     globals()[name] = value
     return value
+
+
+def _check_torch() -> None:
+    import torch
+
+    from gearcache.torch_release import check_release
+
+    check_release(str(torch.__version__))
 
 
 def __dir__() -> list[str]:

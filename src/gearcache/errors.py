@@ -23,6 +23,7 @@
     ├── RecompileRefused              the stance `fail_on_recompile` forbids a compile (also `RuntimeError`)
     ├── UnsupportedStance             a stance forces a backend that no cached method has (also `ValueError`)
     ├── TooManyVariants               an entry already holds `max_variants` variants
+    ├── UnsupportedTorch              torch is of a release that gearcache is not tested with
     └── PreparationError              gearcache itself failed; the method runs uncached (unless `strict`)
 
 Every class carries its data as attributes and survives pickling across processes.
@@ -281,6 +282,20 @@ class UnsupportedStance(GearcacheError, ValueError):
     def __str__(self) -> str:
         found = f"torch.compiler.set_stance: force_backend is {self.backend!r}"
         return f"{found}; for a cached method only 'eager' is possible"
+
+
+class UnsupportedTorch(GearcacheError, ImportError):
+    """This torch is of a release whose private names gearcache does not know."""
+
+    def __init__(self, found: str, tested: str) -> None:
+        super().__init__(found, tested)
+        self.found, self.tested = found, tested
+
+    def __str__(self) -> str:
+        return (
+            f"gearcache works with torch {self.tested}, this is {self.found}: install `torch=={self.tested}.*`, "
+            f"or another gearcache; GEARCACHE_ANY_TORCH=1 tries it nevertheless"
+        )
 
 
 class PreparationError(GearcacheError):

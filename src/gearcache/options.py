@@ -1,4 +1,4 @@
-"""User options, checked when they are set; the only reader of environment variables."""
+"""User options, checked when they are set, and the environment variables that stand for them."""
 
 from __future__ import annotations
 
