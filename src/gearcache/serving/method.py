@@ -77,6 +77,14 @@ class CachedMethod:
         """Call the method. This body serves the first call only."""
         return self._missed(self._function.__self__, *args, **kwargs)
 
+    def __repr__(self) -> str:
+        binding = self._binding
+        if binding is None:
+            return f"<cached {self.name}, nothing loaded>"
+        gears = len(binding.loaded.gear_texts())
+        counts = f"{gears} {'graph' if gears == 1 else 'graphs'} loaded, {self._counters.hits} hits"
+        return f"<cached {self.name}, entry {binding.entry.key.name}, {counts}, {self._counters.misses} misses>"
+
     @property
     def __name__(self) -> str:
         return self._function.__name__
