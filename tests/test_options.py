@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import pickle
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,8 +18,6 @@ from gearcache.ge_cache.backend import CompileJob
 from gearcache.ge_cache.inductor.backend import RECIPE, InductorBackend, inductor_variables
 from gearcache.ge_cache.inductor.options import compile_options
 from gearcache.options import CompilerConfig, InferenceConfig, resolve_settings
-
-EAGER = functools.partial(CompilerConfig, backend="eager")
 
 
 class Net(nn.Module):
@@ -78,9 +75,6 @@ def test_a_decorator_on_a_class_that_is_no_module_is_refused() -> None:
         pytest.param({"ge_cache": "x"}, TypeError, "ge_cache is 'x'", id="ge_cache"),
         pytest.param({"custom_decompositions": 3}, TypeError, "custom_decompositions is 3", id="decompositions"),
         pytest.param({"custom_decompositions": {"relu": len}}, TypeError, "has 'relu'", id="operator"),
-        pytest.param({"config": EAGER(options={"a": 1})}, ValueError, "`options` is {'a': 1}", id="options of eager"),
-        pytest.param({"config": EAGER(mode="max")}, ValueError, "`mode` is 'max'", id="mode of eager"),
-        pytest.param({"config": EAGER(gear_execution="ge")}, ValueError, "`gear_execution` is 'ge'", id="ge of eager"),
         pytest.param({"unknown": 3}, TypeError, "unknown", id="unknown keyword"),
         pytest.param({"gears": 3}, GearSpecError, "gears is an int", id="gears"),
         pytest.param({"gears": {3: {0: [1]}}}, GearSpecError, "gears names 3", id="path"),

@@ -95,7 +95,7 @@ class CompilerConfig(_Checked):
     """Options of a cached method; read at its first call, later changes have no effect.
 
     - `backend`: `auto` (Inductor on CPU, torchair on an NPU), `inductor`, `torchair`, or `eager` (the recorded ATen
-      graph, no compiler).
+      graph, no compiler: it needs neither mode nor options, and leaves those of another backend aside).
     - `mode`: passed to the backend; None or `"default"` with Inductor; with torchair `"max-autotune"` (GE, the
       default), `"npugraph_ex"` or `"reduce-overhead"`.
     - `options`: settings of the backend (`torch._inductor.config` names with Inductor, dotted names of

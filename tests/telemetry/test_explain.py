@@ -161,7 +161,7 @@ def test_what_was_formed_can_be_read(cache_dir: Path) -> None:
 def test_the_text_of_a_cached_method_says_what_it_is(tmp_path: Path) -> None:
     cached = gearcache.cache_compile(Net().scaled, gears={"x": {0: [2, 4]}}, cache_dir=tmp_path, config=strict_config())
     assert repr(cached) == "<cached Net.scaled, nothing loaded>"
-    cached(torch.ones(2, 3))
+    cached(torch.ones(2, 4))
     assert re.fullmatch(
         r"<cached Net.scaled, entry Net.scaled-[0-9a-f]+, 2 graphs loaded, 0 hits, 1 misses>", repr(cached)
     )

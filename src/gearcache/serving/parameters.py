@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from gearcache.cache.layout import check_root
-from gearcache.errors import OptionError
 from gearcache.guards.dispatch.native import is_operator
 from gearcache.guards.gears.parse import parse_gears
 from gearcache.options import Settings, resolve_settings
@@ -70,22 +69,8 @@ def _check_decompositions(given: Any) -> None:
             )
 
 
-def _check_eager(settings: Settings) -> None:
-    """Refuse options for a compiler: backend `eager` has none."""
-    given = {"mode": settings.mode, "options": dict(settings.options), "torchair": settings.torchair_config}
-    for name, value in given.items():
-        if value and value != "default":
-            raise OptionError(f"option `{name}` is {value!r}; backend `eager` compiles nothing and takes none")
-    if settings.gear_execution != "static":
-        raise OptionError(
-            f"option `gear_execution` is {settings.gear_execution!r}; with backend `eager` it is 'static'"
-        )
-
-
 def _check_options(settings: Settings) -> None:
     """Refuse what no cached graph could follow. Imports nothing where the options are the usual ones."""
-    if settings.backend == "eager":
-        _check_eager(settings)
     if settings.options and settings.backend in ("auto", "inductor"):
         from gearcache.ge_cache.inductor.options import check_options
 
