@@ -100,9 +100,13 @@ class _Steps:
 
     def _options(self) -> str:
         first = next((item for item in self.g.arguments if item.is_tensor), None)
-        value = self.g.space().get(first.name) if first is not None else None
-        has_batch = isinstance(value, torch.Tensor) and value.dim() > 0 and value.shape[0] == TRIED
-        kind = self.chance.choices(["static", "dynamic", "automatic", "gears"], [5, 3, 2, 2 if has_batch else 0])[0]
+        has_batch = first is not None and self._has_batch(first.name)
+        batched = [name for name in (item.name for item in self.g.arguments if item.is_tensor) if self._has_batch(name)]
+        weights = [5, 3, 2, 2 if has_batch else 0, 2 if len(batched) > 1 else 0]
+        kind = self.chance.choices(["static", "dynamic", "automatic", "gears", "product"], weights)[0]
+        self.is_product = kind == "product"
+        lists = self.chance.sample(["[1, 3]", "[3, 2, 1]", "[3, 1]", "[1, 2, 3]"], 2)
+        axes = ", ".join(f"{name!r}: {{0: {sizes}}}" for name, sizes in zip(batched, lists, strict=False))
         parts = {
             "static": ["dynamic=False"],
             "dynamic": self.chance.choice([["dynamic=True"], []]),
@@ -110,11 +114,18 @@ class _Steps:
             "gears": [f"gears={{{first.name!r}: {{0: {self.chance.choice(['[3, 2]', '[2, 3, 5]', '[1, 3]'])}}}}}"]
             if first
             else [],
+            "product": [f"gears={{{axes}}}, config={{'policy': 'product'}}"],
         }[kind]
+        if self.is_product:
+            return parts[0]
         if self.chance.random() < 0.1:
             miss = self.chance.choice(["compile", "eager", "raise"])
             parts = [*parts, f"config={{'on_miss': {miss!r}}}"]
         return ", ".join(parts)
+
+    def _has_batch(self, name: str) -> bool:
+        value = self.g.space().get(name)
+        return isinstance(value, torch.Tensor) and value.dim() > 0 and value.shape[0] == TRIED
 
     def case(self) -> Case:
         """Return the case."""
@@ -196,7 +207,7 @@ class _Steps:
         if first or not again:
             batch = TRIED if first or chance.random() < 0.5 else chance.choice([2, 2, 4, 5, 1, 0])
             texts = [
-                f"p{index} = {argument.value(chance, batch, 0 if first else self.number + 1)}"
+                f"p{index} = {argument.value(chance, self._batch(batch), 0 if first else self.number + 1)}"
                 for index, argument in enumerate(self.g.arguments)
             ]
             self._relate(texts, first)
@@ -229,6 +240,10 @@ class _Steps:
         if chance.random() < 0.05:
             steps.append(Step("argument written outside", "spoil(p0)"))
         return steps
+
+    def _batch(self, common: int) -> int:
+        """Return the batch of one argument: of its own where each dim has gears of its own."""
+        return self.chance.choice([1, 2, 3]) if self.is_product and self.chance.random() < 0.6 else common
 
     def _around(self) -> str:
         """Return a context in which a call may be made."""

@@ -15,6 +15,7 @@ import torch
 import torch.utils._python_dispatch
 
 import gearcache
+from gearcache.options import InferenceConfig
 
 _present: list[World] = []
 
@@ -79,6 +80,8 @@ class World:
             return function
         options = dict(options)
         config = {"backend": self._backend, "strict": True, **options.pop("config", {})}
+        if "policy" in config:
+            config["inference_config"] = InferenceConfig(config.pop("policy"))
         return gearcache.cache_compile(
             function, cache_dir=self._root, config=gearcache.CompilerConfig(**config), **options
         )

@@ -88,10 +88,8 @@ class Recording:
         own = getattr(error, "inner_exception", None)
         if isinstance(own, CaptureError):  # raised by our hook: already complete
             return own
-        if not private_dynamo.is_raised_by_method(error):
-            return CaptureError(self.method, _cause(error))
-        self.facts.raise_refusals()  # the trace may have gone another way than the method does
-        return MethodRaises(self.method, _cause(error))
+        kind = MethodRaises if private_dynamo.is_raised_by_method(error) else CaptureError
+        return kind(self.method, _cause(error))
 
     @property
     def scope(self) -> Scope:

@@ -122,6 +122,7 @@ def watched_addresses(facts: Any) -> Iterator[tuple[Any, str, Any]]:
         nonlocal keys
         if _holds_open_text(arguments[0]):
             facts.refuse("it looks for a text of a tensor among keys: what it says is known when the graph runs")
+            facts.raise_refusals()  # before Dynamo finds that there is no such key
         keys += 1
         try:
             init_key(self, *arguments, **keywords)

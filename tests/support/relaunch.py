@@ -42,7 +42,7 @@ class Outcome:
         """Fail unless the relaunched process gave what eager gives, without a trace or a compiler."""
         report = self.warm[name]
         _assert_equal(report, "relaunched")
-        assert report["imported"] == [], "a compiler was imported on a hit"
+        assert report["imported"] == [], f"imported on a hit: {report['imported']}; {report['stats']}"
         for stats in report["stats"]:
             assert (stats["traces"], stats["compiles"]) == (0, 0), stats
             assert stats["misses"] == 0, stats["miss_reasons"]
