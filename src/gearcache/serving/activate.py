@@ -152,6 +152,8 @@ def activate(
             # So it will be at every call: it is part of the state.
             if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
                 run = _without_autocast(run, device.type)
+            if any(0 in sizes for sizes in gear.sizes):
+                run = _with_distinct_results(run)
         except CacheError:
             raise
         except Exception as error:
@@ -162,14 +164,27 @@ def activate(
     return ActiveVariant(variant, graphs, method, compared_objects(variant, scope), basis)
 
 
+def _with_distinct_results(run: Runner) -> Runner:
+    """Give each result as an object of its own: AOTInductor returns one tensor twice where both are empty."""
+
+    def run_apart(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        results, met = [], set()
+        for result in run(inputs):
+            results.append(result.view_as(result) if id(result) in met else result)
+            met.add(id(result))
+        return results
+
+    return run_apart
+
+
 def _without_autocast(run: Runner, device_type: str) -> Runner:
     """Run a graph outside of its caller's autocast: the casts are in the graph, and not everywhere."""
 
-    def run_original(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    def run_outside(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         with torch.autocast(device_type, enabled=False):
             return run(inputs)
 
-    return run_original
+    return run_outside
 
 
 def scope_of_instance(scope: Scope, method: types.FunctionType) -> Scope:

@@ -50,6 +50,16 @@ class Parts(torch.nn.Module):
         return x.split(2, -1)[1].view_as(x[:, 2:]), x * 1.0
 
 
+class Empty(torch.nn.Module):
+    def detached(self, x: Tensor) -> Any:
+        total = x + 1.0
+        return total.detach(), total
+
+    def viewed(self, x: Tensor) -> Any:
+        total = x + 1.0
+        return total.view(-1, 4), total
+
+
 def _owners(results: Any, arguments: list[Tensor]) -> list[Any]:
     """Return of each result its layout, which arguments it is, and which it shares memory with."""
     return [
@@ -157,3 +167,12 @@ def test_a_dim_of_size_1_has_the_stride_that_the_kernel_gives_it(dynamic: bool |
     served: Any = gearcache.cache_compile(method, cache_dir=tmp_path, dynamic=dynamic, config=strict_config())
     with torch.no_grad():
         _assert_eager(served, method, lambda: [torch.arange(4.0).view(1, 4)])
+
+
+@pytest.mark.parametrize("name", ["detached", "viewed"])
+def test_empty_results_of_inductor_are_objects_of_their_own(name: str, tmp_path: Path) -> None:
+    served: Any = gearcache.cache_compile(getattr(Empty(), name), cache_dir=tmp_path, config=strict_config("inductor"))
+    for rows in (3, 0):
+        one, other = served(torch.ones(rows, 4))
+        assert one is not other
+        assert (one.shape, other.shape) == ((rows, 4), (rows, 4))
