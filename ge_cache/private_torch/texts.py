@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import re
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -131,7 +133,9 @@ def watched_addresses(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
     @functools.wraps(call)
     def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-        if self.can_constant_fold_through() and not args and not kwargs:
+        bounds_a_loop = self.fn is sys.getrecursionlimit and tx.f_globals.get("__name__") == inspect.__name__
+        if self.can_constant_fold_through() and not args and not kwargs and not bounds_a_loop:
+            # `inspect.unwrap` asks how many wrappers to follow, and Inductor raises the limit when it compiles.
             facts.folded(self.fn, self.source)
         return call(self, tx, args, kwargs)
 

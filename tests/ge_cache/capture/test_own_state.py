@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,13 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     root: Path = tmp_path_factory.mktemp("own_state")
-    return cold_and_warm("tests.scenarios.own_state", root)
+    limit = sys.getrecursionlimit()
+    try:
+        # As after `torch.compile` in this process; a relaunch never compiles. Assigning to buffers asks for the limit.
+        sys.setrecursionlimit(limit + 1000)
+        return cold_and_warm("tests.scenarios.own_state", root)
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 def test_a_buffer_that_the_method_assigns_is_read_anew(outcome: Outcome) -> None:
