@@ -23,7 +23,7 @@ from gearcache.ge_cache.capture.written import Written
 from gearcache.ge_cache.dependencies.observed import TracedCode, observed_checks
 from gearcache.ge_cache.dependencies.result_classes import result_class_checks
 from gearcache.ge_cache.private_torch import core as private_core
-from gearcache.ge_cache.private_torch import dynamo as private_dynamo
+from gearcache.ge_cache.private_torch import under_way as private_under_way
 from gearcache.guards.access import Access
 from gearcache.guards.evidence.checks import Check
 
@@ -47,7 +47,7 @@ def capture_method(
     """
     if private_core.torch_function_modes() > 0:
         raise CaptureError(method, "it was called under a torch function mode, which a static graph cannot honour")
-    with private_dynamo.released_if_refused():
+    with private_under_way.released_if_refused():
         recording = Recording(function, method, numbers, unbound, with_grad=with_grad)
         recording.run(arguments, keywords, dynamic=dynamic)
         return _translated(recording)

@@ -12,9 +12,9 @@ from gearcache.ge_cache.capture.counters import Numbers, take_numbers
 from gearcache.ge_cache.capture.written import Write
 from gearcache.ge_cache.dependencies.identities import Identities
 from gearcache.ge_cache.graphs.tensor_data import take_data
-from gearcache.ge_cache.private_torch import dynamo as private_dynamo
 from gearcache.ge_cache.private_torch import identities as private_identities
 from gearcache.ge_cache.private_torch import shapes as private_shapes
+from gearcache.ge_cache.private_torch import under_way as private_under_way
 
 
 class GraphHook:
@@ -37,14 +37,14 @@ class GraphHook:
 
     def __call__(self, module: torch.fx.GraphModule, example_inputs: list[Any]) -> torch.fx.GraphModule:
         self.module = module
-        self.shape_env = private_dynamo.tracing_context().fake_mode.shape_env
-        self.writes = [Write(*write) for write in private_dynamo.writes()]
-        self.attribute_sources = private_dynamo.attribute_sources()
+        self.shape_env = private_under_way.tracing_context().fake_mode.shape_env
+        self.writes = [Write(*write) for write in private_under_way.writes()]
+        self.attribute_sources = private_under_way.attribute_sources()
         self._identities.at_the_end(private_identities.tracked_objects())
-        self.drop_references = private_dynamo.references_dropper()
+        self.drop_references = private_under_way.references_dropper()
         private_shapes.check_marked_dims()
         self.graph_name = str(module.meta["backend_id"])
-        if not private_dynamo.forget_unused_streams(module):
+        if not private_under_way.forget_unused_streams(module):
             raise CaptureError(self._method, "it works with streams or events, which a static graph cannot honour")
         take_data(self._method, module.graph, self.attribute_sources)
         self.numbers = take_numbers(module.graph, self._wanted)

@@ -14,7 +14,7 @@ from gearcache.ge_cache.dependencies.autograd_reads import AutogradReads
 from gearcache.ge_cache.dependencies.facts import Facts
 from gearcache.ge_cache.dependencies.identities import Identities
 from gearcache.ge_cache.dependencies.looked_up import Lookups
-from gearcache.ge_cache.dependencies.observed import Observer
+from gearcache.ge_cache.dependencies.observer import Observer
 from gearcache.ge_cache.dependencies.tensor_reads import TensorReads
 from gearcache.ge_cache.private_torch import autograd as private_autograd
 from gearcache.ge_cache.private_torch import dynamo as private_dynamo

@@ -11,7 +11,7 @@ import builtins
 import os
 import types
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,27 +21,14 @@ from gearcache.ge_cache.capture.source_paths import FrameNames, UnknownSource, a
 from gearcache.ge_cache.dependencies.facts import Facts
 from gearcache.ge_cache.dependencies.library_functions import check_tensors, library_checks, library_functions
 from gearcache.ge_cache.dependencies.located import located, named
+from gearcache.ge_cache.dependencies.observer import Observer
 from gearcache.guards.access import Access, Scope, Walker
 from gearcache.guards.evidence.checks import Check, observe
 from gearcache.guards.evidence.code import code_objects, function_plain, is_versioned
 from gearcache.guards.evidence.constants import NotConstant, to_plain
-from gearcache.guards.evidence.identity import is_users
 from gearcache.guards.evidence.members import is_library
 from gearcache.guards.evidence.names import name_of
 
-#: Functions whose calls Dynamo folds although they have arguments; their results follow from these alone, or from
-#: what is in the key. All of `math` is as well.
-_PURE = {
-    "torch:_assert",
-    "torch._utils:_get_device_index",
-    "torch:is_complex",
-    "torch:is_floating_point",
-    "torch:promote_types",
-    "torch.nn._reduction:get_enum",
-}
-#: Functions of torch's state that take the name of a kind of device.
-_OF_DEVICES = {"torch:get_autocast_dtype", "torch:is_autocast_enabled"}
-_ENVIRONMENT = type(os.environ).__getitem__
 _MODULE_GLOBALS = "torch.nn.modules.module"
 _GLOBAL_HOOKS = (
     "_global_backward_hooks",
@@ -50,85 +37,6 @@ _GLOBAL_HOOKS = (
     "_global_forward_pre_hooks",
 )
 _FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
-
-
-@dataclass
-class Observer:
-    """Notes what Dynamo calls while it traces one method."""
-
-    method: str
-    functions: list[tuple[types.FunctionType, Any]] = field(default_factory=list)
-    variables: set[str] = field(default_factory=set)
-    folded: list[tuple[Any, Any]] = field(default_factory=list)
-    #: Functions of torch's state, and the kinds of devices of which they were asked.
-    of_devices: set[tuple[str, str]] = field(default_factory=set)
-    untraced: list[tuple[Any, Any]] = field(default_factory=list)
-
-    def inlined(self, function: Any, source: Any, arguments: list[Any]) -> None:
-        """Note a function that the trace goes into; `arguments` are Dynamo's variables."""
-        if not isinstance(function, types.FunctionType):
-            return
-        if function is _ENVIRONMENT and len(arguments) == 2:
-            self.variables.add(str(arguments[1].as_python_constant()))
-        self.functions.append((function, source))
-
-    def constant(self, function: Any, source: Any, arguments: list[Any]) -> None:
-        """Note a call that Dynamo replaces by its result; `arguments` are Dynamo's variables."""
-        if not arguments:
-            self.folded.append((function, source))
-            return
-        name = name_of(function)
-        if name in _OF_DEVICES:
-            self.of_devices.add((name, str(arguments[0].as_python_constant())))
-            return
-        if name not in _PURE and not name.startswith(("math:", "torch.distributed")):
-            raise CaptureError(self.method, f"it calls `{name}`, whose result may differ elsewhere")
-
-    def queried(self, function: Any, source: Any) -> None:
-        """Note a call whose result Dynamo takes as it is, although it stands in the graph: of torch's own settings."""
-        name = getattr(function, "__name__", "")
-        if name == "seed":
-            raise CaptureError(self.method, f"it calls `{name_of(function)}`, whose result is another one each time")
-        if name.startswith(("get_", "_get_")):
-            self.folded.append((function, source))
-
-    def assumed_constant(self, function: Any, has_arguments: bool) -> None:
-        """Refuse a call of a function marked with `torch.compiler.assume_constant_result`, or note it.
-
-        The mark is the user's word for one process; in another one the result is computed and compared again.
-        """
-        if is_versioned(getattr(function, "__code__", None)):
-            return
-        if has_arguments or isinstance(function, types.MethodType):
-            raise CaptureError(
-                self.method,
-                f"it calls `{name_of(function)}`, whose result is assumed constant: that can be checked in another "
-                f"process only for a function without arguments",
-            )
-        self.folded.append((function, None))
-
-    def hidden(self, module: str) -> None:
-        """Refuse a global of the user's that has the name under which Dynamo has to reach a module."""
-        name = f"__import_{module.replace('.', '_dot_')}"
-        raise CaptureError(self.method, f"its module has a global `{name}`, a name that Dynamo needs; rename it")
-
-    def stale(self, name: str, holder: str) -> None:
-        """Refuse a read of what the trace wrote to another place, as Dynamo would answer it with the old value."""
-        raise CaptureError(
-            self.method,
-            f"it writes `{name}` of the {holder} and then reads it at another place (through an object or a subclass, "
-            f"in a `__dict__`, as a global or as an attribute of its module), where Dynamo finds the old value; read "
-            f"it where it is written, or keep what was written in a variable",
-        )
-
-    def missing(self, name: str) -> None:
-        """Refuse to delete what is not there: an `AttributeError` in eager, and nothing for Dynamo."""
-        raise CaptureError(self.method, f"it deletes `{name}`, which is not there at this call")
-
-    def left_untraced(self, function: Any, source: Any) -> None:
-        """Note a function that Dynamo puts into the graph as it is: it runs when the graph is recorded."""
-        if is_users(function):
-            self.untraced.append((function, source))
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,7 +11,6 @@ import torch
 
 from gearcache.ge_cache.capture.exchanged import exchanged, here
 from gearcache.ge_cache.capture.weights import Weights
-from gearcache.ge_cache.private_torch import fake as private_fake
 
 
 @contextlib.contextmanager
@@ -83,7 +81,7 @@ def is_raised_by_method(error: BaseException) -> bool:
 
 @contextlib.contextmanager
 def observed(observer: Any) -> Iterator[None]:
-    """Tell an observer (`dependencies.observed.Observer`) what Dynamo inlines and what it folds into constants."""
+    """Tell an observer (`dependencies.observer.Observer`) what Dynamo inlines and what it folds into constants."""
     from torch._dynamo.symbolic_convert import InliningInstructionTranslator, InstructionTranslatorBase
     from torch._dynamo.variables import functions, nn_module
     from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
@@ -188,113 +186,6 @@ def _unmoved_random() -> Iterator[None]:
         yield
     finally:
         random.setstate(state)
-
-
-@contextlib.contextmanager
-def released_if_refused() -> Iterator[None]:
-    """Where a trace ends in an error, drop the weak references to tensors that it made; they forbid `swap_tensors`."""
-    from torch._dynamo.output_graph import OutputGraph
-
-    graph: Any = OutputGraph
-    begin, made = graph.__init__, []
-
-    def init(self: Any, *arguments: Any, **keywords: Any) -> None:
-        made.append(self)
-        begin(self, *arguments, **keywords)
-
-    try:
-        with exchanged([(graph, "__init__", here(init, begin))]):
-            yield
-    except BaseException:
-        for each in made:
-            _drop_references(each)
-        made.clear()  # the error that is on its way holds this frame
-        raise
-
-
-def references_dropper() -> Callable[[], None]:
-    """Return what drops the weak references to tensors that the trace under way makes; they forbid `swap_tensors`.
-
-    To be called when nothing is recorded of the trace any more.
-    """
-    from torch._dynamo.symbolic_convert import InstructionTranslator
-
-    return functools.partial(_drop_references, InstructionTranslator.current_tx().output)
-
-
-def _drop_references(graph: Any) -> None:
-    from torch.utils.weak import TensorWeakRef
-
-    context = getattr(graph, "tracing_context", None)
-    if context is None:  # it was not made to its end
-        return
-    context.tensor_to_context.clear()
-    for guard in graph.guards:
-        keywords = getattr(guard.create_fn, "keywords", {})
-        if isinstance(keywords.get("value"), TensorWeakRef):
-            keywords["value"] = None
-    # For its backend, Dynamo takes another mode than for the trace.
-    for mode in (context.fake_mode, getattr(graph, "_old_fake_mode", None)):
-        if mode is not None:
-            private_fake.forget_tensors(mode)
-
-
-def writes() -> list[tuple[Any, Any, str | None, bool]]:
-    """Return what the frame of the capture under way will write: source, object, attribute, whether it is a global.
-
-    Without an attribute it is the contents of a container. Asked while Dynamo compiles the graph: it forgets its side
-    effects right after.
-    """
-    from torch._dynamo.symbolic_convert import InstructionTranslator
-
-    effects: Any = InstructionTranslator.current_tx().output.side_effects
-    owners = {id(value): value for value in effects.keepalive}
-    found: list[tuple[Any, Any, str | None, bool]] = []
-    for key, variable in effects.id_to_variable.items():
-        source = getattr(variable, "source", None)
-        if source is None or key not in owners:
-            continue
-        attributes = effects.store_attr_mutations.get(variable, ())
-        is_global = type(variable).__name__ == "NewGlobalVariable"
-        found.extend((source, owners[key], name, is_global) for name in attributes)
-        base = getattr(variable, "_base_vt", None)  # the contents of an object of a user's list or dictionary class
-        held = base if base is not None else variable if not attributes else None
-        if held is not None and effects.is_modified(held):
-            found.append((source, owners[key], None, False))
-    return found
-
-
-def attribute_sources() -> dict[str, Any]:
-    """Return Dynamo's source of each tensor that the graph of the capture under way holds as an attribute."""
-    from torch._dynamo.symbolic_convert import InstructionTranslator
-
-    sources: dict[str, Any] = {**(InstructionTranslator.current_tx().output.param_name_to_source or {})}
-    return sources
-
-
-def forget_unused_streams(module: torch.fx.GraphModule) -> bool:
-    """Keep the current stream, which Dynamo notes wherever there is an accelerator, out of the frame.
-
-    False when the graph itself works with streams: then the frame needs it.
-    """
-    try:
-        from torch._dynamo import graph_bytecode_inputs as noted
-    except ImportError:
-        return True
-    for node in module.graph.nodes:
-        space = getattr(getattr(node.target, "_schema", None), "name", "").partition("::")[0]
-        if space == "streams" or node.target is noted.get_external_object_by_index:
-            return False
-    if len(noted.index_to_bytecode_constructor) == 1:
-        noted.index_to_bytecode_constructor.clear()
-    return not noted.index_to_bytecode_constructor
-
-
-def tracing_context() -> Any:
-    """Return Dynamo's context of the capture under way (fake mode and shape environment)."""
-    from torch._guards import TracingContext
-
-    return TracingContext.get()
 
 
 def dynamo_errors() -> tuple[type[BaseException], ...]:

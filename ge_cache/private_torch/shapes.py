@@ -127,7 +127,7 @@ def unmarked(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
 
 def check_marked_dims() -> None:
     """Raise `ConstraintViolationError` when the capture under way gave up a dim that `mark_dynamic` wants dynamic."""
-    from gearcache.ge_cache.private_torch.dynamo import tracing_context
+    from gearcache.ge_cache.private_torch.under_way import tracing_context
 
     shape_env: Any = tracing_context().fake_mode.shape_env
     fakes = shape_env.tracked_fakes or []

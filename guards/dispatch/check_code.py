@@ -12,7 +12,8 @@ import torch
 
 from gearcache.guards.access import _STEPS, Access, Scope
 from gearcache.guards.dispatch.native import first_size
-from gearcache.guards.evidence.checks import Check, holds
+from gearcache.guards.evidence.checks import Check
+from gearcache.guards.evidence.predicates import holds
 from gearcache.guards.evidence.relations import RELATIONS, others, relation_source
 from gearcache.guards.evidence.tensor_facts import tensor_predicate
 

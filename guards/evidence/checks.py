@@ -32,86 +32,18 @@ an entry is loaded) and as a part of the dispatch (compiled to Python source, ru
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
-from gearcache.guards.access import Access, Walker, own_attributes
-from gearcache.guards.evidence.code import function_plain
-from gearcache.guards.evidence.constants import NotConstant, readable, to_plain
-from gearcache.guards.evidence.definition import definition
-from gearcache.guards.evidence.identity import described
+from gearcache.guards.access import Access, Walker
+from gearcache.guards.evidence.constants import readable, to_plain
 from gearcache.guards.evidence.members import changed_class
 from gearcache.guards.evidence.names import a_type, name_of
+from gearcache.guards.evidence.predicates import OBSERVERS, PREDICATES, holds, named
 from gearcache.guards.evidence.reason import Reason
 from gearcache.guards.evidence.relations import RELATIONS, others, relation_holds
-from gearcache.guards.evidence.tensor_facts import is_tensor, reads
 
-
-def _constant(value: Any) -> Any:
-    try:
-        return to_plain(value)
-    except NotConstant as error:
-        return ["other", str(error)]
-
-
-def _named(value: Any) -> str:
-    """Return a name that nothing of another kind has: a function may take over the name of what it wraps."""
-    is_its_own = isinstance(value, (type, types.ModuleType))
-    return name_of(value) if is_its_own else f"{name_of(value)} ({name_of(type(value))})"
-
-
-def _keys(value: Any) -> Any:
-    return [_constant(key) for key in value]
-
-
-def _contains(value: Any, key: Any) -> bool:
-    if type(key) is str and type(value) is dict:
-        return key in value
-    return any(_constant(item) == key for item in value)
-
-
-def _process_group(value: Any) -> Any:
-    """Return name and ranks of a group: graphs name it, and ranks say who takes part."""
-    distributed = torch.distributed
-    if not distributed.is_available() or not isinstance(value, distributed.ProcessGroup):
-        raise TypeError(f"{a_type(value)} is no process group")
-    try:
-        return [value.group_name, list(distributed.get_process_group_ranks(value))]
-    except RuntimeError as error:
-        raise LookupError(str(error)) from error
-
-
-#: kind -> function(value) giving the plain data that must equal `expected`
-_OBSERVE: dict[str, Callable[[Any], Any]] = {
-    "type": lambda value: name_of(type(value)),
-    "constant": _constant,
-    "length": len,
-    "keys": _keys,
-    "not_none": lambda value: value is not None,
-    "name": _named,
-    "function": function_plain,
-    "definition": definition,
-    "order": lambda value: [_constant(item) for item in value],
-    "reached": lambda value: described(value, name_of(value)),
-    "empty": lambda value: not value,
-    "process_group": _process_group,
-    "bases": lambda value: [name_of(base) for base in value.__mro__],
-}
-
-_PREDICATES: dict[str, Callable[[Any, Any], bool]] = {
-    "has_attr": lambda value, name: hasattr(value, name),
-    "no_attr": lambda value, name: not hasattr(value, name),
-    "not_own": lambda value, name: name not in (own_attributes(value) or ()),
-    "contains": _contains,
-    "lacks": lambda value, key: not _contains(value, key),
-    "tensor": is_tensor,
-    "reads": reads,
-}
-
-KINDS = frozenset(_OBSERVE) | frozenset(_PREDICATES) | RELATIONS | {"classes"}
+KINDS = frozenset(OBSERVERS) | frozenset(PREDICATES) | RELATIONS | {"classes"}
 
 
 @dataclass(frozen=True)
@@ -177,11 +109,11 @@ class Check:
             return f"`{name}` {change}"
         if self.kind in ("type", "name") and holds(self.kind, value, self.expected):
             return "another class of this name"
-        if self.kind in _PREDICATES:
+        if self.kind in PREDICATES:
             return "no longer so"
         if self.kind == "function":
             return _described_function(value, self.expected[0])
-        return _text(self.kind, _OBSERVE[self.kind](value))
+        return _text(self.kind, OBSERVERS[self.kind](value))
 
     def to_plain(self) -> list[Any]:
         """Return msgpack-able data."""
@@ -250,27 +182,17 @@ def is_right(kind: str, expected: Any, value: Any, walker: Walker) -> bool:
     return kind not in ("type", "name") or is_one_class(kind, value, expected, walker)
 
 
-def holds(kind: str, value: Any, expected: Any) -> bool:
-    """Whether a check holds for a value, whatever else was met; not for `classes` and those of `RELATIONS`."""
-    predicate = _PREDICATES.get(kind)
-    if predicate is not None:
-        return predicate(value, expected)
-    if kind in ("type", "name"):
-        expected = expected.partition("#")[0]
-    return bool(_OBSERVE[kind](value) == expected)
-
-
 def observe(kind: str, access: Access, value: Any, argument: Any = None) -> Check:
     """Make the check that holds for `value` now; `NotConstant` when it has no plain form."""
-    if kind in _PREDICATES or kind in RELATIONS:
+    if kind in PREDICATES or kind in RELATIONS:
         return Check(kind, access, argument)
     if kind == "constant":
         return Check(kind, access, to_plain(value))
     if kind in ("keys", "order"):
         return Check(kind, access, [to_plain(key) for key in value])
     if kind == "function" and not isinstance(getattr(value, "__func__", value), types.FunctionType):
-        return Check("name", access, _named(value))
-    return Check(kind, access, _OBSERVE[kind](value))
+        return Check("name", access, named(value))
+    return Check(kind, access, OBSERVERS[kind](value))
 
 
 def first_failure(checks: list[Check], walker: Walker) -> Failure | None:

@@ -8,57 +8,34 @@ from __future__ import annotations
 
 import abc
 import builtins
-import collections
-import gc
 import os
 import sys
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
-from gearcache.guards.access import _STEPS, MODULE_PARTS, Access, Scope, own_attributes
+from gearcache.guards.access import _STEPS, Access, Scope, own_attributes
 from gearcache.guards.evidence.members import all_names, is_immutable
 from gearcache.guards.evidence.tree import EMPTY, Tree
 from gearcache.guards.watch.evidence_plan import EvidencePlan, is_key
-from gearcache.guards.watch.questions import Questions
+from gearcache.guards.watch.objects import WatchedObjects
 
 _HOOKS = torch.utils.hooks.RemovableHandle
 _OF_DESCRIPTORS = frozenset({"__get__", "__set__", "__delete__"})
-#: Slots that cannot be assigned.
-_FIXED_SLOTS = {
-    *((types.FunctionType, name) for name in ("__closure__", "__globals__", "__builtins__")),
-    *((types.MethodType, name) for name in ("__func__", "__self__")),
-    *((property, name) for name in ("fget", "fset", "fdel")),
-}
-_ABSENT = object()
 
 
-class WatchedFacts:
-    """Containers and the keys in them that matter, each once, with words for where they are."""
+class WatchedFacts(WatchedObjects):
+    """The objects that the evidence and the weights of variants rest on."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._scope = Scope({}, {})
-        self._members: dict[tuple[type, str], Any] = {}
         #: Steps of paths that were added: what was stepped from, kept so that its identity is its own, and to.
         self._met: dict[tuple[int, str, Any], tuple[Any, Any]] = {}
-        #: By identity: a dictionary or class, the keys that matter (None: all of them), and what it belongs to.
-        self.dicts: dict[int, tuple[Any, dict[Any, None] | None, str]] = {}
-        self.lists: dict[int, list[Any]] = {}
-        #: Sets and queues, which are compared as a whole.
-        self.collections: dict[int, Any] = {}
-        self.cells: dict[int, types.CellType] = {}
-        #: By identities: an object, and the descriptor of one of its slots.
-        self.slots: dict[tuple[int, int], tuple[Any, types.MemberDescriptorType]] = {}
-        self.tensors: dict[int, torch.Tensor] = {}
-        #: Classes that a trace met, of which bases and many names matter: the former, and the latter with the names.
-        self.classes: dict[int, type] = {}
-        self.named: dict[int, tuple[type, frozenset[str]]] = {}
-        self.functions: dict[int, types.FunctionType] = {}
         #: The method itself, where one variant's facts are noted: no evidence tells of it.
         self.method: types.FunctionType | None = None
-        self.questions = Questions()
 
     def collect(
         self, method: types.FunctionType, evidence: Tree, attributes: Mapping[str, Access], scope: Scope
@@ -74,16 +51,6 @@ class WatchedFacts:
             self._scope, self._met = Scope({}, {}), {}
         self.tensors |= {id(tensor): tensor for tensor in bound.values()}
         return bound
-
-    def include(self, other: WatchedFacts) -> None:
-        """Add what another collection holds."""
-        for holder, keys, owner in other.dicts.values():
-            self._add_keys(holder, keys, owner)
-        for name in ("lists", "collections", "cells", "slots", "tensors", "classes", "functions"):
-            getattr(self, name).update(getattr(other, name))
-        self.questions.include(other.questions)
-        for cls, names in other.named.values():
-            self._add_named(cls, names)
 
     def _add_evidence(self, tree: Tree) -> None:
         """Add all that the paths of an evidence tree go through; its checks hold now."""
@@ -196,46 +163,6 @@ class WatchedFacts:
         if own is not None:
             self._add_keys(own, names, type(value).__name__)
 
-    def _add_named(self, cls: type, names: frozenset[str]) -> None:
-        kept = self.named.get(id(cls))
-        self.named[id(cls)] = (cls, names if kept is None or kept[1] is names else kept[1] | names)
-
-    def _add_function(self, value: Any) -> None:
-        """Watch the code and the defaults of a function, or of what a descriptor holds."""
-        for inner in (value.fget, value.fset) if isinstance(value, property) else (getattr(value, "__func__", value),):
-            if isinstance(inner, types.FunctionType):
-                self.functions[id(inner)] = inner
-                if inner.__kwdefaults__ is not None:
-                    self._add_container(inner.__kwdefaults__)
-
-    def _add_container(self, value: Any) -> None:
-        """Watch all that a container holds, without what is in that."""
-        value = _plain(value)
-        if isinstance(value, (dict, type)):
-            self._add_keys(value, None, "a dictionary")
-            if type(value) is collections.OrderedDict and len(value) > 1:  # `move_to_end` writes nothing
-                self.collections[id(value)] = value
-        elif isinstance(value, list):
-            self.lists[id(value)] = value
-        elif type(value) in (set, collections.deque):
-            self.collections[id(value)] = value
-
-    def _add_content(self, value: Any) -> None:
-        """Watch a container that was compared as a whole, and those in it."""
-        if isinstance(value, type) or not isinstance(value, (list, tuple, dict, set, types.MappingProxyType)):
-            return
-        self._add_container(value)
-        for item in value.values() if isinstance(value, (dict, types.MappingProxyType)) else value:
-            self._add_content(item)
-
-    def _add_items(self, value: Any, keys: Iterable[Any]) -> None:
-        """Watch some keys, of a dictionary; else the whole container."""
-        holder = _plain(value)
-        if isinstance(holder, dict):
-            self._add_keys(holder, keys, "a dictionary")
-        else:
-            self._add_container(holder)
-
     def _add_step(self, value: Any, step: str, argument: Any) -> None:
         if step == "member":
             self._add_member(value, argument)
@@ -243,68 +170,3 @@ class WatchedFacts:
             self.questions.add_call(value, argument)
         elif step not in ("type", "fields"):
             self._add_container(value)
-
-    def _add_attributes(self, value: Any, names: Iterable[str]) -> None:
-        if isinstance(value, type):
-            for name in names:
-                self._add_member(value, name)
-        elif isinstance(value, types.CellType):
-            self._add_cell(value)
-        else:
-            if isinstance(value, types.FunctionType):
-                self._add_function(value)
-            own = own_attributes(value)
-            if own is not None:
-                self._add_keys(own, names, type(value).__name__)
-            missing = names if own is None else [name for name in names if name not in own]
-            self.questions.add_settings(value, missing)
-            if not isinstance(value, (torch.Tensor, types.ModuleType)):
-                for name in missing:
-                    self._add_inherited(value, name, own)
-
-    def _add_inherited(self, value: Any, name: str, own: dict[str, Any] | None) -> None:
-        """Watch an attribute that an object does not hold in its own dictionary."""
-        if name in ("__dict__", "__class__"):
-            return
-        member = self._add_member(type(value), name)
-        if type(member) is types.MemberDescriptorType and (type(value), name) not in _FIXED_SLOTS:
-            self.slots[id(value), id(member)] = (value, member)
-        if member is not _ABSENT or own is None or not isinstance(value, torch.nn.Module):
-            return
-        for part in MODULE_PARTS:
-            held = own.get(part)
-            if isinstance(held, dict):
-                self._add_keys(held, (name,), type(value).__name__)
-                if name in held:
-                    return
-
-    def _add_member(self, cls: type, name: str) -> Any:
-        """Watch where a class finds a member; returns the member as it stands in the class."""
-        if (cls, name) in self._members:
-            return self._members[cls, name]
-        found: Any = _ABSENT
-        for base in cls.__mro__:
-            self._add_keys(base, (name,), base.__name__)
-            if name in base.__dict__:
-                found = base.__dict__[name]
-                break
-        self._members[cls, name] = found
-        return found
-
-    def _add_keys(self, holder: Any, keys: Iterable[Any] | None, owner: str) -> None:
-        """Watch some keys of a dictionary or class; None for all of them."""
-        kept = self.dicts.get(id(holder))
-        if keys is None:
-            self.dicts[id(holder)] = (holder, None, owner)
-        elif kept is None:
-            self.dicts[id(holder)] = (holder, dict.fromkeys(keys), owner)
-        elif kept[1] is not None:
-            kept[1].update(dict.fromkeys(keys))
-
-    def _add_cell(self, cell: types.CellType) -> None:
-        self.cells[id(cell)] = cell
-
-
-def _plain(value: Any) -> Any:
-    """Return what a view of a class's dictionary shows: the dictionary that the class holds."""
-    return next(iter(gc.get_referents(value))) if type(value) is types.MappingProxyType else value

@@ -25,6 +25,7 @@ from gearcache.ge_cache.private_torch import lookups as private_lookups
 from gearcache.ge_cache.private_torch import shapes as private_shapes
 from gearcache.ge_cache.private_torch import symbols as private_symbols
 from gearcache.ge_cache.private_torch import threads as private_threads
+from gearcache.ge_cache.private_torch import under_way as private_under_way
 from gearcache.guards.dispatch.native import is_operator
 
 
@@ -88,7 +89,7 @@ def test_a_frame_is_compiled_to_bytecode_guards_and_sources() -> None:
         return x + 1
 
     def keep(module: torch.fx.GraphModule, inputs: list[Any]) -> torch.fx.GraphModule:
-        assert private_dynamo.tracing_context().fake_mode.shape_env is not None
+        assert private_under_way.tracing_context().fake_mode.shape_env is not None
         graphs.append(module)
         return module
 
@@ -276,11 +277,11 @@ def test_the_current_stream_is_only_kept_where_a_graph_uses_it() -> None:
     graph = torch.fx.Graph()
     graph.output((graph.call_function(torch.ops.aten.neg.default, (graph.placeholder("x"),)),))
     noted.index_to_bytecode_constructor[0] = lambda codegen: None
-    assert private_dynamo.forget_unused_streams(torch.fx.GraphModule({}, graph))
+    assert private_under_way.forget_unused_streams(torch.fx.GraphModule({}, graph))
     assert not noted.has_user_objects()
     using = torch.fx.Graph()
     using.output((using.call_function(noted.get_external_object_by_index, (0,)),))
-    assert not private_dynamo.forget_unused_streams(torch.fx.GraphModule({}, using))
+    assert not private_under_way.forget_unused_streams(torch.fx.GraphModule({}, using))
 
 
 def test_a_compiler_finds_the_fake_mode_that_traces() -> None:

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from gearcache.guards.access import Access, Scope, Walker
-from gearcache.guards.evidence.checks import KINDS, Check, first_failure, holds, observe
+from gearcache.guards.evidence.checks import KINDS, Check, first_failure, observe
+from gearcache.guards.evidence.predicates import holds
 from gearcache.guards.evidence.relations import RELATIONS
 from gearcache.guards.evidence.tree import changed_function, evidence_checks, evidence_failure, evidence_tree
 
