@@ -7,6 +7,7 @@ blob store with `torch._C._aoti`, which needs no `torch._inductor`.
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import shutil
@@ -22,6 +23,7 @@ from gearcache.errors import BackendUnavailable
 from gearcache.ge_cache.aten import decode_tensor
 from gearcache.ge_cache.backend import Artifact, Backend, CompileJob, Runner, Stage, StoredArtifact
 from gearcache.ge_cache.inductor.artifact_names import CONSTANTS, EXTERN, LIBRARY
+from gearcache.ge_cache.inductor.headers import SharedHeaders
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.workers.scratch import scratch_folder
 from gearcache.guards.evidence.names import a_type
@@ -62,6 +64,9 @@ class InductorBackend(Backend):
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         """Take the user's settings; `ValueError` for one that a cached graph cannot follow."""
         self._options = options or {}
+        #: In a worker: where workers share their headers, and these from the first compile on.
+        self._folder: Path | None = None
+        self._headers: SharedHeaders | None = None
         if self._options:
             from gearcache.ge_cache.inductor.options import check_options
 
@@ -112,19 +117,27 @@ class InductorBackend(Backend):
         """Build the shared object; takes seconds to minutes and a C++ compiler."""
         from gearcache.ge_cache.inductor.library import build_library
 
-        return build_library(job, stage)
+        self.warm_up(job.threads)
+        artifact = build_library(job, stage)
+        if self._headers is not None:
+            self._headers.give()
+        return artifact
 
     def enter_worker(self, folder: str) -> None:
         """Settle where Inductor's files lie, which its parent shares with it."""
         from gearcache.ge_cache.private_torch.inductor import settle_folder
 
-        settle_folder(f"{folder}/inductor")
+        self._folder = Path(settle_folder(f"{folder}/inductor"), "gearcache-headers")
 
     def warm_up(self, threads: int) -> None:
-        """Compile a graph of one operator: imports, instruction set probes, precompiled headers."""
+        """Import Inductor and see to precompiled headers, in a worker."""
+        if self._folder is None or self._headers is not None:
+            return
         from gearcache.ge_cache.inductor.library import prepare
+        from gearcache.ge_cache.private_torch.inductor import header_folder
 
-        prepare(threads)
+        self._headers = SharedHeaders(self._folder, header_folder())
+        self._headers.provide(functools.partial(prepare, threads))
 
     def load(self, artifact: StoredArtifact, attributes: Mapping[str, torch.Tensor], device: torch.device) -> Runner:
         """Load the shared object and bind the live weights, without a copy."""

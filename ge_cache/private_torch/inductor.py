@@ -42,10 +42,10 @@ def inductor_compile(
         return compile_fx_aot(module, inputs, inner_compile=wrapped, config_patches=patches)  # type: ignore[arg-type]
 
 
-def settle_folder(fallback: str) -> None:
-    """Fix the folder of Inductor's files, which hangs on the temporary folder; `fallback` where others can write there.
+def settle_folder(fallback: str) -> str:
+    """Fix and return the folder of Inductor's files, by default in the temporary folder.
 
-    What lies in it is loaded and becomes part of entries.
+    It is `fallback` where others can write there: what lies in it is loaded and becomes part of entries.
     """
     from torch._inductor.runtime.cache_dir_utils import cache_dir
 
@@ -57,6 +57,15 @@ def settle_folder(fallback: str) -> None:
     except (OSError, UnsafePath) as error:
         sys.stderr.write(f"gearcache worker: {error}\n")
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = fallback
+        return fallback
+    return usual
+
+
+def header_folder() -> Path:
+    """Return where Inductor keeps precompiled headers: in what the temporary folder was when it was imported."""
+    from torch._inductor import codecache
+
+    return Path(codecache._HEADER_DIR)
 
 
 @contextlib.contextmanager

@@ -11,9 +11,9 @@ import torch
 from gearcache.errors import GraphError
 from gearcache.guards.access import Access, Scope
 from gearcache.guards.dispatch.generated import define
-from gearcache.guards.dispatch.inference_tensors import remade, unrecorded_view
 from gearcache.guards.dispatch.memory import BoundSpans, find_overlap
-from gearcache.guards.dispatch.native import inference_mode, tensor_check
+from gearcache.guards.dispatch.native import tensor_check
+from gearcache.guards.dispatch.results import result_lines
 from gearcache.guards.dispatch.tensor_checks import TensorChecks
 from gearcache.guards.dispatch.variant import StoredGear, StoredVariant
 from gearcache.guards.gears.expressions import checked_expression
@@ -151,7 +151,7 @@ class GraphCall:
             lines += self._condition_lines(listed)
             lines += self._overlap_lines(names, namespace)
         lines.append("tick()")
-        results = self._result_lines(f"run([{listed}])", namespace)
+        results = result_lines(self.variant, self.gear, self._attributes, f"run([{listed}])", namespace)
         if self._is_native:  # its exceptions hold pages of C++
             namespace["failed"] = self._failed
             results = ["try:", *(f"    {line}" for line in results), "except RuntimeError as error: failed(error)"]
@@ -210,50 +210,6 @@ class GraphCall:
         tests += [f"t{int(tensor)}.is_contiguous()" for tensor in gear.contiguous]
         return [*lines, f"if not ({' and '.join(tests)}): mismatch(({listed},))"] if tests else []
 
-    def _result_lines(self, call: str, namespace: dict[str, Any]) -> list[str]:
-        results = self.gear.results
-        if all(form == ["output", index] for index, form in enumerate(results)):
-            lines = [f"out = {call}", "return out"] if self.gear.regions else [f"return {call}"]
-        else:
-            values = [self._result(index, form, namespace) for index, form in enumerate(results)]
-            for index in {form[1] for form in results if form[0] == "result"}:
-                values[index] = f"(result{index} := {values[index]})"
-            lines = [f"out = {call}", f"return [{', '.join(values)}]"]
-        if self.gear.regions:
-            namespace["remade"] = remade
-            lines[1:1] = [
-                f"out[{int(index)}] = remade(out[{int(index)}], {bool(on)})" for index, on in self.gear.regions
-            ]
-        if not self.gear.in_inference_mode:
-            return lines
-        namespace["inference_mode"] = inference_mode
-        return ["with inference_mode(True):", *(f"    {line}" for line in lines)]
-
-    def _result(self, index: int, form: list[Any], namespace: dict[str, Any]) -> str:
-        kind, owner = form[0], form[1]
-        if kind == "constant":
-            if isinstance(owner, dict):
-                return f"({checked_expression(owner['expression'])})"
-            namespace[f"constant{index}"] = owner
-            return f"constant{index}"
-        if kind == "result":
-            return f"result{int(owner)}"
-        base = {"output": f"out[{owner}]", "input": f"t{owner}"}.get(kind.removesuffix("_view"))
-        if base is None:
-            namespace[f"attribute{index}"] = self._attributes[owner]
-            base = f"attribute{index}"
-        if not kind.endswith("_view"):
-            return base
-        sizes, strides, offset, *is_detached = form[2:]
-        start = f"{base}.storage_offset() + {_numbers([offset]).rstrip(', ')}"
-        part = f"({_numbers(sizes)}), ({_numbers(strides)}), {start}"
-        view = f"{base}.as_strided({part})"
-        if kind == "attribute_view" or (kind == "input_view" and self.variant.inputs[owner].is_weight):
-            # As in eager without autograd, a view of a weight requires grad as the weight does, and is not recorded.
-            namespace["is_grad_enabled"], namespace["unrecorded_view"] = torch.is_grad_enabled, unrecorded_view
-            view = f"(unrecorded_view({base}, {part}) if is_grad_enabled() else {view})"
-        return f"{view}.detach()" if is_detached else view
-
 
 def _measures(rows: list[list[Any]]) -> list[str]:
     """Return statements that read sizes and strides."""
@@ -261,13 +217,6 @@ def _measures(rows: list[list[Any]]) -> list[str]:
         f"{checked_expression(name)} = t{int(tensor)}.{'stride' if kind == 'stride' else 'size'}({int(dim)})"
         for name, tensor, kind, dim in rows
     ]
-
-
-def _numbers(values: list[Any]) -> str:
-    texts = [
-        checked_expression(value["expression"]) if isinstance(value, dict) else str(int(value)) for value in values
-    ]
-    return "".join(f"{text}, " for text in texts)
 
 
 def _reader(access: Any, scope: Scope) -> Callable[[], Any]:

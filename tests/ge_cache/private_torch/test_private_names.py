@@ -226,6 +226,10 @@ def test_inductor_works_in_its_folder_unless_others_can_write_there(
     assert (str(usual) in capsys.readouterr().err) is (mode == 0o777)
 
 
+def test_inductor_keeps_precompiled_headers_in_a_folder_of_its_own() -> None:
+    assert private_inductor.header_folder().name == "precompiled_headers"
+
+
 def test_weights_of_one_element_are_no_constants_to_inductor() -> None:
     from torch._inductor.fx_passes.joint_graph import UniformValueConstantFolder
 

@@ -1,0 +1,130 @@
+"""Precompiled headers are built once for all compile workers; none of them meets half of one."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import gearcache
+from gearcache.ge_cache.inductor.headers import SharedHeaders
+from gearcache.ge_cache.workers.process import WorkerProcess
+from tests.scenarios.shapes import Net
+from tests.support.scenarios import strict_config
+
+
+class Worker:
+    """A worker's own folder, and how often it has built a header."""
+
+    def __init__(self, root: Path, name: str) -> None:
+        self.own = root / name
+        self.headers = SharedHeaders(root / "shared", self.own)
+        self.builds = 0
+
+    def build(self) -> None:
+        self.builds += 1
+        (self.own / "core.h.gch").write_text("whole")
+
+    def names(self) -> list[str]:
+        return sorted(path.name for path in self.own.iterdir())
+
+
+def test_the_second_worker_takes_what_the_first_one_has_built(tmp_path: Path) -> None:
+    first, second = Worker(tmp_path, "first"), Worker(tmp_path, "second")
+    first.headers.provide(first.build)
+    second.headers.provide(second.build)
+    assert (first.builds, second.builds) == (1, 0)
+    assert (second.own / "core.h.gch").read_text() == "whole"
+
+
+def test_workers_that_start_together_build_once(tmp_path: Path) -> None:
+    workers = [Worker(tmp_path, f"worker{number}") for number in range(4)]
+
+    def run(worker: Worker) -> None:
+        def slow() -> None:
+            worker.build()
+            time.sleep(0.2)
+
+        worker.headers.provide(slow)
+
+    threads = [threading.Thread(target=run, args=(worker,)) for worker in workers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(worker.builds for worker in workers) == 1
+    assert all(worker.names() == ["core.h.gch"] for worker in workers)
+
+
+def test_what_a_build_that_failed_has_left_is_not_shared(tmp_path: Path) -> None:
+    first, second = Worker(tmp_path, "first"), Worker(tmp_path, "second")
+
+    def fail() -> None:
+        (first.own / "core.h.gch").write_text("who")
+        raise RuntimeError("the compiler was killed")
+
+    with pytest.raises(RuntimeError):
+        first.headers.provide(fail)
+    second.headers.provide(second.build)
+    assert second.builds == 1
+    assert (second.own / "core.h.gch").read_text() == "whole"
+
+
+def test_a_header_of_a_later_compile_is_shared_and_the_oldest_ones_go(tmp_path: Path) -> None:
+    first = Worker(tmp_path, "first")
+    first.headers.provide(first.build)
+    for number in range(9):
+        (first.own / f"{number}.h.gch").write_text(str(number))
+        os.utime(first.own / f"{number}.h.gch", (number, number))
+        first.headers.give()
+    second = Worker(tmp_path, "second")
+    second.headers.provide(second.build)
+    assert second.builds == 0
+    assert len(second.names()) == 8
+    assert "8.h.gch" in second.names()
+    assert "0.h.gch" not in second.names()
+
+
+def test_links_are_not_taken(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "strange").write_text("strange")
+    (tmp_path / "shared" / "core.h.gch").symlink_to(tmp_path / "strange")
+    worker = Worker(tmp_path, "worker")
+    worker.headers.provide(worker.build)
+    assert (worker.own / "core.h.gch").read_text() == "whole"
+
+
+def test_a_folder_that_cannot_be_written_costs_the_sharing_alone(tmp_path: Path) -> None:
+    (tmp_path / "shared").write_text("a file")
+    worker = Worker(tmp_path, "worker")
+    worker.headers.provide(worker.build)
+    assert worker.builds == 1
+
+
+@pytest.mark.slow
+def test_compiles_share_headers(cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+    monkeypatch.setenv("GEARCACHE_JOBS", "1")
+    cached = gearcache.cache_compile(Net().scaled, config=strict_config("inductor"), dynamic=False)
+    cached(torch.randn(3, 4))
+    shared = tmp_path / "inductor" / "gearcache-headers"
+    headers = {path.name: path.stat() for path in shared.glob("*.gch")}
+    assert len(headers) == 2
+    assert all(status.st_nlink == 1 for status in headers.values()), "the worker's folder is gone"
+    seen = []
+    end = WorkerProcess.end
+
+    def ended(self: WorkerProcess) -> None:
+        seen.extend(path.stat().st_nlink for path in self._scratch.path.rglob("*.gch"))
+        end(self)
+
+    monkeypatch.setattr(WorkerProcess, "end", ended)
+    cached(torch.randn(5, 4))
+    assert seen == [2, 2], "the second worker built headers of its own"
+    assert {path.name: path.stat().st_ino for path in shared.glob("*.gch")} == {
+        name: status.st_ino for name, status in headers.items()
+    }
