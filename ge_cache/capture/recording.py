@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from typing import Any
 
@@ -19,11 +20,18 @@ from gearcache.ge_cache.dependencies.tensor_reads import TensorReads
 from gearcache.ge_cache.private_torch import autograd as private_autograd
 from gearcache.ge_cache.private_torch import dynamo as private_dynamo
 from gearcache.ge_cache.private_torch import facts as private_facts
+from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch import identities as private_identities
 from gearcache.ge_cache.private_torch import lookups as private_lookups
 from gearcache.ge_cache.private_torch import reads as private_reads
 from gearcache.ge_cache.private_torch import views as private_views
 from gearcache.guards.access import Scope
+
+#: What Dynamo says of an operation that raises; named are the operation and its error.
+_FAILED_OPERATION = re.compile(
+    r"failed to run FX node with fake tensors: call_\w+ "
+    r"(?:<(?:built-in )?(?:function|method) )?([\w.]+).*?\(.*: got (.*)"
+)
 
 
 class Recording:
@@ -61,6 +69,7 @@ class Recording:
                 torch.set_grad_enabled(self._with_grad),
                 private_dynamo.capture_settings(self.weights, dynamic=dynamic, numbers=self._numbers),
                 private_dynamo.observed(self.observer),
+                private_fake.without_reports(),
                 private_views.watched_views(self.observer.stale, self.observer.missing),
                 private_facts.watched_facts(self.facts),
                 private_lookups.watched_lookups(self.lookups),
@@ -104,4 +113,6 @@ def _cause(error: BaseException) -> str:
     first, _, rest = text.partition("\n")
     detail = [line.strip() for line in rest.splitlines() if line.strip().startswith(("Explanation:", "Hint:"))]
     where = [line.strip() for line in rest.splitlines() if line.strip().startswith("File ")]
+    if (failed := _FAILED_OPERATION.search(text)) is not None:
+        return "; ".join([f"`{failed[1]}` fails for tensors like these: {failed[2]}", *where[-1:]])
     return "; ".join([f"Dynamo could not form one graph: {first}", *detail[:2], *where[-1:]])

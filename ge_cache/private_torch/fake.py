@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,6 +30,21 @@ def normal_modes() -> Iterator[None]:
     # Leaving inference mode turns autograd on.
     with torch.inference_mode(False), torch.no_grad(), disable_inference_mode_for_fake_prop():
         yield
+
+
+@contextlib.contextmanager
+def without_reports() -> Iterator[None]:
+    """Keep torch from logging the traceback of an operation that fails in this thread: the caller tells of it."""
+    reporter, thread = logging.getLogger("torch._subclasses.fake_tensor"), threading.get_ident()
+
+    def is_of_another(record: logging.LogRecord) -> bool:
+        return record.thread != thread or record.levelno < logging.ERROR
+
+    reporter.addFilter(is_of_another)
+    try:
+        yield
+    finally:
+        reporter.removeFilter(is_of_another)
 
 
 def forget_tensors(mode: Any) -> None:

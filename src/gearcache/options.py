@@ -21,6 +21,7 @@ _ALLOWED: dict[str, tuple[Any, ...]] = {
     "backend": ("auto", "inductor", "torchair", "eager"),
     "validate": ("inputs", "gears"),
     "on_miss": (None, "compile", "raise", "eager", "pad"),
+    "on_strides": ("compile", "copy"),
     "gear_execution": ("static", "ge"),
     "count_shapes": (False, True),
     "dynamic_gears_merge_policy": ("zip", "product"),
@@ -108,6 +109,10 @@ class CompilerConfig(_Checked):
     - `on_miss`: what a call outside all gears does: `raise`, `compile` (add the gear), `eager`, or
       `pad` (fill the inputs named by `pad_values` up to the next gear and cut the outputs). None is `raise`
       for methods with gears and `compile` for others.
+    - `on_strides`: what a tensor of a gear's sizes and of other strides (a transposed or sliced batch) gets: `compile`
+      makes another variant for such calls, `copy` copies it into the strides of the gear (static graphs only). A
+      tensor that the method writes, or with which a result shares memory, is never copied; results then have the
+      strides that they have for tensors of the gear's strides.
     - `pad_values`: argument path -> number to fill with, or `{dim: number}` to pad these dims only. A method whose
       results the filling could reach is refused with the operator's name.
     - `strict`: raise on a fault of the cache instead of warning and compiling (None: `$GEARCACHE_STRICT`).
@@ -125,6 +130,7 @@ class CompilerConfig(_Checked):
     inference_config: InferenceConfig = field(default_factory=InferenceConfig)
     validate: str = "inputs"
     on_miss: str | None = None
+    on_strides: str = "compile"
     pad_values: dict[str, Any] = field(default_factory=dict)
     strict: bool | None = None
     jobs: int | None = None
@@ -145,6 +151,7 @@ class Settings:
     policy: str
     validate: str
     on_miss: str
+    on_strides: str
     pad_values: Mapping[str, Any]
     strict: bool
     jobs: int
@@ -187,6 +194,7 @@ def resolve_settings(config: Any, *, has_gears: bool, environ: Mapping[str, str]
         validate=config.validate,
         pad_values=dict(config.pad_values),
         on_miss=config.on_miss or ("raise" if has_gears else "compile"),
+        on_strides=config.on_strides,
         strict=strict,
         jobs=config.jobs or _positive(environ, "GEARCACHE_JOBS", os.cpu_count() or 1),
         max_variants=config.max_variants,

@@ -13,14 +13,31 @@ from tests.scenarios.arguments import Net
 from tests.support.scenarios import strict_config
 
 
-def test_more_variants_than_allowed_are_refused_and_the_others_stay(cache_dir: Path) -> None:
+def test_calls_beyond_the_limit_of_variants_run_without_a_graph_and_the_others_stay(
+    cache_dir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     net, x = Net(), torch.ones(2, 4)
     cached = gearcache.cache_compile(net.scalar, config=strict_config(max_variants=2))
     cached(x, 1), cached(x, 2)
-    with pytest.raises(TooManyVariants, match="max_variants=2"):
-        cached(x, 3)
+    for number in (3, 4, 3):
+        assert torch.equal(cached(x, number), x * number)
+    assert len(caplog.messages) == 1
+    assert "max_variants=2" in caplog.text
+    assert "because `value`: constant was 1, is now 3" in caplog.text
+    assert (cached.stats.compiles, cached.stats.eager_calls) == (2, 3)
     assert torch.equal(cached(x, 2), x * 2)
     assert torch.equal(cached(x, 1), x)
+    assert cached.stats.eager_calls == 3
+
+
+def test_where_misses_raise_the_limit_of_variants_does_too(cache_dir: Path) -> None:
+    net, x = Net(), torch.ones(2, 4)
+    cached = gearcache.cache_compile(net.scalar, config=strict_config(max_variants=2), gears={"x": {0: [2]}})
+    cached(x, 1), cached(x, 2)
+    for _ in range(2):
+        with pytest.raises(TooManyVariants, match="max_variants=2"):
+            cached(x, 3)
+    assert torch.equal(cached(x, 2), x * 2)
 
 
 def test_gears_only_validation_gives_the_same_results(cache_dir: Path) -> None:

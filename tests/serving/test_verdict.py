@@ -86,12 +86,33 @@ def test_another_shape_without_gears_is_what_on_miss_says(on_miss: str, kind: ty
 
 @pytest.mark.parametrize("kind", ["dtype", "device", "type", "layout", "inference", "stride"])
 @pytest.mark.parametrize("on_miss", ["raise", "compile", "eager", "pad"])
-def test_a_wrong_tensor_is_refused_whatever_on_miss_says(kind: str, on_miss: str) -> None:
+@pytest.mark.parametrize("is_compared", [True, False])
+def test_a_wrong_tensor_is_refused_unless_another_graph_can_be_told_from_the_loaded_one(
+    kind: str, on_miss: str, is_compared: bool
+) -> None:
     problem = Problem("x", "of float64", "float32", kind)
-    found = verdict(call(2), (TWO, problem), gears=GEARS, on_miss=on_miss, loaded=(TWO,))
-    assert isinstance(found, Refuse)
-    assert type(found.error) is InputError
-    assert found.error.found == "of float64"
+    rules = Rules("Net.forward", parse_gears(GEARS), on_miss, is_compared=is_compared)
+    found = decide(call(2), Problems([(TWO, problem)]), rules, Known(loaded=(TWO,), missing=((2,), (4,))))
+    if is_compared and on_miss == "eager" and kind in ("dtype", "stride"):
+        assert found == Eager()
+    elif is_compared and kind == "stride":
+        assert isinstance(found, Compile)
+        assert gears_of(found) == ((2,),), "the other gears are not wanted for strides that one call has"
+    elif is_compared and on_miss == "compile" and kind == "dtype":
+        assert isinstance(found, Compile)
+        assert gears_of(found) == ((2,), (4,))
+    else:
+        assert isinstance(found, Refuse)
+        assert type(found.error) is InputError
+        assert found.error.found == "of float64"
+
+
+@pytest.mark.parametrize("kind", ["dtype", "stride"])
+@pytest.mark.parametrize("on_miss, expected", [("raise", Refuse), ("compile", Compile), ("eager", Eager)])
+def test_without_gears_on_miss_says_what_becomes_of_another_dtype_or_strides(
+    kind: str, on_miss: str, expected: type
+) -> None:
+    assert type(verdict(call(2), ("static", Problem("x", "a", "b", kind)), on_miss=on_miss)) is expected
 
 
 @pytest.mark.parametrize("kind, on_miss, expected", [("rank", "raise", Refuse), ("rank", "compile", Compile)])
@@ -139,14 +160,14 @@ def test_stances_that_forbid_a_compile() -> None:
 
 
 def test_a_wrong_tensor_is_told_before_the_stance() -> None:
-    problem = Problem("x", "of float64", "float32", "dtype")
+    problem = Problem("x", "on cuda", "cpu", "device")
     found = verdict(call(2, stance="fail_on_recompile"), ("static", problem), on_miss="compile")
     assert isinstance(found, Refuse)
     assert isinstance(found.error, InputError)
 
 
 def test_the_problem_of_the_calls_own_gear_counts() -> None:
-    own = Problem("x", "own", "a", "dtype")
+    own = Problem("x", "own", "a", "device")
     found = verdict(call(4), (TWO, SHAPE), (FOUR, own), gears=GEARS, on_miss="compile", loaded=(TWO, FOUR))
     assert isinstance(found, Refuse)
     assert "own" in str(found.error)

@@ -6,8 +6,17 @@ A relaunch whose gears are all stored does not import this.
 from __future__ import annotations
 
 import logging
+import time
 
-from gearcache.errors import InputError
+from gearcache.errors import (
+    CaptureError,
+    GearSpecError,
+    InputError,
+    MethodRaises,
+    TooManyVariants,
+    UnknownGear,
+)
+from gearcache.guards.dispatch.inputs import Problem
 from gearcache.guards.dispatch.padded_call import Fills
 from gearcache.guards.dispatch.problems import Problems
 from gearcache.guards.evidence.reason import Reason
@@ -17,6 +26,7 @@ from gearcache.serving.call import Call
 from gearcache.serving.delayed_calls import DelayedCalls
 from gearcache.serving.loaded import Frame
 from gearcache.serving.padded_calls import Padded, PaddedCalls, Unpadded
+from gearcache.serving.refused import RefusedCalls
 from gearcache.serving.resolved import ResolvedMethod
 from gearcache.serving.variants import Variants
 from gearcache.serving.verdict import Compile, Eager, Known, Pad, Refuse, Rules, decide
@@ -29,13 +39,18 @@ class UnservedCalls:
     """The calls of one binding that no loaded graph takes."""
 
     def __init__(self, method: ResolvedMethod, variants: Variants, record: Record) -> None:
-        self._rules = Rules(method.name, method.spec, method.settings.on_miss)
+        settings = method.settings
+        self._rules = Rules(method.name, method.spec, settings.on_miss, is_compared=settings.validate == "inputs")
+        self._copies = settings.on_strides == "copy" and settings.validate == "inputs"
         self._variants = variants
         self._record = record
         self._delayed = DelayedCalls()
+        self._refused = RefusedCalls()
         self._padded = PaddedCalls(Fills(method.settings.pad_values), record.shapes)
         #: Set when the cache and its fallback have failed: the method itself serves what no loaded graph does.
         self._runs_original = False
+        #: Set when the entry is full: it stays so.
+        self._is_full = False
         self.builds = Builds(method, variants, record, self._delayed)
 
     def serve(self, call: Call, problems: Problems, told: str) -> Frame | None:
@@ -48,9 +63,15 @@ class UnservedCalls:
         why = told or "; ".join(map(str, reasons)) or "its arguments are new"
         verdict = decide(call, problems, self._rules, self._known(call, why))
         if isinstance(verdict, Refuse):
-            if isinstance(verdict.error, InputError):
+            if isinstance(verdict.error, UnknownGear):  # no gears would serve another one that is refused
                 self._record.shapes.count_call(call.tensors)
             raise verdict.error
+        if self._copies and isinstance(verdict, (Compile, Eager)) and _is_of_strides(problems):
+            from gearcache.serving.copied_calls import add_copied
+
+            if (copied := add_copied(self._variants.loaded.variants, call)) is not None:
+                self._record.use.add(copied.graph.gear.text, copied.graph.counter)
+                return self._variants.loaded.accept(copied.active, copied.graph, copied.tensors, call)
         if isinstance(verdict, Eager):
             self._count_eager(call, is_delayed=verdict.is_delayed)
             return None
@@ -60,7 +81,7 @@ class UnservedCalls:
         if not isinstance(padded, Padded):
             if reasons:  # the entry is there, a graph for this call is not
                 self._record.history.explain(reasons)
-            if not self._build(call, verdict.spec, why):
+            if not self._built(call, verdict.spec, why, problems.decisive()):
                 return None
         if isinstance(verdict, Compile):
             found = self._variants.find(call)
@@ -88,13 +109,39 @@ class UnservedCalls:
         self._record.shapes.count_call(call.tensors)
         self._record.counters.eager_calls += 1
 
+    def _built(self, call: Call, spec: GearSpec, why: str, problem: Problem | None) -> bool:
+        """Build for a call; where that cannot be, a tensor unlike those of the loaded graphs is what is wrong."""
+        try:
+            return self._build(call, spec, why)
+        except MethodRaises:
+            raise
+        except CaptureError as error:
+            if problem is None or problem.kind == "read":
+                raise
+            allowed = f"{problem.allowed} (no graph can be made for it: {error})"
+            raise InputError(self._rules.name, problem.argument, problem.found, allowed) from error
+
     def _build(self, call: Call, spec: GearSpec, why: str) -> bool:
         """Compile and load the gears of a spec; whether that could be done."""
-        if self._runs_original or not self.builds.build(call, spec, why):
-            self._runs_original = True
-            self._record.counters.eager_calls += 1
-            return False
-        return True
+        if not (self._runs_original or self._is_full):
+            self._refused.check(call)
+            begin = time.monotonic()
+            try:
+                if self.builds.build(call, spec, why):
+                    return True
+                self._runs_original = True
+            except MethodRaises:
+                raise
+            except (CaptureError, GearSpecError) as error:  # of the method or the spec, not of the host
+                self._refused.add(call, error, time.monotonic() - begin)
+                raise
+            except TooManyVariants as error:
+                if self._rules.on_miss == "raise":
+                    raise
+                logger.warning("%s; it runs without a graph, as will others like it", error)
+                self._is_full = True
+        self._record.counters.eager_calls += 1
+        return False
 
     def _pad(self, call: Call) -> Padded | Unpadded:
         """Pad a call to a loaded gear; `InputError` for tensors that no gear takes."""
@@ -115,3 +162,8 @@ class UnservedCalls:
             return tuple(self._variants.loaded.misfits(call))
         text = f"argument `{problem.argument}` is {problem.found}; compiled for {problem.allowed}"
         return (Reason("gear", text, problem.argument, problem.allowed, problem.found),)
+
+
+def _is_of_strides(problems: Problems) -> bool:
+    problem = problems.decisive()
+    return problem is not None and problem.kind == "stride"

@@ -55,6 +55,8 @@ class Rules:
     name: str
     spec: GearSpec
     on_miss: str
+    #: Whether calls compare dtypes and strides: else two graphs that differ in these alone could not be told apart.
+    is_compared: bool = True
 
     def outside(self, call: Call, reason: str | None = None) -> UnknownGear:
         """Return the error of a call outside all gears; `reason` says why it was not padded."""
@@ -85,8 +87,9 @@ class _Wanted:
 
     #: Whether its sizes are outside the gears and ranges of the spec.
     is_outside: bool = False
-    #: Whether a loaded gear of these sizes assumes more than the spec says: the other gears are not wanted anew.
-    is_assumption: bool = False
+    #: Whether a loaded gear of these sizes is for other strides, or assumes more than the spec says: the others are not
+    #: wanted anew.
+    is_alone: bool = False
 
 
 def decide(call: Call, problems: Problems, rules: Rules, known: Known) -> Verdict:
@@ -106,7 +109,7 @@ def decide(call: Call, problems: Problems, rules: Rules, known: Known) -> Verdic
         for path, tensor in call.tensors.items():
             if tensor.requires_grad:
                 return Refuse(GradientRequired(rules.name, path, *GRADIENT_WORDS))
-    spec = _spec_of_compile(call, rules, known.missing, alone=wanted.is_assumption)
+    spec = _spec_of_compile(call, rules, known.missing, alone=wanted.is_alone)
     return Pad(spec) if wanted.is_outside and rules.on_miss == "pad" else Compile(spec)
 
 
@@ -121,7 +124,13 @@ def _wanted(call: Call, problems: Problems, rules: Rules, loaded: tuple[str, ...
         return GradientRequired(rules.name, problem.argument, problem.found, problem.allowed)
     if problem is not None and (problem.kind == "structure" or _is_of_state(problem, call)):
         problem = None  # another variant, as for another number among the arguments
-    if problem is not None and problem.kind not in ("shape", "alias", "rank", "read"):
+    is_strided = problem is not None and problem.kind == "stride" and rules.is_compared
+    is_other = is_strided or (problem is not None and problem.kind == "dtype" and rules.is_compared)
+    if is_other and rules.on_miss == "eager":
+        return _Wanted(is_outside=True)
+    if is_other and not is_strided and rules.on_miss == "compile":
+        problem = None
+    if problem is not None and not is_strided and problem.kind not in ("shape", "alias", "rank", "read"):
         return _error(rules, problem)
     if problem is not None and problem.kind == "rank" and raises:
         return _error(rules, problem)
@@ -134,10 +143,10 @@ def _wanted(call: Call, problems: Problems, rules: Rules, loaded: tuple[str, ...
     if is_complete and sizes not in spec.gears:
         return rules.outside(call) if raises else _Wanted(is_outside=True)
     is_loaded = problem is not None and gear in loaded
-    is_assumption = is_loaded and problem is not None and problem.is_assumption
-    if problem is not None and is_loaded and raises and not (is_declared or is_assumption):
+    is_alone = is_loaded and problem is not None and (problem.is_assumption or is_strided)
+    if problem is not None and is_loaded and raises and not (is_declared or is_alone):
         return _error(rules, problem)
-    return _Wanted(is_assumption=is_assumption)
+    return _Wanted(is_alone=is_alone)
 
 
 def _spec_of_compile(call: Call, rules: Rules, missing: tuple[Gear, ...], *, alone: bool) -> GearSpec:

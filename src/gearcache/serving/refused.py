@@ -1,0 +1,85 @@
+"""Calls for which no graph could be made: they are not traced again at each call, which may take minutes."""
+
+from __future__ import annotations
+
+import copy
+import time
+import types
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+
+from gearcache.errors import GearcacheError
+from gearcache.serving.call import Call
+
+#: A call is tried again after so many times what the last attempt took, whatever may have changed meanwhile.
+_PATIENCE = 20.0
+_MOST = 64
+_SCALARS = (bool, int, float, complex, str, bytes, type(None))
+
+
+class RefusedCalls:
+    """Errors of builds, by the call and what its method can see at first sight: its module, its globals, its modes.
+
+    What changed further away is found by the attempt that is due in time, or after a `refresh`.
+    """
+
+    def __init__(self) -> None:
+        self._errors: dict[Any, tuple[GearcacheError, float]] = {}
+
+    def check(self, call: Call) -> None:
+        """Raise the error of a like call again, unless an attempt is due."""
+        if not self._errors:
+            return
+        error, due = self._errors.get(_likeness(call), (None, 0.0))
+        if error is None or time.monotonic() >= due:
+            return
+        again = copy.copy(error)
+        if hasattr(again, "add_note"):  # since Python 3.11
+            again.add_note(
+                "a like call was refused before, so this one was not traced: it will be in "
+                f"{due - time.monotonic():.0f} s, or after `.refresh()`"
+            )
+        raise again
+
+    def add(self, call: Call, error: GearcacheError, seconds: float) -> None:
+        """Note the error of a build, and how long that took."""
+        if len(self._errors) >= _MOST:
+            self._errors.clear()
+        self._errors[_likeness(call)] = error.with_traceback(None), time.monotonic() + _PATIENCE * seconds
+
+
+def _likeness(call: Call) -> Any:
+    """Return what two calls have alike that are refused for the same reason."""
+    instance = next(iter(call.arguments.values()))
+    modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), call.stance
+    given = tuple((name, _outline(value)) for name, value in call.given.items())
+    # The instance by its identity: what its parts hold is listed.
+    return modes, given, tuple(_parts(instance)), tuple(_outlines(call.scope.module_globals))
+
+
+def _parts(instance: Any) -> Iterable[Any]:
+    modules = instance.modules() if isinstance(instance, torch.nn.Module) else [instance]
+    for module in modules:
+        yield id(module), id(type(module)), tuple(_outlines(vars(type(module)))), tuple(_outlines(vars(module)))
+
+
+def _outlines(values: Mapping[str, Any]) -> Iterable[Any]:
+    return [(name, _outline(value, 1)) for name, value in list(values.items())]
+
+
+def _outline(value: Any, depth: int = 4) -> Any:
+    """Return type and value, items of containers, the form of a tensor; else the identity."""
+    if isinstance(value, torch.Tensor):
+        layout = tuple(value.stride()) if value.layout == torch.strided else str(value.layout)
+        return id(type(value)), value.dtype, tuple(value.shape), layout, value.device, value.requires_grad
+    if type(value) in _SCALARS:
+        return type(value), repr(value)
+    if isinstance(value, types.FunctionType):
+        return id(value), id(value.__code__)
+    if depth and isinstance(value, (list, tuple)):
+        return type(value), tuple(_outline(item, depth - 1) for item in value)
+    if depth and isinstance(value, dict):
+        return type(value), tuple((_outline(key, 0), _outline(item, depth - 1)) for key, item in value.items())
+    return id(value)

@@ -1,0 +1,147 @@
+"""Tensors of a gear's sizes and of other strides: another variant, or a copy where the user says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import gearcache
+from gearcache.errors import InputError
+from tests.support.scenarios import strict_config
+
+GEARS = {"x": {0: [2, 4]}}
+
+
+class Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(6, 6))
+
+    def run(self, x: Tensor) -> Tensor:
+        return torch.relu(x @ self.weight) + x
+
+    def write(self, x: Tensor) -> Tensor:
+        x += 1
+        return x * 2
+
+    def view(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x[:1], x * 2
+
+
+def transposed(rows: int) -> Tensor:
+    return torch.randn(6, rows).t()
+
+
+def sliced(rows: int) -> Tensor:
+    return torch.randn(rows, 12)[:, ::2]
+
+
+def assert_as_eager(cached: Any, method: Callable[..., Any], x: Tensor, *, strides: bool = True) -> None:
+    base = torch.empty_strided(x.shape, x.stride()).copy_(x)
+    with torch.no_grad():
+        found, expected = cached(x), method(base)
+    pairs = zip(found, expected, strict=True) if isinstance(found, tuple) else [(found, expected)]
+    for mine, theirs in pairs:
+        assert torch.equal(mine, theirs)
+        assert not strides or mine.stride() == theirs.stride()
+    assert torch.equal(x, base)
+
+
+@pytest.mark.parametrize("options", [{}, {"dynamic": False}, {"gears": GEARS}], ids=["dynamic", "static", "gears"])
+def test_other_strides_are_another_variant(options: dict[str, Any], cache_dir: Path) -> None:
+    net = Net()
+    cached = gearcache.cache_compile(net.run, config=strict_config(), **options)
+    for x in (torch.randn(4, 6), transposed(4), sliced(4), torch.randn(4, 6), transposed(4)):
+        assert_as_eager(cached, net.run, x)
+    traces = cached.stats.traces
+    assert_as_eager(cached, net.run, sliced(4))
+    assert cached.stats.traces == traces
+
+
+def test_the_other_gears_are_not_compiled_for_strides_that_one_call_has(cache_dir: Path) -> None:
+    net = Net()
+    cached = gearcache.cache_compile(net.run, config=strict_config(), gears=GEARS)
+    assert_as_eager(cached, net.run, torch.randn(4, 6))
+    assert_as_eager(cached, net.run, transposed(4))
+    assert cached.stats.compiles == 3
+    assert_as_eager(cached, net.run, transposed(2))
+    assert cached.stats.compiles == 4
+
+
+def test_a_relaunch_finds_the_variants_of_all_strides(cache_dir: Path) -> None:
+    net = Net()
+    for expected in (2, 0):
+        cached = gearcache.cache_compile(net.run, config=strict_config(), gears={"x": {0: [4]}})
+        for x in (torch.randn(4, 6), transposed(4), torch.randn(4, 6), transposed(4)):
+            assert_as_eager(cached, net.run, x)
+        assert cached.stats.compiles == expected
+
+
+def test_copies_are_made_where_the_user_says_so(cache_dir: Path) -> None:
+    net = Net()
+    cached = gearcache.cache_compile(net.run, config=strict_config(on_strides="copy"), gears=GEARS)
+    for x in (torch.randn(4, 6), transposed(4), sliced(4), transposed(2), sliced(2), torch.randn(2, 6), sliced(4)):
+        assert_as_eager(cached, net.run, x, strides=False)
+    assert cached.stats.compiles == 2
+    assert cached.stats.calls == 7
+    assert cached.stats.shapes == {(4,): 4, (2,): 3}
+    with pytest.raises(InputError, match="of dtype"):
+        cached(sliced(4).double())
+    with pytest.raises(InputError, match="of shape"):
+        cached(torch.randn(4, 5))
+
+
+@pytest.mark.parametrize("name", ["write", "view"])
+def test_what_is_written_or_shared_is_never_copied(name: str, cache_dir: Path) -> None:
+    net = Net()
+    method = getattr(net, name)
+    cached = gearcache.cache_compile(method, config=strict_config(on_strides="copy"), gears=GEARS)
+    for x in (torch.randn(4, 6), transposed(4), sliced(4)):
+        assert_as_eager(cached, method, x)
+    assert cached.stats.compiles == 4
+    if name == "view":
+        x = transposed(4)
+        assert cached(x)[0].data_ptr() == x.data_ptr()
+
+
+def test_another_dtype_is_another_variant_where_misses_compile(cache_dir: Path) -> None:
+    net = Net()
+    cached = gearcache.cache_compile(net.view, config=strict_config())
+    for dtype in (torch.float32, torch.float64, torch.int64, torch.float32):
+        x = torch.ones(3, 6, dtype=dtype)
+        assert cached(x)[1].dtype == dtype
+    assert cached.stats.compiles == 3
+
+
+def test_a_tensor_for_which_no_graph_can_be_made_is_told_as_one_that_does_not_fit(
+    cache_dir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    net = Net()
+    cached = gearcache.cache_compile(net.run, config=strict_config())
+    cached(torch.randn(4, 6))
+    words = (
+        r"`x` is of shape \(4, 5\); allowed: shape \(\*, 6\) \(no graph can be made for it: "
+        r"`Net.run` cannot be cached: `matmul` fails for tensors like these: RuntimeError\(.*reduction dim"
+    )
+    with pytest.raises(InputError, match=words):
+        cached(torch.randn(4, 5))
+    assert not caplog.messages, "torch logs a traceback of its own"
+    assert_as_eager(cached, net.run, torch.randn(4, 6))
+
+
+def test_refused_calls_are_no_shapes(cache_dir: Path) -> None:
+    net = Net()
+    cached = gearcache.cache_compile(net.run, config=strict_config(), gears=GEARS)
+    cached(torch.randn(4, 6))
+    for bad in (torch.randn(9), torch.randn(7, 6).double(), torch.randn(5, 6, 1), torch.randn(4, 9)):
+        with pytest.raises(InputError):
+            cached(bad)
+    assert cached.stats.shapes == {(4,): 1}
+    with pytest.raises(InputError):
+        cached(torch.randn(3, 6))
+    assert cached.stats.shapes == {(4,): 1, (3,): 1}, "another gear would serve it"
