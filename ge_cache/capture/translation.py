@@ -68,7 +68,7 @@ _REFUSED = {
     "TUPLE_ITERATOR_LEN": "an iterator as an argument cannot be looked at twice",
     "COUNT_ITERATOR_MATCH": "an iterator as an argument cannot be looked at twice",
     "DUAL_LEVEL": "forward-mode autograd is not inference",
-    "FUNCTORCH_STACK_MATCH": "a functorch transform around the call",
+    "FUNCTORCH_STACK_MATCH": "it uses `torch.vmap` or another transform of `torch.func`: write it for the whole batch",
     "TENSOR_SUBCLASS_METADATA_MATCH": "tensor subclasses are not supported",
     "DTENSOR_SPEC_MATCH": "distributed tensors are not supported",
     "DISPATCH_KEY_SET_MATCH": "dispatch keys are not portable",

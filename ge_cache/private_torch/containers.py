@@ -37,6 +37,7 @@ def _of_deques(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     constants: Any = ConstantVariable
     effects: Any = SideEffects
     class_of, init_deque, update = lists.cls_for_instance, deques.__init__, effects.codegen_update_mutated
+    call = deques.call_method
 
     @functools.wraps(class_of)
     def cls_for_instance(obj: Any) -> Any:
@@ -52,8 +53,15 @@ def _of_deques(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     @functools.wraps(init_deque)
     def init(self: Any, *arguments: Any, **keywords: Any) -> None:
         init_deque(self, *arguments, **keywords)
-        if self.maxlen.as_python_constant() == 0:
-            facts.refuse("it uses a deque whose maxlen is 0, which a trace fills: use None, or a maxlen of 1 or more")
+        if self.maxlen.as_python_constant() == 0:  # `items[-0:]` are all
+            self.items.clear()
+
+    @functools.wraps(call)
+    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        found = call(self, tx, name, args, kwargs)
+        if self.items and self.maxlen.as_python_constant() == 0:
+            facts.refuse("it fills a deque whose maxlen is 0, which a trace does: use None, or a maxlen of 1 or more")
+        return found
 
     @functools.wraps(update)
     def codegen_update_mutated(self: Any, *arguments: Any, **keywords: Any) -> None:
@@ -86,6 +94,7 @@ def _of_deques(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
     yield lists, "cls_for_instance", cls_for_instance
     yield deques, "__init__", init
+    yield deques, "call_method", call_method
     yield lists, "modified", bounded_as(lists.modified)
     yield lists, "sq_repeat_impl", bounded_as(lists.sq_repeat_impl)
     yield effects, "codegen_update_mutated", codegen_update_mutated

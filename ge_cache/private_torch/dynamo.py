@@ -50,6 +50,7 @@ def capture_settings(weights: Weights, *, dynamic: bool, numbers: tuple[str, ...
         "automatic_dynamic_shapes": False,
         "force_nn_module_property_static_shapes": False,
         "capture_scalar_outputs": False,
+        "allow_rnn": True,
     }
     known = {name: value for name, value in settings.items() if hasattr(dynamo_config, name)}
     with contextlib.ExitStack() as stack:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gearcache.errors import GearcacheError as GearcacheError
     from gearcache.errors import GearSpecError as GearSpecError
     from gearcache.errors import InputError as InputError
+    from gearcache.errors import UnknownGear as UnknownGear
     from gearcache.events import Event as Event
     from gearcache.events import add_listener as add_listener
     from gearcache.exporting.cpp_package import export as export
@@ -42,6 +43,7 @@ _HOMES = {
     "GearSpecError": "gearcache.errors",
     "GearcacheError": "gearcache.errors",
     "InputError": "gearcache.errors",
+    "UnknownGear": "gearcache.errors",
     "Symbol": "gearcache.guards.gears.symbol",
     "add_listener": "gearcache.events",
     "cache_compile": "gearcache.api",
@@ -71,6 +73,7 @@ __all__ = [
     "GearcacheError",
     "InputError",
     "Symbol",
+    "UnknownGear",
     "add_listener",
     "cache_compile",
     "dynamo_export",
