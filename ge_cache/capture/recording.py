@@ -26,6 +26,7 @@ from gearcache.ge_cache.private_torch import lookups as private_lookups
 from gearcache.ge_cache.private_torch import reads as private_reads
 from gearcache.ge_cache.private_torch import views as private_views
 from gearcache.guards.access import Scope
+from gearcache.guards.evidence.code import is_library_file
 
 #: What Dynamo says of an operation that raises; named are the operation and its error.
 _FAILED_OPERATION = re.compile(
@@ -113,6 +114,10 @@ def _cause(error: BaseException) -> str:
     first, _, rest = text.partition("\n")
     detail = [line.strip() for line in rest.splitlines() if line.strip().startswith(("Explanation:", "Hint:"))]
     where = [line.strip() for line in rest.splitlines() if line.strip().startswith("File ")]
+    if not where:
+        stack = getattr(getattr(error, "inner_exception", error), "real_stack", None) or []
+        frames = [frame for frame in stack if not is_library_file(frame.filename)] or stack
+        where = [f'File "{frame.filename}", line {frame.lineno}, in {frame.name}' for frame in frames]
     if (failed := _FAILED_OPERATION.search(text)) is not None:
         return "; ".join([f"`{failed[1]}` fails for tensors like these: {failed[2]}", *where[-1:]])
     return "; ".join([f"Dynamo could not form one graph: {first}", *detail[:2], *where[-1:]])

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import gc
 import importlib.util
+import inspect
 import re
 import sys
 import weakref
@@ -436,3 +437,28 @@ def test_what_a_method_raises_for_a_call_comes_out_as_it_is(name: str, dynamic: 
         assert (type(error), str(error)) == (type(expected_error), str(expected_error))
         assert_same(found, expected)
     assert net.seen == twin.seen
+
+
+class Whole(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.forward = gearcache.cache_compile(self.forward, config=strict_config())  # type: ignore[method-assign]
+
+    def forward(self, x: Tensor, factor: float = 2.0) -> Tensor:
+        return self.linear(x) * factor
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("is_warm", [False, True])
+def test_a_model_whose_forward_is_cached_can_be_exported(strict: bool, is_warm: bool, cache_dir: Path) -> None:
+    net, x = Whole(), torch.randn(2, 4)
+    if is_warm:
+        net(x)
+    exported = torch.export.export(net, (x,), strict=strict).module()
+    with torch.no_grad():
+        assert torch.equal(exported(x), net(x))
+
+
+def test_a_cached_method_has_the_signature_of_the_method() -> None:
+    assert str(inspect.signature(Whole().forward)) == "(x: 'Tensor', factor: 'float' = 2.0) -> 'Tensor'"

@@ -190,3 +190,19 @@ def test_a_tensor_subclass_is_refused(cached_two: Callable[..., Any]) -> None:
 def test_a_parameter_is_taken_as_a_tensor_without_grad(cached_two: Callable[..., Any]) -> None:
     x = nn.Parameter(torch.ones(2, 4), requires_grad=False)
     assert torch.equal(cached_two(x, torch.ones(2, 4)), torch.full((2, 4), 3.0))
+
+
+def _tell(x: torch.Tensor) -> torch.Tensor:
+    print("no graph")
+    return x * 2
+
+
+class Telling(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.relu(_tell(x))
+
+
+def test_a_refusal_names_the_line_of_the_users_that_is_at_fault(cache_dir: Path) -> None:
+    line = _tell.__code__.co_firstlineno + 1
+    with pytest.raises(CaptureError, match=rf'`print`.*File ".*test_refusals.py", line {line}, in _tell'):
+        gearcache.cache_compile(Telling().forward, config=strict_config())(torch.ones(2))

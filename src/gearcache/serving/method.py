@@ -90,6 +90,15 @@ class CachedMethod:
         return self._function.__name__
 
     @property
+    def __code__(self) -> types.CodeType:
+        """The code of the method: `torch.export` looks at it."""
+        return self._decorated.original.__func__.__code__
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(self.function)
+
+    @property
     def function(self) -> Callable[..., Any]:
         """The method itself, as its user wrote it."""
         return self._decorated.original
