@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 import re
 
-_SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_SIZES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _SIZES |= {"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
 _AGES = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _QUANTITY = re.compile(r"\s*(\d{1,15}(?:\.\d{1,6})?)\s*([A-Za-z]*)\s*", re.ASCII)
 
 
 def parse_size(text: str) -> int:
-    """Bytes of `10GB`, `512 MiB` or `4096`; `ValueError` for anything else."""
+    """Bytes of `10GB`, `512 MiB` or `0`; `ValueError` for anything else: other caches take a bare number for GiB."""
     number, unit = _split(text)
-    factor = _SIZES.get(unit.upper())
+    factor = 0 if number == 0 and not unit else _SIZES.get(unit.upper())
     if number is None or factor is None:
         raise ValueError(f"`{text}` is no size; write a number and B, KB, MB, GB, TB, KiB, MiB, GiB or TiB")
     return math.floor(number * factor)

@@ -200,11 +200,11 @@ class Catalog:
                 if not pending or time.monotonic() >= deadline:
                     break
                 time.sleep(_POLL_SECONDS)
+            outcome.in_use += pending
         except CacheError as error:
             outcome.faults.append(error)
         except OSError as error:
             outcome.faults.append(CacheError(f"`{error.filename}` cannot be removed: {error.strerror}"))
-        outcome.in_use += pending
 
     def _remove_unused(self, pending: list[EntryRow], dry_run: bool, outcome: Removal) -> list[EntryRow]:
         """Remove those that nobody uses, and return the others."""

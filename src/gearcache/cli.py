@@ -4,7 +4,7 @@
 |---|---|
 | 0 | done, nothing wrong |
 | 1 | something is wrong: damaged entries, failed checks, gears that failed or are missing |
-| 2 | usage error, or the name matches no entry or several |
+| 2 | usage error, or the name matches no entry |
 | 3 | the cache cannot be read or written |
 | 4 | entries stayed because processes use them |
 | 130 | interrupted by Ctrl-C |
@@ -27,6 +27,9 @@ COMMANDS = {
     "show": ("show", "Show one entry: key, evidence, gears, frame and graph."),
     "explain": ("explain", "Say why an entry is not used, or how two entries differ."),
     "stats": ("stats", "Hits, misses by reason, seconds saved, bytes."),
+    "du": ("disk_use", "How much of the disk each method takes."),
+    "dir": ("folder", "Print the folder of the cache."),
+    "config": ("config", "Show every setting, its value and where that is from."),
     "doctor": ("doctor", "Check what works on this host, and say what to do."),
     "prewarm": ("prewarm", "Compile and store what a function calls, before traffic."),
     "verify": ("verify", "Verify every byte of a cache."),
@@ -41,7 +44,7 @@ EPILOG = """\b
 Exit codes:
   0    done, nothing wrong
   1    something is wrong: damaged entries, failed checks, missing gears
-  2    usage error, or the name matches no entry or several
+  2    usage error, or the name matches no entry
   3    the cache cannot be read or written
   4    entries stayed because processes use them
   130  interrupted by Ctrl-C

@@ -11,7 +11,7 @@ from gearcache.cache.quantities import parse_age, parse_size
     "text, expected",
     [
         ("0", 0),
-        ("4096", 4096),
+        ("4096 B", 4096),
         ("10GB", 10**10),
         ("1.5 KiB", 1536),
         (" 2 mb ", 2_000_000),
@@ -28,7 +28,7 @@ def test_ages_are_read(text: str, expected: float) -> None:
     assert parse_age(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "GB", "-1GB", "1e9", "1 000", "10 PB", "nan", "\u0661GB", "1" * 40])
+@pytest.mark.parametrize("text", ["", "GB", "-1GB", "1e9", "4096", "10", "1 000", "10 PB", "nan", "\u0661GB", "1" * 40])
 def test_anything_else_is_refused_with_what_is_allowed(text: str) -> None:
     with pytest.raises(ValueError, match=r"is no size.*GiB"):
         parse_size(text)

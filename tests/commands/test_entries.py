@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pty
 import shutil
 import subprocess
 import sys
@@ -112,21 +114,66 @@ def test_an_entry_is_found_by_name_key_both_and_path(cache_dir: Path) -> None:
         assert f"Key       {DECODE.digest}" in run("show", name).stdout
 
 
-def test_an_entry_that_is_none_or_several_is_a_usage_error(cache_dir: Path) -> None:
-    store(cache_dir, DECODE, b"d")
+def test_of_several_entries_the_newest_is_shown_and_the_others_are_told(cache_dir: Path) -> None:
     store(cache_dir, DECODE_OLD, b"d")
+    time.sleep(0.02)
+    store(cache_dir, DECODE, b"d")
     assert "no entry is called `Model.other`" in run("show", "Model.other", code=2).stderr
-    text = run("show", "Model.decode", code=2).stderr
-    assert "2 entries are called `Model.decode`, give more of its key" in text
-    assert f"Model.decode-{DECODE_OLD.digest[:12]}" in text
+    result = run("show", "Model.decode")
+    assert f"Key       {DECODE.digest}" in result.stdout
+    assert "2 entries are called `Model.decode`; this is the newest, the others are" in result.stderr
+    assert f"Model.decode-{DECODE_OLD.digest[:12]}: made now, 2 gears, torch 2.13.0, 0 hits" in result.stderr
+    assert "versions.torch: wanted '2.13.0', stored '2.12.0'" in run("explain", "Model.decode").stdout
 
 
 def test_ranks_of_one_key_are_told_apart_by_their_paths(cache_dir: Path) -> None:
     paths = [store(cache_dir, DECODE, b"d", ranks) for ranks in ("rank0", "rank1")]
-    text = run("show", DECODE.digest, code=2).stderr
-    assert "give its path" in text
-    assert all(str(path) in text for path in paths)
+    text = run("show", DECODE.digest).stderr
+    assert any(str(path.parent) in text for path in paths)
     assert "Ranks     rank1" in run("show", str(paths[1])).stdout
+
+
+def test_clear_takes_all_entries_of_a_method_or_a_pattern(cache_dir: Path) -> None:
+    for key in (DECODE, DECODE_OLD, PREFILL):
+        store(cache_dir, key, os.urandom(8))
+    assert "removed 2 entries" in run("clear", "--entry", "Model.decode").stdout
+    store(cache_dir, DECODE, b"d")
+    assert "no entry is called `Other.*`" in run("clear", "--entry", "Other.*", code=2).stderr
+    assert "removed 2 entries" in run("clear", "--entry", "Model.*").stdout
+
+
+@pytest.mark.parametrize("answer, expected", [("n", 130), ("y", 0)])
+def test_clear_asks_on_a_terminal_before_all_goes(cache_dir: Path, answer: str, expected: int) -> None:
+    store(cache_dir, DECODE, b"d")
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, [sys.executable, "-m", "gearcache", "clear", "--all"])
+    said = b""
+    while b"]:" not in said:
+        said += os.read(terminal, 1024)
+    os.write(terminal, f"{answer}\n".encode())
+    with contextlib.suppress(OSError):  # its end is an error
+        while more := os.read(terminal, 1024):
+            said += more
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == expected
+    os.close(terminal)
+    assert b"Remove all 1 entry (" in said
+    assert len(run_json("list")) == (answer == "n")
+
+
+def test_clear_does_not_ask_in_a_script(cache_dir: Path) -> None:
+    store(cache_dir, DECODE, b"d")
+    assert "removed 1 entry" in run("clear", "--all").stdout
+
+
+def test_du_adds_up_each_method_and_counts_shared_blobs_once(cache_dir: Path) -> None:
+    for key, blob in ((DECODE, b"d" * 3000), (DECODE_OLD, b"d" * 3000), (PREFILL, b"p" * 500)):
+        store(cache_dir, key, blob)
+    found = run_json("du")
+    assert [(row["method"], row["entries"]) for row in found["methods"]] == [("Model.decode", 2), ("Model.prefill", 1)]
+    assert 3000 < found["methods"][0]["size"] < 6000
+    assert found["size"] == sum(row["size"] for row in found["methods"])
+    assert run("du").stdout.splitlines()[1].split()[:3] == ["Model.decode", "2", "4"]
 
 
 def test_show_names_the_processes_that_use_an_entry(cache_dir: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 
 from gearcache.cache import Layout
 from gearcache.commands.host_checks import check_host, check_settings
+from gearcache.commands.variables import VARIABLES
 from tests.support.commands import DECODE, PREFILL, run, run_json, run_process, store
 from tests.support.source_tree import ROOT
 
@@ -217,3 +219,26 @@ def test_the_cron_script_takes_no_guess(cache_dir: Path) -> None:
     assert clear_cache("--wrong").returncode == 2
     assert clear_cache(str(cache_dir)).returncode == 0, "there is no cache yet"
     assert clear_cache(str(cache_dir.parent), MAX_SIZE="huge").returncode == 2
+
+
+def test_config_shows_where_each_setting_is_from(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEARCACHE_JOBS", "3")
+    settings = {row["name"]: row for row in run_json("config")["settings"]}
+    assert (settings["GEARCACHE_JOBS"]["value"], settings["GEARCACHE_JOBS"]["origin"]) == ("3", "environment")
+    assert (settings["GEARCACHE_STRICT"]["value"], settings["GEARCACHE_STRICT"]["origin"]) == ("0", "default")
+    assert settings["TORCHAIR_CACHE_HOME"]["value"] == str(cache_dir)
+    assert run("dir").stdout.strip() == str(cache_dir)
+    assert not cache_dir.exists()
+
+
+def test_a_misspelt_variable_is_told(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEARCACHE_MAX_SIZ", "1GB")
+    words = "nothing reads `GEARCACHE_MAX_SIZ`; `GEARCACHE_MAX_SIZE` is meant?"
+    assert words in run("config", code=1).stderr
+    assert words in run("doctor", code=1).stdout
+
+
+def test_every_variable_that_the_code_reads_is_a_setting() -> None:
+    files = [path for folder in ("src", "cache", "guards", "ge_cache") for path in (ROOT / folder).rglob("*.py")]
+    read = {name for path in files for name in re.findall(r"\bGEARCACHE_[A-Z_]+", path.read_text())}
+    assert read - {variable.name for variable in VARIABLES} == {"GEARCACHE_COMPLETE"}

@@ -11,14 +11,13 @@ from gearcache.cache.admin.catalog import Catalog
 from gearcache.commands.common import (
     cache_dir_option,
     count,
-    entry_argument,
-    find_one,
     json_option,
     layout_at,
     note_faults,
     print_json,
     size_text,
 )
+from gearcache.commands.named import entry_argument, find_all
 from gearcache.commands.printing import echo
 
 
@@ -34,7 +33,8 @@ def command(file: Path, entries: tuple[str, ...], cache_dir: Path | None, as_jso
     for compiled code the same instruction sets and thread count.
     """
     catalog = Catalog(layout_at(cache_dir))
-    chosen = [find_one(catalog, name) for name in entries] or catalog.entries()
+    named = {entry.identity: entry for name in entries for entry in find_all(catalog, name)}
+    chosen = list(named.values()) or catalog.entries()
     if not chosen:
         note_faults(catalog)
         raise click.UsageError(f"there is nothing to bundle in `{catalog.layout.root}`")

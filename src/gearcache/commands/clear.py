@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,9 @@ from gearcache.commands.common import (
     Age,
     Exit,
     cache_dir_option,
-    complete_entry,
     count,
     dry_run_option,
     entry_plain,
-    find_one,
     json_option,
     layout_at,
     note,
@@ -31,19 +30,25 @@ from gearcache.commands.common import (
     stop,
     warn,
 )
+from gearcache.commands.named import complete_entry, find_all
 from gearcache.commands.printing import echo
 from gearcache.errors import CorruptEntry
 
 
 @click.command("clear")
 @click.option(
-    "--entry", "names", multiple=True, shell_complete=complete_entry, help="Remove this entry, see `show`. Repeatable."
+    "--entry",
+    "names",
+    multiple=True,
+    shell_complete=complete_entry,
+    help="Remove this entry, or all of a method (`*`: any text). Repeatable.",
 )
 @click.option("--older-than", type=Age(), help="Remove entries unused for this long, e.g. `7d`.")
 @click.option(
     "--all", "everything", is_flag=True, help="Remove all entries, damaged ones too, leftovers and the quarantine."
 )
 @click.option("--format", "version", type=int, help="Remove what another format version of gearcache left here.")
+@click.option("--yes", is_flag=True, help="Do not ask before `--all` removes, as it does on a terminal.")
 @click.option("--wait", type=Age(), default="0s", show_default=True, help="Wait so long for processes to end.")
 @dry_run_option
 @cache_dir_option
@@ -53,6 +58,7 @@ def command(
     older_than: float | None,
     everything: bool,
     version: int | None,
+    yes: bool,
     wait: float,
     dry_run: bool,
     cache_dir: Path | None,
@@ -72,6 +78,12 @@ def command(
         _clear_format(catalog, version, dry_run, as_json)
         return
     chosen = _chosen(catalog, names, older_than)
+    if everything and not (yes or dry_run) and sys.stdin is not None and sys.stdin.isatty():
+        size = size_text(catalog.total_size(chosen))
+        words = f"Remove all {count(len(chosen), 'entry', 'entries')} ({size}) of `{catalog.layout.root}`?"
+        if not click.confirm(words, err=True):
+            note("nothing was removed")
+            stop(Exit.INTERRUPTED)
     outcome = catalog.remove(chosen, wait=wait, dry_run=dry_run)
     if everything:
         _clear_rest(catalog, outcome, dry_run)
@@ -82,7 +94,7 @@ def command(
 
 def _chosen(catalog: Catalog, names: tuple[str, ...], older_than: float | None) -> list[EntryRow]:
     if names:
-        return list({entry.identity: entry for entry in (find_one(catalog, name) for name in names)}.values())
+        return list({entry.identity: entry for name in names for entry in find_all(catalog, name)}.values())
     entries = catalog.entries()
     note_faults(catalog)
     if older_than is None:

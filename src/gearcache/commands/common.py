@@ -98,32 +98,6 @@ def environment_signer() -> Signer | None:
     return Signer(Path(key_file)) if key_file else None
 
 
-def complete_entry(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Complete the name of an entry."""
-    entries = Catalog(layout_at(context.params.get("cache_dir"), may_be_new=True)).entries()
-    names = {entry.label for entry in entries} | {short_name(entry) for entry in entries}
-    return sorted(name for name in names if name.startswith(incomplete))
-
-
-def entry_argument(name: str = "entry", **options: Any) -> Callable[[Function], Function]:
-    """Add an argument that names an entry, with completion."""
-    return click.argument(name, shell_complete=complete_entry, **options)
-
-
-def find_one(catalog: Catalog, text: str) -> EntryRow:
-    """Return the entry that is called so; a usage error when there is none or more than one."""
-    found = catalog.find(text)
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        note_faults(catalog)
-        raise click.UsageError(f"no entry is called `{text}` in `{catalog.layout.root}`; `gearcache list` names them")
-    listed = "".join(f"\n  {short_name(entry)}{f' {entry.ranks}' if entry.ranks else ''}" for entry in found)
-    hint = "give its path" if len({entry.name for entry in found}) == 1 else "give more of its key"
-    paths = "".join(f"\n  {catalog.path(entry)}" for entry in found) if hint == "give its path" else listed
-    raise click.UsageError(f"{len(found)} entries are called `{text}`, {hint}:{paths}")
-
-
 def short_name(entry: EntryRow) -> str:
     """Return `<label>-<start of the key>`, which names the entry in every command."""
     return f"{entry.label}-{entry.digest[:_DIGEST_SHOWN]}"

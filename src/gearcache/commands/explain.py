@@ -13,9 +13,7 @@ from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.manifest import Manifest
 from gearcache.commands.common import (
     cache_dir_option,
-    entry_argument,
     entry_plain,
-    find_one,
     json_option,
     layout_at,
     note,
@@ -23,6 +21,7 @@ from gearcache.commands.common import (
     print_json,
     short_name,
 )
+from gearcache.commands.named import entry_argument, find_newest
 from gearcache.commands.printing import echo
 from gearcache.errors import CacheError
 from gearcache.readable.entry import check_lines, cut, evidence_lines, source_lines, understood, variants_of
@@ -51,10 +50,10 @@ def command(entry: str, other: str | None, cache_dir: Path | None, as_json: bool
         _explain_target(entry, cache_dir, as_json)
         return
     catalog = Catalog(layout_at(cache_dir))
-    wanted = find_one(catalog, entry)
+    wanted = find_newest(catalog, entry)
     manifest = catalog.read(wanted)
     if other is not None:
-        second = find_one(catalog, other)
+        second = find_newest(catalog, other)
         stored = catalog.read(second)
     else:
         nearest = _nearest(catalog, wanted, manifest)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gearcache.cache.admin.health import Check
+from gearcache.commands.variables import told, unknown_variables
 from gearcache.ge_cache.workers.interpreter import python_command, python_environment
 from gearcache.ge_cache.workers.scratch import scratch_folder
 from gearcache.options import resolve_settings
@@ -42,7 +43,10 @@ def check_settings(environ: Mapping[str, str]) -> tuple[list[Check], Path | None
     except ValueError as error:
         return [Check("settings", False, str(error), "set the variable to an allowed value, or unset it")], None
     text = ", ".join(f"{name}={value}" for name, value in named.items()) or "no variable is set"
-    return [Check("settings", True, text)], settings.hmac_key_file
+    unknown = unknown_variables(environ)
+    checks = [Check("settings", True, text)]
+    checks += [Check("settings", False, told(*each), "rename or unset it") for each in unknown.items()]
+    return checks, settings.hmac_key_file
 
 
 def _check_torch() -> Check:

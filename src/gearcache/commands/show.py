@@ -16,9 +16,7 @@ from gearcache.commands.common import (
     ago_text,
     cache_dir_option,
     count,
-    entry_argument,
     entry_plain,
-    find_one,
     json_option,
     layout_at,
     note_other_formats,
@@ -26,6 +24,7 @@ from gearcache.commands.common import (
     seconds_text,
     size_text,
 )
+from gearcache.commands.named import entry_argument, find_newest
 from gearcache.commands.printing import echo
 from gearcache.readable.entry import (
     check_lines,
@@ -60,7 +59,7 @@ def command(entry: str, only: tuple[str, ...], full: bool, cache_dir: Path | Non
     ENTRY is a method (`Model.decode`), a key or its start, both (`Model.decode-3f2a`), or a path.
     """
     catalog = Catalog(layout_at(cache_dir))
-    found = find_one(catalog, entry)
+    found = find_newest(catalog, entry)
     manifest = catalog.read(found)
     sections = _SECTIONS if full or as_json else only or _SUMMARY
     limit = None if full or only or as_json else _SHOWN

@@ -1,0 +1,58 @@
+"""The entries that a name on the command line means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from typing import Any, TypeVar
+
+import click
+
+from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.admin.row import EntryRow
+from gearcache.commands.common import ago_text, count, layout_at, note, note_faults, short_name
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def complete_entry(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the name of an entry."""
+    entries = Catalog(layout_at(context.params.get("cache_dir"), may_be_new=True)).entries()
+    names = {entry.label for entry in entries} | {short_name(entry) for entry in entries}
+    return sorted(name for name in names if name.startswith(incomplete))
+
+
+def entry_argument(name: str = "entry", **options: Any) -> Callable[[Function], Function]:
+    """Add an argument that names an entry, with completion."""
+    return click.argument(name, shell_complete=complete_entry, **options)
+
+
+def find_newest(catalog: Catalog, text: str) -> EntryRow:
+    """Return the entry that is called so, of several the newest, and tell of the others; a usage error for none."""
+    found = sorted(_found(catalog, text), key=lambda entry: entry.created, reverse=True)
+    if len(found) > 1:
+        others = "".join(f"\n  {_told(catalog, entry, found)}" for entry in found[1:])
+        note(f"{len(found)} entries are called `{text}`; this is the newest, the others are{others}")
+    return found[0]
+
+
+def find_all(catalog: Catalog, text: str) -> list[EntryRow]:
+    """Return all entries that are called so, or whose methods a pattern with `*` matches; a usage error for none."""
+    return _found(catalog, text)
+
+
+def _found(catalog: Catalog, text: str) -> list[EntryRow]:
+    found = catalog.find(text) or [entry for entry in catalog.entries() if fnmatchcase(entry.label, text)]
+    if not found:
+        note_faults(catalog)
+        raise click.UsageError(f"no entry is called `{text}` in `{catalog.layout.root}`; `gearcache list` names them")
+    return found
+
+
+def _told(catalog: Catalog, entry: EntryRow, others: list[EntryRow]) -> str:
+    """Return what tells an entry from others of its name."""
+    name = short_name(entry)
+    if sum(short_name(other) == name for other in others) > 1:
+        name = str(catalog.path(entry).parent)  # of another rank
+    gears = count(len(entry.gears), "gear")
+    return f"{name}: made {ago_text(entry.created)}, {gears}, torch {entry.torch}, {count(entry.hits, 'hit')}"

@@ -1,0 +1,48 @@
+"""The environment variables that gearcache reads, and names that look like one of them."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+PREFIX = "GEARCACHE_"
+#: What a package of ours, as click, makes of the name of the program.
+_OF_OTHERS = {"GEARCACHE_COMPLETE", "_GEARCACHE_COMPLETE"}
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One variable: what holds where it is not set, and what it is for."""
+
+    name: str
+    default: str
+    purpose: str
+
+
+VARIABLES = (
+    Variable("TORCHAIR_CACHE_HOME", "./.torchair_cache", "root of the cache"),
+    Variable("GEARCACHE_STRICT", "0", "1: faults of the cache raise instead of warning"),
+    Variable("GEARCACHE_PROGRESS", "1", "0: builds show neither bar nor line"),
+    Variable("GEARCACHE_JOBS", f"{os.cpu_count() or 1} (cores)", "compile processes of one build"),
+    Variable("GEARCACHE_COMPILE_TIMEOUT", "3600", "seconds that a compile process may take for a gear"),
+    Variable("GEARCACHE_LOCK_TIMEOUT", "1800", "seconds to wait for another process that compiles the same"),
+    Variable("GEARCACHE_MAX_SIZE", "none", "limit of the cache, as 20GB; the least recently used entries go"),
+    Variable("GEARCACHE_MAX_AGE", "none", "entries that nobody used for so long go, as 30d"),
+    Variable("GEARCACHE_HMAC_KEY_FILE", "none", "file of the key that signs entries"),
+    Variable("GEARCACHE_TRUSTED_FOLDERS", "none", "folders that are trusted although others can write there"),
+    Variable("GEARCACHE_ANY_TORCH", "0", "1: use a release of torch that gearcache was not made for"),
+)
+
+
+def unknown_variables(environ: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the variables of gearcache's prefix that nothing reads, each with the one that may be meant."""
+    known = [variable.name for variable in VARIABLES]
+    unknown = [name for name in sorted(environ) if name.startswith(PREFIX) and name not in {*known, *_OF_OTHERS}]
+    return {name: next(iter(difflib.get_close_matches(name, known, 1)), None) for name in unknown}
+
+
+def told(name: str, meant: str | None) -> str:
+    """Return the sentence about a variable that nothing reads."""
+    return f"nothing reads `{name}`" + (f"; `{meant}` is meant?" if meant else "")
