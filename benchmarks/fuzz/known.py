@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+
+import torch
 
 from benchmarks.fuzz.case import Case, Failure
 
@@ -27,6 +30,14 @@ def excuse(case: Case, failure: Failure) -> str:
     labels = [step.label for step in case.phases[failure.phase].steps[: failure.step]]
     late = labels[labels.index("call") :] if "call" in labels else []
     return next((UNSEEN[label] for label in late if label in UNSEEN), "")
+
+
+def is_one_layout(tensor: torch.Tensor, mine: Sequence[int], theirs: Sequence[int]) -> bool:
+    """Whether strides differ in dims of size 1 alone, by which nothing is read.
+
+    docs/limits.md: of results of compiled code these are what the trace says, as with `torch.compile`.
+    """
+    return all(size == 1 or left == right for size, left, right in zip(tensor.shape, mine, theirs, strict=True))
 
 
 def is_left_behind(name: str) -> bool:
