@@ -86,12 +86,12 @@ def is_versioned(code: types.CodeType | None) -> bool:
     return code is not None and versioned_place(code.co_filename) is not None
 
 
-@functools.lru_cache(maxsize=4096)
 def is_library_file(file: Any) -> bool:
     """Whether the `__file__` of a module is of torch or the standard library; a program may have put anything there."""
     return isinstance(file, str) and versioned_place(file) is not None
 
 
+@functools.lru_cache(maxsize=4096)
 def versioned_place(filename: str) -> str | None:
     """Return the name of a file relative to torch or the standard library, or None for any other file."""
     if filename.startswith("<frozen "):
