@@ -113,3 +113,35 @@ def test_a_spec_that_does_not_fit_is_traced_once(cache_dir: Path) -> None:
     with pytest.raises(GearSpecError):
         cached(torch.ones(3, 4))
     assert cached.stats.traces == traces
+
+
+class Shadowing(torch.nn.Module):
+    """A module whose attributes hide methods of `torch.nn.Module`, and a dictionary that may not be asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.child = torch.nn.Linear(4, 4)
+        for name in ("modules", "named_modules", "children", "stride", "items"):
+            setattr(self, name, 4.5)
+
+    def run(self, x: Tensor, other: object = None) -> Tensor:
+        print("no graph")
+        return x
+
+
+class Hostile(dict):  # type: ignore[type-arg]
+    def __hash__(self) -> int:
+        raise AssertionError("asked for its hash")
+
+    def items(self) -> None:  # type: ignore[override]
+        raise AssertionError("asked for its items")
+
+
+def test_nothing_of_the_users_is_called(cache_dir: Path) -> None:
+    net = Shadowing()
+    net.hostile = Hostile(a=1)
+    cached = gearcache.cache_compile(net.run, config=strict_config())
+    for _ in range(2):
+        with pytest.raises(CaptureError, match="cannot be cached"):
+            cached(torch.ones(3))
+    assert cached.stats.traces == 1

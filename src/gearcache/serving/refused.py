@@ -11,6 +11,8 @@ from typing import Any
 import torch
 
 from gearcache.errors import GearcacheError
+from gearcache.guards.access import own_attributes
+from gearcache.guards.evidence.tensor_facts import PLAIN_TYPES
 from gearcache.serving.call import Call
 
 #: A call is tried again after so many times what the last attempt took, whatever may have changed meanwhile.
@@ -56,30 +58,40 @@ def _likeness(call: Call) -> Any:
     modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), call.stance
     given = tuple((name, _outline(value)) for name, value in call.given.items())
     # The instance by its identity: what its parts hold is listed.
-    return modes, given, tuple(_parts(instance)), tuple(_outlines(call.scope.module_globals))
+    return modes, given, tuple(_parts(instance)), _outlines(call.scope.module_globals)
 
 
 def _parts(instance: Any) -> Iterable[Any]:
-    modules = instance.modules() if isinstance(instance, torch.nn.Module) else [instance]
-    for module in modules:
-        yield id(module), id(type(module)), tuple(_outlines(vars(type(module)))), tuple(_outlines(vars(module)))
+    """Yield what the module and those below it hold; nothing of the user's is called."""
+    waiting, met = [instance], set()
+    while waiting:
+        module = waiting.pop()
+        if id(module) in met:
+            continue
+        met.add(id(module))
+        own = own_attributes(module) or {}
+        yield id(module), id(type(module)), _outlines(vars(type(module))), _outlines(own)
+        children = own.get("_modules")
+        if type(children) is dict:
+            waiting.extend(children.values())
 
 
-def _outlines(values: Mapping[str, Any]) -> Iterable[Any]:
-    return [(name, _outline(value, 1)) for name, value in list(values.items())]
+def _outlines(values: Mapping[str, Any]) -> Any:
+    return tuple((name, _outline(value, 2)) for name, value in list(values.items()))
 
 
 def _outline(value: Any, depth: int = 4) -> Any:
     """Return type and value, items of containers, the form of a tensor; else the identity."""
-    if isinstance(value, torch.Tensor):
+    kind = type(value)
+    if kind in PLAIN_TYPES:
         layout = tuple(value.stride()) if value.layout == torch.strided else str(value.layout)
-        return id(type(value)), value.dtype, tuple(value.shape), layout, value.device, value.requires_grad
-    if type(value) in _SCALARS:
-        return type(value), repr(value)
-    if isinstance(value, types.FunctionType):
+        return kind, value.dtype, tuple(value.shape), layout, value.device, value.requires_grad
+    if kind in _SCALARS:
+        return kind, repr(value)
+    if kind is types.FunctionType:
         return id(value), id(value.__code__)
-    if depth and isinstance(value, (list, tuple)):
-        return type(value), tuple(_outline(item, depth - 1) for item in value)
-    if depth and isinstance(value, dict):
-        return type(value), tuple((_outline(key, 0), _outline(item, depth - 1)) for key, item in value.items())
+    if depth and kind in (list, tuple):
+        return kind, tuple(_outline(item, depth - 1) for item in value)
+    if depth and kind is dict:
+        return kind, tuple((_outline(key, 0), _outline(item, depth - 1)) for key, item in list(value.items()))
     return id(value)
