@@ -125,12 +125,10 @@ def _layout(
     if differing:
         return Problem(name, f"of shape {tuple(tensor.shape)}", f"shape {_shape(sizes)}", "shape", dims=differing)
     if any(wanted is not None and wanted != found for wanted, found in zip(strides, tensor.stride(), strict=True)):
-        return Problem(
-            name,
-            f"of strides {tensor.stride()}",
-            f"strides {_shape(strides)} (call .contiguous() on it)",
-            "stride",
-        )
+        whole = torch.empty(tensor.shape, device="meta").stride()
+        helps = all(wanted is None or wanted == found for wanted, found in zip(strides, whole, strict=True))
+        hint = " (call .contiguous() on it)" if helps else ""
+        return Problem(name, f"of strides {tensor.stride()}", f"strides {_shape(strides)}{hint}", "stride")
     return None
 
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 import gearcache
+from gearcache.serving import refused
 from tests.support.relaunch import run_python
 from tests.support.scenarios import strict_config
 
@@ -184,6 +185,7 @@ def test_calls_and_loads_do_not_wait_for_the_trace_of_another_method(
 def test_a_trace_that_ends_in_an_exception_leaves_the_process_able_to_compile(
     cache_dir: Path, monkeypatch: pytest.MonkeyPatch, raised: type[BaseException]
 ) -> None:
+    monkeypatch.setattr(refused, "_PATIENCE", 0.0)
     net = Net()
     method = cached(net.doubled)
     count = 0

@@ -12,8 +12,10 @@ import torch
 
 from gearcache.errors import GearcacheError
 from gearcache.guards.access import own_attributes
+from gearcache.guards.evidence.names import module_of
 from gearcache.guards.evidence.tensor_facts import PLAIN_TYPES
 from gearcache.serving.call import Call
+from gearcache.telemetry.interrupts import raise_interrupt
 
 #: A call is tried again after so many times what the last attempt took, whatever may have changed meanwhile.
 _PATIENCE = 20.0
@@ -46,7 +48,11 @@ class RefusedCalls:
         raise again
 
     def add(self, call: Call, error: GearcacheError, seconds: float) -> None:
-        """Note the error of a build, and how long that took."""
+        """Note the error of a build, and how long that took; not one that an unforeseen exception has led to."""
+        raise_interrupt(error)
+        cause = error.__cause__
+        if cause is not None and not module_of(type(cause)).startswith(("torch", "gearcache")):
+            return
         if len(self._errors) >= _MOST:
             self._errors.clear()
         self._errors[_likeness(call)] = error.with_traceback(None), time.monotonic() + _PATIENCE * seconds

@@ -132,7 +132,7 @@ class UnservedCalls:
                 self._runs_original = True
             except MethodRaises:
                 raise
-            except (CaptureError, GearSpecError) as error:  # of the method or the spec, not of the host
+            except (CaptureError, GearSpecError) as error:
                 self._refused.add(call, error, time.monotonic() - begin)
                 raise
             except TooManyVariants as error:

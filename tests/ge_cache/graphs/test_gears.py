@@ -136,7 +136,7 @@ def test_a_gear_that_cannot_be_traced_is_named_at_its_call_and_the_others_are_ke
     cached = gearcache.cache_compile(net.encode, config=strict_config(), gears={"x": {1: [4, 8]}})
     x = torch.randn(4, 4)
     assert torch.equal(cached(x)[0], net.encode(x)[0])
-    with pytest.raises(GearcacheError, match=r"`Net\.encode`.*(x\.size\(1\)=8|Dynamo could not form one graph)"):
+    with pytest.raises(GearcacheError, match=r"`Net\.encode`.*(x\.size\(1\)=8|is of shape \(4, 8\))"):
         cached(torch.randn(4, 8))
     assert torch.equal(cached(x)[0], net.encode(x)[0])
 

@@ -62,6 +62,8 @@ def hung(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     temporary.mkdir()
     monkeypatch.setenv("CXX", str(script))
     monkeypatch.setenv("TMPDIR", str(temporary))
+    # No headers are there yet: the first thing that a worker does is to build them.
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(temporary / "inductor"))
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
     yield log
     for pid in processes(log):  # only where a test has failed
