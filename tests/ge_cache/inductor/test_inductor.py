@@ -13,11 +13,7 @@ from tests.scenarios.shapes import Net
 from tests.support.relaunch import Outcome, cold_and_warm
 from tests.support.scenarios import strict_config
 
-pytestmark = [
-    pytest.mark.slow,
-    # Of Inductor itself, where it compiles a custom operator.
-    pytest.mark.filterwarnings("ignore:.*LeafSpec.* is deprecated:FutureWarning"),
-]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
