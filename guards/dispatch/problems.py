@@ -15,20 +15,20 @@ from gearcache.guards.gears.expressions import expression_function
 class Problems:
     """Why no loaded graph takes a call; the most telling one is what the user is told."""
 
-    #: `inference` first: it is found only where all else fits.
+    #: What a graph for the same kind of tensors says comes before what one for others says.
     _ORDER = (
         "read",
         "inference",
-        "type",
-        "device",
-        "dtype",
         "grad",
-        "layout",
-        "structure",
         "alias",
         "rank",
         "stride",
         "shape",
+        "layout",
+        "structure",
+        "dtype",
+        "device",
+        "type",
     )
 
     def __init__(self, found: Iterable[tuple[str, Problem]] = ()) -> None:
@@ -36,13 +36,17 @@ class Problems:
         self._found = tuple(found)
 
     def decisive(self, gear: str | None = None) -> Problem | None:
-        """Return the problem to tell: of the call's own gear if that is loaded; a dtype before a shape."""
+        """Return the problem to tell: of the call's own gear if that is loaded, and of the nearest graph."""
         own = [problem for text, problem in self._found if text == gear]
         found = own or [problem for _, problem in self._found]
         if not found:
             return None
         by_kind = {problem.kind: problem for problem in reversed(found)}
         return next(by_kind[kind] for kind in self._ORDER if kind in by_kind)
+
+    def are_of(self, kind: str) -> bool:
+        """Whether one of them is of a kind."""
+        return any(problem.kind == kind for _, problem in self._found)
 
     def sentence(self) -> tuple[str, str, str]:
         """Return argument, found, allowed."""

@@ -112,7 +112,7 @@ class CompilerConfig(_Checked):
     - `on_strides`: what a tensor of a gear's sizes and of other strides (a transposed or sliced batch) gets: `compile`
       makes another variant for such calls, `copy` copies it into the strides of the gear (static graphs only). A
       tensor that the method writes, or with which a result shares memory, is never copied; results then have the
-      strides that they have for tensors of the gear's strides.
+      strides that they have for tensors of the gear's strides, and a method that asks for strides sees those.
     - `pad_values`: argument path -> number to fill with, or `{dim: number}` to pad these dims only. A method whose
       results the filling could reach is refused with the operator's name.
     - `strict`: raise on a fault of the cache instead of warning and compiling (None: `$GEARCACHE_STRICT`).

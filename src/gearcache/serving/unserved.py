@@ -66,7 +66,7 @@ class UnservedCalls:
             if isinstance(verdict.error, UnknownGear):  # no gears would serve another one that is refused
                 self._record.shapes.count_call(call.tensors)
             raise verdict.error
-        if self._copies and isinstance(verdict, (Compile, Eager)) and _is_of_strides(problems):
+        if self._copies and isinstance(verdict, (Compile, Eager)) and problems.are_of("stride"):
             from gearcache.serving.copied_calls import add_copied
 
             if (copied := add_copied(self._variants.loaded.variants, call)) is not None:
@@ -162,8 +162,3 @@ class UnservedCalls:
             return tuple(self._variants.loaded.misfits(call))
         text = f"argument `{problem.argument}` is {problem.found}; compiled for {problem.allowed}"
         return (Reason("gear", text, problem.argument, problem.allowed, problem.found),)
-
-
-def _is_of_strides(problems: Problems) -> bool:
-    problem = problems.decisive()
-    return problem is not None and problem.kind == "stride"
