@@ -29,6 +29,10 @@ class Net(torch.nn.Module):
         x += 1
         return x * 2
 
+    def whole(self, x: Tensor) -> Tensor:
+        x.contiguous().add_(1)
+        return x.sum(0)
+
     def view(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return x[:1], x * 2
 
@@ -102,6 +106,15 @@ def test_nothing_is_copied_into_strides_that_overlap(cache_dir: Path) -> None:
     for x in (torch.randn(1, 6).expand(4, 6), torch.randn(4, 6), sliced(4)):
         assert_as_eager(cached, net.run, x, strides=False)
     assert cached.stats.compiles == 2, "the third call is copied into the strides of the second one"
+
+
+def test_nothing_is_copied_for_a_graph_of_a_transposed_tensor(cache_dir: Path) -> None:
+    net = Net()
+    cached = gearcache.cache_compile(net.whole, config=strict_config(on_strides="copy"), dynamic=False)
+    for x in (transposed(4), torch.randn(4, 6), sliced(4)):
+        base = torch.empty_strided(x.shape, x.stride()).copy_(x)
+        assert torch.equal(cached(x), net.whole(base))
+        assert torch.equal(x, base), "a contiguous tensor is written"
 
 
 @pytest.mark.parametrize("name", ["write", "view"])

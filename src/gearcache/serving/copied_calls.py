@@ -58,18 +58,13 @@ def _copyable(variant: StoredVariant, gear: StoredGear) -> list[int]:
         and not stored.is_weight
         and gear.strides[index]
         and None not in gear.strides[index]  # it takes any strides already
-        and _is_apart(_known(gear.sizes[index]), _known(gear.strides[index]))
+        and _is_contiguous(_known(gear.sizes[index]), _known(gear.strides[index]))
     ]
 
 
-def _is_apart(sizes: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether each element has a place of its own, so that a copy can be written."""
-    reach = 0
-    for stride, size in sorted((stride, size) for size, stride in zip(sizes, strides, strict=True) if size > 1):
-        if stride <= reach:
-            return False
-        reach += stride * (size - 1)
-    return True
+def _is_contiguous(sizes: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether a graph is for a contiguous tensor: of another one `contiguous()` makes a copy where a call may not."""
+    return torch.empty_strided(sizes, strides, device="meta").is_contiguous()
 
 
 def _runner(run: Runner, gear: StoredGear, inputs: list[int]) -> Runner:
