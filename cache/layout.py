@@ -87,7 +87,8 @@ class Layout:
             blobs/<2 hex>/<sha256>            immutable, shared by entries, gears and ranks
             locks/<key digest>.lock           one compiler of a key; never unlinked
             locks/store.lock                  writers share it, whoever deletes has it alone
-            misses/<reason>                   a byte for each miss
+            misses/<Class.method>/<reason>    a byte for each miss
+            counted_from                      what had been counted when `gearcache stats --reset` was run
             index/                            can be rebuilt from the manifests
             quarantine/                       what failed verification, with the reason
 

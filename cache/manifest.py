@@ -105,6 +105,11 @@ def decode_manifest(data: bytes, path: Path) -> Manifest:
     return _decode_body(body, path)
 
 
+def is_signed(data: bytes) -> bool:
+    """Whether a signature follows a manifest that `decode_manifest` takes; whose it is, a signer tells."""
+    return len(data) == _HEADER.size + int(_HEADER.unpack_from(data)[2]) + SIGNATURE_SIZE
+
+
 def _decode_body(body: memoryview, path: Path) -> Manifest:
     try:
         # All is checked while msgpack reads it, in C where possible: a second walk would double the time

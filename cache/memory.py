@@ -128,7 +128,7 @@ class MemoryStore:
         """Nobody collects blobs here."""
         yield
 
-    def count_load(self, key: CacheKey) -> None:
+    def count_load(self, key: CacheKey, *, served: bool = True) -> None:
         """Nobody asks for the loads."""
 
     def keep_limits(self, key: CacheKey) -> None:

@@ -54,8 +54,8 @@ class Store(Protocol):
     def writing(self) -> AbstractContextManager[None]:
         """Between `put_blob` and `publish`: nobody may take the blobs for unreferenced meanwhile."""
 
-    def count_load(self, key: CacheKey) -> None:
-        """Note that an entry in use was loaded, for lists and for eviction."""
+    def count_load(self, key: CacheKey, *, served: bool = True) -> None:
+        """Note that an entry in use was loaded, for eviction, and if calls are `served` with it for the counts."""
 
     def keep_limits(self, key: CacheKey) -> None:
         """After a publish: drop other entries, if there are more than the store may hold."""

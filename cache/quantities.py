@@ -29,6 +29,18 @@ def parse_age(text: str) -> float:
     return number * factor
 
 
+def size_text(size: int) -> str:
+    """Bytes as people read them, in powers of 1000 as `parse_size` takes them."""
+    if size < 1000:
+        return f"{size} B"
+    value = float(size)
+    for unit in ("kB", "MB", "GB", "TB"):
+        value /= 1000
+        if value < 999.95 or unit == "TB":
+            break
+    return f"{value:.1f} {unit}"
+
+
 def _split(text: str) -> tuple[float | None, str]:
     found = _QUANTITY.fullmatch(text)
     return (float(found[1]), found[2]) if found else (None, "")

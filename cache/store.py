@@ -150,11 +150,14 @@ class DiskStore(BlobFolder):
         """
         return self._register(key, create=False)
 
-    def count_load(self, key: CacheKey) -> None:
-        """Count a load of an entry in use; the last one tells which entry was not used for longest."""
+    def count_load(self, key: CacheKey, *, served: bool = True) -> None:
+        """Count a load of an entry in use; the last one tells which entry was not used for longest.
+
+        One that is not `served`, but only looked at by a prewarm, keeps the entry young and is no hit.
+        """
         use = self._uses.get(self.layout.use(key))
         if use is not None:
-            use.count()
+            (use.count if served else use.touch)()
 
     def _identity(self, key: CacheKey) -> tuple[str, str, str]:
         return key.safe_label, key.digest, self.layout.ranks

@@ -14,6 +14,9 @@ from weakref import WeakValueDictionary
 from gearcache.cache.lock import unlock
 from gearcache.cache.opening import open_regular
 
+#: From a worker over the fork server to the program that started it.
+_MAX_PARENTS = 4
+
 
 class _Held:
     """The shared lock of a use file. It ends with the last reference here and in forked children: never unlocked
@@ -49,6 +52,12 @@ class Use:
         if self._held is not None:
             with suppress(OSError):  # opened for reading only, or a full disk
                 os.write(self._held.descriptor, b"+")
+
+    def touch(self) -> None:
+        """Note the time of a load that does not count."""
+        if self._held is not None:
+            with suppress(OSError):
+                os.utime(self._held.descriptor)
 
     def close(self) -> None:
         """End the use; may be called again."""
@@ -115,11 +124,33 @@ def users_of(path: Path) -> list[User]:
 
 
 def _command(pid: int) -> str:
+    """The command line of a process; for a worker of `multiprocessing` that of its parent: it has none of its own."""
+    words = _words(pid)
+    parent = pid
+    for _ in range(_MAX_PARENTS):
+        if not any(word.startswith("from multiprocessing.") for word in words):
+            break
+        parent = _parent(parent)
+        words = _words(parent)
+    text = " ".join([os.path.basename(words[0]), *words[1:]]) if words else ""  # noqa: PTH119 - a word, no path of ours
+    return text if parent == pid or not text else f"worker of {parent}: {text}"
+
+
+def _words(pid: int) -> list[str]:
     try:
         text = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
-        return ""
-    return " ".join(part.decode(errors="replace") for part in text.split(b"\0") if part)
+        return []
+    return [part.decode(errors="replace") for part in text.split(b"\0") if part]
+
+
+def _parent(pid: int) -> int:
+    """The process that started another; 0 where that cannot be told, which is no process."""
+    try:
+        # The name of the program stands in parentheses, and may hold any letter.
+        return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def _found(path: Path) -> _Held | None:

@@ -75,6 +75,8 @@ class Backend(ABC):
     allows_random = False
     #: Whether one graph serves all gears, and the compiler's own runtime switches between them.
     takes_all_gears = False
+    #: Whether a graph may take a number as a tensor of one element on the CPU.
+    takes_feeds = True
     #: Whether a compiler takes the graph; else each of its operators is called as the process has it.
     compiles = True
     #: Whether it keeps files of its own in the folder of an entry; only then do sizes and limits look for them.

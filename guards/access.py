@@ -63,6 +63,7 @@ _SOURCE: dict[str, str] = {
     "type": "type({base})",
     "call": "{base}()",
     "member": "{base}.{argument}",
+    "called_with": "{base}({argument!r})",
 }
 
 

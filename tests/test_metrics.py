@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
+import gearcache
 from gearcache import metrics
+from tests.support.scenarios import strict_config
 from tests.test_events import Net, cached
 
 
@@ -45,6 +47,30 @@ def test_a_scrape_tells_hits_misses_times_bytes_and_gear_use(cache_dir: Path) ->
     assert found['gearcache_loaded_bytes_total{method="Net.decode"}'] == 2 * stats.bytes_loaded > 0
     assert found['gearcache_stored_bytes_total{method="Net.decode"}'] == stats.bytes_loaded
     assert found['gearcache_gear_calls_total{gear="x.size(0)=2",method="Net.decode"}'] == before + 4
+
+
+def test_a_scrape_tells_padded_eager_and_refused_calls(cache_dir: Path) -> None:
+    net = Net()
+    server = metrics.serve(0)
+    try:
+        before = scrape(server.port)
+        for on_miss in ("pad", "eager", "raise"):
+            config = strict_config(on_miss=on_miss, pad_values={"x": 0.0} if on_miss == "pad" else {})
+            served = gearcache.cache_compile(net.decode, config=config, gears={"x": {0: [2, 4]}})
+            if on_miss == "raise":
+                with pytest.raises(gearcache.UnknownGear):
+                    served(torch.randn(3, 4))
+            else:
+                served(torch.randn(3, 4))
+        found = scrape(server.port)
+    finally:
+        server()
+    for labels in (
+        'padded_calls_total{method="Net.decode"}',
+        'eager_calls_total{method="Net.decode",reason="on_miss"}',
+        'refused_calls_total{error="UnknownGear",method="Net.decode"}',
+    ):
+        assert found[f"gearcache_{labels}"] == before.get(f"gearcache_{labels}", 0) + 1
 
 
 def test_a_stopped_collector_leaves_its_registry_empty(cache_dir: Path) -> None:

@@ -223,8 +223,11 @@ def test_set_dim_gears_refuses_and_marks_nothing(gears: Any, words: str) -> None
         errors.UnsupportedMethod("message"),
         errors.UnsupportedStance("inductor"),
         errors.PreparationError("Net.run", "cause", "place"),
+        errors.MissingTorch("2.13"),
         errors.UnsupportedTorch("2.12.1", "2.13"),
+        errors.MissingTorchNames("2.15.0", "2.13", ("torch._C._gone",)),
         errors.GraphError("Net.run", "x.size(0)=2", "cause"),
+        errors.PaddedResultError("x.size(0)=4", "x.size(0)=3"),
     ],
     ids=lambda error: type(error).__name__,
 )

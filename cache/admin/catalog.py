@@ -245,7 +245,7 @@ class Catalog:
 
     @staticmethod
     def _is_meant(entry: EntryRow, text: str, path: Path, manifest: Path) -> bool:
-        if text == entry.label or path in (manifest, manifest.parent):
+        if text in (entry.label, entry.method) or path in (manifest, manifest.parent):
             return True
         label, _, digest = text.rpartition("-")
         if label not in ("", entry.label):

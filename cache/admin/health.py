@@ -14,6 +14,7 @@ from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.atomic import write_atomic
 from gearcache.cache.layout import Layout
 from gearcache.cache.lock import store_lock
+from gearcache.cache.quantities import size_text
 from gearcache.cache.signature import Signer
 from gearcache.cache.trust import check_folders
 from gearcache.errors import CacheError, GearcacheError, UnsafePath
@@ -84,7 +85,7 @@ def _check_trust(layout: Layout) -> Check:
 def _check_entries(layout: Layout) -> Check:
     catalog = Catalog(layout)
     entries = catalog.entries()
-    text = f"{len(entries)} entries, {catalog.total_size(entries)} bytes"
+    text = f"{len(entries)} {'entry' if len(entries) == 1 else 'entries'}, {size_text(catalog.total_size(entries))}"
     if catalog.faults:
         return Check("entries", False, f"{text}; {len(catalog.faults)} unusable", "run `gearcache verify --repair`")
     leftovers = catalog.collect(dry_run=True)
@@ -131,7 +132,7 @@ def _can_lock(path: Path) -> bool:
 
 def _check_space(folder: Path) -> Check:
     free = shutil.disk_usage(folder).free
-    text = f"{free / 1e9:.1f} GB free"
+    text = f"{size_text(free)} free"
     if free < LITTLE_SPACE:
         remedy = "set `GEARCACHE_MAX_SIZE`, run `gearcache prune --max-size ...`, or choose another `cache_dir`"
         return Check("space", False, text, remedy)

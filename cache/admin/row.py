@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+from gearcache.cache.key import CacheKey
 from gearcache.cache.layout import BACKEND_FOLDERS, USE_NAME
 from gearcache.cache.manifest import Manifest
 
@@ -18,6 +19,7 @@ Identity: TypeAlias = "tuple[str, str, str]"
 """Label, key digest and ranks of an entry."""
 
 ABSENT: FileState = (0, 0, 0)
+_LONGEST_NAME = 1000
 _BLOB = struct.Struct(">32sQ")
 
 
@@ -48,6 +50,13 @@ class EntryRow(NamedTuple):
     manifest_changed_ns: int
     use_inode: int
     used_ns: int
+    #: The whole name of the method, where the label, which is the name of a folder, is only its end.
+    long_name: str = ""
+
+    @property
+    def method(self) -> str:
+        """`Class.method`, whole."""
+        return self.long_name or self.label
 
     @property
     def name(self) -> str:
@@ -110,7 +119,15 @@ def entry_of(manifest: Manifest, identity: Identity, manifest_size: int) -> Entr
         manifest_changed_ns=0,
         use_inode=0,
         used_ns=0,
+        long_name=_long_name(manifest.payload.get("method"), identity[0]),
     )
+
+
+def _long_name(method: object, label: str) -> str:
+    """The name of a method, where it is longer than its label and really has this label."""
+    if type(method) is not str or not len(label) < len(method) <= _LONGEST_NAME:
+        return ""
+    return method if CacheKey(method, ()).safe_label == label else ""
 
 
 def stored_entry(manifest: Manifest, identity: Identity, path: Path) -> EntryRow:

@@ -1,37 +1,48 @@
-"""Misses by reason, counted over all processes: one file a reason, one byte a miss."""
+"""Misses by method and reason, counted over all processes: one file for each pair, one byte a miss."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from pathlib import Path
 
-from gearcache.cache.layout import Layout
+from gearcache.cache.layout import Layout, is_label
 from gearcache.cache.opening import open_regular
 
 _FOLDER = "misses"
 
 
-def count_misses(layout: Layout, reasons: Iterable[str]) -> None:
-    """Add misses; a cache that cannot be written loses them. Appends of one byte need no lock."""
+def count_misses(layout: Layout, label: str, reasons: Iterable[str]) -> None:
+    """Add misses of a method; a cache that cannot be written loses them. Appends of one byte need no lock."""
     folder = layout.bucket / _FOLDER
     with suppress(OSError):
-        folder.mkdir(mode=0o700, exist_ok=True)
+        for each in (folder, folder / (label if is_label(label) else "_")):
+            each.mkdir(mode=0o700, exist_ok=True)
         for reason in reasons:
-            descriptor = open_regular(folder / _name(reason), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            descriptor = open_regular(each / _name(reason), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             try:
                 os.write(descriptor, b"-")
             finally:
                 os.close(descriptor)
 
 
-def misses(layout: Layout) -> dict[str, int]:
-    """Reason -> misses since the cache was made."""
-    found = {}
-    with suppress(OSError):
-        for item in sorted(os.scandir(layout.bucket / _FOLDER), key=lambda item: item.name):
-            found[item.name.replace("_", " ")] = item.stat(follow_symlinks=False).st_size
+def misses(layout: Layout) -> dict[str, dict[str, int]]:
+    """Label of the method -> reason -> misses since the cache was made."""
+    found: dict[str, dict[str, int]] = {}
+    for folder in _sorted(layout.bucket / _FOLDER):
+        for item in _sorted(folder) if is_label(folder.name) else ():
+            with suppress(OSError):
+                found.setdefault(folder.name, {})[item.name.replace("_", " ")] = item.lstat().st_size
     return found
+
+
+def _sorted(folder: Path) -> Iterator[Path]:
+    found: list[Path] = []
+    with suppress(OSError):
+        if not folder.is_symlink():
+            found = sorted(folder.iterdir())
+    yield from found
 
 
 def _name(reason: str) -> str:

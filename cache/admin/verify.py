@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from gearcache.cache.admin.catalog import Catalog
-from gearcache.cache.admin.row import EntryRow
+from gearcache.cache.admin.repair import NO_PARTS, Parts, lost_blobs, repair_entry, split
 from gearcache.cache.admin.scan import read_entry
 from gearcache.cache.atomic import check_digest
 from gearcache.cache.layout import Layout, is_digest
 from gearcache.cache.manifest import OtherFormat
 from gearcache.cache.quarantine import quarantine
+from gearcache.cache.reading import read_manifest
 from gearcache.cache.remove import PATIENCE_SECONDS, deleting
 from gearcache.cache.signature import Signer
 from gearcache.cache.trust import check_folders
@@ -24,112 +25,150 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that is wrong. `kind` is `corrupt`, `missing` (an entry lacks a blob), `unsafe`, `unsigned`,
-    `unreadable`, `unreferenced` (a blob that no entry names) or `leftover` (of a killed writer); the last two are
-    no danger, and `repaired` when they were collected.
+    """One thing that is wrong. `kind` is `corrupt`, `incomplete` (an entry whose blobs are damaged or missing),
+    `unsafe`, `unsigned`, `unreadable`, `unreferenced` (a blob that no entry names) or `leftover` (of a killed writer);
+    the last two are no danger, and `repaired` when they were collected.
+
+    `entries` are the names of the entries that it touches, `parts` what cannot be used of them, and `kept` what can:
+    gears. An incomplete entry that was repaired without anything `kept` has gone to the quarantine.
     """
 
     path: Path
     kind: str
     reason: str
     repaired: bool = False
+    entries: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    size: int = 0
+
+    @property
+    def is_harmless(self) -> bool:
+        """Whether it is only what killed processes left."""
+        return self.kind in ("unreferenced", "leftover")
 
 
 @dataclass
 class Verification:
-    """What was read, and what is wrong; `size` is in bytes."""
+    """What was read, and what is wrong. `entries`, `blobs` and `size` (in bytes) are of what is sound, after a repair;
+    the others count what there was to read.
+    """
 
     entries: int = 0
     blobs: int = 0
     size: int = 0
+    all_entries: int = 0
+    all_blobs: int = 0
     faults: list[Fault] = field(default_factory=list)
 
     @property
     def is_sound(self) -> bool:
         """Whether all entries can be used: what is left of killed writers does no harm."""
-        return all(fault.repaired or fault.kind in ("unreferenced", "leftover") for fault in self.faults)
+        return all(fault.repaired or fault.is_harmless for fault in self.faults)
 
 
 def verify(
-    layout: Layout, *, repair: bool = False, signer: Signer | None = None, progress: Progress | None = None
+    layout: Layout,
+    *,
+    repair: bool = False,
+    signer: Signer | None = None,
+    progress: Progress | None = None,
+    parts: Parts = NO_PARTS,
 ) -> Verification:
     """Read every manifest and blob and compare all digests. Never raises for what is wrong with the cache.
 
-    `repair` moves what is corrupt to the quarantine, entries that lack a blob as well, and collects leftovers; what
-    may not be trusted or read is left to its owner. `progress` gets files done and files in all.
+    `repair` moves what is corrupt to the quarantine, removes from entries what needs a blob that is lost, as far as
+    `parts` understands them, and collects leftovers; what may not be trusted or read is left to its owner. `progress`
+    gets files done and files in all.
     """
-    return _Verifier(layout, repair, signer, progress).run()
+    return _Verifier(layout, repair, signer, progress, parts).run()
 
 
 class _Verifier:
-    def __init__(self, layout: Layout, repair: bool, signer: Signer | None, progress: Progress | None) -> None:
+    def __init__(
+        self, layout: Layout, repair: bool, signer: Signer | None, progress: Progress | None, parts: Parts
+    ) -> None:
         self._layout = layout
         self._repair = repair
         self._signer = signer
         self._progress = progress
+        self._parts = parts
         self._found = Verification()
         self._done = 0
+        #: Bytes of what is sound, and the faults of blobs by their digests.
+        self._blobs: dict[Path, int] = {}
+        self._entries: dict[Path, int] = {}
+        self._damaged: dict[str, Fault] = {}
 
     def run(self) -> Verification:
+        found = self._found
         try:
             blobs = [path for path in self._layout.blobs() if is_digest(path.name)]
             manifests = list(self._layout.entries())
         except OSError as error:
             self._add(Path(error.filename or self._layout.root), CacheError(str(error.strerror)))
-            return self._found
-        total = len(blobs) + len(manifests)
-        # Blobs first: an entry whose blob goes to the quarantine lacks one then.
+            return found
+        found.all_entries, found.all_blobs = len(manifests), len(blobs)
+        # Blobs first: an entry is sound when its blobs are.
         for path in blobs:
-            self._step(total)
-            if self._check(path, partial(self._read_blob, path)):
-                self._found.blobs += 1
+            self._step()
+            self._check(path, partial(self._read_blob, path))
         for path in manifests:
-            self._step(total)
-            if self._check(path, partial(self._read_entry, path)):
-                self._found.entries += 1
+            self._step()
+            self._check(path, partial(self._read_entry, path))
+        found.faults = [*self._damaged.values(), *found.faults]
         self._collect()
-        return self._found
+        found.entries, found.blobs = len(self._entries), len(self._blobs)
+        found.size = sum(self._entries.values()) + sum(self._blobs.values())
+        return found
 
-    def _check(self, path: Path, read: Callable[[], object]) -> bool:
+    def _check(self, path: Path, read: Callable[[], object]) -> None:
         try:
             read()
         except FileNotFoundError:
-            return False  # removed meanwhile
+            pass  # removed meanwhile
         except (CacheError, OSError) as error:
             self._add(path, error, read)
-            return False
-        return True
 
     def _read_blob(self, path: Path) -> None:
         check_folders(self._layout.root, path.parent)
         check_digest(path, path.name)
-        self._found.size += path.stat().st_size
+        self._blobs[path] = path.stat().st_size
 
     def _read_entry(self, path: Path) -> None:
         entry = read_entry(self._layout, path, self._signer)
-        missing = self._missing_blob(entry)
-        if missing is not None:
-            # Unless the entry was removed meanwhile: its blobs go after it.
-            path.stat()
-            raise _MissingBlobError(path, missing)
-        self._found.size += entry.own_size
-
-    def _missing_blob(self, entry: EntryRow) -> str | None:
-        for digest, size in entry.blob_sizes().items():
-            try:
-                found = self._layout.blob(digest).lstat().st_size
-            except OSError:
-                return f"its blob {digest} is missing"
-            if found != size:
-                return f"its blob {digest} has {found} bytes instead of {size}"
-        return None
+        lost = lost_blobs(self._layout, entry, self._damaged)
+        if not lost:
+            self._entries[path] = entry.own_size
+            return
+        # Unless the entry was removed meanwhile: its blobs go after it.
+        manifest = read_manifest(path, entry.digest, self._signer)
+        parts, kept = split(manifest, lost, self._parts)
+        for digest in lost.keys() & self._damaged.keys():
+            names = [part.text for part in self._parts.of(manifest) if digest in part.blobs]
+            fault = self._damaged[digest]
+            fault = replace(fault, entries=(*fault.entries, entry.name), parts=(*fault.parts, *names))
+            self._damaged[digest] = fault
+        reason = next(iter(lost.values())) + (f", and {len(lost) - 1} more" if len(lost) > 1 else "")
+        repaired = False
+        if self._repair:
+            done = repair_entry(self._layout, path, self._damaged, self._parts, self._signer)
+            repaired, reason = not done.problem, done.problem or reason
+            parts, kept = (done.removed, done.kept) if repaired else (parts, kept)
+            if repaired and path.exists():
+                self._entries[path] = read_entry(self._layout, path, self._signer).own_size
+        self._found.faults.append(Fault(path, "incomplete", reason, repaired, (entry.name,), parts, kept))
 
     def _add(self, path: Path, error: CacheError | OSError, read: Callable[[], object] | None = None) -> None:
         reason = error.reason if isinstance(error, (CorruptEntry, UnsafePath)) else str(error)
         repaired = False
         if self._repair and read is not None and isinstance(error, CorruptEntry) and not isinstance(error, OtherFormat):
             repaired = self._quarantine(error, path, read)
-        self._found.faults.append(Fault(path, _kind(error), reason, repaired))
+        fault = Fault(path, _kind(error), reason, repaired)
+        if is_digest(path.name):
+            self._damaged[path.name] = fault
+        else:
+            self._found.faults.append(replace(fault, entries=_entry_names(self._layout, path)))
 
     def _quarantine(self, error: CorruptEntry, path: Path, read: Callable[[], object]) -> bool:
         try:
@@ -141,28 +180,35 @@ class _Verifier:
 
     def _collect(self) -> None:
         collected = Catalog(self._layout).collect(dry_run=not self._repair)
-        faults = self._found.faults
-        faults += [Fault(path, "unreferenced", "no entry names this blob", self._repair) for path in collected.blobs]
-        faults += [Fault(path, "leftover", "its writer ended early", self._repair) for path in collected.leftovers]
+        for kind, reason, paths in (
+            ("unreferenced", "no entry names this blob", collected.blobs),
+            ("leftover", "its writer ended early", collected.leftovers),
+        ):
+            for path in paths:
+                size = self._blobs.pop(path, 0) if self._repair else self._blobs.get(path, 0)
+                self._found.faults.append(Fault(path, kind, reason, self._repair, size=size))
 
-    def _step(self, total: int) -> None:
+    def _step(self) -> None:
         self._done += 1
         if self._progress is not None:
-            self._progress(self._done, total)
-
-
-class _MissingBlobError(CorruptEntry):
-    """An entry that lacks a blob."""
+            self._progress(self._done, self._found.all_entries + self._found.all_blobs)
 
 
 def _kind(error: CacheError | OSError) -> str:
     kinds: list[tuple[type[Exception], str]] = [
-        (_MissingBlobError, "missing"),
         (CorruptEntry, "corrupt"),
         (UnsignedEntry, "unsigned"),
         (UnsafePath, "unsafe"),
     ]
     return next((name for kind, name in kinds if isinstance(error, kind)), "unreadable")
+
+
+def _entry_names(layout: Layout, path: Path) -> tuple[str, ...]:
+    try:
+        label, digest, _ = layout.identify(path)
+    except ValueError:
+        return ()
+    return (f"{label}-{digest}",)
 
 
 def _quarantine_name(layout: Layout, path: Path) -> str:

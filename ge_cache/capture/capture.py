@@ -14,8 +14,9 @@ import torch
 
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.capture.captured import Capture
-from gearcache.ge_cache.capture.counters import check_unguarded, written_ints
+from gearcache.ge_cache.capture.counters import written_ints
 from gearcache.ge_cache.capture.inputs import graph_inputs, place_checks, unbacked_sizes
+from gearcache.ge_cache.capture.number_checks import number_checks
 from gearcache.ge_cache.capture.recording import Recording
 from gearcache.ge_cache.capture.source_paths import FrameNames, is_of_namedtuple
 from gearcache.ge_cache.capture.translation import GuardTranslator, tensor_sources
@@ -61,9 +62,10 @@ def _translated(recording: Recording) -> Capture:
     names = FrameNames(output.import_sources, recording.installed, tuple(scope.closure), looked_up)
     translator = GuardTranslator(method, scope, names)
     inputs = graph_inputs(hook, translator, scope, method)
-    check_unguarded(hook.numbers, hook.shape_env)
+    ints = {symbol: translator.access(source) for symbol, source in hook.numbers.symbols.items()}
     attributes, tensors = _attributes(recording, translator)
     checks = translator.translate(guards)
+    checks += number_checks(hook.numbers, ints, hook.shape_env)
     checks += [check for item in inputs for check in place_checks(item.access)]
     recording.identities.forget(lambda source: is_of_namedtuple(source, names))
     checks += recording.identities.checks(translator.access, translator.value)
@@ -76,7 +78,6 @@ def _translated(recording: Recording) -> Capture:
     observed = observed_checks(recording.observer, recording.facts, traced, types_met, names, scope)
     checks += _hidden_attributes(recording, translator)
     written = Written(hook.writes, scope)
-    instance = next(iter(recording.frame.locals), "")
     return Capture(
         method=method,
         module=recording.module,
@@ -100,8 +101,8 @@ def _translated(recording: Recording) -> Capture:
         ],
         frame_globals=dict(output.f_globals),
         numbers=hook.numbers,
-        number_accesses=[translator.access(source) for source in hook.numbers.symbols.values()],
-        written_ints=written_ints(checks, written, translator.source_names, instance),
+        number_accesses=dict(zip(hook.numbers.names().values(), ints.values(), strict=True)),
+        written_ints=written_ints(checks, written, translator.source_names),
         unbacked=unbacked_sizes(inputs, hook.shape_env),
         asks_grad_mode=recording.autograd.asks_mode,
         traced_code=[code for code in output.traced_code if code not in observed.covered],

@@ -61,7 +61,8 @@ class Capture:
     #: Whether the trace follows from grad mode.
     asks_grad_mode: bool = False
     numbers: Numbers = field(default_factory=Numbers)
-    number_accesses: list[Access] = field(default_factory=list)
+    #: Where each symbolic int is, by its name.
+    number_accesses: dict[str, Access] = field(default_factory=dict)
     #: Dynamo's names of ints that the trace fixed although the frame writes them.
     written_ints: list[str] = field(default_factory=list)
     #: Drops the weak references that Dynamo keeps to the tensors of the call and the module.

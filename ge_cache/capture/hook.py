@@ -15,6 +15,7 @@ from gearcache.ge_cache.graphs.tensor_data import take_data
 from gearcache.ge_cache.private_torch import identities as private_identities
 from gearcache.ge_cache.private_torch import shapes as private_shapes
 from gearcache.ge_cache.private_torch import under_way as private_under_way
+from gearcache.guards.evidence.names import a_type, module_of
 
 
 class GraphHook:
@@ -47,7 +48,7 @@ class GraphHook:
         if not private_under_way.forget_unused_streams(module):
             raise CaptureError(self._method, "it works with streams or events, which a static graph cannot honour")
         take_data(self._method, module.graph, self.attribute_sources)
-        self.numbers = take_numbers(module.graph, self._wanted)
+        self.numbers = take_numbers(module.graph, self._wanted, self.shape_env)
         for node in reversed(module.graph.nodes):
             if node.target is getattr and not node.users:  # what it gave is a constant of the trace
                 module.graph.erase_node(node)
@@ -59,12 +60,23 @@ class GraphHook:
         }
         last = placeholders[-1] if placeholders else None
         for node in placeholders:
-            if not isinstance(node.meta["example_value"], torch.Tensor):
+            if not isinstance(node.meta["example_value"], torch.Tensor) and node not in self.numbers.nodes:
                 _replace_size(self._method, module.graph, node, tensors, last)
         self.nodes = [node for node in module.graph.nodes if node.op == "placeholder"]
+        self.nodes = [node for node in self.nodes if node not in self.numbers.nodes]
         self.sources = [node.meta["grapharg"].source for node in self.nodes]
         module.recompile()
         return module
+
+
+def _words(name: str, value: Any) -> str:
+    """Say of what a graph takes beside tensors what it is."""
+    if module_of(type(value)).startswith("torch.distributed"):
+        return (
+            f"it computes with distributed tensors (`parallelize_module`, `DTensor`; the graph takes {a_type(value)}): "
+            "write the collectives in the method, such as `torch.distributed.all_reduce`"
+        )
+    return f"the graph takes `{name}`, {a_type(value)}, which is not a tensor"
 
 
 _SIZE_OPERATORS = {
@@ -84,7 +96,8 @@ def _replace_size(
     base = getattr(source, "base", None)
     owner = tensors.get(base.name) if base is not None else None
     if owner is None or type(source).__name__ != "TensorPropertySource":
-        raise CaptureError(method, f"the graph takes `{source.name}`, which is not a tensor") from None
+        value = getattr(node.meta["example_value"], "real_obj", node.meta["example_value"])
+        raise CaptureError(method, _words(source.name, value)) from None
     assert last is not None
     if node.users:
         operator = _SIZE_OPERATORS.get(source.prop.name)

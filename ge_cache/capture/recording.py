@@ -24,7 +24,9 @@ from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch import identities as private_identities
 from gearcache.ge_cache.private_torch import lookups as private_lookups
 from gearcache.ge_cache.private_torch import reads as private_reads
+from gearcache.ge_cache.private_torch import symbols as private_symbols
 from gearcache.ge_cache.private_torch import views as private_views
+from gearcache.ge_cache.private_torch.numpy_wrappers import kept_flags, watched_numpy
 from gearcache.guards.access import Scope
 from gearcache.guards.evidence.code import is_library_file
 
@@ -33,6 +35,10 @@ _FAILED_OPERATION = re.compile(
     r"failed to run FX node with fake tensors: call_\w+ "
     r"(?:<(?:built-in )?(?:function|method) )?([\w.]+).*?\(.*: got (.*)"
 )
+
+
+#: Where the trace is the first reader of a `functools.cached_property`, up to Python 3.11.
+_CACHED_PROPERTY = "it computes a `functools.cached_property`, under a lock: read it once before the first call"
 
 
 class Recording:
@@ -77,6 +83,9 @@ class Recording:
                 private_reads.watched_reads(self.reads),
                 private_identities.watched_identities(self.identities),
                 private_autograd.watched_autograd(self.autograd),
+                kept_flags(),
+                watched_numpy(self.facts.refuse),
+                private_symbols.watched_floats() as floats,
             ):
                 self.frame, self.output, self.installed = private_dynamo.compile_frame(
                     self._function, arguments, keywords, self.hook
@@ -88,6 +97,8 @@ class Recording:
         except Exception as error:  # Dynamo itself broke, or a function that it called
             cause = f"Dynamo could not form one graph: it failed with {type(error).__name__}: {error}"
             raise CaptureError(self.method, cause) from error
+        if self._numbers and floats:
+            raise CaptureError(self.method, "a float is computed from a number, or from a size beside one")
         self.facts.raise_refusals()
         if self.hook.module is None:
             raise CaptureError(self.method, "it runs no tensor operation that could be compiled")
@@ -115,9 +126,16 @@ def _cause(error: BaseException) -> str:
     detail = [line.strip() for line in rest.splitlines() if line.strip().startswith(("Explanation:", "Hint:"))]
     where = [line.strip() for line in rest.splitlines() if line.strip().startswith("File ")]
     if not where:
-        stack = getattr(getattr(error, "inner_exception", error), "real_stack", None) or []
+        stack = _stack(error)
         frames = [frame for frame in stack if not is_library_file(frame.filename)] or stack
         where = [f'File "{frame.filename}", line {frame.lineno}, in {frame.name}' for frame in frames]
     if (failed := _FAILED_OPERATION.search(text)) is not None:
         return "; ".join([f"`{failed[1]}` fails for tensors like these: {failed[2]}", *where[-1:]])
+    if "`RLock` context manager" in text and any(frame.name == "__get__" for frame in _stack(error)):
+        return "; ".join([_CACHED_PROPERTY, *where[-1:]])
     return "; ".join([f"Dynamo could not form one graph: {first}", *detail[:2], *where[-1:]])
+
+
+def _stack(error: BaseException) -> list[Any]:
+    """Return the frames in which a trace was when it failed."""
+    return list(getattr(getattr(error, "inner_exception", error), "real_stack", None) or [])

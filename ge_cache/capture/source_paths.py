@@ -132,6 +132,11 @@ def _global(name: str, names: FrameNames) -> Access:
             return Access(("builtins", ""))
         value = names.installed[name]
         if not isinstance(value, types.ModuleType):
+            if name.startswith("___unnamed_scope"):
+                raise UnknownSource(
+                    "the globals of code that belongs to no module, such as what `torch.fx` and "
+                    "`torch.export(...).module()` make: cache the method of the model that it was made from"
+                )
             raise UnknownSource(f"`{name}`, {a_type(value)} that Dynamo made for this process")
         return Access(("module", value.__name__))
     return Access(("global", name))

@@ -1,7 +1,7 @@
 """Dynamo's guards as checks: one translation per guard kind.
 
-Every kind that the installed torch knows is named here. A kind is translated to a check, is covered by another
-mechanism (`_COVERED`, with the reason), or makes the method uncacheable.
+Every kind that torch 2.13 knows is named here, and those that came with 2.15. A kind is translated to a check, is
+covered by another mechanism (`_COVERED`, with the reason), or makes the method uncacheable.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ _COVERED = {
     "DEFAULT_DEVICE": "part of the key",
     "TORCH_FUNCTION_STATE": "a trace under a torch function mode is refused",
     "FSDP_TRAINING_STATE": "inference only",
+    "FUNCTORCH_STACK_MATCH": "inside a transform of `torch.func` the method itself runs; a graph holds its own ones",
     "AUTOGRAD_SAVED_TENSORS_HOOKS": "inference only: nothing is saved for a backward pass",
 }
 
@@ -68,12 +69,15 @@ _REFUSED = {
     "TUPLE_ITERATOR_LEN": "an iterator as an argument cannot be looked at twice",
     "COUNT_ITERATOR_MATCH": "an iterator as an argument cannot be looked at twice",
     "DUAL_LEVEL": "forward-mode autograd is not inference",
-    "FUNCTORCH_STACK_MATCH": "it uses `torch.vmap` or another transform of `torch.func`: write it for the whole batch",
     "TENSOR_SUBCLASS_METADATA_MATCH": "tensor subclasses are not supported",
     "DTENSOR_SPEC_MATCH": "distributed tensors are not supported",
     "DISPATCH_KEY_SET_MATCH": "dispatch keys are not portable",
     "FAKE_SCRIPT_TYPE_MATCH": "of script objects, process groups are supported",
     "OPAQUE_OBJ_GUARD_FN_MATCH": "of opaque objects, process groups are supported",
+    # Of torch 2.14 and 2.15.
+    "COW_TENSOR_MATCH": "whether a tensor shares its memory until it is written is a fact of one process",
+    "CURRENT_STREAM_MATCH": "streams of a device are not supported",
+    "LIST_REVERSEITERATOR_LEN": "an iterator as an argument cannot be looked at twice",
 }
 _OPAQUE = {"FAKE_SCRIPT_TYPE_MATCH", "OPAQUE_OBJ_GUARD_FN_MATCH"}
 #: Guard kinds that imply the exact type as well.

@@ -224,9 +224,10 @@ def _path_of(cls: type) -> Access:
 def _other_paths_of(cls: type) -> Iterator[Access]:
     """Yield where the standard library keeps classes of the interpreter without a name of their own (generators)."""
     if cls.__module__ == "builtins":
-        for module in (types, _collections_abc):
+        # `_collections_abc` calls itself `collections.abc`, which has the abstract classes alone.
+        for place, module in (("types", types), ("_collections_abc", _collections_abc)):
             for name in [name for name, value in vars(module).items() if value is cls]:
-                yield Access(("module", module.__name__)).then("attr", name)
+                yield Access(("module", place)).then("attr", name)
 
 
 def _is_plain(cls: type) -> bool:

@@ -82,8 +82,10 @@ def observed_checks(
     for name in sorted(observer.variables):
         access = Access(("environment", name))
         found["environment", name] = Check("constant", access, to_plain(os.environ.get(name)))
-    for function, source in [*observer.folded, *facts.calls]:
-        access = _path(observer.method, function, source, names).then("call")
+    calls = [(function, source, ("call", None)) for function, source in [*observer.folded, *facts.calls]]
+    calls += [(function, None, ("called_with", argument)) for function, argument in observer.assumed]
+    for function, source, step in calls:
+        access = _path(observer.method, function, source, names).then(*step)
         try:
             expected = to_plain(walker.resolve(access))
         except NotConstant as error:

@@ -35,6 +35,8 @@ class Observer:
     functions: list[tuple[types.FunctionType, Any]] = field(default_factory=list)
     variables: set[str] = field(default_factory=set)
     folded: list[tuple[Any, Any]] = field(default_factory=list)
+    #: Functions whose result is assumed constant, with their argument.
+    assumed: list[tuple[Any, Any]] = field(default_factory=list)
     #: Functions of torch's state, and the kinds of devices of which they were asked.
     of_devices: set[tuple[str, str]] = field(default_factory=set)
     untraced: list[tuple[Any, Any]] = field(default_factory=list)
@@ -67,20 +69,25 @@ class Observer:
         if name.startswith(("get_", "_get_")):
             self.folded.append((function, source))
 
-    def assumed_constant(self, function: Any, has_arguments: bool) -> None:
+    def assumed_constant(self, function: Any, arguments: list[Any] | None) -> None:
         """Refuse a call of a function marked with `torch.compiler.assume_constant_result`, or note it.
 
         The mark is the user's word for one process; in another one the result is computed and compared again.
+        `arguments` are those by position; None where some are no constants, or go by name.
         """
         if is_versioned(getattr(function, "__code__", None)):
             return
-        if has_arguments or isinstance(function, types.MethodType):
+        is_single = arguments is not None and len(arguments) == 1 and type(arguments[0]) in (str, bool, int)
+        if not (arguments == [] or is_single) or isinstance(function, types.MethodType):
             raise CaptureError(
                 self.method,
                 f"it calls `{name_of(function)}`, whose result is assumed constant: that can be checked in another "
-                f"process only for a function without arguments",
+                f"process only for a function of no argument, or of a single text or int",
             )
-        self.folded.append((function, None))
+        if arguments:
+            self.assumed.append((function, arguments[0]))
+        else:
+            self.folded.append((function, None))
 
     def hidden(self, module: str) -> None:
         """Refuse a global of the user's that has the name under which Dynamo has to reach a module."""

@@ -14,7 +14,7 @@ from torch import fx
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.capture.captured import Capture
 from gearcache.ge_cache.capture.symbols import Symbols
-from gearcache.ge_cache.graphs.static import GearGraph, input_spec, record
+from gearcache.ge_cache.graphs.static import GearGraph, feed_specs, input_spec, record, tensor_placeholders
 from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch import symbols as private_symbols
 from gearcache.ge_cache.tensor_spec import TensorSpec
@@ -70,13 +70,17 @@ def record_dynamic(
     capture: Capture, lifted: fx.GraphModule, symbols: Symbols, decompositions: Mapping[Any, Any] | None
 ) -> tuple[GearGraph, SizePrinter]:
     """Record the graph with the sizes that the trace left symbolic."""
-    placeholders = [node for node in capture.module.graph.nodes if node.op == "placeholder"]
+    placeholders = tensor_placeholders(capture)
     mode = placeholders[0].meta["example_value"].fake_mode
     fakes = [private_fake.with_own_memory(mode, node.meta["example_value"]) for node in placeholders]
     attributes = {name: private_fake.with_own_memory(mode, tensor) for name, tensor in _lifted(capture).items()}
     printer = SizePrinter(capture, symbols)
+    feeds = feed_specs(capture)
+    with mode:
+        fed = [torch.empty(spec.sizes, dtype=spec.dtype, device=spec.device) for spec in feeds]
     with mode.shape_env.ignore_fresh_unbacked_symbols():
-        graph = record(capture.method, lifted, mode, fakes, attributes, decompositions, printer.number)
+        graph = record(capture.method, lifted, mode, fakes, attributes, decompositions, printer.number, fed)
+    graph.feeds = feeds
     graph.attributes = {
         name: TensorSpec(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, tensor.device)
         for name, tensor in _lifted(capture).items()
@@ -202,6 +206,8 @@ class SizePrinter:
             found += [f"{name} <= {upper}"] if upper is not None and upper < 2**62 else []
         deferred = [item for group in self._env.deferred_runtime_asserts.values() for item in group]
         for guard in [*self._env.guards, *deferred]:
+            if set(self._capture.numbers.symbols) & getattr(guard.expr, "free_symbols", set()):
+                continue  # a call check
             condition = self._env.simplify(self._env.replace(guard.expr))
             if condition not in (True, False) and getattr(condition, "free_symbols", None):
                 found.append(self.text(condition))

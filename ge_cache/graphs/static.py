@@ -8,7 +8,7 @@ contiguity, choice of attention kernel) is made anew at the true sizes.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,13 +17,20 @@ from torch import fx
 
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.capture.captured import Capture, CapturedInput
+from gearcache.ge_cache.capture.counters import feed
 from gearcache.ge_cache.dependencies.custom_operators import record_expanded
 from gearcache.ge_cache.graphs import inference_regions
+from gearcache.ge_cache.graphs.cloned import cloned_inputs
 from gearcache.ge_cache.graphs.results import Result, ResultPlan, detached_outputs
 from gearcache.ge_cache.private_torch import autograd as private_autograd
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import fake as private_fake
+from gearcache.ge_cache.private_torch.transforms import transforms_of
 from gearcache.ge_cache.tensor_spec import TensorSpec
+
+
+def _empty(spec: TensorSpec) -> torch.Tensor:
+    return torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device)
 
 
 @dataclass
@@ -35,6 +42,8 @@ class GearGraph:
     attributes: dict[str, TensorSpec]
     results: list[Result]
     written_inputs: list[int] = field(default_factory=list)
+    #: See `cloned_inputs`.
+    cloned_inputs: list[int] = field(default_factory=list)
     written_attributes: list[str] = field(default_factory=list)
     random_operators: list[str] = field(default_factory=list)
     #: For a graph with dynamic dims: `sizes` and `strides` per input, and `hints` per symbol.
@@ -43,23 +52,32 @@ class GearGraph:
     operators: list[str] = field(default_factory=list)
     #: `[output, on]`: compiled outputs that the method makes with inference mode on, or off, by itself.
     regions: list[list[Any]] = field(default_factory=list)
+    #: The inputs that stand for numbers, last of all placeholders until `order_inputs`.
+    feeds: list[TensorSpec] = field(default_factory=list)
 
 
 def lift_attributes(capture: Capture) -> fx.GraphModule:
-    """Return the captured graph with its attributes as trailing placeholders, in `attributes` order.
+    """Return the captured graph with its attributes as trailing placeholders, in `attributes` order, then its feeds.
 
     Tensors that belong to no module (constants that Dynamo made) stay attributes and are recorded as constants.
-    What sets modes of autograd is left out; where regions of inference mode begin and end is marked.
+    What sets modes of autograd is left out; where regions of inference mode begin and end is marked. `CaptureError`
+    for transforms that need autograd.
     """
+    if derivatives := transforms_of(capture.module.graph) - {"torch.vmap"}:
+        names = ", ".join(f"`{name}`" for name in sorted(derivatives))
+        raise CaptureError(capture.method, f"it goes through {names}, which need autograd: `torch.vmap` does not")
     graph = fx.Graph()
     mapping: dict[fx.Node, fx.Node] = {}
-    placeholders = [node for node in capture.module.graph.nodes if node.op == "placeholder"]
-    for node in placeholders:
+    for node in tensor_placeholders(capture):
         mapping[node] = graph.placeholder(node.name)
     lifted = {name: graph.placeholder(f"attribute_{number}") for number, name in enumerate(capture.attributes)}
+    fed = [graph.placeholder(f"feed_{number}") for number in range(len(capture.numbers.feeds))]
+    numbers = [graph.call_method("item", (node,)) for node in fed]
     for node in capture.module.graph.nodes:
         if node.op == "get_attr" and node.target in lifted:
             mapping[node] = lifted[str(node.target)]
+        elif node.target is feed:
+            mapping[node] = numbers[node.args[0]]
         elif node.op != "placeholder" and not private_autograd.is_grad_switch(node):
             mapping[node] = graph.node_copy(node, lambda source: mapping[source])
             if private_autograd.enters_inference_mode(node):
@@ -67,6 +85,17 @@ def lift_attributes(capture: Capture) -> fx.GraphModule:
             elif private_autograd.leaves_inference_mode(node):
                 mapping[node].target = inference_regions.end
     return fx.GraphModule(capture.module, graph)
+
+
+def tensor_placeholders(capture: Capture) -> list[fx.Node]:
+    """Return the placeholders of a captured graph but for those of ints."""
+    placeholders = [node for node in capture.module.graph.nodes if node.op == "placeholder"]
+    return [node for node in placeholders if isinstance(node.meta["example_value"], torch.Tensor)]
+
+
+def feed_specs(capture: Capture) -> list[TensorSpec]:
+    """Return the inputs that a graph takes in place of numbers."""
+    return [TensorSpec((), (), item.dtype, torch.device("cpu")) for item in capture.numbers.feeds]
 
 
 def input_spec(captured: CapturedInput, substitute: Any) -> TensorSpec:
@@ -86,15 +115,17 @@ def trace_gear(
     decompositions: Mapping[Any, Any] | None,
 ) -> GearGraph:
     """Record the ATen operations of one static gear."""
-    mode = private_fake.fake_mode()
+    feeds = feed_specs(capture)
+    mode = private_fake.fake_mode(private_fake.shape_env() if feeds else None)
     with mode:
-        fakes = [torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device) for spec in inputs]
+        fakes, fed = ([_empty(spec) for spec in specs] for specs in (inputs, feeds))
     attributes = {
         name: private_fake.with_own_memory(mode, capture.attribute_tensors[name]) for name in capture.attributes
     }
-    graph = record(capture.method, lifted, mode, fakes, attributes, decompositions, int)
+    graph = record(capture.method, lifted, mode, fakes, attributes, decompositions, int, fed)
     private_fake.forget_tensors(mode)
     graph.inputs = list(inputs)
+    graph.feeds = feeds
     graph.attributes = {
         name: TensorSpec(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, tensor.device)
         for name, tensor in capture.attribute_tensors.items()
@@ -111,12 +142,13 @@ def record(
     attributes: dict[str, torch.Tensor],
     decompositions: Mapping[Any, Any] | None,
     number: Any,
+    feeds: Sequence[torch.Tensor] = (),
 ) -> GearGraph:
     """Run `lifted` on fake tensors of `mode` and record it; `number` turns a size into an int or an expression."""
     from torch.fx.experimental.proxy_tensor import make_fx
 
     outputs: list[Any] = []
-    arguments = [*inputs, *attributes.values()]
+    arguments = [*inputs, *attributes.values(), *feeds]
     versions = [tensor._version for tensor in arguments]
 
     def run(*tensors: torch.Tensor) -> list[Any]:
@@ -130,7 +162,7 @@ def record(
             return made(*arguments)
 
     try:
-        module, operators = record_expanded(recorded, lifted, decompositions, not _has_autocast(lifted))
+        module, operators = record_expanded(recorded, lifted, decompositions, not _is_seen_after_dispatch(lifted))
     except CaptureError:
         raise
     except Exception as error:
@@ -138,7 +170,12 @@ def record(
             method, f"its graph cannot be traced at these sizes: {type(error).__name__}: {error}"
         ) from error
     plan = ResultPlan(method, number)
-    plan.plan(outputs, inputs, attributes, detached_outputs(module, outputs))
+    try:
+        plan.plan(outputs, inputs, attributes, detached_outputs(module, outputs))
+    except CaptureError:
+        raise
+    except Exception as error:  # torch refuses to compare sizes that depend on values
+        raise CaptureError(method, f"its results have sizes that depend on values: {error}") from error
     with mode, torch.no_grad():
         regions = inference_regions.regions_of_outputs(lifted, arguments)
     _keep_outputs(module, outputs, plan.compiled)
@@ -150,6 +187,7 @@ def record(
         attributes={},
         results=plan.results,
         written_inputs=[index for index in range(len(inputs)) if written[index]],
+        cloned_inputs=cloned_inputs(module, len(inputs)),
         written_attributes=[names[index] for index in range(len(names)) if written[len(inputs) + index]],
         random_operators=_random_operators(module),
         operators=operators,
@@ -161,20 +199,21 @@ def record(
     )
 
 
-def _has_autocast(module: fx.GraphModule) -> bool:
-    """Whether casts happen around or inside the graph; they are only visible after dispatch."""
+def _is_seen_after_dispatch(module: fx.GraphModule) -> bool:
+    """Whether a graph does what is visible after dispatch only: casts around or inside it, `torch.vmap`."""
     regions = any(getattr(node.target, "__name__", "") == "_enter_autocast" for node in module.graph.nodes)
-    return regions or torch.is_autocast_enabled("cpu")
+    return regions or torch.is_autocast_enabled("cpu") or bool(transforms_of(module.graph))
 
 
 def order_inputs(graph: GearGraph) -> None:
-    """Make the attributes that the graph writes its last inputs: they are read anew on every call."""
+    """Make the attributes that the graph writes its last inputs, before the feeds: they are read anew on every call."""
     placeholders = [node for node in graph.module.graph.nodes if node.op == "placeholder"]
     count = len(graph.inputs)
     names = list(graph.attributes)
     written = [placeholders[count + names.index(name)] for name in graph.written_attributes]
-    rest = [node for node in placeholders[count:] if node not in written]
-    ordered = [*placeholders[:count], *written, *rest]
+    feeds = placeholders[len(placeholders) - len(graph.feeds) :]
+    rest = [node for node in placeholders[count:] if node not in written and node not in feeds]
+    ordered = [*placeholders[:count], *written, *feeds, *rest]
     for before, node in itertools.pairwise(ordered):
         before.append(node)
     position: dict[str, int] = {}

@@ -35,6 +35,7 @@ class TorchairBackend(Backend):
     name = "torchair"
     keeps_files = True
     is_ge = True
+    takes_feeds = False
 
     def __init__(self, options: NpuOptions | None = None) -> None:
         self.options = options or NpuOptions()

@@ -8,8 +8,8 @@ tensors may meet in an operation only where their factors are equal, so that rea
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 Factor = tuple[Any, bool]
@@ -22,21 +22,32 @@ class Extent:
     """The dims of one tensor.
 
     `bound`: all values are whole numbers from 0 to below it (row numbers, from `arange`). `is_writable`: writing
-    through this tensor touches filling only where its base has filling too.
+    through this tensor touches filling only where its base has filling too. `counted`: the dim along which each value
+    is its own position. `fills`: dim -> the value of every position that is filling along it. `is_doubtful`: a real
+    value, and one of `fills`, is right, or NaN because filling elsewhere was infinite or NaN (0 times that).
+    `origin`: where it is, a tensor and how its rows were arranged since; a NaN in a row of that is NaN in the whole row
+    here, and in no other row.
     """
 
     dims: tuple[Dim, ...]
     bound: Any = None
     is_writable: bool = True
+    counted: int | None = None
+    fills: Mapping[int, Any] = field(default_factory=dict)
+    is_doubtful: bool = False
+    origin: tuple[Any, ...] = ()
 
     @property
     def is_padded(self) -> bool:
         """Whether any dim has filling."""
         return any(has_padding(dim) for dim in self.dims)
 
-    def with_dims(self, dims: Sequence[Dim]) -> Extent:
-        """Return a view with other dims."""
-        return replace(self, dims=tuple(normal(dim) for dim in dims))
+    def with_dims(self, dims: Sequence[Dim], places: Mapping[int, int] | None = None) -> Extent:
+        """Return a view with other dims; `places` says where dims that hold the same positions have gone."""
+        places = places or {}
+        fills = {places[dim]: value for dim, value in self.fills.items() if dim in places}
+        counted = None if self.counted is None else places.get(self.counted)
+        return replace(self, dims=tuple(normal(dim) for dim in dims), fills=fills, counted=counted, origin=())
 
 
 def has_padding(dim: Dim) -> bool:
@@ -91,6 +102,14 @@ def regroup(dims: Sequence[Dim], sizes: Sequence[Any]) -> tuple[Dim, ...] | None
                 return None
         found.append(normal(tuple(group)))
     return tuple(found) if all(size == 1 for size, _ in rest) else None
+
+
+def kept(before: Sequence[Dim], after: Sequence[Dim]) -> dict[int, int]:
+    """Return where the dims of a tensor are after dims of size 1 came or went; nothing where more has changed."""
+    places = [[index for index, dim in enumerate(dims) if dim != ONE] for dims in (before, after)]
+    if [before[index] for index in places[0]] != [after[index] for index in places[1]]:
+        return {}
+    return dict(zip(*places, strict=True))
 
 
 def broadcast(rows: Sequence[Sequence[Dim]], sizes: Sequence[Sequence[Any]]) -> tuple[Dim, ...] | None:

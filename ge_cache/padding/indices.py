@@ -6,6 +6,7 @@ mean filling, or count from the end.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -54,7 +55,22 @@ def _places(step: Step, source: Extent, indices: list[Any], *, is_write: bool) -
 @rule("index")
 def index(step: Step) -> Extent:
     """`x[indices]`."""
-    return Extent(_places(step, step.extent("self"), step.value("indices"), is_write=False))
+    source, indices = step.extent("self"), step.value("indices")
+    dims = _places(step, source, indices, is_write=False)
+    return Extent(dims, fills=_fills(source, dims, {at: item for at, item in enumerate(indices) if item is not None}))
+
+
+def _fills(source: Extent, dims: tuple[Dim, ...], given: Mapping[int, Extent]) -> dict[int, Any]:
+    """Return the fills of `x[indices]`: where an index counts along a dim, its filling looks up filling."""
+    common = len(dims) - (len(source.dims) - len(given))
+    order = sorted(given)
+    position = order[0] if order == list(range(order[0], order[0] + len(order))) else 0
+    rest = [at for at in range(len(source.dims)) if at not in given]
+    places = {at: index if index < position else index + common for index, at in enumerate(rest)}
+    for at, item in given.items():
+        if item.counted is not None and item.dims[item.counted] == source.dims[at]:
+            places[at] = position + common - len(item.dims) + item.counted
+    return {places[at]: value for at, value in source.fills.items() if at in places}
 
 
 @rule("index_put", "index_put_")
@@ -105,3 +121,11 @@ def gather(step: Step) -> Extent:
             if at != dim and part.dims[at] != expected and (has_padding(expected) or has_padding(part.dims[at])):
                 raise _joined(step)
     return source if "scatter" in step.name else Extent(rows.dims)
+
+
+@rule("one_hot")
+def one_hot(step: Step) -> Extent:
+    """A new last dim, whose size filling does not decide."""
+    if step.value("num_classes") == -1:
+        raise Dependent(f"`aten.{step.name}` counts the classes of {step.proof.label}")
+    return Extent((*step.extent("self").dims, *step.proof.unpadded_dims([step.value("num_classes")])))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from gearcache.ge_cache.capture.counters import number_results
 from gearcache.ge_cache.capture.symbols import Symbols
 from gearcache.ge_cache.graphs.dynamic import SizePrinter, record_dynamic
 from gearcache.ge_cache.graphs.static import order_inputs
-from gearcache.ge_cache.padding.proof import Proof
+from gearcache.ge_cache.padding.proven import Unproven, prove_all
 from gearcache.guards.dispatch.padded_call import Fills
 
 
@@ -71,25 +71,37 @@ def padding_plan(
     symbols: Symbols,
     decompositions: Mapping[Any, Any] | None,
     wanted: Mapping[Any, str],
+    groups: Sequence[Sequence[Any]],
+    fills: Fills,
 ) -> dict[str, Any]:
-    """Return the plan (see `guards.dispatch.padded_call`); `GearSpecError` says which operator stands against it."""
+    """Return the plan (see `guards.dispatch.padded_call`); `GearSpecError` says which operator stands against it.
+
+    `groups`: symbols that are equal at every gear, so that they may be padded together.
+    """
     graph, printer = record_dynamic(capture, lifted, symbols, decompositions)
     number_results(capture.numbers, graph.results, symbols, None)
     order_inputs(graph)
-    for symbol, label in wanted.items():
-        reason = Proof(symbol, symbols.simplify, label).prove(
-            graph.module.graph, [item.sizes for item in capture.inputs]
+    sizes = [item.sizes for item in capture.inputs]
+    given = [fills.given(item.access.text, item.dtype) for item in capture.inputs]
+    shown = prove_all(graph.module.graph, sizes, symbols.simplify, wanted, groups, given)
+    if isinstance(shown, Unproven):
+        raise GearSpecError(
+            f"`{capture.method}`: {shown.label} cannot be padded, because the filling could reach the result: "
+            f"{shown.reason}; use on_miss='compile', or pad inside the method with a mask"
         )
-        if reason is not None:
-            raise GearSpecError(
-                f"`{capture.method}`: {label} cannot be padded, because the filling could reach the result: {reason}; "
-                "use on_miss='compile', or pad inside the method with a mask"
-            )
     (output,) = [node for node in graph.module.graph.nodes if node.op == "output"]
     outputs = [node.meta["val"] for node in output.args[0]]
     return {
         "symbols": [list(owner) for owner in printer.owners()],
         "padded": sorted(str(symbol) for symbol in wanted),
+        "proofs": [
+            {
+                "symbols": sorted(str(symbol) for symbol in proof.symbols),
+                "fills": [[index, value] for index, value in sorted(proof.fills.items())],
+                "doubtful": proof.doubtful,
+            }
+            for proof in shown
+        ],
         "conditions": printer.guards(),
         "sizes": [[printer.plain(symbols.simplify(size)) for size in item.sizes] for item in capture.inputs],
         "strides": [[printer.plain(symbols.simplify(step)) for step in item.strides] for item in capture.inputs],
@@ -103,11 +115,21 @@ def _layout(tensor: torch.Tensor, printer: SizePrinter) -> list[list[Any]]:
     return [[printer.number(size) for size in tensor.shape], [printer.number(step) for step in tensor.stride()]]
 
 
-def patterns_of_one(wanted: Mapping[Any, str]) -> Iterator[dict[Any, int]]:
-    """Yield the sets of padded symbols that a call may have at size 1: each alone, and all together."""
-    yield from ({symbol: 1} for symbol in wanted)
-    if len(wanted) > 1:
+def patterns_of_one(wanted: Mapping[Any, str], proofs: Sequence[Mapping[str, Any]]) -> Iterator[dict[Any, int]]:
+    """Yield the sets of padded symbols that a call may have at size 1: those of each proof, and all together."""
+    for proof in proofs:
+        yield {symbol: 1 for symbol in wanted if str(symbol) in proof["symbols"]}
+    if len(proofs) > 1:
         yield dict.fromkeys(wanted, 1)
+
+
+def equal_symbols(wanted: Mapping[Any, str], assignments: Iterable[Mapping[Any, int]]) -> list[list[Any]]:
+    """Return the sets of padded symbols that name the same dim of several arguments and are equal at every gear."""
+    rows = list(assignments)
+    found: dict[Any, list[Any]] = {}
+    for symbol, label in wanted.items():
+        found.setdefault((label.rpartition(".size(")[2], *(row.get(symbol) for row in rows)), []).append(symbol)
+    return [group for group in found.values() if len(group) > 1]
 
 
 def same_program(capture: Capture, other: Capture, symbols: Symbols, assignment: Mapping[Any, int]) -> bool:
@@ -120,7 +142,8 @@ def same_program(capture: Capture, other: Capture, symbols: Symbols, assignment:
     if left != right or capture.frame_code.co_code != other.frame_code.co_code:
         return False
     checks = [{repr(check.to_plain()) for check in item.checks} for item in (capture, other)]
-    return checks[0] == checks[1] and capture.frame_code.co_consts == other.frame_code.co_consts
+    # A call that is served has passed all checks of the symbolic trace; those of the other one must be among them.
+    return checks[0] >= checks[1] and capture.frame_code.co_consts == other.frame_code.co_consts
 
 
 def _program(capture: Capture, symbols: Symbols, assignment: Mapping[Any, int]) -> list[Any]:
@@ -140,10 +163,18 @@ def _program(capture: Capture, symbols: Symbols, assignment: Mapping[Any, int]) 
             return ["slice", plain(value.start), plain(value.stop), plain(value.step)]
         return value
 
+    def known(value: Any) -> Any:
+        return value if isinstance(value, (int, float)) else symbols.value(value.node.expr, assignment)
+
     for node in capture.module.graph.nodes:
+        if node in capture.numbers.nodes:  # the frame alone wants it
+            continue
         value = node.meta.get("example_value")
+        if isinstance(value, torch.Size):
+            numbers[node] = [known(item) for item in value]
+            continue
         if isinstance(value, (int, float, torch.SymInt, torch.SymFloat, torch.SymBool)) and node.op != "get_attr":
-            numbers[node] = value if isinstance(value, (int, float)) else symbols.value(value.node.expr, assignment)
+            numbers[node] = known(value)
             continue
         numbers[node] = ("node", next(count))
         if node.op == "placeholder":

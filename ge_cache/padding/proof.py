@@ -8,40 +8,53 @@ that see no filling may be anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import fx
 
 from gearcache.ge_cache.padding.extents import Dim, Extent, is_prefix
+from gearcache.ge_cache.padding.fills import constant_fills, held, require_certain
 from gearcache.ge_cache.padding.rules import RULES, SIZE_ARGUMENTS, elementwise
-from gearcache.ge_cache.padding.step import Dependent, Rule, Step, is_list
+from gearcache.ge_cache.padding.step import Dependent, Rule, Step, as_list, is_list
 from gearcache.ge_cache.private_torch import core as private_core
 
 
 class Proof:
-    """One walk over a graph, for one padded symbol. `label` names the dim in messages, e.g. `x.size(0)`."""
+    """One walk over a graph, for one padded symbol. `label` names the dim in messages, e.g. `x.size(0)`.
 
-    def __init__(self, symbol: Any, simplify: Callable[[Any], Any], label: str) -> None:
+    `fills`: input -> what its filling is; of the others it may be anything.
+    """
+
+    def __init__(
+        self, symbol: Any, simplify: Callable[[Any], Any], label: str, fills: Mapping[int, Any] | None = None
+    ) -> None:
         self._symbol = symbol
         self._simplify = simplify
+        self._fills = fills or {}
         self._extents: dict[fx.Node, Any] = {}
         self.label = label
+        #: Outputs in which NaN may come from the filling.
+        self.doubtful: list[int] = []
 
     def prove(self, graph: fx.Graph, inputs: list[tuple[Any, ...]]) -> str | None:
         """Return None when every real position is right whatever the filling is, else why that is not shown.
 
         `inputs`: the sizes of the first placeholders; the others (weights) have no filling.
         """
-        rows = iter(inputs)
+        rows = iter(enumerate(inputs))
         node: fx.Node | None = None
         try:
             for node in graph.nodes:
                 if node.op == "placeholder":
-                    sizes = next(rows, None)
+                    index, sizes = next(rows, (-1, None))
                     shape = self.sizes(node.meta["val"]) if sizes is None else [self._simplify(size) for size in sizes]
-                    self._extents[node] = Extent(self.unpadded_dims(shape))
+                    dims = self.unpadded_dims(shape)
+                    self._extents[node] = Extent(
+                        dims, fills=constant_fills(dims, held(self._fills.get(index), node.meta["val"].dtype))
+                    )
                 elif node.op == "get_attr":
                     continue  # constants have fixed sizes
                 elif node.op == "output":
@@ -67,7 +80,7 @@ class Proof:
         """A node that gives a number: sizes are known, anything else must not come from filling."""
         if isinstance(node.target, private_core.OpOverload) and "sym_" not in str(node.target):
             step = Step(self, node)
-            if any(self.value(item).is_padded for item in step.tensors().values()):
+            if any(self.value(item).is_padded or self.value(item).is_doubtful for item in step.tensors().values()):
                 raise Dependent(f"`aten.{step.name}` makes a number of rows of {self.label}")
             if any(self._mentions(step.value(name)) for name in step.given):
                 raise Dependent(f"`aten.{step.name}` uses the size {self.label} as a number")
@@ -89,20 +102,39 @@ class Proof:
             target = self.value(step.given[name])
             if isinstance(target, Extent) and (target.bound is not None or not target.is_writable):
                 raise Dependent(f"`aten.{step.name}` writes rows that only filling would fill, along {self.label}")
+        is_doubtful = any(isinstance(item, Extent) and item.is_doubtful for item in tensors.values())
+        if is_doubtful:
+            require_certain(step)
         depends = any(self.mentions(size) for sizes in step.result_sizes() for size in sizes)
         if not padded and not depends:
             bases = [item for name, item in tensors.items() if name in step.aliased]
             is_writable = all(base.is_writable and base.bound is None for base in bases)
-            results = [Extent(self.unpadded_dims(sizes), None, is_writable) for sizes in step.result_sizes()]
-            self._extents[node] = results if isinstance(node.meta["val"], (list, tuple)) else results[0]
+            results = [
+                Extent(self.unpadded_dims(sizes), None, is_writable, is_doubtful=is_doubtful)
+                for sizes in step.result_sizes()
+            ]
+            self._set(step, results if isinstance(node.meta["val"], (list, tuple)) else results[0])
             return
         if rule is None or "out" in step.given:
             raise Dependent(f"`aten.{step.name}` is not known to keep rows apart along {self.label}")
-        self._extents[node] = self._checked(step, rule(step))
+        found = self._checked(step, rule(step))
+        rows = [replace(item, is_doubtful=item.is_doubtful or is_doubtful) for item in as_list(found)]
+        self._set(step, rows if isinstance(found, list) else rows[0])
+
+    def _set(self, step: Step, found: Extent | list[Extent]) -> None:
+        """Remember a result. After a write, what is known of filling may be wrong in all that shares memory."""
+        if step.is_written:
+            targets = [self.value(step.given[name]) for name in step.is_written]
+            if any(row.is_doubtful for row in as_list(found)) and not all(item.is_doubtful for item in targets):
+                raise Dependent(f"`aten.{step.name}` writes what masked filling of {self.label} may have made NaN")
+            for node, item in self._extents.items():
+                rows = [replace(row, fills={}, counted=None, origin=()) for row in as_list(item)]
+                self._extents[node] = rows if isinstance(item, list) else rows[0]
+        self._extents[step.node] = found
 
     def _checked(self, step: Step, found: Extent | list[Extent]) -> Extent | list[Extent]:
         """Compare what a rule says with the sizes that were recorded: a slip of a rule is a refusal, not a result."""
-        results = found if isinstance(found, list) else [found]
+        results = as_list(found)
         for extent, sizes in zip(results, step.result_sizes(), strict=True):
             shown = [self._simplify(_product(dim)) for dim in extent.dims]
             if len(shown) != len(sizes) or any((left - right) != 0 for left, right in zip(shown, sizes, strict=True)):
@@ -112,6 +144,8 @@ class Proof:
     def _check_outputs(self, node: fx.Node) -> None:
         for index, output in enumerate(node.args[0]):  # type: ignore[arg-type]
             extent = self.value(output)
+            if isinstance(extent, Extent) and extent.is_doubtful:
+                self.doubtful.append(index)
             if isinstance(extent, Extent) and not all(is_prefix(dim) for dim in extent.dims):
                 raise Dependent(f"output {index} mixes the rows of {self.label} with another dim")
 
@@ -162,7 +196,7 @@ def _product(dim: Dim) -> Any:
 
 
 def _holds_tensor(value: Any) -> bool:
-    return any(isinstance(item, torch.Tensor) for item in (value if is_list(value) else [value]))
+    return any(isinstance(item, torch.Tensor) for item in as_list(value))
 
 
 def _place(node: fx.Node | None) -> str:

@@ -6,9 +6,13 @@ that is not listed is refused as soon as it sees filling, so the list may be inc
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from gearcache.ge_cache.padding.extents import ONE, Dim, Extent, broadcast
+import torch
+
+from gearcache.ge_cache.padding.extents import ONE, Dim, Extent, broadcast, has_padding
+from gearcache.ge_cache.padding.fills import LOWEST, doubtful, elementwise_fills, require_neutral
 from gearcache.ge_cache.padding.step import Dependent, Rules, Step
 
 RULES = Rules()
@@ -39,10 +43,20 @@ def elementwise(step: Step) -> Extent:
     dims = broadcast([extent.dims for extent in extents], sizes)
     if dims is None:
         raise Dependent(f"`aten.{step.name}` joins rows of {step.proof.label} with others")
-    keeps = packet in ("to", "_to_copy", "contiguous", "clone", "alias", "detach", "lift_fresh")
     may_alias = bool(step.aliased) or packet in ("type_as", "dropout", "float")
-    is_writable = extents[0].is_writable if may_alias else True
-    return Extent(dims, extents[0].bound if keeps else None, is_writable)
+    found = Extent(dims, None, extents[0].is_writable if may_alias else True)
+    if _keeps_numbers(step):
+        found = replace(found, bound=extents[0].bound, counted=extents[0].counted)
+    fills, may_be_nan = elementwise_fills(step, dims)
+    return replace(found, fills=fills, is_doubtful=may_be_nan and doubtful(step))
+
+
+def _keeps_numbers(step: Step) -> bool:
+    """Whether row numbers stay what they are."""
+    if step.node.meta["val"].dtype not in (torch.int32, torch.int64):
+        return False
+    adds_nothing = step.packet in ("add", "sub") and step.given.get("other") == 0
+    return adds_nothing or step.packet in ("to", "_to_copy", "contiguous", "clone", "alias", "detach", "lift_fresh")
 
 
 def _dims_of(step: Step, rank: int) -> list[int]:
@@ -60,7 +74,7 @@ def reduction(step: Step) -> Extent | list[Extent]:
         return elementwise(step)
     source = step.extent("self")
     reduced = _dims_of(step, len(source.dims))
-    step.require_unpadded("reduces over", *(source.dims[dim] for dim in reduced))
+    require_neutral(step, source, reduced, "reduces over")
     kept = [ONE if index in reduced else dim for index, dim in enumerate(source.dims)]
     if not step.given.get("keepdim", False):
         kept = [dim for index, dim in enumerate(kept) if index not in reduced]
@@ -81,68 +95,29 @@ def along(step: Step) -> Extent | list[Extent]:
     if name == "dims" and not dims:
         dims = list(range(len(source.dims)))
     running = step.name.startswith(("cumsum", "cumprod", "logcumsumexp")) and len(source.dims[dims[0]]) == 1
-    if not running:
-        step.require_unpadded("combines positions of", *(source.dims[dim] for dim in dims))
+    # Filling of a score of -inf gets no weight; a row of nothing else is NaN without filling as well.
+    is_masked = step.packet in ("softmax", "_softmax") and source.fills.get(dims[0]) == LOWEST
+    if not running and not (is_masked and len(source.dims[dims[0]]) == 1):
+        is_softmax = "softmax" in step.packet
+        what = (
+            "gives filling a weight, its scores not being known to be -inf, along"
+            if is_softmax
+            else "combines positions of"
+        )
+        step.require_unpadded(what, *(source.dims[dim] for dim in dims))
     results = []
     for sizes in step.result_sizes():
         row = list(source.dims)
         for dim in dims:
             row[dim] = step.proof.unpadded_dims(sizes)[dim]
-        results.append(Extent(tuple(row)))
+        fills = {dims[0]: 0.0} if is_masked else {}
+        results.append(Extent(tuple(row), fills=fills, is_doubtful=is_masked and doubtful(step)))
     return results if isinstance(step.node.meta["val"], (list, tuple)) else results[0]
-
-
-def _product(step: Step, left: Extent, right: Extent) -> tuple[Dim, ...]:
-    """Return the dims of a matrix product of tensors of at least two dims."""
-    step.require_unpadded("sums over", left.dims[-1], right.dims[-2])
-    batches = broadcast(
-        [left.dims[:-2], right.dims[:-2]],
-        [[0 if dim else 1 for dim in row.dims[:-2]] for row in (left, right)],
-    )
-    if batches is None:
-        raise Dependent(f"`aten.{step.name}` joins rows of {step.proof.label} with others")
-    return (*batches, left.dims[-2], right.dims[-1])
-
-
-@rule("mm", "bmm", "matmul")
-def product(step: Step) -> Extent:
-    """A matrix product; the summed dim must hold no filling."""
-    names = ("self", "other") if "other" in step.given else ("self", "mat2")
-    left, right = (step.extent(name) for name in names)
-    rows, columns = len(left.dims) == 1, len(right.dims) == 1
-    left = left.with_dims([ONE, *left.dims]) if rows else left
-    right = right.with_dims([*right.dims, ONE]) if columns else right
-    dims = list(_product(step, left, right))
-    if columns:
-        dims.pop()
-    if rows:
-        dims.pop(-1 if columns else -2)
-    return Extent(tuple(dims))
-
-
-@rule("addmm", "baddbmm")
-def sum_and_product(step: Step) -> Extent:
-    """A matrix product with something added."""
-    first, second = ("mat1", "mat2") if "mat1" in step.given else ("batch1", "batch2")
-    dims = _product(step, step.extent(first), step.extent(second))
-    added = step.extent("self")
-    joined = broadcast([dims, added.dims], [[0 if dim else 1 for dim in row] for row in (dims, added.dims)])
-    if joined != dims:
-        raise Dependent(f"`aten.{step.name}` joins rows of {step.proof.label} with others")
-    return Extent(dims)
-
-
-@rule("linear")
-def linear(step: Step) -> Extent:
-    """Weights hold no filling, nor does the last dim."""
-    source, weight = step.extent("input"), step.extent("weight")
-    step.require_unpadded("sums over", source.dims[-1], *weight.dims)
-    return Extent((*source.dims[:-1], *step.fresh().dims[len(source.dims) - 1 :]))
 
 
 @rule("scaled_dot_product_attention")
 def attention(step: Step) -> Extent:
-    """Keys hold no filling, unless a causal mask keeps every query from the keys behind it."""
+    """Keys hold no filling, unless a mask, or causality, keeps the queries from it."""
     query, key, value = (step.extent(name) for name in ("query", "key", "value"))
     if step.value("dropout_p"):
         raise Dependent("`aten.scaled_dot_product_attention` draws random numbers")
@@ -151,12 +126,14 @@ def attention(step: Step) -> Extent:
         step.require_unpadded("groups the heads of", query.dims[-3], key.dims[-3], value.dims[-3])
         key, value = (item.with_dims([*item.dims[:-3], query.dims[-3], *item.dims[-2:]]) for item in (key, value))
     is_causal = step.value("is_causal") and query.dims[-2] == key.dims[-2] and len(key.dims[-2]) == 1
-    if not is_causal:
-        step.require_unpadded("attends over", key.dims[-2], value.dims[-2])
+    mask = step.value("attn_mask")
+    is_masked = isinstance(mask, Extent) and _keeps_out(mask, key.dims[-2])
+    if not is_causal and not is_masked:
+        what = "attends over" if mask is None else "attends, with a mask that is not known to be False or -inf, over"
+        step.require_unpadded(what, key.dims[-2], value.dims[-2])
     if key.dims[-2] != value.dims[-2]:
         raise Dependent(f"`aten.{step.name}` joins rows of {step.proof.label} with others")
     rows = [query.dims[:-2], key.dims[:-2], value.dims[:-2]]
-    mask = step.value("attn_mask")
     if isinstance(mask, Extent):
         padded = [ONE] * (2 - len(mask.dims)) + list(mask.dims)
         if padded[-2] not in (ONE, query.dims[-2]) or padded[-1] not in (ONE, key.dims[-2]):
@@ -165,7 +142,14 @@ def attention(step: Step) -> Extent:
     batches = broadcast(rows, [[0 if dim else 1 for dim in row] for row in rows])
     if batches is None:
         raise Dependent(f"`aten.{step.name}` joins rows of {step.proof.label} with others")
-    return Extent((*batches, query.dims[-2], value.dims[-1]))
+    may_be_nan = is_masked and has_padding(key.dims[-2])
+    return Extent((*batches, query.dims[-2], value.dims[-1]), is_doubtful=may_be_nan and doubtful(step))
+
+
+def _keeps_out(mask: Extent, keys: Dim) -> bool:
+    """Whether a mask is False (of bools), or -inf, wherever a key is filling."""
+    found = mask.fills.get(len(mask.dims) - 1)
+    return mask.dims[-1:] == (keys,) and (found is False or found == LOWEST)
 
 
 @rule("layer_norm", "rms_norm")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from gearcache.ge_cache.padding.extents import ONE, Dim, Extent, has_padding, normal, regroup
+import torch
+
+from gearcache.ge_cache.padding.extents import ONE, Dim, Extent, has_padding, kept, normal, regroup
+from gearcache.ge_cache.padding.fills import constant_fills, held
 from gearcache.ge_cache.padding.step import Dependent, Rules, Step
 
 RULES = Rules()
@@ -14,37 +18,56 @@ rule = RULES.of
 @rule("view", "reshape", "_unsafe_view", "flatten", "unflatten")
 def view(step: Step) -> Extent:
     """Factors are regrouped; a padded one is never cut."""
+    if step.name == "view.dtype":
+        raise Dependent(f"`aten.{step.name}` takes the bits of {step.proof.label} for other numbers")
     source = step.extent("self")
     dims = regroup(source.dims, step.result_sizes()[0])
     if dims is None:
         raise Dependent(f"`aten.{step.name}` cuts or mixes rows of {step.proof.label}")
-    found = source.with_dims(dims)
-    return found if step.name.startswith("view") else Extent(found.dims, found.bound, False)
+    found = source.with_dims(dims, kept(source.dims, dims))
+    sizes = [step.proof.sizes(step.given["self"].meta["val"]), step.result_sizes()[0]]
+    if source.origin and sizes[1][:-2] == sizes[0][:-1]:  # rows are split, and not put together
+        found = replace(found, origin=(*source.origin, sizes[1]))
+    return found if step.name.startswith("view") else replace(found, is_writable=False)
 
 
-@rule("permute", "transpose", "t", "unsqueeze", "squeeze", "movedim", "swapaxes")
+@rule("permute", "transpose", "t", "unsqueeze", "squeeze", "movedim", "swapaxes", "swapdims")
 def moved(step: Step) -> Extent:
     """Dims change place."""
     source = step.extent("self")
-    dims, rank = list(source.dims), len(source.dims)
+    rank = len(source.dims)
+    order: list[int | None] = list(range(rank))  # for each dim of the result the one it was, None: a new one
     packet = step.name.partition(".")[0]
     if packet == "permute":
-        dims = [dims[item] for item in step.value("dims")]
+        order = [item % rank for item in step.value("dims")]
     elif packet == "t":
-        dims.reverse()
-    elif step.name == "transpose.int":
-        left, right = step.value("dim0") % rank, step.value("dim1") % rank
-        dims[left], dims[right] = dims[right], dims[left]
+        order.reverse()
+    elif step.name == "transpose.int" or packet in ("swapaxes", "swapdims"):
+        names = ("axis0", "axis1") if packet == "swapaxes" else ("dim0", "dim1")
+        left, right = (step.value(name) % rank for name in names)
+        order[left], order[right] = order[right], order[left]
+    elif packet == "movedim":
+        order = list(_moved(rank, _listed(step.value("source")), _listed(step.value("destination"))))
     elif packet == "unsqueeze":
-        dims.insert(step.value("dim") % (rank + 1), ONE)
+        order.insert(step.value("dim") % (rank + 1), None)
     elif packet == "squeeze" and "dim" in step.given:
         removed = {item % rank for item in _listed(step.value("dim"))}
         # At a real size of 1 eager would drop the dim.
-        step.require_unpadded("may drop", *(dims[index] for index in removed))
-        dims = [dim for index, dim in enumerate(dims) if index not in removed or dim != ONE]
+        step.require_unpadded("may drop", *(source.dims[index] for index in removed))
+        order = [index for index, dim in enumerate(source.dims) if index not in removed or dim != ONE]
     else:
         raise Dependent(f"`aten.{step.name}` is not known to keep rows apart along {step.proof.label}")
-    return source.with_dims(dims)
+    places = {before: after for after, before in enumerate(order) if before is not None}
+    found = source.with_dims([ONE if item is None else source.dims[item] for item in order], places)
+    is_ordered = bool(source.origin) and order[-1] == rank - 1
+    return replace(found, origin=(*source.origin, order) if is_ordered else ())
+
+
+def _moved(rank: int, sources: list[int], destinations: list[int]) -> list[int]:
+    """Return for each dim of `x.movedim(sources, destinations)` the one it was."""
+    taken = {to % rank: at % rank for at, to in zip(sources, destinations, strict=True)}
+    rest = iter(index for index in range(rank) if index not in taken.values())
+    return [taken[index] if index in taken else next(rest) for index in range(rank)]
 
 
 def _listed(value: Any) -> list[Any]:
@@ -58,7 +81,9 @@ def expand(step: Step) -> Extent:
     dims: list[Dim] = [ONE] * (len(wide) - len(source.dims)) + list(source.dims)
     found = [large if dim == ONE else dim for dim, large in zip(dims, wide, strict=True)]
     grows = any(dim == ONE and has_padding(large) for dim, large in zip(dims, wide, strict=True))
-    return Extent(tuple(found), source.bound, source.is_writable and not grows)
+    shift = len(wide) - len(source.dims)
+    places = {index: index + shift for index, dim in enumerate(source.dims) if dim != ONE}
+    return replace(source.with_dims(found, places), is_writable=source.is_writable and not grows)
 
 
 @rule("slice")
@@ -77,7 +102,8 @@ def slice_(step: Step) -> Extent:
     grows = has_padding(dims[index])
     if grows and not starts_at_zero:
         raise Dependent(f"`aten.{step.name}` takes a part of {step.proof.label}")
-    return Extent(tuple(dims), source.bound, source.is_writable and not grows)
+    places = {item: item for item in range(len(dims)) if item != index}
+    return replace(source.with_dims(dims, places), is_writable=source.is_writable and not grows)
 
 
 @rule("select")
@@ -85,10 +111,11 @@ def select(step: Step) -> Extent:
     """Of a padded dim only the first row is real at every size."""
     source = step.extent("self")
     dims = list(source.dims)
-    taken = dims.pop(step.value("dim") % len(dims))
+    index = step.value("dim") % len(dims)
+    taken = dims.pop(index)
     if step.value("index") != 0:
         step.require_unpadded("takes one row of", taken)
-    return source.with_dims(dims)
+    return source.with_dims(dims, {item: item - (item > index) for item in range(len(source.dims)) if item != index})
 
 
 @rule("split", "split_with_sizes", "chunk", "unbind", "tensor_split")
@@ -100,8 +127,10 @@ def split(step: Step) -> list[Extent]:
     results = []
     for sizes in step.result_sizes():
         dims = list(source.dims)
-        dims[index : index + 1] = [] if step.name.startswith("unbind") else [step.proof.unpadded_dims(sizes)[index]]
-        results.append(source.with_dims(dims))
+        drops = step.name.startswith("unbind")
+        dims[index : index + 1] = [] if drops else [step.proof.unpadded_dims(sizes)[index]]
+        places = {item: item - (drops and item > index) for item in range(len(source.dims)) if item != index}
+        results.append(source.with_dims(dims, places))
     return results
 
 
@@ -170,7 +199,9 @@ def triangle(step: Step) -> Extent:
 @rule("zeros", "ones", "empty", "full", "new_zeros", "new_ones", "new_empty", "new_full")
 def filled(step: Step) -> Extent:
     """A constant of a padded size."""
-    return step.fresh()
+    numbers = {"zeros": 0, "ones": 1, "full": step.given.get("fill_value")}
+    number = held(numbers.get(step.packet.removeprefix("new_")), step.node.meta["val"].dtype)
+    return replace(step.fresh(), fills=constant_fills(step.fresh().dims, number))
 
 
 @rule("arange")
@@ -178,4 +209,6 @@ def counted(step: Step) -> Extent:
     """Row numbers: the first ones are the same at every size."""
     if step.value("start") not in (None, 0) or step.value("step") not in (None, 1):
         raise Dependent(f"`aten.{step.name}` counts to {step.proof.label} from another number than 0")
-    return Extent(step.fresh().dims, bound=step.value("end"))
+    if step.node.meta["val"].dtype not in (torch.int32, torch.int64):
+        return step.fresh()  # others round large numbers
+    return Extent(step.fresh().dims, bound=step.value("end"), counted=0)

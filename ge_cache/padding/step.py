@@ -43,6 +43,12 @@ class Step:
         given = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
         self.given = defaults | given
 
+    @property
+    def packet(self) -> str:
+        """The name without overload, and without the `_` of writing in place."""
+        name = self.name.partition(".")[0]
+        return name if name.startswith("__") else name.removesuffix("_")
+
     def value(self, name: str) -> Any:
         """Return an argument: an `Extent`, a size, a list of these, or what the graph holds."""
         return self.proof.value(self.given.get(name))
@@ -112,3 +118,7 @@ class Rules(dict[str, Rule]):
 
 def is_list(value: Any) -> bool:
     return isinstance(value, (list, tuple))
+
+
+def as_list(value: Any) -> list[Any]:
+    return list(value) if is_list(value) else [value]

@@ -117,7 +117,9 @@ def observed(observer: Any) -> Iterator[None]:
         return result
 
     def invoke_and_store(tx: Any, fn: Any, name: str, args: Any, kwargs: Any) -> Any:
-        observer.assumed_constant(fn, bool(args or kwargs))
+        given = [*args, *kwargs.values()]
+        is_plain = not kwargs and all(value.is_python_constant() for value in given)
+        observer.assumed_constant(fn, [value.as_python_constant() for value in given] if is_plain else None)
         return assume(tx, fn, name, args, kwargs)
 
     replacements = [

@@ -6,9 +6,14 @@ lost, and so are its type and the effects of a generator. A generator that is le
 
 from __future__ import annotations
 
+import collections.abc
 import functools
+import sys
 from collections.abc import Iterator
 from typing import Any
+
+#: Its `try` has an `except IndexError` alone, which the end of a generator does not meet.
+_SEQUENCE = collections.abc.Sequence.__iter__.__code__
 
 
 def watched_escapes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
@@ -32,7 +37,7 @@ def watched_escapes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     def compile_subgraph(self: Any, *arguments: Any, **keywords: Any) -> Any:
         for variable in made:
             if _is_left_early(variable):
-                name = variable.code.co_qualname
+                name = getattr(variable.code, "co_qualname", variable.code.co_name)  # that of Python 3.10 has no path
                 facts.refuse(f"it leaves the generator `{name}` in a `try` or `with` whose end Python would run")
         return compile_graph(self, *arguments, **keywords)
 
@@ -59,6 +64,10 @@ def _is_left_early(variable: Any) -> bool:
     """Whether a generator has begun and not ended, and stands in a `try` or `with`."""
     if variable._is_generator_exhausted() or variable._is_generator_just_started():
         return False
+    if variable.code is _SEQUENCE:
+        return False
+    if sys.version_info < (3, 11):  # no table says it, but a stack of the blocks that are open
+        return bool(variable.inline_tracer.block_stack)
     entry = getattr(variable.inline_tracer.current_instruction, "exn_tab_entry", None)
     # From Python 3.12 on all of a generator is in one that makes another error of a `StopIteration`.
     return entry is not None and entry.target.opname != "CALL_INTRINSIC_1"

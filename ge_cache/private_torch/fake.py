@@ -19,6 +19,13 @@ def fake_mode(shape_env: Any = None) -> Any:
     return FakeTensorMode(allow_non_fake_inputs=True, shape_env=shape_env)
 
 
+def shape_env() -> Any:
+    """Return an environment for sizes and numbers that are symbols."""
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    return ShapeEnv()
+
+
 @contextlib.contextmanager
 def normal_modes() -> Iterator[None]:
     """Turn autograd and inference mode off, so that a trace comes out the same whatever the modes of its caller.

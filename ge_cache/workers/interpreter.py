@@ -1,4 +1,4 @@
-"""Another Python that imports from where this one does: the same flags, the same `sys.path`, no working folder."""
+"""Another Python that imports from where this one does: the same flags but for `-P`, the same `sys.path`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-#: `-c` puts the working folder first: it is taken off again before anything is imported.
+#: Python 3.10 has no `-P`: `-c` puts the working folder first, and it is taken off again before anything is imported.
 _SAME_PATH = "import sys; sys.path[:] = sys.argv[1:]; del sys.argv[1:]\n"
 
 
@@ -26,6 +26,9 @@ def python_environment() -> dict[str, str]:
 
 def _flags() -> list[str]:
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    # Without it Python 3.13 imports `linecache`, maybe that of the working folder, before our first line.
+    if sys.version_info >= (3, 11) and not sys.flags.safe_path:
+        flags.append("-P")
     for name, value in sys._xoptions.items():
         option = name if value is True else f"{name}={value}"
         if option not in flags:

@@ -14,7 +14,7 @@ from gearcache.guards.access import _STEPS, Access, Scope
 from gearcache.guards.dispatch.native import first_size
 from gearcache.guards.evidence.checks import Check
 from gearcache.guards.evidence.predicates import holds
-from gearcache.guards.evidence.relations import RELATIONS, others, relation_source
+from gearcache.guards.evidence.relations import RELATIONS, numbers_source, others, relation_source
 from gearcache.guards.evidence.tensor_facts import tensor_predicate
 
 
@@ -127,6 +127,8 @@ class CheckWriter:
             return f"{negation}{self.builtin(hasattr)}({value}, {str(expected)!r})"
         if check.kind in RELATIONS:
             counterparts = [self.path(other) for other in others(check.kind, expected)]
+            if check.kind == "numbers":
+                return numbers_source(expected, counterparts, self.builtin, self.name("int"))
             return relation_source(check.kind, expected, value, counterparts, self.builtin)
         if check.kind == "tensor":
             return f"{self.bind(tensor_predicate(expected))}({value})"

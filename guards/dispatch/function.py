@@ -27,7 +27,7 @@ from gearcache.guards.evidence.constants import is_identity_constant
 from gearcache.guards.evidence.relations import RELATIONS, others
 
 Frame = Callable[..., Any]
-_MISSED = (AttributeError, TypeError, LookupError)
+_MISSED = (AttributeError, TypeError, LookupError, ArithmeticError)
 
 
 @dataclass(frozen=True)

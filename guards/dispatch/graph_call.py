@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from gearcache.errors import GraphError
-from gearcache.guards.access import Access, Scope
+from gearcache.guards.access import Scope
 from gearcache.guards.dispatch.generated import define
 from gearcache.guards.dispatch.memory import BoundSpans, find_overlap
 from gearcache.guards.dispatch.native import tensor_check
@@ -33,7 +33,7 @@ class Mismatch(Exception):
 
 
 class GraphCall:
-    """One loaded gear of one variant. `function` takes the tensors that the frame passes, in order."""
+    """One loaded gear of one variant. `function` takes what the frame passes: tensors, then ints."""
 
     def __init__(
         self,
@@ -81,10 +81,10 @@ class GraphCall:
 
     def count_shapes(self) -> None:
         """Count the sizes of the calls to come, which costs each of them some time (dynamic graphs only)."""
-        run, counts = self.runner, self.shapes
+        run, counts, count = self.runner, self.shapes, len(self.variant.inputs)
 
         def counted(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-            sizes = tuple(tuple(tensor.shape) for tensor in inputs)
+            sizes = tuple(tuple(tensor.shape) for tensor in inputs[:count])
             counts[sizes] = counts.get(sizes, 0) + 1
             return run(inputs)
 
@@ -111,19 +111,20 @@ class GraphCall:
         if self._checks.add(tensors):
             self.function = self._build()
 
-    def tensors(self, passed: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    def tensors(self, passed: tuple[Any, ...]) -> tuple[torch.Tensor, ...]:
         """Return all inputs of the graph, given those that the frame passes."""
         rest = iter(passed)
         return tuple(
             next(rest) if stored.in_frame else stored.access.resolve(self._scope) for stored in self.variant.inputs
         )
 
-    def _first_call(self, *passed: torch.Tensor) -> Any:
+    def _first_call(self, *passed: Any) -> Any:
         raise Mismatch(self, self.tensors(passed))
 
     def _build(self) -> Callable[..., Any]:
         names = [f"t{index}" for index in range(len(self.variant.inputs))]
         parameters = [name for name, stored in zip(names, self.variant.inputs, strict=True) if stored.in_frame]
+        parameters += [checked_expression(name) for name, _ in self.variant.numbers]
         namespace: dict[str, Any] = {
             "run": getattr(self._run, "run", self._run),
             "runner": self._run,
@@ -144,14 +145,18 @@ class GraphCall:
         elif self._checks:
             lines.append(f"if not ({self._checks.source(names, namespace)}): mismatch(({listed},))")
         lines += self._symbol_lines()
-        for name, access in self.variant.numbers:
-            namespace[f"read_{name}"] = _reader(Access.from_plain(access), self._scope)
-            lines.append(f"{checked_expression(name)} = read_{name}()")
         if self._checks:
             lines += self._condition_lines(listed)
             lines += self._overlap_lines(names, namespace)
+        fed = []
+        for text, kind in self.variant.feeds:
+            namespace["tensor"], namespace["cpu"] = torch.tensor, torch.device("cpu")
+            namespace[f"dtype_{kind}"] = {"int": torch.int64, "float": torch.float64}[kind]
+            fed.append(f"tensor({checked_expression(text)}, dtype=dtype_{kind}, device=cpu)")
         lines.append("tick()")
-        results = result_lines(self.variant, self.gear, self._attributes, f"run([{listed}])", namespace)
+        results = result_lines(
+            self.variant, self.gear, self._attributes, f"run([{', '.join([*names, *fed])}])", namespace
+        )
         if self._is_native:  # its exceptions hold pages of C++
             namespace["failed"] = self._failed
             results = ["try:", *(f"    {line}" for line in results), "except RuntimeError as error: failed(error)"]

@@ -13,7 +13,7 @@ from gearcache.guards.dispatch.variant import StoredGear, StoredInput, StoredVar
 from gearcache.guards.evidence.checks import Check
 
 #: Parts of a variant that variants of one entry mostly have in common; together nearly all of its bytes.
-_SHARED = ("frame", "references", "inputs", "attributes", "call_checks", "evidence", "sources")
+SHARED_PARTS = ("frame", "references", "inputs", "attributes", "call_checks", "evidence", "sources")
 
 
 def entry_to_plain(variants: Iterable[StoredVariant]) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def entry_to_plain(variants: Iterable[StoredVariant]) -> dict[str, Any]:
     rows = []
     for variant in variants:
         row = variant.to_plain()
-        for name in _SHARED:
+        for name in SHARED_PARTS:
             packed = msgpack.packb(row[name])  # `==` would take `True` for `1`
             if packed not in numbers:
                 numbers[packed] = len(parts)
@@ -55,11 +55,12 @@ def entry_from_plain(data: Mapping[str, Any]) -> list[StoredVariant]:
 
     variants = [
         StoredVariant(
-            **{name: shared(name, row[name]) for name in _SHARED},
+            **{name: shared(name, row[name]) for name in SHARED_PARTS},
             graph_name=row["graph_name"],
             gears=[StoredGear.from_plain(gear) for gear in row["gears"]],
             padding=row.get("padding"),
             numbers=row.get("numbers", []),
+            feeds=row.get("feeds", []),
             outputs=row["outputs"],
         )
         for row in data["variants"]

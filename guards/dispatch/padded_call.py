@@ -8,6 +8,9 @@ sizes that the caller passes. The plan, all numbers being ints or expressions ov
 |---|---|
 | `symbols` | `(symbol, input, "size" or "stride", dim)`: where the value of each free symbol is read |
 | `padded` | the symbols that may be padded |
+| `proofs` | `{"symbols", "fills", "doubtful"}`: symbols that one proof is about (if several, it takes them for equal),
+`(input, value)` that it takes the filling for, outputs in which a NaN may come from the filling: a call that finds one
+fails |
 | `conditions` | guards of the trace |
 | `ones` | sets of symbols that may be 1: a trace at 1 ran the same operations |
 | `sizes`, `strides` | of each input |
@@ -19,13 +22,13 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from gearcache.errors import GearSpecError
+from gearcache.errors import GearSpecError, PaddedResultError
 from gearcache.guards.dispatch.variant import StoredGear, StoredVariant
 from gearcache.guards.gears.expressions import expression_function
 from gearcache.guards.gears.spec import RangeAxis
@@ -51,6 +54,11 @@ class Fills:
             if RangeAxis(pattern, dim, 1).matches(path) and (not isinstance(value, Mapping) or dim in value):
                 return pattern
         return None
+
+    def given(self, path: str, dtype: torch.dtype) -> Any:
+        """Return the filling of an argument, or None where none is given."""
+        matches = any(RangeAxis(pattern, 0, 1).matches(path) for pattern in self.values)
+        return self.value(path, dtype) if matches else None
 
     def value(self, path: str, dtype: torch.dtype) -> Any:
         """Return the filling of an argument; `GearSpecError` when its dtype cannot hold it."""
@@ -100,10 +108,13 @@ def padded_gear(
     ones = sorted(name for name in changed if real[name] == 1)
     if ones and ones not in plan["ones"]:
         return f"gear {gear.text} does not serve a size of 1: the method traces to something else there"
+    proofs = [proof for proof in plan["proofs"] if any(name in changed for name in proof["symbols"])]
+    unmet = next((reason for proof in proofs if (reason := _unmet(variant, proof, real, full, fills))), None)
+    if unmet is not None:
+        return f"gear {gear.text} {unmet}"
     # One symbol after the other is padded, so the trace has to hold on the way as well.
-    for corner in itertools.product(*([real[name], full[name]] if name in changed else [real[name]] for name in real)):
-        values = dict(zip(real, corner, strict=True))
-        broken = next((condition for condition in plan["conditions"] if not _number(condition, values)), None)
+    for corner in _corners(real, full, [proof["symbols"] for proof in proofs]):
+        broken = next((condition for condition in plan["conditions"] if not _number(condition, corner)), None)
         if broken is not None:
             return f"gear {gear.text} was traced under a condition that these sizes break"
     if not _same_forms(plan["results"], gear.results):
@@ -117,6 +128,10 @@ def padded_gear(
     moved = [
         index for index, row in enumerate(sizes) if row != gear.sizes[index] or strides[index] != gear.strides[index]
     ]
+    for index in moved:
+        pairs = zip(gear.sizes[index], gear.strides[index], strict=True)
+        if any(stride == 0 and size != 1 for size, stride in pairs):
+            return f"gear {gear.text} takes `{variant.inputs[index].access.text}` expanded, which cannot be filled"
     values = {index: fills.value(variant.inputs[index].access.text, variant.inputs[index].dtype) for index in moved}
     small = replace(
         gear,
@@ -128,7 +143,31 @@ def padded_gear(
     )
     outputs = [(_list(row, real), _list(steps, real)) for row, steps in plan["outputs"]]
     written = [index for index in moved if index in gear.written]
-    return PaddedGear(small, _runner(run, gear, sizes, values, written, outputs), sum(map(_product, gear.sizes)))
+    checked = {index: text for proof in proofs for index in proof["doubtful"]}
+    return PaddedGear(
+        small, _runner(run, gear, sizes, values, written, outputs, checked), sum(map(_product, gear.sizes))
+    )
+
+
+def _unmet(variant: StoredVariant, proof: Mapping[str, Any], real: Values, full: Values, fills: Fills) -> str | None:
+    """Return what one proof takes for granted and a call or the options do not give."""
+    for sizes in (real, full):
+        if len({sizes[name] for name in proof["symbols"]}) > 1:
+            assert variant.padding is not None
+            owners = [row for row in variant.padding["symbols"] if row[0] in proof["symbols"]]
+            named = " and ".join(f"{variant.inputs[index].access.text}.size({dim})" for _, index, _, dim in owners)
+            return f"is padded only where {named} are equal"
+    for index, value in proof["fills"]:
+        path = variant.inputs[index].access.text
+        if fills.value(path, variant.inputs[index].dtype) != value:
+            return f"is padded only where pad_values of `{path}` is {value}"
+    return None
+
+
+def _corners(real: Values, full: Values, groups: Sequence[Sequence[str]]) -> Iterator[dict[str, int]]:
+    """Yield the values of all symbols with each padded one, or all of one proof, as in the call or as in the gear."""
+    for chosen in itertools.product((real, full), repeat=len(groups)):
+        yield {**real, **{name: row[name] for row, group in zip(chosen, groups, strict=True) for name in group}}
 
 
 def _runner(
@@ -138,6 +177,7 @@ def _runner(
     values: dict[int, Any],
     written: list[int],
     outputs: list[tuple[list[int], list[int]]],
+    checked: Mapping[int, str],
 ) -> Runner:
     regions = {index: tuple(slice(0, size) for size in sizes[index]) for index in values}
 
@@ -151,9 +191,13 @@ def _runner(
                 target[regions[index]].copy_(source)
                 padded[index] = target
             found = run(padded)
+            results = [_cut(tensor, shape, steps) for tensor, (shape, steps) in zip(found, outputs, strict=True)]
+            for index, text in checked.items():
+                if results[index].isnan().any():
+                    raise PaddedResultError(gear.text, text)
             for index in written:
                 inputs[index].copy_(padded[index][regions[index]])
-            return [_cut(tensor, shape, steps) for tensor, (shape, steps) in zip(found, outputs, strict=True)]
+            return results
 
     return run_padded
 

@@ -56,6 +56,8 @@ class StoredGear:
     header: dict[str, Any]
     blobs: dict[str, str]
     written: list[int] = field(default_factory=list)
+    #: Inputs of which it gives away or writes a view that it has copied because of its strides.
+    cloned: list[int] = field(default_factory=list)
     #: Input dims `(input, dim)` that were only assumed to follow the gear.
     assumed: list[list[int]] = field(default_factory=list)
     #: For a dynamic graph: each free size and stride, `(name, input, "size" or "stride", dim)`, and what must hold.
@@ -103,8 +105,10 @@ class StoredVariant:
     gears: list[StoredGear]
     #: How calls between gears are padded, see `guards.dispatch.padded_call`; None where they are not.
     padding: dict[str, Any] | None = None
-    #: Ints that results are computed from, `[name, access]`: read when the graph is called.
+    #: Ints that the frame passes to the graph call, behind the tensors: `[name, access]`.
     numbers: list[list[Any]] = field(default_factory=list)
+    #: What the graph takes as tensors of one element, behind its inputs: `[expression, "int" or "float"]`.
+    feeds: list[list[str]] = field(default_factory=list)
     #: How many results the frame takes from the graph, whichever gear it is.
     outputs: int = 0
 
@@ -122,5 +126,6 @@ class StoredVariant:
             "gears": [gear.to_plain() for gear in self.gears],
             "padding": self.padding,
             "numbers": self.numbers,
+            "feeds": self.feeds,
             "outputs": self.outputs,
         }

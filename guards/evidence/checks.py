@@ -26,6 +26,7 @@ an entry is loaded) and as a part of the dispatch (compiled to Python source, ru
 | `order` | the set has these items in this order |
 | `definition` | the function has this name, this code, these defaults and closed-over values |
 | `instance`, `subclass` | `isinstance` or `issubclass` with the class at another path says this |
+| `numbers` | ints at some paths fulfil conditions, see `guards.evidence.relations` |
 | `classes` | these classes define what they did, see `guards.evidence.members` |
 """
 
@@ -41,7 +42,7 @@ from gearcache.guards.evidence.members import changed_class
 from gearcache.guards.evidence.names import a_type, name_of
 from gearcache.guards.evidence.predicates import OBSERVERS, PREDICATES, holds, named
 from gearcache.guards.evidence.reason import Reason
-from gearcache.guards.evidence.relations import RELATIONS, others, relation_holds
+from gearcache.guards.evidence.relations import RELATIONS, numbers_text, others, relation_holds
 
 KINDS = frozenset(OBSERVERS) | frozenset(PREDICATES) | RELATIONS | {"classes"}
 
@@ -70,6 +71,8 @@ class Failure:
             return f"`{self.check.access.text}`: `is{self.check.kind}` of `{cls}` was {answer}, is now {self.found}"
         if self.check.kind == "reached":
             return f"`{self.check.access.text}`, which the graph holds untraced, or what it uses was changed"
+        if self.check.kind == "numbers":
+            return f"`{self.check.access.text}`: {self.check.wanted} does not hold"
         return f"`{self.check.access.text}`: {self.check.kind} was {self.check.wanted}, is now {self.found}"
 
 
@@ -96,7 +99,7 @@ class Check:
             if is_right(self.kind, self.expected, value, walker):
                 return None
             return Failure(self, self._found(value, walker))
-        except (LookupError, AttributeError, TypeError, ImportError, ValueError) as error:
+        except (LookupError, AttributeError, TypeError, ImportError, ValueError, ArithmeticError) as error:
             what = "without its counterpart" if self.kind in RELATIONS else f"{a_type(value)}"
             return Failure(self, f"{what} ({type(error).__name__}: {error})")
 
@@ -129,6 +132,8 @@ class Check:
 
 
 def _text(kind: str, plain: Any) -> str:
+    if kind == "numbers":
+        return numbers_text(plain)
     return readable(plain) if kind == "constant" else repr(plain)
 
 

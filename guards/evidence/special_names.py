@@ -16,6 +16,8 @@ _PROTOCOLS = (
     # Containers and iteration.
     "__len__ __length_hint__ __getitem__ __setitem__ __delitem__ __missing__ __contains__ __iter__ __next__ "
     "__reversed__ __match_args__ "
+    # Memory (Python 3.12).
+    "__buffer__ __release_buffer__ "
     # Contexts, asynchronous ones too.
     "__enter__ __exit__ __aenter__ __aexit__ __await__ __aiter__ __anext__ "
     # Tests of types, and torch's own protocols.

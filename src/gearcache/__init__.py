@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gearcache import events as events
     from gearcache import metrics as metrics
     from gearcache.api import cache_compile as cache_compile
+    from gearcache.cached import Cached as CachedMethod
     from gearcache.errors import BackendUnavailable as BackendUnavailable
     from gearcache.errors import CacheError as CacheError
     from gearcache.errors import CaptureError as CaptureError
@@ -32,10 +33,12 @@ if TYPE_CHECKING:
     from gearcache.options import CompilerConfig as CompilerConfig
     from gearcache.prewarming.prewarm import prewarm as prewarm
     from gearcache.readable.entry import readable_cache as readable_cache
+    from gearcache.telemetry.stats import Stats as Stats
 
 _HOMES = {
     "BackendUnavailable": "gearcache.errors",
     "CacheError": "gearcache.errors",
+    "CachedMethod": "gearcache.serving.method",
     "CaptureError": "gearcache.errors",
     "CompileError": "gearcache.errors",
     "CompilerConfig": "gearcache.options",
@@ -43,6 +46,7 @@ _HOMES = {
     "GearSpecError": "gearcache.errors",
     "GearcacheError": "gearcache.errors",
     "InputError": "gearcache.errors",
+    "Stats": "gearcache.telemetry.stats",
     "UnknownGear": "gearcache.errors",
     "Symbol": "gearcache.guards.gears.symbol",
     "add_listener": "gearcache.events",
@@ -60,11 +64,13 @@ _OF_TORCH = (
     "gearcache.exporting.torchair_export",
     "gearcache.guards.gears.parse",
     "gearcache.prewarming.prewarm",
+    "gearcache.serving.method",
 )
 _MODULES = ("errors", "events", "metrics")
 __all__ = [
     "BackendUnavailable",
     "CacheError",
+    "CachedMethod",
     "CaptureError",
     "CompileError",
     "CompilerConfig",
@@ -72,6 +78,7 @@ __all__ = [
     "GearSpecError",
     "GearcacheError",
     "InputError",
+    "Stats",
     "Symbol",
     "UnknownGear",
     "add_listener",
@@ -91,18 +98,25 @@ def __getattr__(name: str) -> Any:
     if home is None:
         raise AttributeError(f"module `gearcache` has no attribute `{name}`")
     if home in _OF_TORCH:
-        _check_torch()
-    value = getattr(importlib.import_module(home), name)
+        from gearcache.torch_release import require_torch
+
+        require_torch()
+    try:
+        value = getattr(importlib.import_module(home), name)
+    except (AttributeError, ImportError):
+        if home in _OF_TORCH:
+            _check_names_of_torch()
+        raise
     globals()[name] = value
     return value
 
 
-def _check_torch() -> None:
+def _check_names_of_torch() -> None:
     import torch
 
-    from gearcache.torch_release import check_release
+    from gearcache.torch_names import check_names
 
-    check_release(str(torch.__version__))
+    check_names(str(torch.__version__))
 
 
 def __dir__() -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload, runtime_checkable
 
 from typing_extensions import Self
 
@@ -18,6 +18,7 @@ Result = TypeVar("Result", covariant=True)
 Returned = TypeVar("Returned")
 
 
+@runtime_checkable  # for type checkers: `gearcache.CachedMethod` is a class at run time
 class Cached(Protocol[Parameters, Result]):
     """A method that runs through compiled graphs kept on disk; of the parameters and the result of the method itself.
 

@@ -14,6 +14,7 @@
     │   └── UncacheableGuard          Dynamo guards on something gearcache cannot check
     ├── CompileError                  a backend failed; names the gear
     ├── GraphError                    a compiled graph failed while it ran (also `RuntimeError`)
+    ├── PaddedResultError             a padded call gave NaN, maybe through its filling (also `RuntimeError`)
     ├── UnsupportedMethod             what cannot be cached at all, told at `cache_compile` (also `TypeError`)
     ├── BackendUnavailable            a backend cannot run here (also `ImportError`)
     ├── GearSpecError                 a gear spec is wrong (also `ValueError`)
@@ -23,7 +24,9 @@
     ├── RecompileRefused              the stance `fail_on_recompile` forbids a compile (also `RuntimeError`)
     ├── UnsupportedStance             a stance forces a backend that no cached method has (also `ValueError`)
     ├── TooManyVariants               an entry already holds `max_variants` variants
-    ├── UnsupportedTorch              torch is of a release that gearcache is not tested with
+    ├── MissingTorch                  torch is not installed (also `ImportError`)
+    ├── UnsupportedTorch              torch is of a release that gearcache is not tested with (also `ImportError`)
+    │   └── MissingTorchNames         such a release was tried, and lacks names that gearcache uses
     └── PreparationError              gearcache itself failed; the method runs uncached (unless `strict`)
 
 Every class carries its data as attributes and survives pickling across processes.
@@ -217,6 +220,20 @@ class BackendUnavailable(GearcacheError, ImportError):
         return f"backend `{self.backend}` cannot run here: {self.missing}"
 
 
+class PaddedResultError(GearcacheError, RuntimeError):
+    """A result of a padded call holds NaN, and masked filling could be why; nothing was written."""
+
+    def __init__(self, gear: str, sizes: str) -> None:
+        super().__init__(gear, sizes)
+        self.gear, self.sizes = gear, sizes
+
+    def __str__(self) -> str:
+        return (
+            f"padded from {self.sizes} to gear {self.gear}, a result holds NaN: from the arguments or weights, or from "
+            "masked filling that overflowed; call the method itself, or with the sizes of a gear"
+        )
+
+
 class GearSpecError(GearcacheError, ValueError):
     """A gear spec that makes no sense; nothing was changed."""
 
@@ -284,6 +301,20 @@ class UnsupportedStance(GearcacheError, ValueError):
         return f"{found}; for a cached method only 'eager' is possible"
 
 
+class MissingTorch(GearcacheError, ImportError):
+    """No torch is installed: gearcache asks pip for none, which would exchange the one that is there."""
+
+    def __init__(self, tested: str) -> None:
+        super().__init__(tested)
+        self.tested = tested
+
+    def __str__(self) -> str:
+        return (
+            f"gearcache works with torch {self.tested}, and none is installed: `pip install 'gearcache[torch]'`; "
+            f"without CUDA first `pip install torch=={self.tested}.0 --index-url https://download.pytorch.org/whl/cpu`"
+        )
+
+
 class UnsupportedTorch(GearcacheError, ImportError):
     """This torch is of a release whose private names gearcache does not know."""
 
@@ -296,6 +327,18 @@ class UnsupportedTorch(GearcacheError, ImportError):
             f"gearcache works with torch {self.tested}, this is {self.found}: install `torch=={self.tested}.*`, "
             f"or another gearcache; GEARCACHE_ANY_TORCH=1 tries it nevertheless"
         )
+
+
+class MissingTorchNames(UnsupportedTorch):
+    """A release of torch that was tried (`$GEARCACHE_ANY_TORCH`) lacks names that gearcache uses."""
+
+    def __init__(self, found: str, tested: str, names: tuple[str, ...]) -> None:
+        GearcacheError.__init__(self, found, tested, names)
+        self.found, self.tested, self.names = found, tested, names
+
+    def __str__(self) -> str:
+        lacking = ", ".join(f"`{name}`" for name in self.names)
+        return f"torch {self.found} lacks {lacking}, which gearcache uses: install `torch=={self.tested}.*`"
 
 
 class PreparationError(GearcacheError):

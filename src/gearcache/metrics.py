@@ -15,18 +15,23 @@
 | `gearcache_stored_bytes_total` | method | blobs of the entries written |
 | `gearcache_faults_total` | method | faults of the cache that were worked around |
 | `gearcache_gear_calls_total` | method, gear | calls of compiled graphs |
+| `gearcache_padded_calls_total` | method | those among them that were padded to a larger gear |
+| `gearcache_eager_calls_total` | method, reason | calls that the method itself served, see `EAGER_REASONS` |
+| `gearcache_refused_calls_total` | method, error | calls that ended in one of gearcache's errors |
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gearcache.events import Event, add_listener
-from gearcache.telemetry.gear_use import gear_calls
+from gearcache.telemetry.gear_use import gear_calls, padded_calls
+from gearcache.telemetry.outcomes import EAGER_REASONS as EAGER_REASONS
+from gearcache.telemetry.outcomes import eager_calls, refused_calls
 
 if TYPE_CHECKING:
-    from prometheus_client.core import Metric
+    from prometheus_client.core import CounterMetricFamily, Metric
     from prometheus_client.registry import CollectorRegistry
 
 _COMPILE_BUCKETS = (0.1, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600)
@@ -117,10 +122,10 @@ class _Collector:
             self._compile = histogram("compile_seconds", "Compile of one gear", _COMPILE_BUCKETS)
             self._trace = histogram("trace_seconds", "Dynamo capture of a method", _TRACE_BUCKETS)
             self._load = histogram("load_seconds", "Read, verify, check and load stored variants", _LOAD_BUCKETS)
-            self._add(_GearCalls())
+            self._add(_Calls())
             registry.register(self._parts[-1])
         except ValueError:
-            self._parts = [part for part in self._parts if not isinstance(part, _GearCalls)]
+            self._parts = [part for part in self._parts if not isinstance(part, _Calls)]
             self.unregister()
             raise
 
@@ -156,20 +161,30 @@ class _Collector:
             self._faults.labels(method).inc()
 
 
-class _GearCalls:
-    """Reads how often each graph of this process has run."""
+#: Families of calls: name, what it says, labels.
+_FAMILIES = (
+    ("gearcache_gear_calls", "Calls of compiled graphs", ("method", "gear")),
+    ("gearcache_padded_calls", "Calls that were padded to a larger gear", ("method",)),
+    ("gearcache_eager_calls", "Calls that the method itself served", ("method", "reason")),
+    ("gearcache_refused_calls", "Calls that ended in one of gearcache's errors", ("method", "error")),
+)
+
+
+class _Calls:
+    """Reads what became of the calls of this process; nothing is counted here, so that no call pays for it."""
 
     def collect(self) -> Iterable[Metric]:
-        """Return one family with the calls of every method and gear."""
+        """Return the families with the calls of every method."""
+        padded = {(method,): calls for method, calls in padded_calls().items()}
+        found: list[Mapping[Any, int]] = [gear_calls(), padded, eager_calls(), refused_calls()]
+        families = self.describe()
+        for family, counts in zip(families, found, strict=True):
+            for labels, calls in sorted(counts.items()):
+                family.add_metric(labels, calls)
+        return families
+
+    def describe(self) -> list[CounterMetricFamily]:
+        """Name the families without reading anything."""
         from prometheus_client.core import CounterMetricFamily
 
-        family = CounterMetricFamily("gearcache_gear_calls", "Calls of compiled graphs", labels=["method", "gear"])
-        for (method, gear), calls in sorted(gear_calls().items()):
-            family.add_metric([method, gear], calls)
-        return [family]
-
-    def describe(self) -> Iterable[Metric]:
-        """Name the family without reading anything."""
-        from prometheus_client.core import CounterMetricFamily
-
-        return [CounterMetricFamily("gearcache_gear_calls", "Calls of compiled graphs", labels=["method", "gear"])]
+        return [CounterMetricFamily(name, text, labels=labels) for name, text, labels in _FAMILIES]

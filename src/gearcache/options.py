@@ -113,8 +113,8 @@ class CompilerConfig(_Checked):
       makes another variant for such calls, `copy` copies it into the strides of the gear (static graphs only). A
       tensor that the method writes, or with which a result shares memory, is never copied; results then have the
       strides that they have for tensors of the gear's strides, and a method that asks for strides sees those.
-      Copies go to graphs for contiguous tensors only. It is not for methods whose `contiguous()` or `reshape()` of a
-      transposed argument is written or returned: whether that shares memory with the argument hangs on its strides.
+      Copies go to graphs for contiguous tensors only, and not where a copy of a view is written or returned
+      (`x.t().contiguous()`): whether that shares memory with the argument hangs on its strides.
     - `pad_values`: argument path -> number to fill with, or `{dim: number}` to pad these dims only. A method whose
       results the filling could reach is refused with the operator's name.
     - `strict`: raise on a fault of the cache instead of warning and compiling (None: `$GEARCACHE_STRICT`).

@@ -14,6 +14,7 @@ import pytest
 
 from gearcache.cache.admin.bundle import take_bundle, write_bundle
 from gearcache.cache.admin.catalog import Catalog, Removal
+from gearcache.cache.admin.counts import Counts, reset_counts
 from gearcache.cache.admin.evict import Limits
 from gearcache.cache.admin.health import check_health
 from gearcache.cache.admin.tally import count_misses, misses
@@ -68,7 +69,7 @@ def prepared(root: Path) -> None:
     layout.manifest(KEYS[1]).write_bytes(b"damaged")
     layout.quarantine("old").write_bytes(b"old")
     (layout.root / "v1" / "entries").mkdir(parents=True)
-    count_misses(layout, ["absent"])
+    count_misses(layout, "Model.decode", ["absent"])
 
 
 #: What never raises for a fault of the disk.
@@ -81,12 +82,14 @@ SAFE: dict[str, Callable[[Layout], object]] = {
     "repair": lambda layout: verify(layout, repair=True),
     "quarantine": lambda layout: Catalog(layout).clear_quarantine(Removal()),
     "other formats": lambda layout: Catalog(layout).other_formats(),
-    "misses": lambda layout: (count_misses(layout, ["absent"]), misses(layout)),
+    "counts": lambda layout: Counts(layout).misses(),
+    "misses": lambda layout: (count_misses(layout, "Model.decode", ["absent"]), misses(layout)),
     "health": lambda layout: check_health(layout),
     "limits": lambda layout: DiskStore(layout, limits=Limits(max_size=0)).keep_limits(KEYS[0]),
 }
 #: What raises nothing but `CacheError`.
 OTHERS: dict[str, Callable[[Layout], object]] = {
+    "reset": lambda layout: reset_counts(layout, [], 1.0),
     "load": lambda layout: DiskStore(layout).load(KEYS[0]),
     "publish": lambda layout: publish(layout),
     "export": lambda layout: write_bundle(layout, Catalog(layout).entries(), layout.root / "bundle"),
@@ -111,7 +114,7 @@ def test_a_disk_that_fails_at_any_call_raises_nothing_unexpected(tmp_path: Path,
     with failing(root, 0, errno.EIO, more=False) as made:
         work(Layout(root))
     total = made[0]
-    assert total > 3
+    assert total >= 3
     # Each of the first calls, where the paths part, and some of the rest.
     for number in [*range(1, min(total, 30) + 1), *range(31, total + 1, 1 + total // 25)]:
         shutil.rmtree(root)

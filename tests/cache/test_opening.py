@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gearcache.cache.opening import open_regular
-from tests.support.source_tree import ROOT
+from tests.support.source_tree import PACKAGE
 
 
 @pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_WRONLY, os.O_RDWR, os.O_WRONLY | os.O_CREAT | os.O_APPEND])
@@ -43,7 +43,7 @@ def test_a_file_is_made_for_its_owner_only(tmp_path: Path) -> None:
 
 def test_only_who_checks_opens_files_of_a_cache() -> None:
     opening = {"opening.py", "trust.py", "atomic.py"}
-    found = {path.name for path in (ROOT / "cache").glob("*.py") if "os.open(" in path.read_text()}
+    found = {path.name for path in (PACKAGE / "cache").glob("*.py") if "os.open(" in path.read_text()}
     assert found == opening
 
 
@@ -54,6 +54,7 @@ from pathlib import Path
 from gearcache.cache import CacheKey, DiskStore, Layout, Limits, Signer
 from gearcache.cache.admin.bundle import write_bundle, take_bundle
 from gearcache.cache.admin.catalog import Catalog, Removal
+from gearcache.cache.admin.counts import Counts, reset_counts
 from gearcache.cache.admin.health import check_health
 from gearcache.cache.admin.tally import count_misses, misses
 from gearcache.cache.admin.verify import verify
@@ -95,7 +96,9 @@ def work():
     try_all(
         lambda: disk.load(key), lambda: disk.count_load(key), lambda: disk.lookup(other), publish, compile_graph,
         lambda: [disk.read_blob(digest) for digest in disk.lookup(key).manifest.blobs],
-        lambda: count_misses(layout, ["absent"]), lambda: misses(layout), lambda: check_health(layout, key_file),
+        lambda: count_misses(layout, "Model.decode", ["absent"]), lambda: misses(layout),
+        lambda: reset_counts(layout, catalog.entries(), 1.0), lambda: Counts(layout).misses(),
+        lambda: check_health(layout, key_file),
         lambda: write_bundle(layout, catalog.entries(), place / "out.tar"), lambda: take_bundle(layout, bundle),
         lambda: verify(layout), lambda: verify(layout, repair=True), catalog.quarantined, catalog.other_formats,
         lambda: catalog.prune(max_size=0), catalog.collect, lambda: catalog.remove(catalog.entries()),
@@ -108,7 +111,7 @@ with disk.exclusive(key):
     disk.publish(key, {}, {disk.put_blob(b"code"): 4}, {"folders": True})
 with graph_folder(disk.layout.manifest(key).parent / "ge", "graph", 0) as folder:
     (folder / "graph.om").write_bytes(b"graph")
-count_misses(disk.layout, ["absent"])
+count_misses(disk.layout, "Model.decode", ["absent"])
 Catalog(disk.layout).entries()
 write_bundle(disk.layout, Catalog(disk.layout).entries(), bundle)
 damaged = disk.put_blob(b"damaged")

@@ -150,7 +150,53 @@ def complete(words: str, cache_dir: Path) -> list[str]:
         timeout=60,
         check=False,
     )
-    return [line.partition(",")[2] for line in done.stdout.splitlines()]
+    return [line.partition(",")[2] for line in done.stdout.splitlines() if line]
+
+
+DEPLOY = "import torch\ndef build(): ...\ndef build_all(n=1): ...\ndef load(path): ...\ndef _own(): ...\n"
+
+
+def test_files_and_their_functions_are_completed_for_prewarm(
+    cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "deploy.py").write_text(DEPLOY)
+    (tmp_path / "broken.py").write_text("def build(:")
+    assert complete("gearcache prewarm dep", cache_dir) == ["dep"]  # a file: the shell's own matter
+    assert complete("gearcache prewarm deploy.py:", cache_dir) == ["deploy.py:build", "deploy.py:build_all"]
+    assert complete("gearcache prewarm deploy:build_", cache_dir) == ["deploy:build_all"]
+    for word in ("broken.py:", "none:", ":", "..:"):
+        assert complete(f"gearcache prewarm {word}", cache_dir) == []
+
+
+@pytest.mark.parametrize(
+    "words, expected",
+    [
+        (["gearcache", "prewarm", "deploy.py", ":", "bu"], ["build", "build_all"]),
+        (["gearcache", "prewarm", "deploy.py", ":"], ["build", "build_all"]),
+        (["gearcache", "ver"], ["verify"]),
+    ],
+)
+def test_bash_itself_completes(words: list[str], expected: list[str], tmp_path: Path) -> None:
+    (tmp_path / "deploy.py").write_text(DEPLOY)
+    script = tmp_path / "completion.bash"
+    script.write_text(run("completion", "bash").stdout)
+    program = tmp_path / "gearcache"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} {tmp_path}/program.py "$@"\n')
+    (tmp_path / "program.py").write_text("from gearcache.cli import main\nmain(prog_name='gearcache')\n")
+    program.chmod(0o700)
+    given = " ".join(f"'{word}'" for word in words)
+    shell = f"source {script}; COMP_WORDS=({given}); COMP_CWORD={len(words) - 1}; _gearcache_completion gearcache; "
+    done = subprocess.run(
+        ["bash", "--norc", "-c", shell + 'printf "%s\n" "${COMPREPLY[@]}"'],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stdout.split() == expected, done.stderr
 
 
 def test_commands_and_entries_are_completed(cache_dir: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from gearcache.cache import DiskStore, Layout
 from gearcache.cache.admin.tally import count_misses
-from tests.support.commands import DECODE, DECODE_OLD, PREFILL, run, run_json, store
+from tests.support.commands import DECODE, DECODE_OLD, PREFILL, listed, run, run_json, store
 
 
 def use(cache_dir: Path, key: object, age: float = 0.0) -> None:
@@ -37,7 +37,7 @@ def test_list_shows_every_entry_and_rank_once(cache_dir: Path) -> None:
     store(cache_dir, DECODE, b"d" * 10, ranks="rank1")
     result = run("list", "--sort", "name")
     header, *rows = [line.split() for line in result.stdout.splitlines()]
-    assert header == ["Method", "Key", "Ranks", "Gears", "Size", "Used", "Hits"]
+    assert header == ["Method", "Key", "Ranks", "Gears", "Size", "Used", "Hits", "Made", "Torch"]
     assert [row[:4] for row in rows] == [
         ["Model.decode", DECODE.digest[:12], "rank1", "2"],
         ["Model.prefill", PREFILL.digest[:12], "-", "2"],
@@ -48,7 +48,7 @@ def test_list_shows_every_entry_and_rank_once(cache_dir: Path) -> None:
 def test_list_as_json_tells_more(cache_dir: Path) -> None:
     path = store(cache_dir, DECODE, b"d" * 10)
     use(cache_dir, DECODE)
-    (entry,) = run_json("list")
+    (entry,) = listed()
     assert entry["method"] == "Model.decode"
     assert (entry["key"], entry["path"]) == (DECODE.digest, str(path))
     assert entry["gears"] == ["ids.size(0)=1", "ids.size(0)=2"]
@@ -58,11 +58,11 @@ def test_list_as_json_tells_more(cache_dir: Path) -> None:
 def test_list_filters_by_method_and_sorts(cache_dir: Path) -> None:
     for key, size in ((DECODE, 10), (PREFILL, 3000), (DECODE_OLD, 500)):
         store(cache_dir, key, os.urandom(size))
-    assert [entry["key"] for entry in run_json("list", "*.decode", "--sort", "size")] == [
+    assert [entry["key"] for entry in listed("*.decode", "--sort", "size")] == [
         DECODE_OLD.digest,
         DECODE.digest,
     ]
-    assert run_json("list", "Other.*") == []
+    assert listed("Other.*") == []
 
 
 def test_list_takes_the_given_folder_before_the_environment(cache_dir: Path, tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_clear_asks_on_a_terminal_before_all_goes(cache_dir: Path, answer: str, 
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == expected
     os.close(terminal)
     assert b"Remove all 1 entry (" in said
-    assert len(run_json("list")) == (answer == "n")
+    assert len(listed()) == (answer == "n")
 
 
 def test_clear_does_not_ask_in_a_script(cache_dir: Path) -> None:
@@ -212,30 +212,26 @@ def test_explain_says_that_there_is_nothing_to_compare_with(cache_dir: Path) -> 
 def test_verify_finds_a_flipped_bit_and_repairs_it(cache_dir: Path) -> None:
     store(cache_dir, DECODE, b"good")
     store(cache_dir, PREFILL, b"bad!")
-    assert run_json("verify") == {
-        "sound": True,
-        "entries": 2,
-        "blobs": 2,
-        "size": run_json("verify")["size"],
-        "faults": [],
-    }
+    sound = run_json("verify")
+    assert (sound["sound"], sound["entries"], sound["blobs"], sound["faults"]) == (True, 2, 2, [])
     (blob,) = [path for path in cache_dir.glob("v*/blobs/*/*") if path.read_bytes() == b"bad!"]
     blob.write_bytes(b"bad?")
     result = run("verify", code=1)
-    assert f"corrupt: {blob}: it has the sha256" in result.stdout
+    assert f"corrupt: Model.prefill-{PREFILL.digest[:12]}: {blob}: it has the sha256" in result.stdout
+    assert "1 of 2 entries and 1 of 2 blobs are sound" in result.stdout
     assert "`gearcache verify --repair`" in result.stderr
     assert blob.exists()
     run("verify", "--repair")
     assert not blob.exists()
     assert run_json("verify")["sound"]
-    assert [entry["method"] for entry in run_json("list")] == ["Model.decode"]
+    assert [entry["method"] for entry in listed()] == ["Model.decode"]
 
 
 def test_stats_count_hits_misses_and_saved_seconds(cache_dir: Path) -> None:
     store(cache_dir, DECODE, b"d")
     for _ in range(3):
         use(cache_dir, DECODE)
-    count_misses(Layout(cache_dir), ["absent", "absent", "other version"])
+    count_misses(Layout(cache_dir), "Model.decode", ["absent", "absent", "other version"])
     found = run_json("stats")
     assert (found["hits"], found["misses"]) == (3, 3)
     assert found["misses_by_reason"] == {"absent": 2, "other version": 1}
@@ -257,10 +253,10 @@ def test_clear_removes_one_entry_and_its_blob(cache_dir: Path) -> None:
     store(cache_dir, DECODE, b"decode")
     store(cache_dir, PREFILL, b"prefill")
     planned = run_json("clear", "--entry", "Model.decode", "--dry-run")
-    assert len(run_json("list")) == 2
+    assert len(listed()) == 2
     done = run_json("clear", "--entry", "Model.decode")
     assert (planned["freed"], planned["blobs"]) == (done["freed"], done["blobs"]) == (done["freed"], 1)
-    assert [entry["method"] for entry in run_json("list")] == ["Model.prefill"]
+    assert [entry["method"] for entry in listed()] == ["Model.prefill"]
     assert [path.read_bytes() for path in cache_dir.glob("v*/blobs/*/*")] == [b"prefill"]
 
 
@@ -269,7 +265,7 @@ def test_clear_removes_what_was_not_used_for_long(cache_dir: Path) -> None:
     store(cache_dir, PREFILL, b"prefill")
     for key, age in ((DECODE, 3600.0 * 30), (PREFILL, 60.0)):
         use(cache_dir, key, age)
-    created = run_json("list")
+    created = listed()
     assert len(created) == 2
     assert run_json("clear", "--older-than", "1d")["removed"] == [], "both were made just now"
 
@@ -281,7 +277,7 @@ def test_clear_all_leaves_nothing_behind(cache_dir: Path) -> None:
     quarantined = Layout(cache_dir).quarantine("bad")
     quarantined.write_bytes(b"bad")
     run("clear", "--all")
-    assert run_json("list") == []
+    assert listed() == []
     assert not list(cache_dir.glob("v*/blobs/*/*"))
     assert not quarantined.exists()
 
@@ -295,7 +291,7 @@ def test_clear_names_the_users_of_what_stays(cache_dir: Path) -> None:
     assert f"is in use by process {os.getpid()} (" in result.stderr
     assert "removed Model.prefill" in result.stdout
     assert run_json("clear", "--all", code=4)["in_use"][0]["users"][0]["pid"] == os.getpid()
-    assert [entry["method"] for entry in run_json("list")] == ["Model.decode"]
+    assert [entry["method"] for entry in listed()] == ["Model.decode"]
 
 
 def test_clear_waits_for_users(cache_dir: Path) -> None:
@@ -312,7 +308,7 @@ def test_clear_waits_for_users(cache_dir: Path) -> None:
         assert user.stdout.readline() == "ready\n"
         run("clear", "--all", code=4)
         run("clear", "--all", "--wait", "30s")
-    assert run_json("list") == []
+    assert listed() == []
 
 
 def test_prune_drops_the_least_recently_used_first(cache_dir: Path) -> None:
@@ -324,7 +320,7 @@ def test_prune_drops_the_least_recently_used_first(cache_dir: Path) -> None:
     planned = run_json("prune", "--max-size", "25kB", "--dry-run")
     assert [entry["key"] for entry in planned["removed"]] == [PREFILL.digest]
     assert "removed 1 entry and 1 blob" in run("prune", "--max-size", "25kB").stdout
-    assert {entry["key"] for entry in run_json("list")} == {DECODE.digest, DECODE_OLD.digest}
+    assert {entry["key"] for entry in listed()} == {DECODE.digest, DECODE_OLD.digest}
     assert "give a limit" in run("prune", code=2).stderr
     assert "`ten` is no size" in run("prune", "--max-size", "ten", code=2).stderr
     assert "`ten` is no age" in run("prune", "--older-than", "ten", code=2).stderr
@@ -339,7 +335,7 @@ def test_a_bundle_carries_entries_to_another_cache(cache_dir: Path, tmp_path: Pa
     bundle, other = tmp_path / "bundle.tar", ("--cache-dir", str(tmp_path / "other"))
     assert "wrote 1 entry with 1 blob" in run("bundle", str(bundle), "Model.decode").stdout
     assert "took 1 entry with 1 blob" in run("unbundle", str(bundle), *other).stdout
-    assert [entry["key"] for entry in run_json("list", *other)] == [DECODE.digest]
+    assert [entry["key"] for entry in listed(*other)] == [DECODE.digest]
     assert run_json("unbundle", str(bundle), *other)["skipped"] == [DECODE.name]
     assert len(run_json("bundle", str(bundle))["entries"]) == 2
 

@@ -13,11 +13,12 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from gearcache.cache import Layout
 from gearcache.commands.host_checks import check_host, check_settings
 from gearcache.commands.variables import VARIABLES
-from tests.support.commands import DECODE, PREFILL, run, run_json, run_process, store
+from tests.support.commands import DECODE, PREFILL, listed, run, run_json, run_process, store
 from tests.support.source_tree import ROOT
 
 DEPLOY = """
@@ -66,7 +67,7 @@ def deploy(tmp_path: Path, cache_dir: Path) -> Path:
 
 
 def test_doctor_finds_this_host_sound(cache_dir: Path) -> None:
-    found = {check["name"]: check for check in run_json("doctor")}
+    found = {check["name"]: check for check in run_json("doctor")["checks"]}
     assert found["torch"]["ok"]
     assert found["compiler"]["ok"]
     assert found["locks"]["ok"]
@@ -76,7 +77,7 @@ def test_doctor_finds_this_host_sound(cache_dir: Path) -> None:
 
 def test_doctor_says_what_to_do_without_a_compiler(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "/no/such/compiler")
-    (check,) = [check for check in run_json("doctor", code=1) if check["name"] == "compiler"]
+    (check,) = [check for check in run_json("doctor", code=1)["checks"] if check["name"] == "compiler"]
     assert check["ok"] is False
     assert "/no/such/compiler" in check["detail"]
     assert "install g++ with OpenMP or set CXX" in check["remedy"]
@@ -91,6 +92,13 @@ def test_a_compiler_that_cannot_compile_is_told(tmp_path: Path) -> None:
     assert "cannot compile with OpenMP: cannot find omp.h" in check.detail
 
 
+def test_another_release_of_torch_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "__version__", "2.15.0+cu132")
+    (check,) = [check for check in check_host({}) if check.name == "torch"]
+    assert (check.ok, check.detail) == (False, "2.15.0+cu132, which gearcache is not tested with")
+    assert check.remedy == "install torch==2.13.*"
+
+
 def test_a_wrong_setting_is_told() -> None:
     checks, _ = check_settings({"GEARCACHE_JOBS": "many"})
     assert checks[0].ok is False
@@ -99,12 +107,34 @@ def test_a_wrong_setting_is_told() -> None:
     assert (checks[0].ok, key_file) == (True, Path("/key"))
 
 
+def test_a_misspelt_variable_is_not_listed_as_a_setting_that_is_ok() -> None:
+    checks, _ = check_settings({"GEARCACHE_MAX_SIZ": "1GB", "GEARCACHE_JOBS": "2"})
+    assert [(check.ok, check.detail) for check in checks] == [
+        (True, "GEARCACHE_JOBS=2"),
+        (False, "nothing reads `GEARCACHE_MAX_SIZ`; `GEARCACHE_MAX_SIZE` is meant?"),
+    ]
+
+
+def test_doctor_writes_sizes_as_the_other_commands_do(cache_dir: Path) -> None:
+    store(cache_dir, DECODE, b"d" * 2_200_000)
+    found = {check["name"]: check["detail"] for check in run_json("doctor")["checks"]}
+    assert found["entries"] == "1 entry, 2.2 MB"
+    assert found["space"].split()[1] in ("MB", "GB", "TB")
+
+
 def test_doctor_tells_a_folder_that_others_can_write(cache_dir: Path) -> None:
     store(cache_dir, DECODE, b"d")
     Layout(cache_dir).bucket.chmod(0o777)
-    (check,) = [check for check in run_json("doctor", code=1) if check["name"] == "permissions"]
+    (check,) = [check for check in run_json("doctor", code=1)["checks"] if check["name"] == "permissions"]
     assert stat.S_IMODE(Layout(cache_dir).bucket.stat().st_mode) == 0o777, "doctor only tells"
     assert "chmod" in check["remedy"]
+
+
+def test_a_command_that_needs_torch_says_which(deploy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(deploy)
+    monkeypatch.setattr(torch, "__version__", "2.15.0")
+    done = run("prewarm", "deploy:build", code=1)
+    assert done.stderr.startswith("error: gearcache works with torch 2.13, this is 2.15.0: install")
 
 
 # -- prewarm ------------------------------------------------------------------------------------------------
@@ -209,9 +239,9 @@ def test_the_cron_script_prunes_to_a_size(cache_dir: Path) -> None:
     time.sleep(0.01)
     store(cache_dir, PREFILL, os.urandom(5000))
     assert "would remove 1 entry" in clear_cache("--dry-run", str(cache_dir), MAX_SIZE="8kB").stdout
-    assert len(run_json("list")) == 2
+    assert len(listed()) == 2
     assert clear_cache(str(cache_dir), MAX_SIZE="8kB").returncode == 0
-    assert [entry["method"] for entry in run_json("list")] == ["Model.prefill"]
+    assert [entry["method"] for entry in listed()] == ["Model.prefill"]
 
 
 def test_the_cron_script_takes_no_guess(cache_dir: Path) -> None:

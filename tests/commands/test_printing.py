@@ -16,7 +16,7 @@ from gearcache.cache import Layout
 from gearcache.cache.admin.bundle import HEADER_NAME
 from gearcache.cache.key import FORMAT_VERSION
 from gearcache.cli import main
-from gearcache.commands.common import print_json
+from gearcache.commands.document import print_json
 from gearcache.commands.printing import echo, printable, printable_json
 from tests.support.commands import DECODE, run, store
 
@@ -42,8 +42,8 @@ def test_nothing_that_steers_a_terminal_is_printed(text: str, capsys: pytest.Cap
         document = printable_json(json.dumps(value, ensure_ascii=False))
         assert json.loads(document) == value
         assert document.isprintable()
-        print_json(value)
-        assert json.loads(capsys.readouterr().out) == value
+        print_json("list", {"entries": value})
+        assert json.loads(capsys.readouterr().out)["entries"] == value
 
 
 def test_letters_of_all_languages_are_printed_as_they_are() -> None:
@@ -71,8 +71,8 @@ def test_names_on_disk_are_escaped(cache_dir: Path, text: str) -> None:
     layout = Layout(cache_dir)
     layout.quarantine(text).write_bytes(b"bad")
     layout.quarantine("x.reason").write_text(f"`{text}` is corrupt")
-    (layout.bucket / "misses").mkdir(exist_ok=True)
-    (layout.bucket / "misses" / text).write_bytes(b"-")
+    (layout.bucket / "misses" / "Model.decode").mkdir(parents=True, exist_ok=True)
+    (layout.bucket / "misses" / "Model.decode" / text).write_bytes(b"-")
     (layout.blobs_folder / "00").mkdir(exist_ok=True)
     (layout.blobs_folder / "00" / f".writing-{text}").write_bytes(b"half")
     for arguments in (
@@ -105,4 +105,4 @@ def test_only_printing_prints() -> None:
     own = {
         path.name for path in folder.glob("*.py") if "click.echo(" in path.read_text() or "secho(" in path.read_text()
     }
-    assert own == {"printing.py", "common.py", "completion.py", "doctor.py", "table.py"}
+    assert own == {"printing.py", "document.py", "completion.py", "doctor.py", "table.py"}

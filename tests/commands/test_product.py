@@ -9,7 +9,9 @@ import pytest
 import torch
 
 import gearcache
-from tests.support.commands import run, run_json
+from gearcache.guards.dispatch import packed_entry
+from gearcache.readable.entry import SHARED_PARTS
+from tests.support.commands import listed, run, run_json
 from tests.support.scenarios import strict_config
 from tests.test_events import Net, cached
 
@@ -50,6 +52,17 @@ def test_show_has_every_part(served: Net) -> None:
         assert part in full, part
 
 
+class Many(torch.nn.Module):
+    def rows(self, x: torch.Tensor) -> list[torch.Tensor]:
+        return [x + number for number in range(20)]
+
+
+def test_show_takes_a_method_with_many_results(cache_dir: Path) -> None:
+    gearcache.cache_compile(Many().rows, config=strict_config(), gears={"x": {0: [2, 4]}})(torch.randn(2, 4))
+    assert "x.size(0)=4: x[4, 4]; compiled in" in run("show", "Many.rows").stdout
+    assert SHARED_PARTS == packed_entry.SHARED_PARTS
+
+
 def test_show_one_part_is_in_full(served: Net) -> None:
     text = run("show", "Net.decode", "--only", "evidence").stdout
     assert "self.factor: constant 2" in text
@@ -68,7 +81,7 @@ def test_show_as_json_is_complete(served: Net) -> None:
 
 def test_explain_names_the_setting_that_differs(served: Net) -> None:
     gearcache.cache_compile(served.decode, config=strict_config(), gears={"x": {0: [2, 4, 8]}})(torch.randn(2, 4))
-    keys = {entry["key"]: entry for entry in run_json("list")}
+    keys = {entry["key"]: entry for entry in listed()}
     assert len(keys) == 2
     first = next(key for key, entry in keys.items() if len(entry["gears"]) == 2)
     text = run("explain", first).stdout

@@ -1,7 +1,9 @@
-"""What a user installs: wheel and sdist hold the real files of all layers."""
+"""What a user installs: wheel and sdist hold real files of all layers, and the sdist all of the repository."""
 
 from __future__ import annotations
 
+import re
+import runpy
 import shutil
 import stat
 import subprocess
@@ -13,11 +15,20 @@ from email.message import Message
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 import gearcache
+from gearcache.torch_release import TESTED, is_tested
 from tests.support.source_tree import LAYERS, PACKAGE, ROOT, layer_files
 
-BUILD_INPUTS = ("LICENSE", "MANIFEST.in", "README.md", "pyproject.toml", "setup.cfg", "setup.py", "src", *LAYERS)
+pytestmark = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="the files are those of a clone")
+
+
+def repository_files() -> list[str]:
+    """The files of a clone and those that are not committed yet; links are not followed."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
+    return [name for name in listed.split("\0") if name and (ROOT / name).exists()]
 
 
 def expected_files() -> dict[str, bytes]:
@@ -35,13 +46,9 @@ def expected_files() -> dict[str, bytes]:
 def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the sdist of the present tree, and the wheel built from this sdist."""
     tree, output = tmp_path_factory.mktemp("tree"), tmp_path_factory.mktemp("dist")
-    for name in BUILD_INPUTS:
-        source = ROOT / name
-        if source.is_dir():
-            ignore = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.so")
-            shutil.copytree(source, tree / name, symlinks=True, ignore=ignore)
-        elif source.exists():
-            shutil.copy2(source, tree / name)
+    for name in repository_files():
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, tree / name, follow_symlinks=False)
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(output), str(tree)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=250)
     assert result.returncode == 0, result.stdout + result.stderr
@@ -82,6 +89,50 @@ def test_the_sdist_holds_real_files(distributions: Path) -> None:
                 held[name] = content.read()
     source = "gearcache/guards/watch/_watched.c"
     assert held == expected_files() | {source: (ROOT / "guards" / "watch" / "_watched.c").read_bytes()}
+
+
+def test_the_sdist_holds_every_file_of_the_repository(distributions: Path) -> None:
+    (path,) = distributions.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        held = {item.name.partition("/")[2] for item in archive if item.isfile()}
+    made = {name for name in held if name in ("PKG-INFO", "setup.cfg") or ".egg-info/" in name}
+    wanted = {
+        f"src/gearcache/{name}" if name.partition("/")[0] in LAYERS else name
+        for name in repository_files()
+        if not (ROOT / name).is_symlink()
+    }
+    assert held - made == wanted - {"setup.cfg"}
+
+
+def test_torch_is_an_extra_which_admits_what_is_tested(wheel: Path) -> None:
+    """As a requirement it would have pip exchange the torch that is there."""
+    needs = [Requirement(text) for text in metadata(wheel).get_all("Requires-Dist", [])]
+    torch = [need for need in needs if need.name == "torch"]
+    assert not [need for need in torch if need.marker is None or need.marker.evaluate({"extra": ""})]
+    (extra,) = [need for need in torch if need.marker is not None and need.marker.evaluate({"extra": "torch"})]
+    assert all(extra.specifier.contains(f"{major}.{minor}.0") for major, minor in TESTED)
+    assert not any(extra.specifier.contains(f"{major}.{minor + 1}.0") for major, minor in TESTED)
+    (made,) = re.findall(r"(?m)^TORCH \?= (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"))
+    assert extra.specifier.contains(made)
+    assert is_tested(made)
+
+
+def test_the_package_page_has_no_link_that_leads_nowhere(wheel: Path) -> None:
+    page = str(metadata(wheel).get_payload())
+    assert "gearcache" in page
+    assert set(re.findall(r"\]\(([^)]*)\)", page)) == set()
+    assert "[guide](docs/guide.md)" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "guide (`docs/guide.md`)" in page
+
+
+def test_an_address_of_the_files_makes_links_absolute() -> None:
+    setup = runpy.run_path(str(ROOT / "setup.py"), run_name="setup")
+    text = "![bars](docs/timeline.svg) [guide](docs/guide.md#gears) [web](https://a.example/b) [up](#top)"
+    assert setup["page"](text, "https://a.example/main/") == (
+        "![bars](https://a.example/main/docs/timeline.svg) [guide](https://a.example/main/docs/guide.md#gears) "
+        "[web](https://a.example/b) [up](#top)"
+    )
+    assert setup["page"](text, "") == " guide (`docs/guide.md#gears`) [web](https://a.example/b) [up](#top)"
 
 
 def test_the_installed_wheel_is_complete(wheel: Path, tmp_path: Path) -> None:

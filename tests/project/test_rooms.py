@@ -6,7 +6,7 @@ import ast
 from collections import Counter
 from pathlib import Path
 
-from tests.support.source_tree import LAYERS, PACKAGE, ROOT
+from tests.support.source_tree import LAYERS, PACKAGE, ROOT, place_of
 
 TESTS = ROOT / "tests"
 #: Rooms that are none of the package: what only the whole of it does, the project around it, and the emulated device.
@@ -19,10 +19,10 @@ ELSEWHERE = {"compat": "npu", "include": "exporting"}
 
 def package_folders() -> set[str]:
     """Every folder of the package, as it is named below `gearcache`."""
-    roots = {layer: ROOT / layer for layer in LAYERS}
     found = {str(path.relative_to(PACKAGE)) for path in PACKAGE.iterdir() if path.is_dir() and path.name not in LAYERS}
-    for root in roots.values():
-        found |= {str(path.relative_to(ROOT)) for path in (root, *root.rglob("*")) if path.is_dir()}
+    for layer in LAYERS:
+        root = place_of(Path(layer))
+        found |= {str(path.relative_to(root.parent)) for path in (root, *root.rglob("*")) if path.is_dir()}
     return {name for name in found if "__pycache__" not in name}
 
 

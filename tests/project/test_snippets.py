@@ -1,12 +1,16 @@
 """Every Python snippet of the README and of `docs/` runs as it stands, in the order of its page.
 
 The snippets of a page share one namespace. One that cannot run here has a comment above it that no reader sees,
-`<!-- skip: next "the reason" -->`; it must be Python all the same.
+`<!-- skip: next "the reason" -->`; it must be Python all the same. One that begins with `# name.py` is a file as well,
+which the others of its page import.
 """
 
 from __future__ import annotations
 
 import ast
+import os
+import re
+import subprocess
 import sys
 import types
 from pathlib import Path
@@ -17,7 +21,7 @@ from sybil import Document, Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
 
 from gearcache import CompilerConfig
-from tests.support.pages import DOCS, PAGES, ROOT, name_of, tokens
+from tests.support.pages import DOCS, PAGES, ROOT, code_lines, name_of, tokens
 
 #: What is not run. A snippet under another name would be missed.
 OTHER_LANGUAGES = {"", "console", "text"}
@@ -41,11 +45,30 @@ def place(cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(CompilerConfig.__init__, "__defaults__", ("eager", *defaults[1:]))
 
 
+def write_files(page: Path, folder: Path) -> dict[str, str]:
+    """Write the snippets that begin with `# name.py` into a folder; returns them by name of the module."""
+    blocks = [token.content for token in tokens(page) if token.type == "fence" and token.info == "python"]
+    files = {found[1]: block for block in blocks if (found := re.match(r"# (\w+)\.py\n", block))}
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(text, encoding="utf-8")
+    return files
+
+
+def commands(page: Path) -> list[str]:
+    """The command lines of a page that run something in the folder of its files."""
+    lines = [line.removeprefix("$ ") for line in code_lines(page) if line.startswith("$ ")]
+    return [line for line in lines if line.startswith(("gearcache prewarm ", "python "))]
+
+
 def run_page(page: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[types.ModuleType, int]:
     """Run the snippets of a page as one module, for classes have one; returns it and the number of snippets."""
     module = types.ModuleType(f"page_{page.stem.lower()}")
     module.__file__ = str(page)
     monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.syspath_prepend(Path.cwd())
+    for name in write_files(page, Path.cwd()):
+        monkeypatch.setitem(sys.modules, name, module)  # so that the module of this name is forgotten afterwards
+        del sys.modules[name]
     document = parse(page)
     document.namespace = vars(module)
     found = 0
@@ -68,6 +91,25 @@ def test_every_snippet_of_a_page_runs(page: Path, monkeypatch: pytest.MonkeyPatc
 def test_the_readme_run_twice_compiles_four_graphs_and_then_loads_them(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = [run_page(ROOT / "README.md", monkeypatch)[0].model.cached.stats for _ in range(2)]
     assert [(stats.compiles, stats.loads) for stats in runs] == [(4, 4), (0, 4)]
+
+
+@pytest.mark.slow
+def test_the_files_of_the_guide_run_as_they_are_printed(tmp_path: Path, cache_dir: Path) -> None:
+    """By the commands that stand below them: what was prewarmed under `meta` is what the server loads."""
+    guide = ROOT / "docs" / "guide.md"
+    assert set(write_files(guide, tmp_path)) == {"model", "deploy", "serve"}
+    lines = commands(guide)
+    assert lines == ["gearcache prewarm deploy:build", "python serve.py"]
+    said = []
+    for line in lines:
+        words = [sys.executable, *line.replace("gearcache ", "-m gearcache ").removeprefix("python ").split()]
+        environ = {**os.environ, "TORCHAIR_CACHE_HOME": str(cache_dir)}
+        done = subprocess.run(words, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=500)
+        assert done.returncode == 0, done.stderr
+        said.append(done.stdout.splitlines())
+    printed = list(code_lines(guide))
+    assert said[0][-1].startswith("compiled 4 gears in ")
+    assert said[1] == [printed[printed.index("$ python serve.py") + 1]]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

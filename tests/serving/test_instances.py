@@ -287,5 +287,5 @@ def test_toggling_autocast_adds_no_check_per_toggle(cache_dir: Path) -> None:
             cached(x)
             with torch.autocast("cpu", dtype=torch.bfloat16):
                 cached(x)
-    graphs = [graph for each in cached._bindings.values() for active in each.loaded.variants for graph in active.graphs]
+    graphs = [graph for each in cached._bindings for active in each.loaded.variants for graph in active.graphs]
     assert [len(graph._checks) for graph in graphs] == [1, 1]

@@ -63,7 +63,8 @@ def test_the_second_like_call_is_not_traced(cache_dir: Path) -> None:
         with pytest.raises(CaptureError, match="cannot be cached") as caught:
             cached(torch.ones(size))
     assert cached.stats.traces == 1
-    assert "a like call was refused before" in "".join(getattr(caught.value, "__notes__", ["refused before"]))
+    if hasattr(caught.value, "add_note"):  # since Python 3.11
+        assert "a like call was refused before" in "".join(caught.value.__notes__)
     with pytest.raises(CaptureError):
         cached(torch.ones(3, 4))
     assert cached.stats.traces == 2
@@ -104,7 +105,7 @@ def test_what_the_method_sees_otherwise_is_traced(name: str, cache_dir: Path, mo
 
 
 def test_a_spec_that_does_not_fit_is_traced_once(cache_dir: Path) -> None:
-    config = strict_config(on_miss="pad", pad_values={"x": 0})
+    config = strict_config(on_miss="pad", pad_values={"x": 1})
     cached = gearcache.cache_compile(Net().merged, config=config, gears={"x": {0: [2, 4]}})
     for _ in range(3):
         with pytest.raises(GearSpecError):

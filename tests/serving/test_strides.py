@@ -117,6 +117,49 @@ def test_nothing_is_copied_for_a_graph_of_a_transposed_tensor(cache_dir: Path) -
         assert torch.equal(x, base), "a contiguous tensor is written"
 
 
+class Cloning(torch.nn.Module):
+    """Methods for which a copy of a view is one or not, as the strides of `x` are."""
+
+    def returns(self, x: Tensor) -> Tensor:
+        return x.t().contiguous()
+
+    def flattens(self, x: Tensor) -> tuple[Tensor, ...]:
+        return x.t().flatten()[1:], x.mT.reshape(-1).unsqueeze(0)
+
+    def splits(self, x: Tensor) -> tuple[Tensor, ...]:
+        return x.t().contiguous().split(2)
+
+    def formats(self, x: Tensor) -> Tensor:
+        return x.t().to(memory_format=torch.contiguous_format)
+
+    def writes(self, x: Tensor) -> Tensor:
+        y = x.t().reshape(-1)[2:]
+        y.mul_(2)
+        return x + 1
+
+    def computes(self, x: Tensor) -> Tensor:
+        return x.t().contiguous() * 2 + x.reshape(-1).sum()
+
+
+@pytest.mark.parametrize("name", [name for name in vars(Cloning) if name[0] != "_"])
+def test_what_may_be_a_view_or_a_copy_is_never_copied(name: str, cache_dir: Path) -> None:
+    method = getattr(Cloning(), name)
+    cached = gearcache.cache_compile(method, config=strict_config(on_strides="copy"), dynamic=False)
+    whole = torch.arange(32.0).view(4, 8)  # sums of whole numbers are the same in any order
+    for x in (whole[:, :4].contiguous(), whole[:, 4:].contiguous().t(), whole.clone()[:, ::2]):
+        twin = torch.empty_strided((4, 8), (8, 1)).as_strided(x.shape, x.stride()).copy_(x)
+        found, expected = cached(x), method(twin)
+        for left, right in zip(found, expected, strict=True) if isinstance(found, tuple) else ((found, expected),):
+            assert torch.equal(left, right)
+            assert _shares(left, x) == _shares(right, twin)
+        assert torch.equal(x, twin)
+    assert cached.stats.compiles == (1 if name == "computes" else 3)
+
+
+def _shares(left: Tensor, right: Tensor) -> bool:
+    return left.untyped_storage().data_ptr() == right.untyped_storage().data_ptr()
+
+
 @pytest.mark.parametrize("name", ["write", "view"])
 def test_what_is_written_or_shared_is_never_copied(name: str, cache_dir: Path) -> None:
     net = Net()

@@ -94,7 +94,7 @@ def test_a_wrong_tensor_is_refused_unless_another_graph_can_be_told_from_the_loa
     rules = Rules("Net.forward", parse_gears(GEARS), on_miss, is_compared=is_compared)
     found = decide(call(2), Problems([(TWO, problem)]), rules, Known(loaded=(TWO,), missing=((2,), (4,))))
     if is_compared and on_miss == "eager" and kind in ("dtype", "stride"):
-        assert found == Eager()
+        assert found == Eager("on_miss")
     elif is_compared and kind == "stride":
         assert isinstance(found, Compile)
         assert gears_of(found) == ((2,),), "the other gears are not wanted for strides that one call has"
@@ -147,12 +147,12 @@ def test_gradients_are_refused_with_autograd_on_only() -> None:
 
 @pytest.mark.parametrize("stance", ["eager_then_compile", "aot_eager_then_compile"])
 def test_a_delaying_stance_holds_back_one_call(stance: str) -> None:
-    assert verdict(call(2, stance=stance), on_miss="compile") == Eager(is_delayed=True)
+    assert verdict(call(2, stance=stance), on_miss="compile") == Eager("stance", is_delayed=True)
     assert isinstance(verdict(call(2, stance=stance), on_miss="compile", has_delayed=True), Compile)
 
 
 def test_stances_that_forbid_a_compile() -> None:
-    assert verdict(call(2, stance="eager_on_recompile"), on_miss="compile") == Eager()
+    assert verdict(call(2, stance="eager_on_recompile"), on_miss="compile") == Eager("stance")
     found = verdict(call(2, stance="fail_on_recompile"), on_miss="compile", why="absent")
     assert isinstance(found, Refuse)
     assert isinstance(found.error, RecompileRefused)

@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner, Result
+from jsonschema import Draft202012Validator
 
 from gearcache.cache import CacheKey, DiskStore, Layout
 from gearcache.cli import main
 
+#: What the documents of `--json` hold.
+SCHEMA = Path(__file__).parents[2] / "docs" / "commands.schema.json"
 DECODE = CacheKey("Model.decode", (("gears", (1, 2)), ("versions", {"torch": "2.13.0"})))
 DECODE_OLD = CacheKey("Model.decode", (("gears", (1, 2)), ("versions", {"torch": "2.12.0"})))
 PREFILL = CacheKey("Model.prefill", (("gears", (8,)), ("versions", {"torch": "2.13.0"})))
@@ -30,8 +33,34 @@ def run(*arguments: str, code: int = 0) -> Result:
 
 
 def run_json(*arguments: str, code: int = 0) -> Any:
-    """Run a command with `--json`; stdout must be one JSON document and nothing else."""
-    return json.loads(run(*arguments, "--json", code=code).stdout)
+    """Run a command with `--json`; stdout must be one JSON document as the schema describes it, and nothing else."""
+    document = json.loads(run(*arguments, "--json", code=code).stdout)
+    assert document["command"] == arguments[0]
+    check_document(document)
+    return document
+
+
+def check_document(document: Any) -> None:
+    """Fail unless a document is as `docs/commands.schema.json` says, and holds nothing that it does not name."""
+    schema = _closed(json.loads(SCHEMA.read_text(encoding="utf-8")))
+    wrong = [f"{error.json_path}: {error.message}" for error in Draft202012Validator(schema).iter_errors(document)]
+    assert wrong == []
+
+
+def _closed(schema: Any) -> Any:
+    """A schema that allows no other fields; the published one does, as later releases may print more."""
+    if isinstance(schema, list):
+        return [_closed(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    is_object = schema.get("type") == "object" and "properties" in schema and "allOf" not in schema
+    return {**({"additionalProperties": False} if is_object else {}), **{k: _closed(v) for k, v in schema.items()}}
+
+
+def listed(*arguments: str) -> list[dict[str, Any]]:
+    """The entries that `gearcache list` gives."""
+    entries: list[dict[str, Any]] = run_json("list", *arguments)["entries"]
+    return entries
 
 
 def run_process(

@@ -78,7 +78,7 @@ def serve(case: Case, root: str, backend: str, *, relaunched: bool, tolerance: f
 
 
 def _graphs(cached: Any) -> Iterator[Any]:
-    for binding in cached._bindings.values():
+    for binding in cached._bindings:
         for active in binding.loaded.variants:
             yield from active.graphs
 

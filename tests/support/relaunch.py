@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from gearcache.torch_release import ANY_TORCH_VARIABLE
 from tests.support.source_tree import ROOT
 
 #: Code after which a process has most of what torch registers when it is imported.
@@ -80,7 +81,8 @@ def run_python(code: str, *arguments: str, cwd: Path = ROOT, environ: dict[str, 
     command = [sys.executable, "-c", code, *arguments]
     paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     # The thread count is in every key, so both processes have the same.
-    inherited = {name: os.environ[name] for name in ("PATH", "OMP_NUM_THREADS") if name in os.environ}
+    kept = ("PATH", "OMP_NUM_THREADS", ANY_TORCH_VARIABLE)
+    inherited = {name: os.environ[name] for name in kept if name in os.environ}
     inherited |= {"HOME": os.environ.get("HOME", "/"), "PYTHONPATH": paths}
     done = subprocess.run(
         command, cwd=cwd, env=inherited | (environ or {}), capture_output=True, text=True, timeout=500, check=False

@@ -17,8 +17,14 @@ def layer_files(layer: str) -> list[Path]:
     if layer == "root":  # the layers are links inside it
         found = [path for path in PACKAGE.glob("**/*.py") if path.relative_to(PACKAGE).parts[0] not in LAYERS]
     else:
-        found = [*(ROOT / layer).glob("**/*.py")]
+        base = place_of(Path(layer))
+        found = [ROOT / layer / path.relative_to(base) for path in base.glob("**/*.py")]
     return sorted(path.relative_to(ROOT) for path in found)
+
+
+def place_of(path: Path) -> Path:
+    """Where a file or folder lies that is given relative to the repository: an sdist has the layers in the package."""
+    return PACKAGE / path if path.parts[0] in LAYERS and not (ROOT / path.parts[0]).exists() else ROOT / path
 
 
 def module_name(path: Path) -> str:
@@ -31,7 +37,7 @@ def module_name(path: Path) -> str:
 @cache
 def parse(path: Path) -> ast.Module:
     """The syntax tree of a file given relative to the repository."""
-    return ast.parse((ROOT / path).read_text(encoding="utf-8"), str(path))
+    return ast.parse(place_of(path).read_text(encoding="utf-8"), str(path))
 
 
 def imported(tree: ast.Module) -> Iterator[tuple[int, str]]:

@@ -20,6 +20,7 @@ from gearcache.ge_cache.workers.pool import CompilePool, Outcome
 from gearcache.readable.graph import PACKED_GRAPH, STORED_GRAPH
 from gearcache.telemetry.progress import BuildProgress
 from gearcache.telemetry.stats import Counters
+from gearcache.torch_names import check_names
 
 
 @dataclass
@@ -34,9 +35,10 @@ class _Compiled:
 def build(request: BuildRequest, counters: Counters) -> BuildResult:
     """Trace and compile; a gear that fails is reported and the others are kept.
 
-    `CaptureError` or `GearSpecError` when the method or the spec cannot be compiled at all, `BuildInterrupted` with
-    what was finished at Ctrl-C.
+    `MissingTorchNames` where torch is of a release that lacks something, `CaptureError` or `GearSpecError` when the
+    method or the spec cannot be compiled at all, `BuildInterrupted` with what was finished at Ctrl-C.
     """
+    check_names(str(torch.__version__))
     request.backend.check_compiler()
     expected = max(1, len(request.spec.gears))
     tracer = Tracer(request, counters)

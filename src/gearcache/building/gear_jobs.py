@@ -108,6 +108,7 @@ def _record(
             header={},
             blobs={},
             written=graph.written_inputs,
+            cloned=graph.cloned_inputs,
             assumed=gear.assumed if gear is not None else [],
             regions=graph.regions,
         )
@@ -148,11 +149,17 @@ def _shapes_text(capture: Capture, graph: GearGraph) -> str:
 
 
 def _job(request: BuildRequest, capture: Capture, text: str, graph: GearGraph) -> CompileJob:
+    symbols = dict(graph.symbols)
+    if graph.feeds and not symbols:  # compilers need an environment in which a feed is a symbol
+        symbols = {name: [list(getattr(spec, name)) for spec in graph.inputs] for name in ("sizes", "strides")}
+        symbols["hints"] = []
+    if symbols:
+        symbols |= {name: [*symbols[name], *([] for _ in graph.feeds)] for name in ("sizes", "strides")}
     return CompileJob(
         method=capture.method,
         gear=text or "static",
-        graph=encode_graph(capture.method, graph.module) | {"symbols": graph.symbols},
-        inputs=graph.inputs,
+        graph=encode_graph(capture.method, graph.module) | {"symbols": symbols},
+        inputs=[*graph.inputs, *graph.feeds],
         attributes=graph.attributes,
         options=dict(request.options),
         threads=torch.get_num_threads(),

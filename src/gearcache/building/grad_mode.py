@@ -54,6 +54,7 @@ def _program(capture: Capture) -> list[Any]:
         capture.misbound,
         capture.written_ints,
         capture.number_accesses,
+        [capture.numbers.passed, capture.numbers.feeds, capture.numbers.outputs],
         sorted(map(str, capture.shape_env.guards)),
         sorted(capture.unbacked.items(), key=str),
     ]

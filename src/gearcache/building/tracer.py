@@ -15,6 +15,8 @@ from gearcache.errors import CaptureError, GearSpecError
 from gearcache.events import Event
 from gearcache.ge_cache.capture.capture import capture_method
 from gearcache.ge_cache.capture.captured import Capture
+from gearcache.ge_cache.capture.counters import SizeDependence
+from gearcache.ge_cache.graphs.feeds import check_numbers
 from gearcache.ge_cache.graphs.plan import PlannedGear, matching_inputs, plan_gears
 from gearcache.ge_cache.private_torch import dynamo as private_dynamo
 from gearcache.ge_cache.private_torch import shapes as private_shapes
@@ -108,6 +110,7 @@ class Tracer:
 
         Once more where it writes ints, which stay symbolic if the trace can do without their values.
         """
+        request = self._request
         capture = self._trace_once(arguments, dynamic, self._numbers)
         while not self._unbound.issuperset(capture.misbound):
             self._unbound.update(capture.misbound)
@@ -116,10 +119,13 @@ class Tracer:
         if fresh:
             try:
                 numbers = tuple(dict.fromkeys((*self._numbers, *fresh)))
-                capture, self._numbers = self._trace_once(arguments, dynamic, numbers), numbers
+                symbolic = self._trace_once(arguments, dynamic, numbers)
+                check_numbers(symbolic, request.backend, request.decompositions, is_padded=request.fills is not None)
+                capture, self._numbers = symbolic, numbers
             except CaptureError as error:
                 logger.info("%s: each value of %s has a graph of its own: %s", self._request.name, fresh, error.cause)
-                self._fixed_ints.update(fresh)
+                if not isinstance(error, SizeDependence):
+                    self._fixed_ints.update(fresh)
         return capture
 
     def close(self) -> None:

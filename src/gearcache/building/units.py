@@ -147,13 +147,21 @@ class Units:
 
     def _padding_plan(self, unit: TraceUnit, covered: list[PlannedGear]) -> dict[str, Any]:
         """Prove that calls between gears may be padded; `GearSpecError` where that is not shown."""
-        from gearcache.ge_cache.padding.plan import padded_symbols, padding_plan, patterns_of_one, same_program
+        from gearcache.ge_cache.padding.plan import (
+            equal_symbols,
+            padded_symbols,
+            padding_plan,
+            patterns_of_one,
+            same_program,
+        )
 
         request, capture, symbols = self._request, unit.capture, unit.capture.symbols()
         assert request.fills is not None
-        wanted = padded_symbols(capture, symbols, [gear.assignment for gear in covered], request.fills)
-        plan = padding_plan(capture, unit.lifted, symbols, request.decompositions, wanted)
-        for pattern in patterns_of_one(wanted):
+        assignments = [gear.assignment for gear in covered]
+        wanted = padded_symbols(capture, symbols, assignments, request.fills)
+        groups = equal_symbols(wanted, assignments)
+        plan = padding_plan(capture, unit.lifted, symbols, request.decompositions, wanted, groups, request.fills)
+        for pattern in patterns_of_one(wanted, plan["proofs"]):
             try:
                 own = self._tracer.capture(self._tracer.resized(capture, pattern), dynamic=False)
             except CaptureError as error:

@@ -47,10 +47,8 @@ def built_variant(
         sources=record_sources(capture.traced_code, unit.operators),
         gears=gears,
         padding=unit.padding,
-        numbers=[
-            [name, access.to_plain()]
-            for name, access in zip(capture.numbers.names().values(), capture.number_accesses, strict=True)
-        ],
+        numbers=[[name, capture.number_accesses[name].to_plain()] for name in capture.numbers.passed],
+        feeds=[[feed.text, feed.kind] for feed in capture.numbers.feeds],
         outputs=len(graph.results),
     )
     _check_storable(capture.method, variant.to_plain())

@@ -9,23 +9,21 @@ import click
 from gearcache.cache.admin.bundle import BundleSummary, write_bundle
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.commands.common import (
-    cache_dir_option,
+    common_options,
     count,
-    json_option,
     layout_at,
     note_faults,
     print_json,
     size_text,
 )
 from gearcache.commands.named import entry_argument, find_all
-from gearcache.commands.printing import echo
+from gearcache.commands.printing import tell
 
 
 @click.command("bundle")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @entry_argument("entries", nargs=-1)
-@cache_dir_option
-@json_option
+@common_options
 def command(file: Path, entries: tuple[str, ...], cache_dir: Path | None, as_json: bool) -> None:
     """Write entries (all of them, or those named) into one FILE, for `gearcache unbundle` on another host.
 
@@ -40,9 +38,9 @@ def command(file: Path, entries: tuple[str, ...], cache_dir: Path | None, as_jso
         raise click.UsageError(f"there is nothing to bundle in `{catalog.layout.root}`")
     summary = write_bundle(catalog.layout, chosen, file)
     if as_json:
-        print_json({"file": str(file), **bundle_plain(summary)})
+        print_json("bundle", {"file": str(file), **bundle_plain(summary)})
     else:
-        echo(f"wrote {bundle_text(summary)} to `{file}`, {size_text(file.stat().st_size)}")
+        tell(f"wrote {bundle_text(summary)} to `{file}`, {size_text(file.stat().st_size)}")
     note_faults(catalog)
 
 

@@ -16,11 +16,10 @@ from gearcache.cache.manifest import OtherFormat
 from gearcache.commands.common import (
     Age,
     Exit,
-    cache_dir_option,
+    common_options,
     count,
     dry_run_option,
     entry_plain,
-    json_option,
     layout_at,
     note,
     note_faults,
@@ -28,10 +27,11 @@ from gearcache.commands.common import (
     short_name,
     size_text,
     stop,
+    user_text,
     warn,
 )
 from gearcache.commands.named import complete_entry, find_all
-from gearcache.commands.printing import echo
+from gearcache.commands.printing import tell
 from gearcache.errors import CorruptEntry
 
 
@@ -51,8 +51,7 @@ from gearcache.errors import CorruptEntry
 @click.option("--yes", is_flag=True, help="Do not ask before `--all` removes, as it does on a terminal.")
 @click.option("--wait", type=Age(), default="0s", show_default=True, help="Wait so long for processes to end.")
 @dry_run_option
-@cache_dir_option
-@json_option
+@common_options
 def command(
     names: tuple[str, ...],
     older_than: float | None,
@@ -71,8 +70,8 @@ def command(
     if sum((bool(names), older_than is not None, everything, version is not None)) != 1:
         raise click.UsageError("say what to remove: one of --entry, --older-than, --all and --format")
     catalog = Catalog(layout_at(cache_dir))
-    if not catalog.layout.root.exists():  # nothing to lock either
-        report_removal(Removal(), catalog, dry_run=dry_run, as_json=as_json)
+    if version is None and not catalog.layout.bucket.exists():  # nothing to lock either
+        report_removal("clear", Removal(), catalog, dry_run=dry_run, as_json=as_json)
         return
     if version is not None:
         _clear_format(catalog, version, dry_run, as_json)
@@ -89,7 +88,7 @@ def command(
         _clear_rest(catalog, outcome, dry_run)
     elif older_than is not None:
         catalog.clear_quarantine(outcome, max_age=older_than, dry_run=dry_run)
-    report_removal(outcome, catalog, dry_run=dry_run, as_json=as_json)
+    report_removal("clear", outcome, catalog, dry_run=dry_run, as_json=as_json)
 
 
 def _chosen(catalog: Catalog, names: tuple[str, ...], older_than: float | None) -> list[EntryRow]:
@@ -126,29 +125,29 @@ def _clear_format(catalog: Catalog, version: int, dry_run: bool, as_json: bool) 
         raise click.UsageError(f"there is no other format {version} in `{catalog.layout.root}`; there is {present}")
     freed = found.size if dry_run else catalog.remove_format(found)
     if as_json:
-        print_json({"format": version, "entries": found.entries, "freed": freed, "dry_run": dry_run})
+        print_json("clear", {"format": version, "entries": found.entries, "freed": freed, "dry_run": dry_run})
     else:
         did = "would remove" if dry_run else "removed"
-        echo(f"{did} {count(found.entries, 'entry', 'entries')} of format {version}, {size_text(freed)}")
+        tell(f"{did} {count(found.entries, 'entry', 'entries')} of format {version}, {size_text(freed)}")
 
 
-def report_removal(outcome: Removal, catalog: Catalog, *, dry_run: bool, as_json: bool) -> None:
+def report_removal(name: str, outcome: Removal, catalog: Catalog, *, dry_run: bool, as_json: bool) -> None:
     """Print what was removed and what stayed, and end with the exit code for it."""
     users = {entry.identity: catalog.users(entry) for entry in outcome.in_use}
     if as_json:
-        print_json(_plain(outcome, catalog, users, dry_run))
+        print_json(name, _plain(outcome, catalog, users, dry_run))
     else:
         did = "would remove" if dry_run else "removed"
         for entry in outcome.removed:
-            echo(f"{did} {short_name(entry)}{f' {entry.ranks}' if entry.ranks else ''}, {size_text(entry.size)}")
+            tell(f"{did} {short_name(entry)}{f' {entry.ranks}' if entry.ranks else ''}, {size_text(entry.size)}")
         blobs = f" and {count(outcome.blobs, 'blob')}" if outcome.blobs else ""
         blobs += f" and {count(outcome.quarantined, 'file')} in quarantine" if outcome.quarantined else ""
         total = count(len(outcome.removed), "entry", "entries")
-        echo(f"{did} {total}{blobs}, {size_text(outcome.freed)}")
+        tell(f"{did} {total}{blobs}, {size_text(outcome.freed)}")
     for fault in outcome.faults:
         warn(str(fault))
     for entry in outcome.in_use:
-        named = ", ".join(f"{user.pid} ({user.command[:60]})" for user in users[entry.identity])
+        named = ", ".join(map(user_text, users[entry.identity]))
         warn(f"{short_name(entry)} is in use by {f'process {named}' if named else 'a process'} and stays")
     if any(not isinstance(fault, CorruptEntry) or isinstance(fault, OtherFormat) for fault in outcome.faults):
         stop(Exit.CACHE)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import os
 import sys
 import time
@@ -18,16 +16,21 @@ from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.formats import other_formats
 from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.key import FORMAT_VERSION
-from gearcache.cache.layout import Layout, resolve_root
+from gearcache.cache.layout import ROOT_VARIABLE, Layout, resolve_root
 from gearcache.cache.quantities import parse_age, parse_size
+from gearcache.cache.quantities import size_text as size_text
 from gearcache.cache.signature import KEY_FILE_VARIABLE, Signer
+from gearcache.cache.use import User
+from gearcache.commands.document import print_json as print_json
 from gearcache.commands.printing import note as note
-from gearcache.commands.printing import printable_json
+from gearcache.commands.printing import tell as tell
 from gearcache.commands.printing import warn as warn
+from gearcache.commands.shortened import shortened
+from gearcache.commands.verbosity import verbosity_options
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _DIGEST_SHOWN = 12
-_INDENTED_ITEMS = 100
+_COMMAND_SHOWN = 72
 
 
 class Exit(IntEnum):
@@ -80,16 +83,33 @@ def json_option(function: Function) -> Function:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")(function)
 
 
+def common_options(function: Function) -> Function:
+    """Add what every command takes: `--cache-dir`, `--json`, `--quiet` and `--verbose`."""
+    return cache_dir_option(json_option(verbosity_options(function)))
+
+
 def dry_run_option(function: Function) -> Function:
     """Add `--dry-run`."""
     return click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")(function)
 
 
 def layout_at(cache_dir: Path | None, *, may_be_new: bool = False) -> Layout:
-    """Return the layout of the cache that is meant; a usage error where `--cache-dir` names no folder."""
-    if cache_dir is not None and not may_be_new and not cache_dir.exists():
+    """Return the layout of the cache that is meant; a usage error where `--cache-dir` names no folder.
+
+    The folder of `$TORCHAIR_CACHE_HOME`, or that in the working folder, may not be there yet on a fresh host, and a
+    given one may be empty: that is a note, and no error.
+    """
+    layout = Layout(resolve_root(cache_dir, os.environ))
+    if may_be_new or layout.bucket.exists():
+        return layout
+    if cache_dir is not None and not layout.root.exists():
         raise click.UsageError(f"there is no cache at `{cache_dir}`")
-    return Layout(resolve_root(cache_dir, os.environ))
+    if not other_formats(layout):
+        origin = f"the default; --cache-dir and ${ROOT_VARIABLE} name others"
+        if cache_dir is not None or os.environ.get(ROOT_VARIABLE):
+            origin = "--cache-dir" if cache_dir is not None else f"${ROOT_VARIABLE}"
+        note(f"there is no cache at `{layout.root}` yet ({origin})")
+    return layout
 
 
 def environment_signer() -> Signer | None:
@@ -120,47 +140,9 @@ def note_other_formats(layout: Layout) -> None:
         )
 
 
-def print_json(value: Any) -> None:
-    """Print one JSON document, indented; of a long list, one item a line: `indent` takes seconds for 100,000.
-
-    JSON has no NaN and no infinity: such numbers, which a key may hold, are texts.
-    """
-    try:
-        text = _json(value)
-    except ValueError:
-        text = _json(_finite(value))
-    click.echo(printable_json(text))
-
-
-def _json(value: Any) -> str:
-    if isinstance(value, list) and len(value) > _INDENTED_ITEMS:
-        return "[\n" + ",\n".join(json.dumps(item, ensure_ascii=False, allow_nan=False) for item in value) + "\n]"
-    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _finite(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def count(number: int, one: str, many: str | None = None) -> str:
     """Return `1 entry`, `2 entries`."""
     return f"{number} {one if number == 1 else many or f'{one}s'}"
-
-
-def size_text(size: int) -> str:
-    """Return bytes as people read them, in powers of 1000 as `--max-size` takes them."""
-    if size < 1000:
-        return f"{size} B"
-    value = float(size)
-    for unit in ("kB", "MB", "GB", "TB"):
-        value /= 1000
-        if value < 999.95 or unit == "TB":
-            break
-    return f"{value:.1f} {unit}"
 
 
 def ago_text(moment: float, now: float | None = None) -> str:
@@ -183,10 +165,16 @@ def seconds_text(seconds: float) -> str:
     return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60)} min"
 
 
+def user_text(user: User) -> str:
+    """Return a process as people tell it from others: its number, and the end of a long command."""
+    return f"{user.pid} ({shortened(user.command or 'of unknown command', _COMMAND_SHOWN)})"
+
+
 def entry_plain(entry: EntryRow, catalog: Catalog) -> dict[str, Any]:
     """Return an entry as JSON data."""
     return {
-        "method": entry.label,
+        "method": entry.method,
+        "name": short_name(entry),
         "key": entry.digest,
         "ranks": entry.ranks,
         "path": catalog.path_text(entry),

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import click
 
-from gearcache.commands.common import Exit, cache_dir_option, json_option, layout_at, print_json, stop, warn
+from gearcache.commands.common import Exit, common_options, layout_at, print_json, stop, warn
 from gearcache.commands.table import print_table
 from gearcache.commands.variables import VARIABLES, told, unknown_variables
 
 
 @click.command("config")
-@cache_dir_option
-@json_option
+@common_options
 def command(cache_dir: Path | None, as_json: bool) -> None:
     """Show every setting of the environment: its value, where that is from, and what it is for.
 
@@ -31,7 +30,7 @@ def command(cache_dir: Path | None, as_json: bool) -> None:
     unknown = unknown_variables(os.environ)
     if as_json:
         settings = [dict(zip(("name", "value", "origin", "purpose"), row, strict=True)) for row in rows]
-        print_json({"settings": settings, "unknown": unknown})
+        print_json("config", {"settings": settings, "unknown": unknown})
     else:
         print_table(("Setting", "Value", "From", "What it is for"), rows)
     for name, meant in unknown.items():

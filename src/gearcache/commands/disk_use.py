@@ -10,9 +10,8 @@ from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.row import EntryRow
 from gearcache.commands.common import (
     ago_text,
-    cache_dir_option,
+    common_options,
     count,
-    json_option,
     layout_at,
     note,
     note_faults,
@@ -23,8 +22,7 @@ from gearcache.commands.table import print_table
 
 
 @click.command("du")
-@cache_dir_option
-@json_option
+@common_options
 def command(cache_dir: Path | None, as_json: bool) -> None:
     """Say how much of the disk each method takes, the largest first.
 
@@ -39,16 +37,25 @@ def command(cache_dir: Path | None, as_json: bool) -> None:
     ordered = sorted(sizes, key=lambda label: (-sizes[label], label))
     total = catalog.total_size(entries)
     if as_json:
-        used = [{"method": label, "entries": len(methods[label]), "size": sizes[label]} for label in ordered]
-        print_json({"root": str(catalog.layout.root), "methods": used, "size": total})
+        used = [
+            {"method": methods[label][0].method, "entries": len(methods[label]), "size": sizes[label]}
+            for label in ordered
+        ]
+        print_json("du", {"root": str(catalog.layout.root), "methods": used, "size": total})
     elif ordered:
-        rows = [_row(label, methods[label], sizes[label]) for label in ordered]
+        rows = [_row(methods[label], sizes[label]) for label in ordered]
         print_table(("Method", "Entries", "Gears", "Size", "Used"), rows, right=("Entries", "Gears", "Size"))
     note_faults(catalog)
     if not as_json:
         note(f"{count(len(entries), 'entry', 'entries')}, {size_text(total)} in `{catalog.layout.root}`")
 
 
-def _row(label: str, entries: list[EntryRow], size: int) -> tuple[str, ...]:
+def _row(entries: list[EntryRow], size: int) -> tuple[str, ...]:
     gears = sum(len(entry.gears) for entry in entries)
-    return label, str(len(entries)), str(gears), size_text(size), ago_text(max(entry.last_use for entry in entries))
+    return (
+        entries[0].method,
+        str(len(entries)),
+        str(gears),
+        size_text(size),
+        ago_text(max(entry.last_use for entry in entries)),
+    )

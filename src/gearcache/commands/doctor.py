@@ -8,29 +8,33 @@ from pathlib import Path
 import click
 
 from gearcache.cache.admin.health import check_health
-from gearcache.commands.common import Exit, cache_dir_option, json_option, layout_at, print_json, stop
+from gearcache.commands.common import Exit, common_options, layout_at, print_json, stop
 from gearcache.commands.host_checks import check_host, check_settings
-from gearcache.commands.printing import echo, printable
+from gearcache.commands.printing import echo, printable, styled
+from gearcache.commands.verbosity import is_quiet
 
 _MARKS = {True: "ok", False: "FAIL", None: "-"}
 
 
 @click.command("doctor")
-@cache_dir_option
-@json_option
+@common_options
 def command(cache_dir: Path | None, as_json: bool) -> None:
     """Check what works on this host: torch, compiler, devices, torch_npu and CANN, the cache's folder, locks and space.
 
-    `ok` works, `-` is worth knowing, `FAIL` does not work, with what to do. Exit code 1 when something fails.
+    `ok` works, `-` is worth knowing, `FAIL` does not work, with what to do; `-q` prints the last alone. Exit code 1
+    when something fails.
     """
     settings, key_file = check_settings(os.environ)
     checks = [*check_host(os.environ), *settings, *check_health(layout_at(cache_dir, may_be_new=True), key_file)]
     if as_json:
-        print_json([{"name": c.name, "ok": c.ok, "detail": c.detail, "remedy": c.remedy} for c in checks])
+        rows = [{"name": c.name, "ok": c.ok, "detail": c.detail, "remedy": c.remedy} for c in checks]
+        print_json("doctor", {"checks": rows})
     else:
         width = max(len(check.name) for check in checks)
         for check in checks:
-            mark = click.style(f"{_MARKS[check.ok]:<4}", fg="red" if check.ok is False else None)
+            if is_quiet() and check.ok is not False:
+                continue
+            mark = styled(f"{_MARKS[check.ok]:<4}", fg="red" if check.ok is False else None)
             click.echo(f"{mark}  {check.name:<{width}}  {printable(check.detail)}")
             if check.remedy:
                 echo(f"{'':<{width + 6}}  -> {check.remedy}")

@@ -12,9 +12,8 @@ from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.manifest import Manifest
 from gearcache.commands.common import (
-    cache_dir_option,
+    common_options,
     entry_plain,
-    json_option,
     layout_at,
     note,
     note_faults,
@@ -33,8 +32,7 @@ _SHOWN = 40
 @click.command("explain")
 @entry_argument()
 @entry_argument("other", required=False)
-@cache_dir_option
-@json_option
+@common_options
 def command(entry: str, other: str | None, cache_dir: Path | None, as_json: bool) -> None:
     """Say how an entry differs from another, or why calls miss.
 
@@ -60,19 +58,22 @@ def command(entry: str, other: str | None, cache_dir: Path | None, as_json: bool
         if nearest is None:
             note(f"`{wanted.label}` has no other entry to compare `{short_name(wanted)}` with")
             if as_json:
-                print_json({"wanted": entry_plain(wanted, catalog), "stored": None, "key": [], "variants": []})
+                print_json(
+                    "explain", {"wanted": entry_plain(wanted, catalog), "stored": None, "key": [], "variants": []}
+                )
             return
         second, stored = nearest
     keys = list(_differences(manifest.components, stored.components))
     variants = list(_variant_differences(manifest, stored))
     if as_json:
         print_json(
+            "explain",
             {
                 "wanted": entry_plain(wanted, catalog),
                 "stored": entry_plain(second, catalog),
                 "key": [dict(zip(("path", "wanted", "stored"), item, strict=True)) for item in keys],
                 "variants": variants,
-            }
+            },
         )
         return
     echo(f"wanted  {short_name(wanted)} {wanted.ranks}".rstrip())

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gearcache.cache.admin.health import Check
-from gearcache.commands.variables import told, unknown_variables
+from gearcache.commands.variables import PREFIX, told, unknown_variables
 from gearcache.ge_cache.workers.interpreter import python_command, python_environment
 from gearcache.ge_cache.workers.scratch import scratch_folder
 from gearcache.options import resolve_settings
+from gearcache.torch_release import TESTED_TEXT, is_tested
 from gearcache.version import __version__
 
 _COMPILERS = ("g++", "clang++", "c++")
@@ -36,14 +37,14 @@ def check_host(environ: Mapping[str, str]) -> list[Check]:
 
 def check_settings(environ: Mapping[str, str]) -> tuple[list[Check], Path | None]:
     """Check the environment variables; also returns the key file of signatures, if one is named."""
-    named = {name: value for name, value in sorted(environ.items()) if name.startswith("GEARCACHE_")}
+    unknown = unknown_variables(environ)
+    named = {name: value for name, value in sorted(environ.items()) if name.startswith(PREFIX) and name not in unknown}
     named |= {name: environ[name] for name in _VARIABLES if environ.get(name)}
     try:
         settings = resolve_settings(None, has_gears=False, environ=environ)
     except ValueError as error:
         return [Check("settings", False, str(error), "set the variable to an allowed value, or unset it")], None
     text = ", ".join(f"{name}={value}" for name, value in named.items()) or "no variable is set"
-    unknown = unknown_variables(environ)
     checks = [Check("settings", True, text)]
     checks += [Check("settings", False, told(*each), "rename or unset it") for each in unknown.items()]
     return checks, settings.hmac_key_file
@@ -53,18 +54,13 @@ def _check_torch() -> Check:
     try:
         import torch
     except Exception as error:  # a broken install raises anything
-        remedy = "install torch, see https://pytorch.org/get-started/locally"
+        remedy = f"install torch=={TESTED_TEXT}.*, see https://pytorch.org/get-started/locally"
         return Check("torch", False, f"cannot be imported: {type(error).__name__}: {error}", remedy)
     version = str(torch.__version__)
-    try:
-        from packaging.requirements import Requirement
-
-        needs = importlib.metadata.requires("gearcache") or []
-    except (ImportError, importlib.metadata.PackageNotFoundError):
-        return Check("torch", True, version)  # a bare source tree says nothing of versions
-    wanted = next((text for text in needs if text.startswith("torch")), "")
-    if wanted and not Requirement(wanted).specifier.contains(version, prereleases=True):
-        return Check("torch", False, f"{version}, which gearcache is not tested with", f"install {wanted}")
+    if not is_tested(version):
+        return Check(
+            "torch", False, f"{version}, which gearcache is not tested with", f"install torch=={TESTED_TEXT}.*"
+        )
     return Check("torch", True, version)
 
 

@@ -41,8 +41,15 @@ def find_all(catalog: Catalog, text: str) -> list[EntryRow]:
     return _found(catalog, text)
 
 
+def is_called(entry: EntryRow, pattern: str) -> bool:
+    """Return whether the method of an entry has a name that a pattern with `*` matches."""
+    return fnmatchcase(entry.label, pattern) or fnmatchcase(entry.method, pattern)
+
+
 def _found(catalog: Catalog, text: str) -> list[EntryRow]:
-    found = catalog.find(text) or [entry for entry in catalog.entries() if fnmatchcase(entry.label, text)]
+    found = catalog.find(text) or [
+        entry for entry in catalog.entries() if fnmatchcase(entry.label, text) or fnmatchcase(entry.method, text)
+    ]
     if not found:
         note_faults(catalog)
         raise click.UsageError(f"no entry is called `{text}` in `{catalog.layout.root}`; `gearcache list` names them")

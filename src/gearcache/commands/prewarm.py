@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import sys
 import traceback
 from pathlib import Path
@@ -13,27 +14,31 @@ import click
 
 from gearcache.commands.common import (
     Exit,
-    cache_dir_option,
+    common_options,
     count,
     dry_run_option,
-    json_option,
+    layout_at,
     note,
     print_json,
     seconds_text,
     size_text,
     stop,
+    tell,
     warn,
 )
 from gearcache.commands.printing import echo
 from gearcache.commands.table import print_table
 from gearcache.commands.target import find_target
+from gearcache.commands.target_names import complete_target
+from gearcache.commands.verbosity import is_quiet, is_verbose, show_log
+from gearcache.terminal import is_drawable
 
 if TYPE_CHECKING:
     from gearcache.prewarming.prewarm import Prewarmed, PrewarmReport
 
 
 @click.command("prewarm")
-@click.argument("target")
+@click.argument("target", shell_complete=complete_target)
 @click.option(
     "--jobs", type=click.IntRange(1), help="Compile processes; else $GEARCACHE_JOBS, else the number of cores."
 )
@@ -42,8 +47,7 @@ if TYPE_CHECKING:
 @click.option("--device", default="cpu", show_default=True, help="Where tensors on `meta` will be when it is served.")
 @click.option("--threads", type=click.IntRange(1), help="Threads of the serving process, which are in the key.")
 @dry_run_option
-@cache_dir_option
-@json_option
+@common_options
 def command(
     target: str,
     jobs: int | None,
@@ -93,7 +97,8 @@ def command(
     if failure is not None and not report.interrupted:
         traceback.print_exception(failure, file=sys.stderr)
     if as_json:
-        print_json({**report.to_plain(), "error": None if failure is None else f"{type(failure).__name__}: {failure}"})
+        raised = None if failure is None else f"{type(failure).__name__}: {failure}"
+        print_json("prewarm", {**report.to_plain(), "error": raised})
     else:
         _print(report, target)
     if report.interrupted:
@@ -107,12 +112,10 @@ def command(
 
 def _show_progress() -> None:
     """Let the lines of the compile appear where there is no terminal for its bar."""
-    logger = logging.getLogger("gearcache")
-    if not logger.handlers:
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(message)s"))
-        logger.addHandler(handler)
-    logger.setLevel(logging.WARNING if sys.stderr.isatty() else logging.INFO)
+    if is_quiet():
+        os.environ["GEARCACHE_PROGRESS"] = "0"  # read where the bar is made
+    if not is_verbose():
+        show_log(logging.WARNING if is_quiet() or is_drawable(sys.stderr) else logging.INFO)
 
 
 def _print(report: PrewarmReport, target: str) -> None:
@@ -128,13 +131,15 @@ def _print(report: PrewarmReport, target: str) -> None:
         return
     last = "Missing" if report.dry_run else "Failed"
     titles = ("Method", "Rank", "Compiled", "Present", last, "Compile time", "Size")
-    print_table(titles, [_row(entry, report) for entry in report.entries], right=titles[2:])
+    if not is_quiet():
+        rows = [_row(entry, report) for entry in report.entries]
+        print_table(titles, rows, right=titles[2:], spare=("Rank", "Size"))
     if report.missing:
-        echo(f"{report.missing} of {count(report.missing + report.present, 'gear')} missing")
+        tell(f"{report.missing} of {count(report.missing + report.present, 'gear')} missing")
     elif not report.compiled and report.is_complete:
-        echo(f"all present: {count(report.present, 'gear')}, in {seconds_text(report.seconds)}")
+        tell(f"all present: {count(report.present, 'gear')}, in {seconds_text(report.seconds)}")
     elif report.compiled:
-        echo(f"compiled {count(report.compiled, 'gear')} in {seconds_text(report.seconds)}")
+        tell(f"compiled {count(report.compiled, 'gear')} in {seconds_text(report.seconds)}")
 
 
 def _row(entry: Prewarmed, report: PrewarmReport) -> tuple[str, ...]:
@@ -151,6 +156,7 @@ def _row(entry: Prewarmed, report: PrewarmReport) -> tuple[str, ...]:
 
 def explain_target(target: str, cache_dir: Path | None, as_json: bool) -> None:
     """Look up what a function calls, and say for each entry whether it is there, and if not why."""
+    layout_at(cache_dir)  # what only reads makes no cache
     function = find_target(target)
     from gearcache.prewarming.prewarm import run_prewarm
 
@@ -161,7 +167,7 @@ def explain_target(target: str, cache_dir: Path | None, as_json: bool) -> None:
     if error is not None:
         traceback.print_exception(error, file=sys.stderr)
     if as_json:
-        print_json(report.to_plain())
+        print_json("explain", report.to_plain())
     else:
         for entry in report.entries:
             state = f"{count(len(entry.present), 'gear')} present, {len(entry.missing)} missing"

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
+
+from gearcache.commands.verbosity import is_quiet
+from gearcache.terminal import is_drawable
 
 
 def echo(*lines: str, err: bool = False) -> None:
@@ -10,14 +15,26 @@ def echo(*lines: str, err: bool = False) -> None:
     click.echo("\n".join(map(printable, lines)), err=err)
 
 
+def tell(*lines: str) -> None:
+    """Print what was done, unless `-q` asks for silence when all is well."""
+    if not is_quiet():
+        echo(*lines)
+
+
 def note(text: str) -> None:
-    """Tell something on stderr."""
-    echo(f"note: {text}", err=True)
+    """Tell something on stderr, unless with `-q`."""
+    if not is_quiet():
+        echo(f"note: {text}", err=True)
 
 
 def warn(text: str) -> None:
     """Warn on stderr."""
     echo(f"warning: {text}", err=True)
+
+
+def styled(text: str, **style: object) -> str:
+    """Return a text with a style of `click.style` where stdout is a terminal that shows it."""
+    return click.style(text, **style) if is_drawable(sys.stdout) else text  # type: ignore[arg-type]
 
 
 def printable(text: str) -> str:

@@ -8,15 +8,14 @@ import click
 
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.commands.clear import report_removal
-from gearcache.commands.common import Age, Size, cache_dir_option, dry_run_option, json_option, layout_at
+from gearcache.commands.common import Age, Size, common_options, dry_run_option, layout_at
 
 
 @click.command("prune")
 @click.option("--max-size", type=Size(), help="Keep the last used entries up to so many bytes, as `10GB`.")
 @click.option("--older-than", type=Age(), help="Remove entries that nobody used for so long, as `30d`.")
 @dry_run_option
-@cache_dir_option
-@json_option
+@common_options
 def command(
     max_size: int | None, older_than: float | None, dry_run: bool, cache_dir: Path | None, as_json: bool
 ) -> None:
@@ -36,4 +35,4 @@ def command(
     outcome.quarantined += collected.quarantined
     if max_size is not None and catalog.total_size(catalog.entries()) <= max_size:
         outcome.in_use.clear()  # others went in their place
-    report_removal(outcome, catalog, dry_run=dry_run, as_json=as_json)
+    report_removal("prune", outcome, catalog, dry_run=dry_run, as_json=as_json)

@@ -14,15 +14,15 @@ from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.manifest import Manifest
 from gearcache.commands.common import (
     ago_text,
-    cache_dir_option,
+    common_options,
     count,
     entry_plain,
-    json_option,
     layout_at,
     note_other_formats,
     print_json,
     seconds_text,
     size_text,
+    user_text,
 )
 from gearcache.commands.named import entry_argument, find_newest
 from gearcache.commands.printing import echo
@@ -51,8 +51,7 @@ _SHOWN = 12
     "--only", "only", type=click.Choice(_SECTIONS), multiple=True, help="Show this part, in full. Repeatable."
 )
 @click.option("--full", is_flag=True, help="Show every part in full: evidence, frame and graph too.")
-@cache_dir_option
-@json_option
+@common_options
 def command(entry: str, only: tuple[str, ...], full: bool, cache_dir: Path | None, as_json: bool) -> None:
     """Show one entry: what identifies it, what it depends on, its gears, its frame and graph.
 
@@ -67,7 +66,7 @@ def command(entry: str, only: tuple[str, ...], full: bool, cache_dir: Path | Non
         plain = _plain(found, manifest, catalog) if as_json else {}
         lines = [] if as_json else [*_head(found, catalog), *_body(manifest, catalog, sections, limit)]
     if as_json:
-        print_json(plain)
+        print_json("show", plain)
         return
     for line in lines:
         echo(line)
@@ -83,13 +82,9 @@ def _head(entry: EntryRow, catalog: Catalog) -> Iterator[str]:
     yield f"Path      {catalog.path(entry)}"
     yield f"Created   {created}, with torch {entry.torch or 'of unknown version'}"
     yield f"Used      {ago_text(entry.last_use)}, {count(entry.hits, 'load')}"
-    yield f"In use    {', '.join(f'{user.pid} ({_cut(user.command)})' for user in users) or 'by no process'}"
+    yield f"In use    {', '.join(map(user_text, users)) or 'by no process'}"
     yield f"Size      {size_text(entry.size)} in {count(len(entry.blob_sizes()), 'blob')}"
     yield f"Compiled  {count(len(entry.gears), 'gear')} in {seconds_text(entry.compile_seconds)}"
-
-
-def _cut(command: str) -> str:
-    return command if len(command) <= 60 else f"{command[:59]}…"
 
 
 def _parts(variant: dict[str, Any], manifest: Manifest, catalog: Catalog) -> dict[str, Iterator[tuple[str, list[str]]]]:

@@ -2,75 +2,207 @@
 
 from __future__ import annotations
 
+import os
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import click
 
 from gearcache.cache.admin.catalog import Catalog
-from gearcache.cache.admin.tally import misses
+from gearcache.cache.admin.counts import Counts, reset_counts
+from gearcache.cache.admin.row import EntryRow, total_size
+from gearcache.cache.quantities import parse_age, parse_size
 from gearcache.commands.common import (
-    cache_dir_option,
+    ago_text,
+    common_options,
     count,
-    json_option,
     layout_at,
+    note,
     note_faults,
     print_json,
     seconds_text,
     size_text,
+    warn,
 )
 from gearcache.commands.printing import echo
+from gearcache.commands.table import print_table
+
+
+@dataclass
+class Used:
+    """What the cache was good for, for one method or for all. `compiled` and `saved` are seconds."""
+
+    label: str = ""
+    entries: list[EntryRow] = field(default_factory=list)
+    hits: int = 0
+    missed: Counter[str] = field(default_factory=Counter)
+    compiled: float = 0.0
+    saved: float = 0.0
+
+    @property
+    def method(self) -> str:
+        """The name of the method, as far as it is known."""
+        return self.entries[0].method if self.entries else self.label
+
+    @property
+    def misses(self) -> int:
+        """Lookups that found nothing to use."""
+        return sum(self.missed.values())
+
+    @property
+    def rate(self) -> float | None:
+        """Hits of all lookups, between 0 and 1; None without any."""
+        lookups = self.hits + self.misses
+        return round(self.hits / lookups, 4) if lookups else None
+
+    @property
+    def gears(self) -> int:
+        """Compiled gears."""
+        return sum(len(entry.gears) for entry in self.entries)
+
+    def add(self, entry: EntryRow, hits: int) -> None:
+        """Take an entry in."""
+        self.entries.append(entry)
+        self.hits += hits
+        self.compiled += entry.compile_seconds
+        self.saved += hits * entry.compile_seconds
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return everything as JSON data."""
+        return {
+            "entries": len(self.entries),
+            "gears": self.gears,
+            "size": total_size(self.entries),
+            "hits": self.hits,
+            "misses": self.misses,
+            "hit_rate": self.rate,
+            "misses_by_reason": dict(sorted(self.missed.items())),
+            "compile_seconds": round(self.compiled, 3),
+            "compile_seconds_saved": round(self.saved, 3),
+        }
 
 
 @click.command("stats")
-@cache_dir_option
-@json_option
-def command(cache_dir: Path | None, as_json: bool) -> None:
-    """Say what the cache was good for: hits, misses by reason, compile seconds saved, bytes.
+@click.option("--reset", is_flag=True, help="Print what was counted, and count from now on.")
+@common_options
+def command(reset: bool, cache_dir: Path | None, as_json: bool) -> None:
+    """Say what the cache was good for: hits, misses by reason, compile seconds saved, bytes, for each method.
 
-    Counted over all processes since the cache was made. A hit is a process that loads an entry; it saves the compile
-    time of the entry's gears. Hits of entries that were removed are gone with them.
+    Counted over all processes since the cache was made, or since the last `--reset`. A hit is a process that loads an
+    entry to serve calls; it saves the compile time of the entry's gears. A prewarm counts neither as hit nor as miss.
+    Hits of entries that were removed are gone with them. The limits are those of the environment of this command.
     """
     layout = layout_at(cache_dir)
     catalog = Catalog(layout)
-    entries = catalog.entries()
-    missed = misses(layout)
-    quarantined = catalog.quarantined()
-    hits = sum(entry.hits for entry in entries)
-    spent = sum(entry.compile_seconds for entry in entries)
-    saved = sum(entry.hits * entry.compile_seconds for entry in entries)
-    size = catalog.total_size(entries)
+    entries, counts = catalog.entries(), Counts(layout)
+    methods = _methods(entries, counts)
+    total = Used()
+    for entry in entries:
+        total.add(entry, counts.hits(entry))
+    for each in methods:
+        total.missed += each.missed
+    limits = _limits(os.environ)
     if as_json:
-        print_json(
-            {
-                "root": str(layout.root),
-                "entries": len(entries),
-                "gears": sum(len(entry.gears) for entry in entries),
-                "size": size,
-                "hits": hits,
-                "misses": sum(missed.values()),
-                "misses_by_reason": missed,
-                "compile_seconds": round(spent, 3),
-                "compile_seconds_saved": round(saved, 3),
-                "quarantined": len(quarantined),
-                "quarantined_size": sum(item.size for item in quarantined),
-            }
-        )
-        note_faults(catalog)
-        return
-    gears = count(sum(len(entry.gears) for entry in entries), "gear")
+        print_json("stats", {**_plain(catalog, counts, methods, total, limits), "reset": reset})
+    else:
+        _print(catalog, counts, total, limits)
+        _print_methods(methods)
+    if counts.fault is not None:
+        warn(f"{counts.fault}; everything is counted since the cache was made")
+    note_faults(catalog)
+    if reset and layout.bucket.exists():
+        reset_counts(layout, entries, time.time())
+        note("hits and misses count from now on")
+
+
+def _methods(entries: Iterable[EntryRow], counts: Counts) -> list[Used]:
+    found: dict[str, Used] = {}
+    for entry in entries:
+        found.setdefault(entry.label, Used(entry.label)).add(entry, counts.hits(entry))
+    for label, reasons in counts.misses().items():
+        found.setdefault(label, Used(label)).missed.update(reasons)
+    return sorted(found.values(), key=lambda each: (-each.saved, -each.hits, each.label))
+
+
+def _limits(environ: Mapping[str, str]) -> tuple[int | None, float | None]:
+    """Return the limits in force: bytes and seconds; None for none."""
+    found: list[Any] = []
+    for name, parse in (("GEARCACHE_MAX_SIZE", parse_size), ("GEARCACHE_MAX_AGE", parse_age)):
+        try:
+            found.append(parse(environ[name]) if environ.get(name) else None)
+        except ValueError as error:
+            warn(f"{name}: {error}")
+            found.append(None)
+    return found[0], found[1]
+
+
+def _print(catalog: Catalog, counts: Counts, total: Used, limits: tuple[int | None, float | None]) -> None:
+    size, quarantined = total_size(total.entries), catalog.quarantined()
+    aside = sum(item.size for item in quarantined)
+    limit, max_age = "none (GEARCACHE_MAX_SIZE is not set)", limits[1]
+    if limits[0] is not None:
+        limit = f"{size_text(limits[0])}, {_percent((size + aside) / limits[0] if limits[0] else None)} used"
+    moment = "when it was reset" if counts.was_reset else "when the cache was made"
     lines = [
-        ("Cache", str(layout.root)),
-        ("Entries", f"{len(entries)} with {gears}, {size_text(size)}"),
-        ("Hits", str(hits)),
-        ("Misses", str(sum(missed.values()))),
-        *((f"  {reason}", str(number)) for reason, number in missed.items()),
-        ("Compile time", seconds_text(spent)),
-        ("Compile time saved", seconds_text(saved)),
+        ("Cache", str(catalog.layout.root)),
+        ("Entries", f"{len(total.entries)} with {count(total.gears, 'gear')}, {size_text(size)}"),
+        ("Limit", limit),
+        *([("Age limit", f"{max_age / 86400:g} d without use")] if max_age is not None else []),
+        *([("Counted since", f"{ago_text(counts.since)}, {moment}")] if counts.since else []),
+        ("Hits", f"{total.hits} of {count(total.hits + total.misses, 'lookup')}, {_percent(total.rate)}"),
+        ("Misses", str(total.misses)),
+        *((f"  {reason}", str(number)) for reason, number in sorted(total.missed.items())),
+        ("Compile time", seconds_text(total.compiled)),
+        ("Compile time saved", seconds_text(total.saved)),
     ]
     if quarantined:
-        kept = count(len(quarantined), "file")
-        lines.append(("Quarantine", f"{kept}, {size_text(sum(item.size for item in quarantined))}"))
+        lines.append(("Quarantine", f"{count(len(quarantined), 'file')}, {size_text(aside)}"))
     width = max(len(name) for name, _ in lines)
     for name, text in lines:
         echo(f"{name:<{width}}  {text}")
-    note_faults(catalog)
+
+
+def _print_methods(methods: list[Used]) -> None:
+    titles = ("Method", "Entries", "Gears", "Size", "Hits", "Misses", "Rate", "Compile time", "Saved")
+    rows = [
+        (
+            each.method,
+            str(len(each.entries)),
+            str(each.gears),
+            size_text(total_size(each.entries)),
+            str(each.hits),
+            str(each.misses),
+            _percent(each.rate),
+            seconds_text(each.compiled),
+            seconds_text(each.saved),
+        )
+        for each in methods
+    ]
+    if rows:
+        echo("")
+        print_table(titles, rows, right=titles[1:], spare=("Compile time", "Gears", "Size"))
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f}%"
+
+
+def _plain(
+    catalog: Catalog, counts: Counts, methods: list[Used], total: Used, limits: tuple[int | None, float | None]
+) -> dict[str, Any]:
+    quarantined = catalog.quarantined()
+    return {
+        "root": str(catalog.layout.root),
+        "exists": catalog.layout.bucket.exists(),
+        "since": counts.since,
+        "was_reset": counts.was_reset,
+        "limits": dict(zip(("max_size", "max_age"), limits, strict=True)),
+        **total.to_plain(),
+        "quarantined": len(quarantined),
+        "quarantined_size": sum(item.size for item in quarantined),
+        "methods": [{"method": each.method, **each.to_plain()} for each in methods],
+    }

@@ -15,7 +15,9 @@ import click
 
 from gearcache.commands.common import Exit, stop
 from gearcache.commands.printing import echo
+from gearcache.errors import GearcacheError
 from gearcache.guards.evidence.names import a_type
+from gearcache.torch_release import require_torch
 
 
 def find_target(text: str) -> Callable[[], object]:
@@ -27,6 +29,11 @@ def find_target(text: str) -> Callable[[], object]:
     module_name, colon, function_name = text.rpartition(":")
     if not colon or not module_name or not function_name:
         raise click.UsageError(f"`{text}` names no function; write `package.module:function`, or `file.py:function`")
+    try:
+        require_torch()
+    except GearcacheError as error:
+        echo(f"error: {error}", err=True)
+        stop(Exit.WRONG)
     sys.path.insert(0, str(Path.cwd()))
     module = _import_file(Path(module_name)) if module_name.endswith(".py") else _import_module(module_name)
     found: Any = module

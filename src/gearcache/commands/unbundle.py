@@ -10,22 +10,20 @@ from gearcache.cache.admin.bundle import take_bundle
 from gearcache.commands.bundle import bundle_plain, bundle_text
 from gearcache.commands.common import (
     Size,
-    cache_dir_option,
+    common_options,
     count,
     environment_signer,
-    json_option,
     layout_at,
     note,
     print_json,
 )
-from gearcache.commands.printing import echo
+from gearcache.commands.printing import tell
 
 
 @click.command("unbundle")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--max-size", type=Size(), help="Refuse a bundle that holds more than so many bytes, as `10GB`.")
-@cache_dir_option
-@json_option
+@common_options
 def command(file: Path, max_size: int | None, cache_dir: Path | None, as_json: bool) -> None:
     """Take over the entries of a bundle that `gearcache bundle` wrote.
 
@@ -37,8 +35,8 @@ def command(file: Path, max_size: int | None, cache_dir: Path | None, as_json: b
     layout = layout_at(cache_dir, may_be_new=True)
     summary = take_bundle(layout, file, signer=environment_signer(), max_size=max_size)
     if as_json:
-        print_json({"file": str(file), "root": str(layout.root), **bundle_plain(summary)})
+        print_json("unbundle", {"file": str(file), "root": str(layout.root), **bundle_plain(summary)})
         return
-    echo(f"took {bundle_text(summary)} into `{layout.root}`")
+    tell(f"took {bundle_text(summary)} into `{layout.root}`")
     if summary.skipped:
         note(f"{count(len(summary.skipped), 'entry', 'entries')} of the bundle were present already")

@@ -8,57 +8,115 @@ from pathlib import Path
 
 import click
 
-from gearcache.cache.admin.verify import Verification, verify
+from gearcache.cache.admin.repair import Parts
+from gearcache.cache.admin.verify import Fault, Verification, verify
 from gearcache.cache.layout import Layout
 from gearcache.commands.common import (
     Exit,
-    cache_dir_option,
+    common_options,
     count,
     environment_signer,
-    json_option,
     layout_at,
     note,
     note_other_formats,
     print_json,
     size_text,
     stop,
+    tell,
 )
 from gearcache.commands.printing import echo
+from gearcache.commands.verbosity import is_quiet, is_verbose
+from gearcache.readable.held_gears import held_gears, without_blobs
+from gearcache.terminal import is_drawable
+
+_GEARS = Parts(held_gears, without_blobs)
+
+
+#: Beyond so many gears an entry's line gives their number.
+_GEARS_NAMED = 4
 
 
 @click.command("verify")
-@click.option("--repair", is_flag=True, help="Move what is damaged to the quarantine, and delete leftovers.")
-@cache_dir_option
-@json_option
+@click.option("--repair", is_flag=True, help="Set aside what is damaged, keep sound gears, and delete leftovers.")
+@common_options
 def command(repair: bool, cache_dir: Path | None, as_json: bool) -> None:
     """Read every manifest and blob and compare all digests.
 
-    Exit code 1 when an entry cannot be used. What is damaged would be found at a load too, and be compiled again:
-    `--repair` does it now. Leftovers of killed processes are told, and are no fault.
+    Exit code 1 when an entry cannot be used as it was stored. What is damaged would be found at a load too, and the
+    gears of its trace are compiled again. `--repair` moves it to the quarantine and keeps the sound gears: only those
+    that are gone are compiled, at their next call or prewarm. Leftovers of killed processes are told, and are no
+    fault.
     """
     layout = layout_at(cache_dir)
     found = _verify_with_bar(layout, repair)
     if as_json:
-        print_json(_plain(found))
-    else:
-        for fault in found.faults:
-            state = ", repaired" if fault.repaired else ""
-            echo(f"{fault.kind}: {fault.path}: {fault.reason}{state}")
-        read = f"{count(found.entries, 'entry', 'entries')} and {count(found.blobs, 'blob')}"
-        echo(f"{read} are sound, {size_text(found.size)}")
-        kinds = Counter(fault.kind for fault in found.faults if not fault.repaired)
-        if kinds and not repair:
-            listed = ", ".join(f"{number} {kind}" for kind, number in kinds.items())
-            note(f"{listed}; `gearcache verify --repair` puts right what can be")
+        print_json("verify", {"root": str(layout.root), "exists": layout.bucket.exists(), **_plain(found)})
+    elif layout.bucket.exists():
+        _print(found, layout, repair)
     note_other_formats(layout)
     if not found.is_sound:
         stop(Exit.WRONG)
 
 
+def _print(found: Verification, layout: Layout, repair: bool) -> None:
+    for fault in found.faults:
+        if not fault.is_harmless:
+            echo(f"{fault.kind}: {_sentence(fault, layout)}")
+        elif is_verbose():
+            echo(f"{fault.kind}: {fault.path}: {fault.reason}{', deleted' if fault.repaired else ''}")
+    entries, blobs = count(found.all_entries, "entry", "entries"), count(found.all_blobs, "blob")
+    if any(not fault.is_harmless for fault in found.faults) and not repair:
+        entries, blobs = f"{found.entries} of {entries}", f"{found.blobs} of {blobs}"
+    elif repair:
+        entries, blobs = count(found.entries, "entry", "entries"), count(found.blobs, "blob")
+    tell(f"{entries} and {blobs} are sound, {size_text(found.size)}")
+    leftovers = [fault for fault in found.faults if fault.is_harmless]
+    if leftovers:
+        did = "deleted" if all(fault.repaired for fault in leftovers) else "left behind:"
+        size = size_text(sum(fault.size for fault in leftovers))
+        note(f"{did} {count(len(leftovers), 'file')} that no entry needs, {size}")
+    kinds = Counter(fault.kind for fault in found.faults if not fault.repaired)
+    if kinds and not repair:
+        listed = ", ".join(f"{number} {kind}" for kind, number in kinds.items())
+        note(f"{listed}; `gearcache verify --repair` puts right what can be")
+
+
+def _sentence(fault: Fault, layout: Layout) -> str:
+    """Return what is wrong and with which gears of which entry, and what was done."""
+    names = ", ".join(_short(name) for name in dict.fromkeys(fault.entries))
+    if fault.kind != "incomplete":
+        parts = f", {_gears(fault.parts)}" if fault.parts else ""
+        moved = "; moved to the quarantine" if fault.repaired else ""
+        return f"{f'{names}{parts}: ' if names else ''}{fault.path}: {fault.reason}{moved}"
+    ranks = layout.identify(fault.path)[2]
+    text = f"{names}{f' {ranks}' if ranks else ''}: "
+    if not fault.repaired:
+        whole = count(len(fault.parts) + len(fault.kept), "gear")
+        lacks = f"{len(fault.parts)} of {whole} cannot be used ({_gears(fault.parts)}): " if fault.parts else ""
+        return f"{text}{lacks}{fault.reason}"
+    if fault.kept:
+        return f"{text}removed {_gears(fault.parts)}; kept the other {count(len(fault.kept), 'gear')}"
+    without = "no gear is left without it" if fault.parts else "its gears cannot be told apart"
+    return f"{text}removed, {f'with {_gears(fault.parts)}, ' if fault.parts else ''}as {without}: {fault.reason}"
+
+
+def _gears(texts: tuple[str, ...]) -> str:
+    distinct = list(dict.fromkeys(texts))
+    if len(distinct) > _GEARS_NAMED and not is_verbose():
+        return count(len(distinct), "gear")
+    named = "; ".join(text or "without named dims" for text in distinct)
+    return f"{'gear' if len(distinct) == 1 else 'gears'} {named}"
+
+
+def _short(name: str) -> str:
+    label, _, digest = name.rpartition("-")
+    return f"{label}-{digest[:12]}"
+
+
 def _verify_with_bar(layout: Layout, repair: bool) -> Verification:
     signer = environment_signer()
-    if not sys.stderr.isatty():
-        return verify(layout, repair=repair, signer=signer)
+    if not is_drawable(sys.stderr) or is_quiet():
+        return verify(layout, repair=repair, signer=signer, parts=_GEARS)
     from rich.console import Console
     from rich.progress import Progress
 
@@ -68,6 +126,7 @@ def _verify_with_bar(layout: Layout, repair: bool) -> Verification:
             layout,
             repair=repair,
             signer=signer,
+            parts=_GEARS,
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
 
@@ -78,8 +137,17 @@ def _plain(found: Verification) -> dict[str, object]:
         "entries": found.entries,
         "blobs": found.blobs,
         "size": found.size,
+        "read": {"entries": found.all_entries, "blobs": found.all_blobs},
         "faults": [
-            {"path": str(fault.path), "kind": fault.kind, "reason": fault.reason, "repaired": fault.repaired}
+            {
+                "path": str(fault.path),
+                "kind": fault.kind,
+                "reason": fault.reason,
+                "repaired": fault.repaired,
+                "entries": list(fault.entries),
+                "gears": list(fault.parts),
+                "kept_gears": list(fault.kept),
+            }
             for fault in found.faults
         ],
     }

@@ -87,6 +87,8 @@ def _gear(
     gear = graph.gear
     if gear.is_dynamic:
         raise CaptureError(name, "it has a graph with dynamic dims; export takes static gears, give it `gears=`")
+    if active.variant.feeds:
+        raise CaptureError(name, "its graph takes ints that the method writes, which only its Python frame has")
     if gear.header.get("extern"):
         raise CaptureError(name, "it calls an operator that has no C interface; such a graph cannot leave Python")
     digest = gear.blobs[LIBRARY]

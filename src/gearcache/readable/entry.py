@@ -25,6 +25,8 @@ from gearcache.readable.graph import PACKED_GRAPH, STORED_GRAPH, readable_graph,
 _LEAF_LIMIT = 200
 #: A longer list is shown item by item.
 _LINE_LIMIT = 100
+#: What variants of an entry hold once, as `guards.dispatch.packed_entry`, which needs torch, writes it.
+SHARED_PARTS = ("frame", "references", "inputs", "attributes", "call_checks", "evidence", "sources")
 _MODULE_DICTIONARIES = (("attr", "_modules"), *TENSOR_DICTIONARIES)
 
 
@@ -112,7 +114,7 @@ def variants_of(manifest: Manifest) -> list[dict[str, Any]]:
     with understood(manifest):
         parts = payload["parts"]
         return [
-            {name: parts[value] if type(value) is int else value for name, value in row.items()}
+            {name: parts[value] if name in SHARED_PARTS else value for name, value in row.items()}
             for row in payload["variants"]
         ]
 

@@ -19,6 +19,7 @@ from gearcache.serving.resolved import ResolvedMethod
 from gearcache.serving.variants import Variants
 from gearcache.telemetry.gear_use import GearUse
 from gearcache.telemetry.history import History
+from gearcache.telemetry.outcomes import Outcomes
 from gearcache.telemetry.record import Record
 from gearcache.telemetry.shapes_met import ShapesMet
 from gearcache.telemetry.stats import Counters
@@ -33,10 +34,10 @@ _MAX_STATES = 4
 class Binding:
     """A method's variants and its dispatch. Not thread safe: its owner locks `prepare`."""
 
-    def __init__(self, method: ResolvedMethod, counters: Counters, use: GearUse) -> None:
+    def __init__(self, method: ResolvedMethod, counters: Counters, outcomes: Outcomes, use: GearUse) -> None:
         self.method = method
         history = History(method.name, method.key.name, counters, strict=method.settings.strict)
-        self._record = Record(history, counters, use, ShapesMet(method.spec))
+        self._record = Record(history, counters, outcomes, use, ShapesMet(method.spec))
         self._variants = Variants(method, self._record)
         self._watch = BindingWatch(method.name)
         self._unserved: UnservedCalls | None = None

@@ -26,7 +26,7 @@ class Copied:
 def add_copied(variants: Sequence[ActiveVariant], call: Call) -> Copied | None:
     """Make a gear of the call's sizes and of any strides; None where no loaded one can do with copies.
 
-    An input that the graph writes, or with which a result shares memory, is never copied.
+    An input that the graph writes, or with which a result shares memory at its strides or at others, is never copied.
     """
     for active in variants:
         tensors = tensors_of(active.variant, call.scope)
@@ -49,7 +49,7 @@ def _copyable(variant: StoredVariant, gear: StoredGear) -> list[int]:
     """Return the inputs that a static graph may get a copy of."""
     if gear.is_dynamic:
         return []
-    kept = {form[1] for form in gear.results if form[0].startswith("input")} | set(gear.written)
+    kept = {form[1] for form in gear.results if form[0].startswith("input")} | {*gear.written, *gear.cloned}
     return [
         index
         for index, stored in enumerate(variant.inputs)

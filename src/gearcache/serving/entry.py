@@ -41,12 +41,15 @@ class Entry:
         *,
         keeps_files: bool = False,
         place: tuple[str, int] = ("", 0),
+        serves: bool = True,
     ) -> None:
         self.key = key
         self.layout = layout
         self._settings = settings
         self._history = history
         self._keeps_files = keeps_files
+        #: Whether its loads and misses count for `gearcache stats`.
+        self._serves = serves
         #: File and line of the method.
         self._place = place
         #: Sizes in bytes of the blobs that the manifest names, by digest.
@@ -100,7 +103,7 @@ class Entry:
         found = self.store.load(self.key, explain=explain)
         if isinstance(found, Hit) and not self._is_counted:
             self._is_counted = True
-            self.store.count_load(self.key)
+            self.store.count_load(self.key, served=self._serves)
         return found
 
     def decode(self, manifest: Manifest) -> list[StoredVariant] | Reason:
@@ -147,8 +150,8 @@ class Entry:
         from gearcache.cache.admin.tally import count_misses
 
         with self.store.exclusive(self.key):
-            if not self.is_in_memory:
-                count_misses(self.layout, self._history.uncounted)
+            if self._serves and not self.is_in_memory:  # else nobody waited for what was missed
+                count_misses(self.layout, self.key.safe_label, self._history.uncounted)
             self._history.uncounted.clear()
             yield
 

@@ -6,9 +6,12 @@ import logging
 import traceback
 from pathlib import Path
 
+import torch
+
 from gearcache.errors import PreparationError
 from gearcache.serving.host_faults import host_remedy
 from gearcache.serving.parameters import Parameters
+from gearcache.torch_release import TESTED_TEXT, is_tested
 
 logger = logging.getLogger("gearcache")
 #: After so many in a row a method runs uncached at once: each attempt may take as long as a compile.
@@ -36,13 +39,21 @@ class Failures:
     def add(self, error: Exception, parameters: Parameters) -> None:
         """Warn of an exception, once for each; raises `PreparationError` where the options want that."""
         cause = f"{type(error).__name__}: {error}"
-        failure = PreparationError(self._name, cause, _place(error), host_remedy(error))
+        failure = PreparationError(self._name, cause, _place(error), host_remedy(error) or _release_remedy())
         if parameters.settings().strict:
             raise failure from error
         self._count += 1
         if cause not in self._told:
             self._told.add(cause)
             logger.warning("%s", failure, exc_info=None if failure.remedy else error)
+
+
+def _release_remedy() -> str:
+    """Return what to do where torch is of a release that was tried with `$GEARCACHE_ANY_TORCH`; else ""."""
+    version = str(torch.__version__)
+    if is_tested(version):
+        return ""
+    return f"gearcache works with torch {TESTED_TEXT}, this is {version}: install `torch=={TESTED_TEXT}.*`"
 
 
 def _place(error: Exception) -> str:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from gearcache.cache.fingerprint import state_component
 from gearcache.errors import GearcacheError, MethodRaises
 from gearcache.events import Event
 from gearcache.ge_cache.private_torch import core as private_core
@@ -21,6 +20,7 @@ from gearcache.guards.dispatch.graph_call import Mismatch
 from gearcache.guards.dispatch.native import has_function_mode
 from gearcache.prewarming import hook as session
 from gearcache.serving.binding import Binding
+from gearcache.serving.bindings import Bindings
 from gearcache.serving.call import Call
 from gearcache.serving.decorators import undecorated
 from gearcache.serving.failures import Failures
@@ -28,10 +28,10 @@ from gearcache.serving.functions import place_of, with_named_instance
 from gearcache.serving.loaded import Frame
 from gearcache.serving.parameters import Parameters
 from gearcache.serving.preparing import MethodLock, is_preparing, preparing
-from gearcache.serving.resolved import resolve
 from gearcache.serving.stance import FORCE_EAGER, follow, present_stance
 from gearcache.telemetry.gear_use import GearUse
 from gearcache.telemetry.interrupts import raise_interrupt
+from gearcache.telemetry.outcomes import Outcomes
 from gearcache.telemetry.stats import Counters, Stats
 
 if TYPE_CHECKING:
@@ -51,6 +51,9 @@ class CachedMethod:
     Each instance is of a class of its own, whose `__call__` is the dispatch function written for it.
     """
 
+    #: `CachedMethod[[torch.Tensor], torch.Tensor]`, as type checkers know it, is no error at run time.
+    __class_getitem__: Any = classmethod(types.GenericAlias)
+
     def __new__(cls, *args: Any, **kwargs: Any) -> CachedMethod:
         own = type("CachedMethod", (cls,), {"__module__": cls.__module__})
         made: CachedMethod = super().__new__(own)
@@ -64,9 +67,18 @@ class CachedMethod:
         self._parameters = parameters
         self._lock = MethodLock()
         self._counters = Counters()
+        self._outcomes = Outcomes(self.name)
         self._use = GearUse(self.name)
         self._dispatch: Callable[..., Any] = CachedMethod.__call__
-        self._bindings: dict[str, Binding] = {}
+        self._bindings = Bindings(
+            self.name,
+            self._function,
+            self._decorated.mode,
+            parameters,
+            self._counters,
+            self._outcomes,
+            self._use,
+        )
         self._failures = Failures(self.name)
         follow(self)
         self.refresh()
@@ -110,7 +122,7 @@ class CachedMethod:
     @property
     def stats(self) -> Stats:
         """Counters of this binding, see `gearcache.telemetry.stats.Stats`."""
-        return Stats(self._counters, self._use.calls, self._shape_calls)
+        return Stats(self._counters, self._outcomes, self._use, self._bindings.shape_calls)
 
     @property
     def entry_path(self) -> str | None:
@@ -141,16 +153,13 @@ class CachedMethod:
         """
         from gearcache.telemetry.suggest import suggest
 
-        dims = next((dims for binding in list(self._bindings.values()) if (dims := binding.shape_dims())), [])
-        return suggest(dims, self._shape_calls(), k)
+        return suggest(self._bindings.shape_dims(), self._bindings.shape_calls(), k)
 
     def refresh(self) -> None:
         """Check the evidence and bind the weights again at the next call, after the module was changed."""
         with self._lock:
             self._binding: Binding | None = None
-            # In use still: the next call loads them again.
-            self._left = [binding.entry for binding in self._bindings.values()]
-            self._bindings = {}
+            self._bindings.drop()
             self._failures.clear()
             self._serve_by(CachedMethod.__call__)
 
@@ -168,7 +177,7 @@ class CachedMethod:
 
     def _run_eagerly(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the method itself, without autograd as every cached call."""
-        self._counters.eager_calls += 1
+        self._outcomes.ran_eagerly("stance" if present_stance() == FORCE_EAGER else "function mode")
         return self._run_original(args, kwargs)
 
     def _run_original(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -179,13 +188,6 @@ class CachedMethod:
     def name(self) -> str:
         """`Class.method`, as messages name it."""
         return f"{type(self._function.__self__).__name__}.{self._function.__name__}"
-
-    def _shape_calls(self) -> dict[tuple[int, ...], int]:
-        counts: dict[tuple[int, ...], int] = {}
-        for binding in list(self._bindings.values()):
-            for shape, calls in binding.shape_calls().items():
-                counts[shape] = counts.get(shape, 0) + calls
-        return counts
 
     def _missed(self, instance: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Serve a call that the dispatch does not know: find, load or compile, then run."""
@@ -204,6 +206,9 @@ class CachedMethod:
             except MethodRaises as error:
                 refusal = error
                 break
+            except GearcacheError as error:
+                self._outcomes.was_refused(error)
+                raise
             if frame is None:
                 break
             try:
@@ -213,6 +218,7 @@ class CachedMethod:
         found = self._run_original(args, kwargs)
         if refusal is not None:  # the method does not raise: Dynamo cannot trace it
             refusal.has_run = True
+            self._outcomes.was_refused(refusal)
             raise refusal
         return found
 
@@ -223,6 +229,7 @@ class CachedMethod:
         except TypeError:
             return None  # the method says it better
         if self._failures.are_many:
+            self._outcomes.ran_eagerly("fault")
             return None
         try:
             with preparing(self._lock):
@@ -233,20 +240,19 @@ class CachedMethod:
                 raise
             self._failures.add(error, self._parameters)
             self._counters.note(Event("fault", self.name, detail=f"{type(error).__name__}: {error}"))
-            self._counters.eager_calls += 1
+            self._outcomes.ran_eagerly("fault")
             return None
 
     def _prepare(self, call: Call) -> Frame | None:
-        is_outdated = any(binding.is_outdated(call) for binding in self._bindings.values())
-        if is_outdated or self._lock.is_abandoned:
+        if self._bindings.are_outdated(call) or self._lock.is_abandoned:
             self._lock.is_abandoned = False
             self.refresh()
         binding = self.binding_for(call)
         frame = binding.prepare(call)
         binding.note_state()
-        if binding in self._bindings.values():  # else a refresh came in between
+        if binding in self._bindings:  # else a refresh came in between
             self._binding = binding
-            self._left.clear()
+            self._bindings.release()
             self._serve_by(binding.dispatch(self._missed))
         self._failures.clear()
         return frame
@@ -262,14 +268,8 @@ class CachedMethod:
         return bound.arguments
 
     def binding_for(self, call: Call) -> Binding:
-        """Return the binding of the present global state; makes key and store when it is a new one."""
-        state = state_component()
-        identity = repr(sorted(state.items()))
-        if identity not in self._bindings:
-            mode, overrides = self._decorated.mode, session.current()
-            resolved = resolve(self.name, self._function, mode, self._parameters, call, state, overrides)
-            self._bindings[identity] = Binding(resolved, self._counters, self._use)
-        return self._bindings[identity]
+        """Return the binding of a call; makes key and store when it is a new one."""
+        return self._bindings.for_call(call, session.current())
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CachedMethod:
         """A copy of the module gets a binding of its own, resolved at its own first call."""

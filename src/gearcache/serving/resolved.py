@@ -23,6 +23,7 @@ from gearcache.guards.gears.parse import GearSpec, fill_dims, gears_of_arguments
 from gearcache.options import Settings
 from gearcache.serving.call import Call
 from gearcache.serving.parameters import Parameters
+from gearcache.serving.wrapped_names import at_their_places
 from gearcache.version import __version__
 
 
@@ -42,6 +43,8 @@ class ResolvedMethod:
     ge_cache: bool
     #: The mode of autograd that decorators put the method under, see `gearcache.serving.decorators`.
     mode: str = ""
+    #: Whether calls are served with what is loaded; a prewarm only sees to it that all is there.
+    serves: bool = True
 
     def original(self) -> types.FunctionType:
         """Return the function in the class."""
@@ -77,6 +80,7 @@ def resolve(
     tensors = find_tensors(call.given)
     marked = () if parameters.gears else gears_of_arguments(tensors)
     settings = parameters.settings(is_geared=bool(marked))
+    settings = replace(settings, pad_values=at_their_places(settings.pad_values, function, call.arguments) or {})
     cache_dir, global_rank, world_size = parameters.cache_dir, parameters.global_rank, None
     if overrides is not None:
         # In a prewarm a fault of the cache is what its user has to know of.
@@ -84,7 +88,8 @@ def resolve(
         cache_dir = overrides.cache_dir or cache_dir
         global_rank = overrides.rank if global_rank is None else global_rank
         world_size = overrides.world_size
-    spec = GearSpec(marked, settings.policy) if marked else parse_gears(parameters.gears, settings.policy)
+    gears = at_their_places(parameters.gears, function, call.arguments)
+    spec = GearSpec(marked, settings.policy) if marked else parse_gears(gears, settings.policy)
     backend = select_backend(settings, module, tensors.values())
     ranks = resolve_ranks(global_rank, parameters.tp_rank, parameters.pp_rank, world_size=world_size)
     key = method_key(
@@ -113,6 +118,7 @@ def resolve(
         decompositions=parameters.custom_decompositions,
         ge_cache=bool(parameters.ge_cache),
         mode=mode,
+        serves=overrides is None,
     )
 
 

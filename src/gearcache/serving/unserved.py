@@ -73,7 +73,7 @@ class UnservedCalls:
                 self._record.use.add(copied.graph.gear.text, copied.graph.counter)
                 return self._variants.loaded.accept(copied.active, copied.graph, copied.tensors, call)
         if isinstance(verdict, Eager):
-            self._count_eager(call, is_delayed=verdict.is_delayed)
+            self._count_eager(call, verdict)
             return None
         padded = self._pad(call) if isinstance(verdict, Pad) else None
         if isinstance(padded, Unpadded) and padded.reason is not None:  # the call's own variant is loaded
@@ -103,11 +103,11 @@ class UnservedCalls:
             why=why,
         )
 
-    def _count_eager(self, call: Call, *, is_delayed: bool) -> None:
-        if is_delayed:
+    def _count_eager(self, call: Call, verdict: Eager) -> None:
+        if verdict.is_delayed:
             self._delayed.add(call)
         self._record.shapes.count_call(call.tensors)
-        self._record.counters.eager_calls += 1
+        self._record.outcomes.ran_eagerly(verdict.reason)
 
     def _built(self, call: Call, spec: GearSpec, why: str, problem: Problem | None) -> bool:
         """Build for a call; where that cannot be, a tensor unlike those of the loaded graphs is what is wrong."""
@@ -140,7 +140,7 @@ class UnservedCalls:
                     raise
                 logger.warning("%s; it runs without a graph, as will others like it", error)
                 self._is_full = True
-        self._record.counters.eager_calls += 1
+        self._record.outcomes.ran_eagerly("max_variants" if self._is_full else "fault")
         return False
 
     def _pad(self, call: Call) -> Padded | Unpadded:
@@ -148,7 +148,7 @@ class UnservedCalls:
         text = gear_text(self._rules.spec, call.sizes(self._rules.spec))
         made = self._padded.add(self._variants.loaded.variants, call, text)
         if isinstance(made, Padded):
-            self._record.use.add(text, made.graph.counter)
+            self._record.use.add(text, made.graph.counter, is_padded=True)
             self._record.history.lines.append(f"padded: {text}")
             logger.info("%s: %s is padded to a gear", self._rules.name, text)
         elif made.problem is not None:

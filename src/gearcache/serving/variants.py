@@ -51,6 +51,7 @@ class Variants:
             record.history,
             keeps_files=method.backend.keeps_files,
             place=(code.co_filename, code.co_firstlineno),
+            serves=method.serves,
         )
         self.loaded = LoadedVariants(method.name, validate=settings.validate == "inputs")
         self._method = method

@@ -27,6 +27,8 @@ class Refuse:
 class Eager:
     """The method itself serves the call: `on_miss` or the stance wants that."""
 
+    #: One of `gearcache.telemetry.outcomes.EAGER_REASONS`.
+    reason: str
     #: Whether a delaying stance holds this call back, and the next one compiles.
     is_delayed: bool = False
 
@@ -98,13 +100,13 @@ def decide(call: Call, problems: Problems, rules: Rules, known: Known) -> Verdic
     if isinstance(wanted, InputError):
         return Refuse(wanted)
     if wanted.is_outside and rules.on_miss == "eager":
-        return Eager()
+        return Eager("on_miss")
     if call.stance == "fail_on_recompile":
         return Refuse(RecompileRefused(rules.name, known.why))
     if call.stance in DELAYED and not known.has_delayed:
-        return Eager(is_delayed=True)
+        return Eager("stance", is_delayed=True)
     if call.stance == "eager_on_recompile":
-        return Eager()
+        return Eager("stance")
     if torch.is_grad_enabled():  # cached methods are inference
         for path, tensor in call.tensors.items():
             if tensor.requires_grad:
@@ -183,4 +185,7 @@ def _is_of_state(problem: Problem, call: Call) -> bool:
 
 
 def _error(rules: Rules, problem: Problem) -> InputError:
-    return InputError(rules.name, problem.argument, problem.found, problem.allowed)
+    allowed = problem.allowed
+    if problem.kind == "dtype" and rules.is_compared:
+        allowed += ', as of the calls that it was compiled for; on_miss="compile" makes a graph for another one'
+    return InputError(rules.name, problem.argument, problem.found, allowed)

@@ -7,12 +7,13 @@ import os
 import threading
 import weakref
 
-Rows = list[tuple[str, "itertools.count[int]"]]
+Rows = list[tuple[str, "itertools.count[int]", bool]]
 
 _lock = threading.Lock()
 os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]
 _known: list[tuple[str, Rows, weakref.ref[GearUse]]] = []
 _gone: dict[tuple[str, str], int] = {}
+_gone_padded: dict[str, int] = {}
 
 
 class GearUse:
@@ -27,13 +28,17 @@ class GearUse:
             _fold()
             _known.append((method, self._rows, weakref.ref(self)))
 
-    def add(self, gear: str, counter: itertools.count[int]) -> None:
-        """Watch one more graph."""
-        self._rows.append((gear, counter))
+    def add(self, gear: str, counter: itertools.count[int], *, is_padded: bool = False) -> None:
+        """Watch one more graph; a padded one is that of a larger gear under the sizes of the calls."""
+        self._rows.append((gear, counter, is_padded))
 
     def calls(self) -> dict[str, int]:
         """Return gear -> calls, for every gear that was loaded."""
         return _sum(self._rows)
+
+    def padded_calls(self) -> int:
+        """Return how many of these calls were padded to their gear."""
+        return _padded(self._rows)
 
 
 def gear_calls() -> dict[tuple[str, str], int]:
@@ -46,11 +51,24 @@ def gear_calls() -> dict[tuple[str, str], int]:
     return found
 
 
+def padded_calls() -> dict[str, int]:
+    """Return method -> calls of this process that were padded to a gear; never goes down."""
+    with _lock:
+        _fold()
+        found = dict(_gone_padded)
+        for method, rows, _ in _known:
+            if calls := _padded(rows):
+                found[method] = found.get(method, 0) + calls
+    return found
+
+
 def _fold() -> None:
     """Keep of the methods that are gone only their sums."""
     dead = [entry for entry in _known if entry[2]() is None]
     for method, rows, _ in dead:
         _add(_gone, method, rows)
+        if calls := _padded(rows):
+            _gone_padded[method] = _gone_padded.get(method, 0) + calls
     if dead:
         folded = {id(entry) for entry in dead}
         _known[:] = [entry for entry in _known if id(entry) not in folded]
@@ -63,6 +81,14 @@ def _add(totals: dict[tuple[str, str], int], method: str, rows: Rows) -> None:
 
 def _sum(rows: Rows) -> dict[str, int]:
     found: dict[str, int] = {}
-    for gear, counter in list(rows):
-        found[gear] = found.get(gear, 0) + int(repr(counter)[len("count(") : -1])
+    for gear, counter, _ in list(rows):
+        found[gear] = found.get(gear, 0) + _count(counter)
     return found
+
+
+def _padded(rows: Rows) -> int:
+    return sum(_count(counter) for _, counter, is_padded in list(rows) if is_padded)
+
+
+def _count(counter: itertools.count[int]) -> int:
+    return int(repr(counter)[len("count(") : -1])

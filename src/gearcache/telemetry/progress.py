@@ -14,6 +14,8 @@ import time
 from types import TracebackType
 from typing import Any
 
+from gearcache.terminal import is_drawable
+
 logger = logging.getLogger("gearcache")
 #: A build that is over before, as those of backend `eager`, says nothing where there is no terminal.
 _SILENT_SECONDS = 2.0
@@ -37,7 +39,7 @@ class BuildProgress:
     def __enter__(self) -> BuildProgress:
         if sys.stderr is None or os.environ.get("GEARCACHE_PROGRESS", "1") in ("0", "false"):
             return self
-        if not sys.stderr.isatty():
+        if not is_drawable(sys.stderr):
             self._line.start()
         else:
             from rich.console import Console

@@ -6,15 +6,17 @@ from dataclasses import dataclass
 
 from gearcache.telemetry.gear_use import GearUse
 from gearcache.telemetry.history import History
+from gearcache.telemetry.outcomes import Outcomes
 from gearcache.telemetry.shapes_met import ShapesMet
 from gearcache.telemetry.stats import Counters
 
 
 @dataclass(frozen=True)
 class Record:
-    """What is noted of the calls of one binding; counters and calls per gear are those of the whole cached method."""
+    """What is noted of the calls of one binding; all but history and shapes is that of the whole cached method."""
 
     history: History
     counters: Counters
+    outcomes: Outcomes
     use: GearUse
     shapes: ShapesMet

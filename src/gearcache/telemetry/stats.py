@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from gearcache.events import Event, emit
 from gearcache.guards.evidence.reason import Reason
+from gearcache.telemetry.gear_use import GearUse
+from gearcache.telemetry.outcomes import Outcomes
 
 
 @dataclass
@@ -19,7 +22,6 @@ class Counters:
     compiles: int = 0
     loads: int = 0
     faults: int = 0
-    eager_calls: int = 0
     trace_seconds: float = 0.0
     compile_seconds: float = 0.0
     load_seconds: float = 0.0
@@ -83,25 +85,29 @@ _COUNT: dict[str, Callable[[Counters, Event], None]] = {
 
 
 class Stats:
-    """Read-only view of the counters.
-
-    `hits`, `misses`: lookups that found or did not find a stored variant; `traces`: Dynamo captures; `compiles`:
-    gears compiled; `loads`: gears loaded; `faults`: faults of the cache that were worked around;
-    `eager_calls`: calls that the method itself served; `calls`: calls that
-    returned a result; `gears`: calls per gear; `shapes`: calls per shape met; `miss_reasons`: why each miss was one;
-    `trace_seconds`, `compile_seconds` (summed over gears, which compile in parallel) and `load_seconds`;
-    `bytes_loaded`, `bytes_stored`; `reasons`: the misses as objects.
-    """
+    """Read-only view of the counters of one cached method in this process; `to_dict` gives them as plain data."""
 
     def __init__(
         self,
         counters: Counters,
-        gear_calls: Callable[[], Mapping[str, int]],
+        outcomes: Outcomes,
+        use: GearUse,
         shape_calls: Callable[[], Mapping[tuple[int, ...], int]] = dict,
     ) -> None:
         self._counters = counters
-        self._gear_calls = gear_calls
+        self._outcomes = outcomes
+        self._use = use
         self._shape_calls = shape_calls
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything that is counted as plain data for JSON.
+
+        The names are those of the properties. `shapes` is a list of `{"shape": [...], "calls": n}`, as JSON has no
+        tuples for keys; `miss_reasons` has the texts.
+        """
+        plain = {name: getattr(self, name) for name in _PLAIN}
+        shapes = [{"shape": list(shape), "calls": calls} for shape, calls in sorted(self.shapes.items())]
+        return {**plain, "shapes": shapes, "miss_reasons": list(self.miss_reasons)}
 
     @property
     def hits(self) -> int:
@@ -135,8 +141,28 @@ class Stats:
 
     @property
     def eager_calls(self) -> int:
-        """Calls that the method itself served: by `on_miss="eager"`, a stance, or as the cache and memory failed."""
-        return self._counters.eager_calls
+        """Calls that the method itself served, for any of `eager_reasons`."""
+        return sum(self.eager_reasons.values())
+
+    @property
+    def eager_reasons(self) -> dict[str, int]:
+        """Calls that the method itself served, by reason; see `gearcache.telemetry.outcomes.EAGER_REASONS`."""
+        return dict(self._outcomes.eager)
+
+    @property
+    def refused_calls(self) -> int:
+        """Calls that ended in one of gearcache's errors."""
+        return sum(self.refused_errors.values())
+
+    @property
+    def refused_errors(self) -> dict[str, int]:
+        """Calls that ended in one of gearcache's errors, by the name of its class."""
+        return dict(self._outcomes.refused)
+
+    @property
+    def padded_calls(self) -> int:
+        """Calls that were padded to a larger gear."""
+        return self._use.padded_calls()
 
     @property
     def trace_seconds(self) -> float:
@@ -166,12 +192,12 @@ class Stats:
     @property
     def calls(self) -> int:
         """Calls of compiled graphs, and calls that the method itself served."""
-        return sum(self.gears.values()) + self._counters.eager_calls
+        return sum(self.gears.values()) + self.eager_calls
 
     @property
     def gears(self) -> dict[str, int]:
         """Calls per gear."""
-        return dict(self._gear_calls())
+        return self._use.calls()
 
     @property
     def shapes(self) -> dict[tuple[int, ...], int]:
@@ -196,3 +222,26 @@ class Stats:
             f"Stats(hits={self.hits}, misses={self.misses}, traces={self.traces}, compiles={self.compiles}, "
             f"loads={self.loads}, calls={self.calls}, gears={self.gears})"
         )
+
+
+#: The properties that `Stats.to_dict` takes as they are.
+_PLAIN = (
+    "hits",
+    "misses",
+    "traces",
+    "compiles",
+    "loads",
+    "faults",
+    "calls",
+    "gears",
+    "padded_calls",
+    "eager_calls",
+    "eager_reasons",
+    "refused_calls",
+    "refused_errors",
+    "trace_seconds",
+    "compile_seconds",
+    "load_seconds",
+    "bytes_loaded",
+    "bytes_stored",
+)

@@ -356,7 +356,7 @@ def test_verify_finds_every_kind_of_fault_and_repairs_what_it_may(layout: Layout
     own_blob(layout, 3).with_name(".writing-x").touch()
     seen: list[tuple[int, int]] = []
     found = verify(layout, progress=lambda done, total: seen.append((done, total)))
-    assert kinds(found.faults) == ["corrupt", "corrupt", "leftover", "missing", "unsafe"]
+    assert kinds(found.faults) == ["corrupt", "corrupt", "incomplete", "leftover", "unsafe"]
     assert not found.is_sound
     assert not any(fault.repaired for fault in found.faults)
     assert (found.entries, found.blobs) == (1, 5)

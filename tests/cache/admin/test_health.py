@@ -37,7 +37,7 @@ def test_a_sound_cache_passes_and_is_left_as_it_is(layout: Layout) -> None:
     before = tree(layout.root)
     found = checks(layout)
     assert {name for name, check in found.items() if check.ok is False} == set()
-    assert found["entries"].detail.startswith("1 entries, ")
+    assert found["entries"].detail.startswith("1 entry, ")
     assert tree(layout.root) == before
 
 

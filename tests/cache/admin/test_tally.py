@@ -14,9 +14,10 @@ def test_misses_add_up_by_reason(cache_dir: Path) -> None:
     layout = Layout(cache_dir)
     layout.prepare()
     assert misses(layout) == {}
-    count_misses(layout, ["absent", "other version", "absent"])
-    count_misses(layout, ["absent"])
-    assert misses(layout) == {"absent": 3, "other version": 1}
+    count_misses(layout, "Model.decode", ["absent", "other version", "absent"])
+    count_misses(layout, "Model.decode", ["absent"])
+    count_misses(layout, "Model.prefill", ["absent"])
+    assert misses(layout) == {"Model.decode": {"absent": 3, "other version": 1}, "Model.prefill": {"absent": 1}}
 
 
 def test_no_count_is_lost_between_processes(cache_dir: Path) -> None:
@@ -24,29 +25,32 @@ def test_no_count_is_lost_between_processes(cache_dir: Path) -> None:
     program = (
         "import sys\nfrom pathlib import Path\nfrom gearcache.cache import Layout\n"
         "from gearcache.cache.admin.tally import count_misses\n"
-        "for _ in range(500): count_misses(Layout(Path(sys.argv[1])), ['absent'])\n"
+        "for _ in range(500): count_misses(Layout(Path(sys.argv[1])), 'Model.decode', ['absent'])\n"
     )
     writers = [subprocess.Popen([sys.executable, "-c", program, str(cache_dir)]) for _ in range(4)]
     assert [writer.wait(timeout=200) for writer in writers] == [0] * 4
-    assert misses(Layout(cache_dir)) == {"absent": 2000}
+    assert misses(Layout(cache_dir)) == {"Model.decode": {"absent": 2000}}
 
 
 def test_a_cache_that_is_not_there_or_full_of_links_loses_the_count_and_no_more(cache_dir: Path) -> None:
     layout = Layout(cache_dir)
-    count_misses(layout, ["absent"])
+    count_misses(layout, "Model.decode", ["absent"])
     assert not cache_dir.exists()
     layout.prepare()
-    (layout.bucket / "misses").mkdir()
+    (layout.bucket / "misses" / "Model.decode").mkdir(parents=True)
     target = cache_dir.parent / "elsewhere"
     target.write_bytes(b"")
-    (layout.bucket / "misses" / "absent").symlink_to(target)
-    count_misses(layout, ["absent"])
+    (layout.bucket / "misses" / "Model.decode" / "absent").symlink_to(target)
+    count_misses(layout, "Model.decode", ["absent"])
     assert target.read_bytes() == b""
 
 
 def test_a_reason_is_never_a_path(cache_dir: Path) -> None:
     layout = Layout(cache_dir)
     layout.prepare()
-    count_misses(layout, ["../../escape", ""])
-    assert sorted(path.name for path in (layout.bucket / "misses").iterdir()) == ["_", "______escape"]
+    count_misses(layout, "Model.decode", ["../../escape", ""])
+    count_misses(layout, "../..", ["absent"])
+    folder = layout.bucket / "misses"
+    names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+    assert names == ["Model.decode/_", "Model.decode/______escape", "_/absent"]
     assert not (cache_dir.parent / "escape").exists()

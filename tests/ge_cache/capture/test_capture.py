@@ -16,6 +16,7 @@ from gearcache.guards.access import Access
 from gearcache.guards.evidence.code import is_versioned
 
 OFFSET = 2.0
+TABLE = {"a": 3.0, "b": 5.0}
 
 
 def helper(x: Tensor) -> Tensor:
@@ -30,6 +31,11 @@ def assumed() -> float:
 @torch.compiler.assume_constant_result
 def assumed_of(value: float) -> float:
     return value
+
+
+@torch.compiler.assume_constant_result
+def assumed_by_name(name: str) -> float:
+    return TABLE[name]
 
 
 class Net(nn.Module):
@@ -55,6 +61,9 @@ class Net(nn.Module):
 
     def assuming_of(self, x: Tensor) -> Tensor:
         return x * assumed_of(2.0)
+
+    def assuming_by_name(self, x: Tensor) -> Tensor:
+        return x * assumed_by_name("a") + assumed_by_name("b")
 
     def on_a_stream(self, x: Tensor) -> Tensor:
         with torch.Stream(device="cpu"):
@@ -130,6 +139,9 @@ def test_a_result_assumed_constant_is_checked_again_or_refused() -> None:
     capture = _capture(Net(), "assuming", torch.ones(2, 4))
     (text,) = [text for text in _expected(capture, "constant") if text.endswith("assumed()")]
     assert _expected(capture, "constant")[text] == ["float", (2.0).hex()]
+    constants = _expected(_capture(Net(), "assuming_by_name", torch.ones(2, 4)), "constant")
+    asked = {text: value for text, value in constants.items() if "assumed_by_name" in text}
+    assert [value for _, value in sorted(asked.items())] == [["float", (3.0).hex()], ["float", (5.0).hex()]]
     with pytest.raises(CaptureError, match=r"`Net\.assuming_of`.*assumed_of`, whose result is assumed constant"):
         _capture(Net(), "assuming_of", torch.ones(2, 4))
 

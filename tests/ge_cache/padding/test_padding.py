@@ -81,7 +81,7 @@ _REFUSED: list[Any] = [
     pytest.param(lambda m, x: x - x.amax(0, keepdim=True), "reduces over", id="amax"),
     pytest.param(lambda m, x: x / x.size(0), "uses the size|as a number", id="size as a number"),
     pytest.param(lambda m, x: x * torch.full((4,), x.size(0)), "as a number", id="size as a fill"),
-    pytest.param(lambda m, x: x.softmax(0), "combines positions of", id="softmax over rows"),
+    pytest.param(lambda m, x: x.softmax(0), "gives filling a weight", id="softmax over rows"),
     pytest.param(lambda m, x: x.sort(0).values, "combines positions of", id="sort"),
     pytest.param(lambda m, x: x.flip(0), "combines positions of", id="flip"),
     pytest.param(lambda m, x: x[-1] + x, "takes one row of", id="last row"),
@@ -105,10 +105,21 @@ _REFUSED: list[Any] = [
 def test_a_method_whose_rows_depend_on_each_other_is_refused_when_it_is_built(
     cache_dir: Path, function: Callable[..., Any], message: str
 ) -> None:
-    cached = _padded(function)
+    cached = _padded(function, fill=1.0)
     with pytest.raises((GearSpecError, gearcache.CaptureError), match=message):
         cached(torch.rand(4, 4))
     assert cached.stats.compiles == 0
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda m, x: x.sum(0), lambda m, x: x.t() @ x, lambda m, x: (x != 0).any(0), lambda m, x: x.norm(dim=0)],
+)
+def test_a_sum_over_filling_that_is_zero_is_served(cache_dir: Path, function: Callable[..., Any]) -> None:
+    cached = _padded(function, fill=0.0)
+    for size in (3, 1, 8, 5):
+        x = torch.randn(size, 4)
+        torch.testing.assert_close(cached(x), function(None, x))
 
 
 def test_batch_norm_in_training_is_refused_and_in_evaluation_padded(cache_dir: Path) -> None:

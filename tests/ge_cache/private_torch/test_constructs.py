@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from pathlib import Path
 
@@ -230,7 +231,7 @@ REFUSED = {
     "a text of a tensor is not found": ('return x * {"a": 1}[f"{x}"]', OPEN_TEXT),
     "a text of a tensor is in a tuple that is looked for": ('return x * 1, (1, f"{x}") in {(1, 2)}', OPEN_TEXT),
     "a text of a tensor is in a set": ('return x * 1, len({f"{x}", f"{x * 1}"})', OPEN_TEXT),
-    "vmap": ("return torch.vmap(lambda row: row.sum() * row)(x)", "it uses `torch.vmap` or another transform"),
+    "a gradient": ("return torch.func.grad(lambda row: row.sum())(x)", "it goes through `torch.func.grad`"),
     "a deque that holds nothing is filled": (
         "d = collections.deque(maxlen=0)\nd.append(1)\nreturn x * 1, list(d)",
         "whose maxlen is 0",
@@ -263,9 +264,16 @@ def nets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nets:
     return nets_of(MODULE, tmp_path, monkeypatch)
 
 
+#: What Dynamo of torch 2.13 cannot trace in the byte code of Python 3.10.
+NOT_IN_3_10 = tuple(name for name in SERVED if name.startswith("yield from"))
+
+
 @pytest.mark.parametrize("name", SERVED)
 def test_a_construct_gives_what_python_gives(name: str, nets: Nets, tmp_path: Path) -> None:
-    assert_as_in_python(nets(SERVED[name]), tmp_path)
+    if sys.version_info < (3, 11) and name in NOT_IN_3_10:
+        assert_refused(nets(SERVED[name]), "Dynamo could not form one graph", tmp_path)
+    else:
+        assert_as_in_python(nets(SERVED[name]), tmp_path)
 
 
 @pytest.mark.parametrize("name", [name for name in SERVED if name.startswith(("sizes", "strides"))])

@@ -14,7 +14,7 @@ from tests.support.bodies import Nets, assert_as_in_python, assert_refused, asse
 from tests.support.scenarios import strict_config
 
 MODULE = """
-import dataclasses, itertools, random, weakref
+import collections.abc, dataclasses, itertools, random, weakref
 import torch
 
 
@@ -22,6 +22,17 @@ import torch
 class Output:
     hidden: torch.Tensor
     number: int = 3
+
+
+class Pair(collections.abc.Sequence):
+    def __init__(self, *items):
+        self.items = items
+
+    def __len__(self):
+        return len(self.items)
+
+    def __getitem__(self, index):
+        return self.items[index]
 
 
 class Tag:
@@ -90,6 +101,15 @@ SERVED = {
         for number in numbers():
             break
         return x * number, self.count
+        """,
+    "views of a dictionary by abstract classes": """
+        made = {"a": 1}
+        return x * 2, isinstance(made.items(), collections.abc.Mapping), isinstance(made.keys(), collections.abc.Set)
+        """,
+    "a sequence is left early": """
+        for number in Pair(5, 6):
+            break
+        return x * number, 6 in Pair(5, 6), next(iter(Pair(7, 8)))
         """,
     "a generator with a try is used up": """
         def numbers():

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 
+from gearcache.errors import CaptureError
 from gearcache.ge_cache.capture.weights import Weights
 from gearcache.ge_cache.dependencies.autograd_reads import AutogradReads
 from gearcache.ge_cache.dependencies.looked_up import Lookups
@@ -286,6 +287,33 @@ def test_the_current_stream_is_only_kept_where_a_graph_uses_it() -> None:
     using = torch.fx.Graph()
     using.output((using.call_function(noted.get_external_object_by_index, (0,)),))
     assert not private_under_way.forget_unused_streams(torch.fx.GraphModule({}, using))
+
+
+def test_a_recorded_graph_says_where_it_takes_a_number_out_of_a_tensor() -> None:
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    with private_fake.fake_mode(private_fake.shape_env()) as mode, mode.shape_env.ignore_fresh_unbacked_symbols():
+        x, number = torch.empty(2), torch.empty((), dtype=torch.int64)
+        module = make_fx(lambda left, right: left * right.item(), pre_dispatch=True)(x, number)
+    assert [private_symbols.gives_number(node) for node in module.graph.nodes] == [False, False, True, False, False]
+
+
+def test_ints_that_stay_symbolic_are_found_with_all_that_was_assumed_about_them() -> None:
+    from torch._dynamo.source import LocalSource
+    from torch.fx.experimental.symbolic_shapes import DimDynamic
+
+    env = private_fake.shape_env()
+    n = env.create_unspecified_symint_and_symbol(5, LocalSource("n"), DimDynamic.DYNAMIC)
+    (symbol,) = private_symbols.number_symbols(env, ["L['n']"])
+    assert private_symbols.assumed(env, [symbol]) == []
+    assert not bool(n > 7)
+    texts = {private_symbols.print_expression(item) for item in private_symbols.assumed(env, [symbol])}
+    assert texts == {f"{symbol} <= 7"}
+    with pytest.raises(CaptureError, match="became a symbol"):
+        private_symbols.number_symbols(env, ["L['m']"])
+    assert bool(n == 5)
+    with pytest.raises(CaptureError, match="fixes `L\\['n'\\]` as 5"):
+        private_symbols.number_symbols(env, ["L['n']"])
 
 
 def test_a_compiler_finds_the_fake_mode_that_traces() -> None:

@@ -143,7 +143,7 @@ def test_the_call_is_told_and_the_key_is_free_for_others(hung: Path, cache_dir: 
     cached = gearcache.cache_compile(module.forward, config=config, cache_dir=cache_dir)
     with torch.no_grad(), pytest.raises(CompileError, match=r"had not ended after 1\.5 s.*`compile_timeout`"):
         cached(torch.randn(2, 4))
-    (binding,) = cached._bindings.values()
+    (binding,) = cached._bindings
     with DiskStore(Layout(cache_dir), lock_timeout=0).exclusive(binding.entry.key):
         pass
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import nn
 from typing_extensions import assert_type
@@ -42,6 +44,18 @@ assert_type(model.decorated(x), tuple[torch.Tensor, int])
 assert_type(model.decorated.stats, Stats)
 model.decorated.warm(x)
 model.bare(x)
+
+
+def serve(method: gearcache.CachedMethod[[torch.Tensor], torch.Tensor]) -> gearcache.Stats:
+    assert_type(method(x), torch.Tensor)
+    assert_type(method.stats.refused_calls, int)
+    assert_type(method.stats.to_dict(), dict[str, Any])
+    return method.stats
+
+
+serve(model.run)  # type: ignore[arg-type]
+if isinstance(model.bare, gearcache.CachedMethod):
+    model.bare.refresh()
 assert_type(gearcache.set_dim_gears(torch.ones(2), {0: [2, 4]}), None)
 assert_type(gearcache.CompilerConfig().backend, str)
 cached("text")  # type: ignore[arg-type]

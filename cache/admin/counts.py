@@ -1,0 +1,117 @@
+"""Hits and misses since the cache was made, or since somebody began to count anew.
+
+Counting processes append bytes and know of nothing else. A reset writes down how many there were, and is subtracted
+from then on: no count is lost beside it, whichever side of it a count falls on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgpack
+
+from gearcache.cache.admin.row import EntryRow, Identity
+from gearcache.cache.admin.tally import misses
+from gearcache.cache.atomic import write_atomic
+from gearcache.cache.blob_folder import prepare_folder
+from gearcache.cache.layout import Layout
+from gearcache.cache.trust import check_folders, read_trusted
+from gearcache.errors import CacheError, CorruptEntry, PublishError
+
+BASELINE_NAME = "counted_from"
+_LARGEST = 256 << 20
+_MARK = "CACHEDIR.TAG"
+
+
+@dataclass
+class _Baseline:
+    """What was counted before; a hit counts for the use file of that inode."""
+
+    since: float | None = None
+    hits: dict[Identity, tuple[int, int]] = field(default_factory=dict)
+    misses: dict[tuple[str, str], int] = field(default_factory=dict)
+
+
+class Counts:
+    """Hits of entries and misses of methods. `since` is in seconds since 1970, 0 where that is not known; `was_reset`
+    tells whether that is a reset. `fault` says why a reset that there was cannot be read.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self.fault: CacheError | None = None
+        self._baseline = self._read()
+        self.was_reset = self._baseline.since is not None
+        self.since = self._baseline.since if self._baseline.since is not None else _made(layout)
+
+    def hits(self, entry: EntryRow) -> int:
+        """The loads of an entry."""
+        inode, before = self._baseline.hits.get(entry.identity, (0, 0))
+        # Another inode, or a smaller file: the entry was removed and made again.
+        return entry.hits - before if inode == entry.use_inode and before <= entry.hits else entry.hits
+
+    def misses(self) -> dict[str, dict[str, int]]:
+        """Label of the method -> reason -> misses, those that there are."""
+        found: dict[str, dict[str, int]] = {}
+        for label, reasons in misses(self._layout).items():
+            for reason, number in reasons.items():
+                left = number - self._baseline.misses.get((label, reason), 0)
+                if left > 0:
+                    found.setdefault(label, {})[reason] = left
+        return found
+
+    def _read(self) -> _Baseline:
+        path = self._layout.bucket / BASELINE_NAME
+        try:
+            check_folders(self._layout.root, path.parent)
+            return _unpacked(read_trusted(path, _LARGEST))
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except OSError as error:
+            self.fault = CacheError(f"`{path}` cannot be read: {error.strerror}")
+        except CacheError as error:
+            self.fault = error
+        except (ValueError, TypeError, KeyError):
+            self.fault = CorruptEntry(path, "it is not what a reset writes")
+        return _Baseline()
+
+
+def reset_counts(layout: Layout, entries: Iterable[EntryRow], now: float) -> None:
+    """Count from now on; `CacheError` where that cannot be written. Of two at once the later one holds."""
+    prepare_folder(layout, layout.bucket)
+    data: bytes = msgpack.packb(
+        {
+            "since": now,
+            "hits": [[*entry.identity, entry.use_inode, entry.hits] for entry in entries if entry.hits],
+            "misses": [[label, reason, n] for label, each in misses(layout).items() for reason, n in each.items()],
+        }
+    )
+    path = layout.bucket / BASELINE_NAME
+    try:
+        write_atomic(path, data)
+    except OSError as error:
+        raise PublishError(path, error.strerror or type(error).__name__) from error
+
+
+def _unpacked(data: bytes) -> _Baseline:
+    found: Any = msgpack.unpackb(data, strict_map_key=True)
+    since = float(found["since"])
+    if not 0 <= since < 1e11:
+        raise ValueError("no time")
+    return _Baseline(
+        since,
+        {(str(label), str(key), str(ranks)): (int(inode), int(n)) for label, key, ranks, inode, n in found["hits"]},
+        {(str(label), str(reason)): int(n) for label, reason, n in found["misses"]},
+    )
+
+
+def _made(layout: Layout) -> float:
+    """When the cache was made: its mark is written then, and never again."""
+    for folder in (layout.root, layout.bucket):
+        with suppress(OSError):
+            return os.lstat(folder / _MARK).st_mtime
+    return 0.0

@@ -1,0 +1,142 @@
+"""Repairing an entry that lacks blobs: what can be served without them stays, the rest of it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from gearcache.cache.admin.row import EntryRow
+from gearcache.cache.atomic import check_digest, write_atomic
+from gearcache.cache.blob_folder import prepare_folder
+from gearcache.cache.layout import Layout
+from gearcache.cache.lock import key_lock
+from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, decode_manifest, encode_manifest, is_signed
+from gearcache.cache.quarantine import quarantine
+from gearcache.cache.reading import read_manifest
+from gearcache.cache.remove import PATIENCE_SECONDS, deleting
+from gearcache.cache.signature import KEY_FILE_VARIABLE, Signer
+from gearcache.cache.trust import read_trusted
+from gearcache.cache.upkeep import note_entry
+from gearcache.errors import CorruptEntry, GearcacheError
+
+
+class Part(Protocol):
+    """A part of an entry that is used or removed by itself: a gear."""
+
+    @property
+    def text(self) -> str:
+        """What people call it."""
+
+    @property
+    def blobs(self) -> frozenset[str]:
+        """The digests that it needs."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What understands the payload of an entry: the store itself does not.
+
+    `of` gives its parts, `without` the entry without those that need one of some blobs; None where none is left.
+    """
+
+    of: Callable[[Manifest], Collection[Part]]
+    without: Callable[[Manifest, frozenset[str]], Manifest | None]
+
+
+#: Understands no payload: an entry is whole or it goes.
+NO_PARTS = Parts(lambda manifest: (), lambda manifest, lost: None)
+
+
+@dataclass(frozen=True)
+class Repair:
+    """What became of an entry: the texts of the parts that were removed and of those that stay; `problem` says why
+    nothing was done. An entry without `kept` went to the quarantine.
+    """
+
+    removed: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    problem: str = ""
+
+
+def lost_blobs(layout: Layout, entry: EntryRow, damaged: Collection[str]) -> dict[str, str]:
+    """The blobs that an entry names and that cannot be used, each with the reason; `damaged` have failed before."""
+    lost = {}
+    for digest, size in entry.blob_sizes().items():
+        try:
+            found = layout.blob(digest).lstat().st_size
+        except OSError:
+            lost[digest] = f"its blob {digest} is missing"
+            continue
+        if found != size:
+            lost[digest] = f"its blob {digest} has {found} bytes instead of {size}"
+        elif digest in damaged:
+            lost[digest] = f"its blob {digest} is damaged"
+    return lost
+
+
+def split(manifest: Manifest, lost: Collection[str], parts: Parts) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The texts of the parts that need one of the lost blobs, and of the others, as far as they can be told."""
+    found = list(parts.of(manifest))
+    gone = tuple(part.text for part in found if part.blobs & frozenset(lost))
+    return gone, tuple(part.text for part in found if not part.blobs & frozenset(lost))
+
+
+def repair_entry(layout: Layout, path: Path, damaged: Collection[str], parts: Parts, signer: Signer | None) -> Repair:
+    """Publish an entry anew without what needs a lost blob, or set it aside where nothing is left. Never raises.
+
+    Holds the lock of the key, so that no compile publishes meanwhile what was read before, and that of the store alone,
+    so that no blob comes or goes. Readers see the old manifest or the new one; processes that have loaded the entry
+    go on with what they have.
+    """
+    label, digest, ranks = layout.identify(path)
+    try:
+        prepare_folder(layout, layout.locks_folder)
+        with (
+            key_lock(layout.locks_folder / f"{digest}.lock", PATIENCE_SECONDS),
+            deleting(layout, PATIENCE_SECONDS),
+        ):
+            data = read_trusted(path, MAX_MANIFEST_SIZE)
+            manifest = read_manifest(path, digest, signer)
+            lost = frozenset(_lost(layout, manifest, damaged))
+            removed, kept = split(manifest, lost, parts)
+            if not lost:
+                return Repair(kept=kept)  # another process has put them back
+            rest = parts.without(manifest, lost)
+            if rest is None:
+                fault = CorruptEntry(path, f"its blob {min(lost)} is lost, and nothing is left without it")
+                quarantine(layout, fault, f"{label}-{digest}.manifest", lambda: _raise(fault))
+                gone = not path.exists()
+                return Repair(removed or kept, (), "" if gone else "it cannot be moved to the quarantine")
+            if signer is None and is_signed(data):
+                return Repair(removed, kept, f"it is signed; set `{KEY_FILE_VARIABLE}` to sign the rest of it")
+            written = encode_manifest(rest)
+            decode_manifest(written, path)  # what is written is read back first
+            write_atomic(path, written + (signer.signature(written) if signer is not None else b""))
+            note_entry(layout, rest, (label, digest, ranks))
+            return Repair(removed, kept)
+    except (GearcacheError, TypeError, ValueError) as error:
+        return Repair(problem=str(error))
+    except OSError as error:
+        return Repair(problem=f"`{error.filename}` cannot be changed: {error.strerror}")
+
+
+def _lost(layout: Layout, manifest: Manifest, damaged: Collection[str]) -> list[str]:
+    """The blobs that are gone or damaged now; raises for one that is not to be trusted or read, which may be sound."""
+    lost = []
+    for digest, size in manifest.blobs.items():
+        path = layout.blob(digest)
+        try:
+            is_odd = path.lstat().st_size != size
+            if is_odd or digest in damaged:
+                check_digest(path, digest)
+        except (CorruptEntry, FileNotFoundError, NotADirectoryError):
+            is_odd = True
+        if is_odd:
+            lost.append(digest)
+    return lost
+
+
+def _raise(fault: CorruptEntry) -> None:
+    raise fault

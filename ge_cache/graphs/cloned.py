@@ -1,0 +1,86 @@
+"""Inputs of which a graph gives away, or writes, a view that it has copied because of its strides.
+
+`x.t().contiguous()` is a copy where `x` is contiguous, and a view of `x` where `x.t()` is. So a graph that was recorded
+for one of the two must not serve the other, be it by a copy of `x`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import fx
+
+from gearcache.ge_cache.private_torch import core as private_core
+
+_ATEN = torch.ops.aten
+#: What copies a tensor or not, as its strides are.
+_COPIES = {
+    _ATEN.reshape,
+    _ATEN.contiguous,
+    _ATEN.flatten,
+    _ATEN.ravel,
+    _ATEN.clone,
+    _ATEN._reshape_copy,
+    _ATEN._unsafe_view,
+    _ATEN.to,
+    _ATEN._to_copy,
+    _ATEN.view_as,
+    _ATEN.reshape_as,
+    _ATEN.unflatten,
+}
+
+
+def cloned_inputs(module: fx.GraphModule, count: int) -> list[int]:
+    """Return which of the first `count` placeholders a result or a written tensor of the graph is such a copy of."""
+    placeholders = [node for node in module.graph.nodes if node.op == "placeholder"][:count]
+    positions = {node: index for index, node in enumerate(placeholders)}
+    found = {positions[origin] for node in _kept(module.graph) for origin in _origins(node) if origin in positions}
+    return sorted(found)
+
+
+def _kept(graph: fx.Graph) -> Iterator[fx.Node]:
+    """Yield the results of a graph, and what it writes."""
+    for node in graph.nodes:
+        if node.op == "output":
+            yield from node.all_input_nodes
+        elif isinstance(node.target, private_core.OpOverload):
+            names = {argument.name: argument for argument in node.target._schema.arguments}
+            given = dict(zip(names, node.args, strict=False)) | node.kwargs
+            for name, value in given.items():
+                alias = names[name].alias_info
+                if alias is not None and alias.is_write:
+                    yield from _nodes(value)
+
+
+def _origins(node: fx.Node) -> Iterator[fx.Node]:
+    """Yield the placeholder that a node is a view of, by way of at least one operator that may copy."""
+    is_copied = False
+    while node.op == "call_function":
+        target: Any = node.target
+        packet = getattr(target, "overloadpacket", None)
+        if packet in _COPIES:
+            is_copied = True
+        elif target is not operator.getitem and not _is_view(target):
+            return
+        if not node.args or not isinstance(node.args[0], fx.Node):
+            return
+        node = node.args[0]
+    if is_copied and node.op == "placeholder":
+        yield node
+
+
+def _is_view(target: Any) -> bool:
+    """Whether an operator returns its first argument, or views of it."""
+    if not isinstance(target, private_core.OpOverload) or not target._schema.arguments:
+        return False
+    alias = target._schema.arguments[0].alias_info
+    return alias is not None and any(result.alias_info is not None for result in target._schema.returns)
+
+
+def _nodes(value: Any) -> list[fx.Node]:
+    if isinstance(value, fx.Node):
+        return [value]
+    return [item for item in value if isinstance(item, fx.Node)] if isinstance(value, (list, tuple)) else []

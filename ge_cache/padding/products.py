@@ -1,0 +1,108 @@
+"""What products of tensors do to padded rows, see `ge_cache.padding.rows`.
+
+A sum may run over filling where one of the factors is 0 there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gearcache.ge_cache.padding.extents import ONE, Dim, Extent, broadcast, has_padding
+from gearcache.ge_cache.padding.fills import doubtful
+from gearcache.ge_cache.padding.step import Dependent, Rules, Step
+
+RULES = Rules()
+rule = RULES.of
+
+
+def _product(step: Step, left: Extent, right: Extent) -> Extent:
+    """Return a matrix product of tensors of at least two dims."""
+    is_masked = left.fills.get(len(left.dims) - 1) == 0 or right.fills.get(len(right.dims) - 2) == 0
+    if not is_masked or left.dims[-1] != right.dims[-2]:
+        step.require_unpadded("sums over", left.dims[-1], right.dims[-2])
+    batches = broadcast(
+        [left.dims[:-2], right.dims[:-2]],
+        [[0 if dim else 1 for dim in row.dims[:-2]] for row in (left, right)],
+    )
+    if batches is None:
+        raise Dependent(f"`aten.{step.name}` joins rows of {step.proof.label} with others")
+    sums_filling = has_padding(left.dims[-1])
+    return Extent((*batches, left.dims[-2], right.dims[-1]), is_doubtful=sums_filling and doubtful(step))
+
+
+@rule("mm", "bmm", "matmul")
+def product(step: Step) -> Extent:
+    """A matrix product; the summed dim must hold no filling."""
+    names = ("self", "other") if "other" in step.given else ("self", "mat2")
+    left, right = (step.extent(name) for name in names)
+    rows, columns = len(left.dims) == 1, len(right.dims) == 1
+    left = left.with_dims([ONE, *left.dims], {0: 1}) if rows else left
+    right = right.with_dims([*right.dims, ONE], {0: 0}) if columns else right
+    found = _product(step, left, right)
+    dims = list(found.dims)
+    if columns:
+        dims.pop()
+    if rows:
+        dims.pop(-1 if columns else -2)
+    return replace(found, dims=tuple(dims))
+
+
+@rule("addmm", "baddbmm")
+def sum_and_product(step: Step) -> Extent:
+    """A matrix product with something added."""
+    first, second = ("mat1", "mat2") if "mat1" in step.given else ("batch1", "batch2")
+    found = _product(step, step.extent(first), step.extent(second))
+    dims = found.dims
+    added = step.extent("self")
+    joined = broadcast([dims, added.dims], [[0 if dim else 1 for dim in row] for row in (dims, added.dims)])
+    if joined != dims:
+        raise Dependent(f"`aten.{step.name}` joins rows of {step.proof.label} with others")
+    return found
+
+
+@rule("linear")
+def linear(step: Step) -> Extent:
+    """Weights hold no filling, nor does the last dim."""
+    source, weight = step.extent("input"), step.extent("weight")
+    step.require_unpadded("sums over", source.dims[-1], *weight.dims)
+    dims = (*source.dims[:-1], *step.fresh().dims[len(source.dims) - 1 :])
+    # Every value of a row is a sum over the whole row.
+    return Extent(dims, origin=(step.given["input"],) if source.is_doubtful else ())
+
+
+@rule("einsum")
+def einsum(step: Step) -> Extent:
+    """Dims of one label hold the same positions; one that is summed may hold filling as that of a product may."""
+    tensors = step.value("tensors")
+    labels, output = _labels(step.value("equation"), [len(item.dims) for item in tensors])
+    found: dict[str, Dim] = {}
+    masked: set[str] = set()
+    for item, row in zip(tensors, labels, strict=True):
+        for at, (label, dim) in enumerate(zip(row, item.dims, strict=True)):
+            known = found.setdefault(label, dim)
+            if (ONE not in (known, dim) and known != dim) or (has_padding(dim) and row.count(label) > 1):
+                raise Dependent(f"`aten.{step.name}` joins rows of {step.proof.label} with others")
+            found[label] = known if dim == ONE else dim
+            masked |= {label} if item.fills.get(at) == 0 else set()
+    summed = [label for label in found if label not in output and has_padding(found[label])]
+    step.require_unpadded("sums over", *(found[label] for label in summed if label not in masked))
+    # Of one operand alone it may be a view, which its schema does not say.
+    own = len(tensors) > 1
+    return Extent(tuple(found[label] for label in output), is_writable=own, is_doubtful=bool(summed) and doubtful(step))
+
+
+def _labels(equation: str, ranks: Sequence[int]) -> tuple[list[list[str]], list[str]]:
+    """Return the labels of the dims of each operand and of the result; those behind `...` are counted from the end."""
+    left, _, right = equation.replace(" ", "").partition("->")
+    rows = left.split(",")
+    wide = [rank - len(row.replace("...", "")) if "..." in row else 0 for row, rank in zip(rows, ranks, strict=True)]
+
+    def listed(row: str, count: int) -> list[str]:
+        first, dots, last = row.partition("...")
+        return [*first, *(f"-{number}" for number in range(count if dots else 0, 0, -1)), *last]
+
+    operands = [listed(row, count) for row, count in zip(rows, wide, strict=True)]
+    if "->" not in equation:
+        right = "..." + "".join(sorted(label for label in set(left) - {",", "."} if left.count(label) == 1))
+    return operands, listed(right, max(wide))

@@ -1,0 +1,106 @@
+"""Which proofs a graph has: for each padded size alone, for equal ones together, with what filling is or without.
+
+As little as possible is taken for granted. What is becomes part of the plan, and is compared where a size is padded:
+that dims are equal, and what the filling of an input is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import fx
+
+from gearcache.ge_cache.padding.fills import is_exact
+from gearcache.ge_cache.padding.proof import Proof
+
+Simplify = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Proven:
+    """A padded size, and what its proof rests on."""
+
+    #: The symbols of it: several where they are taken for equal.
+    symbols: Sequence[Any]
+    #: Input -> what its filling is taken for.
+    fills: Mapping[int, Any]
+    #: Outputs that are right only if they hold no NaN.
+    doubtful: list[int]
+
+
+@dataclass(frozen=True)
+class Unproven:
+    """A padded size, by the dim that names it, and what stands against it."""
+
+    label: str
+    reason: str
+
+
+def prove_all(
+    graph: fx.Graph,
+    sizes: list[tuple[Any, ...]],
+    simplify: Simplify,
+    wanted: Mapping[Any, str],
+    groups: Sequence[Sequence[Any]],
+    given: Sequence[Any],
+) -> list[Proven] | Unproven:
+    """Prove that each of the `wanted` symbols may be padded; `given` are the fills of the inputs (None: not padded).
+
+    `groups`: symbols that are equal at every gear. They are taken for equal where one cannot be proven alone.
+    """
+    found: list[Proven] = []
+    for symbol, label in wanted.items():
+        if any(symbol in proven.symbols for proven in found):
+            continue
+        group = next((group for group in groups if symbol in group), [])
+        shown: Proven | str = ""
+        for tied in [[symbol], group] if group else [[symbol]]:
+            shown = _proven(graph, sizes, _equated(simplify, tied), tied, label, given)
+            if isinstance(shown, Proven):
+                found = [proven for proven in found if not set(proven.symbols) & set(tied)]
+                found.append(shown)
+                break
+        if isinstance(shown, str):
+            return Unproven(label, shown)
+    return found
+
+
+def _proven(
+    graph: fx.Graph,
+    sizes: list[tuple[Any, ...]],
+    simplify: Simplify,
+    symbols: Sequence[Any],
+    label: str,
+    given: Sequence[Any],
+) -> Proven | str:
+    """Return the proof that takes the fewest fills for granted, or the reason why there is none with all of them."""
+    reason: str | None = None
+    for fills in _assumptions(given):
+        proof = Proof(symbols[0], simplify, label, fills)
+        reason = proof.prove(graph, sizes)
+        if reason is None:
+            return Proven(symbols, fills, proof.doubtful)
+    return str(reason)
+
+
+def _assumptions(given: Sequence[Any]) -> Iterator[dict[int, Any]]:
+    known = {index: value for index, value in enumerate(given) if is_exact(value)}
+    yield {}
+    yield from ({index: value} for index, value in known.items())
+    if len(known) > 1:
+        yield known
+
+
+def _equated(simplify: Simplify, tied: Sequence[Any]) -> Simplify:
+    """Return `simplify` for calls in which some symbols are equal."""
+
+    def simplified(size: Any) -> Any:
+        simple = simplify(size)
+        if isinstance(simple, int) or not hasattr(simple, "xreplace"):
+            return simple
+        simple = simple.xreplace(dict.fromkeys(tied[1:], tied[0]))
+        return int(simple) if simple.is_Integer else simple
+
+    return simplified if len(tied) > 1 else simplify

@@ -1,0 +1,58 @@
+"""Private names of torch by which Dynamo imitates NumPy; one test per name."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from gearcache.ge_cache.capture.exchanged import exchanged, here
+from gearcache.guards.evidence.code import is_library_file
+
+
+@contextlib.contextmanager
+def watched_numpy(refuse: Callable[[str], None]) -> Iterator[None]:
+    """Refuse the trace where Dynamo puts a tensor in the place of an array or a scalar of NumPy."""
+    from torch._dynamo.variables.tensor import NumpyNdarrayVariable
+
+    variable: Any = NumpyNdarrayVariable
+    init = variable.__init__
+
+    def watched(self: Any, *arguments: Any, **keywords: Any) -> None:
+        refuse(
+            "it computes with NumPy, or asks about an array or a scalar of it, which torch imitates with other dtypes "
+            "and classes: make it float(...), int(...) or torch.from_numpy(...) where it is assigned or given, and use "
+            f"`math` or torch in place of functions of NumPy{_place()}"
+        )
+        init(self, *arguments, **keywords)
+
+    with exchanged([(variable, "__init__", here(watched, init))]):
+        yield
+
+
+def _place() -> str:
+    """Return the line of the method that is traced."""
+    from torch._guards import TracingContext
+
+    frames = [frame for frame in TracingContext.extract_stack() if not is_library_file(frame.filename)]
+    return f'; File "{frames[-1].filename}", line {frames[-1].lineno}, in {frames[-1].name}' if frames else ""
+
+
+@contextlib.contextmanager
+def kept_flags() -> Iterator[None]:
+    """Leave arrays that cannot be written as they are: Dynamo makes those writeable that it meets."""
+    from torch._dynamo.variables.builder import VariableBuilder
+
+    builder: Any = VariableBuilder
+    wrap = builder.wrap_numpy_ndarray
+
+    def wrap_numpy_ndarray(self: Any, value: Any) -> Any:
+        is_writeable = value.flags.writeable
+        try:
+            return wrap(self, value)
+        finally:
+            if not is_writeable:
+                value.flags.writeable = False
+
+    with exchanged([(builder, "wrap_numpy_ndarray", here(wrap_numpy_ndarray, wrap))]):
+        yield

@@ -1,0 +1,19 @@
+"""Private names of torch that transforms of `torch.func` leave in a captured graph; one test per name."""
+
+from __future__ import annotations
+
+from torch import fx
+
+#: What begins a transform in a captured graph, and which one.
+_BEGINNINGS = {
+    "_vmap_increment_nesting": "torch.vmap",
+    "_grad_increment_nesting": "torch.func.grad",
+    "_jvp_increment_nesting": "torch.func.jvp",
+    "_func_increment_nesting": "torch.func.functionalize",
+}
+
+
+def transforms_of(graph: fx.Graph) -> set[str]:
+    """Return the transforms of `torch.func` that a captured graph goes through, as their users call them."""
+    names = {getattr(node.target, "__name__", "") for node in graph.nodes if node.op == "call_function"}
+    return {_BEGINNINGS[name] for name in names & _BEGINNINGS.keys()}

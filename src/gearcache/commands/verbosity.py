@@ -1,0 +1,63 @@
+"""How much a command says: `-q` and `-v`, which mean the same for each of them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+_KEY = "gearcache.verbosity"
+
+
+def verbosity_options(function: Function) -> Function:
+    """Add `--quiet` and `--verbose`; what they say is asked for by `is_quiet` and `is_verbose`."""
+    quiet = click.option(
+        "-q",
+        "--quiet",
+        is_flag=True,
+        expose_value=False,
+        callback=_chosen,
+        help="Print data, warnings and errors only: nothing when all is well.",
+    )
+    verbose = click.option(
+        "-v", "--verbose", is_flag=True, expose_value=False, callback=_chosen, help="Print more, and the log."
+    )
+    return quiet(verbose(function))
+
+
+def is_quiet() -> bool:
+    """Whether the command that runs was asked to be quiet."""
+    return _asked() == "quiet"
+
+
+def is_verbose() -> bool:
+    """Whether the command that runs was asked to say more."""
+    return _asked() == "verbose"
+
+
+def show_log(level: int) -> None:
+    """Let log lines of gearcache from a level on appear on stderr."""
+    logger = logging.getLogger("gearcache")
+    if not logger.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(message)s"))
+        logger.addHandler(handler)
+    logger.setLevel(level)
+
+
+def _asked() -> str:
+    context = click.get_current_context(silent=True)
+    return str(context.meta.get(_KEY, "")) if context is not None else ""
+
+
+def _chosen(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    if not value:
+        return
+    name = str(parameter.name)
+    if context.meta.setdefault(_KEY, name) != name:
+        raise click.UsageError("--quiet and --verbose exclude each other")
+    if name == "verbose":
+        show_log(logging.INFO)

@@ -1,0 +1,80 @@
+"""The bindings of one cached method: one for each global state, and each place of an argument with gears."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+
+from gearcache.cache.fingerprint import state_component
+from gearcache.serving.binding import Binding
+from gearcache.serving.call import Call
+from gearcache.serving.entry import Entry
+from gearcache.serving.parameters import Parameters
+from gearcache.serving.resolved import Overrides, resolve
+from gearcache.serving.wrapped_names import at_their_places
+from gearcache.telemetry.gear_use import GearUse
+from gearcache.telemetry.outcomes import Outcomes
+from gearcache.telemetry.stats import Counters
+
+
+class Bindings:
+    """Made on demand. Not thread safe, but for reading: its owner locks what changes it.
+
+    `mode` is the one of autograd that decorators put the method under.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        function: types.MethodType,
+        mode: str,
+        parameters: Parameters,
+        counters: Counters,
+        outcomes: Outcomes,
+        use: GearUse,
+    ) -> None:
+        self._method = (name, function, mode, parameters)
+        self._noted = (counters, outcomes, use)
+        self._made: dict[str, Binding] = {}
+        #: Of bindings that were dropped: in use still, as the next call loads them again.
+        self._left: list[Entry] = []
+
+    def __iter__(self) -> Iterator[Binding]:
+        """Iterate over those that were made."""
+        return iter(list(self._made.values()))
+
+    def for_call(self, call: Call, overrides: Overrides | None) -> Binding:
+        """Return the binding of a call; makes key and store when it is a new one."""
+        name, function, mode, parameters = self._method
+        state = state_component()
+        geared = at_their_places(parameters.gears, function, call.arguments)
+        identity = repr((sorted(state.items()), list(geared or ())))
+        if identity not in self._made:
+            resolved = resolve(name, function, mode, parameters, call, state, overrides)
+            self._made[identity] = Binding(resolved, *self._noted)
+        return self._made[identity]
+
+    def are_outdated(self, call: Call) -> bool:
+        """Whether what any of them was built on has changed."""
+        return any(binding.is_outdated(call) for binding in self)
+
+    def drop(self) -> None:
+        """Forget all; their entries stay in use until `release`."""
+        self._left += [binding.entry for binding in self]
+        self._made = {}
+
+    def release(self) -> None:
+        """Let go of the entries of those that were dropped."""
+        self._left.clear()
+
+    def shape_dims(self) -> list[tuple[str, int]]:
+        """Return the dims that `shape_calls` lists."""
+        return next((dims for binding in self if (dims := binding.shape_dims())), [])
+
+    def shape_calls(self) -> dict[tuple[int, ...], int]:
+        """Return calls per shape met."""
+        counts: dict[tuple[int, ...], int] = {}
+        for binding in self:
+            for shape, calls in binding.shape_calls().items():
+                counts[shape] = counts.get(shape, 0) + calls
+        return counts

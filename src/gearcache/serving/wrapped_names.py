@@ -1,0 +1,41 @@
+"""Names of arguments that a wrapper takes as `*args, **kwargs`, which users know by those of the method itself."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import types
+from collections.abc import Mapping
+from typing import Any
+
+
+def at_their_places(
+    values: Mapping[str, Any] | None, function: types.MethodType, arguments: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """Return a mapping of argument paths with those that a wrapper hides at the place where a call has them.
+
+    `input_ids` is `kwargs['input_ids']` in a call by keyword, and `args[0]` in one by position. A path that begins
+    with a parameter of the wrapper itself, or with a name that the call does not give, stays as it is.
+    """
+    if not values:
+        return dict(values) if values is not None else None
+    return {_place(path, function, arguments): value for path, value in values.items()}
+
+
+def _place(path: str, function: types.MethodType, arguments: Mapping[str, Any]) -> str:
+    match = re.match(r"\w+", path)
+    outer = inspect.signature(function.__func__, follow_wrapped=False).parameters
+    if match is None or match[0] in outer:
+        return path
+    name, rest = match[0], path[match.end() :]
+    kinds = {parameter.kind: parameter.name for parameter in outer.values()}
+    by_keyword = kinds.get(inspect.Parameter.VAR_KEYWORD)
+    if by_keyword is not None and name in arguments[by_keyword]:
+        return f"{by_keyword}[{name!r}]{rest}"
+    by_position = kinds.get(inspect.Parameter.VAR_POSITIONAL)
+    inner = list(inspect.signature(function.__func__).parameters)
+    if by_position is not None and name in inner:
+        index = inner.index(name) - list(outer).index(by_position)
+        if 0 <= index < len(arguments[by_position]):
+            return f"{by_position}[{index}]{rest}"
+    return path

@@ -1,0 +1,55 @@
+"""Calls that no graph has served: those that the method itself ran, and those that were refused, by reason."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+
+#: Why the method itself ran, as `.stats.eager_reasons` and the metrics name it.
+EAGER_REASONS: dict[str, str] = {
+    "on_miss": 'no graph takes such arguments, and `on_miss` is "eager"',
+    "stance": "`torch.compiler.set_stance` said so",
+    "max_variants": "the entry has as many variants as it may have",
+    "fault": "the cache failed, or what a compile needs was missing",
+    "function mode": "a torch function mode was to see what the method calls",
+}
+
+_lock = threading.Lock()
+os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]
+_eager: Counter[tuple[str, str]] = Counter()
+_refused: Counter[tuple[str, str]] = Counter()
+
+
+class Outcomes:
+    """The calls of one cached method that no graph has served. Safe to use from threads."""
+
+    def __init__(self, method: str) -> None:
+        self._method = method
+        self.eager: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
+
+    def ran_eagerly(self, reason: str) -> None:
+        """Count a call that the method itself serves; `reason` is one of `EAGER_REASONS`."""
+        with _lock:
+            self.eager[reason] += 1
+            _eager[self._method, reason] += 1
+
+    def was_refused(self, error: Exception) -> None:
+        """Count a call that ends in one of gearcache's errors, by the name of its class."""
+        name = type(error).__name__
+        with _lock:
+            self.refused[name] += 1
+            _refused[self._method, name] += 1
+
+
+def eager_calls() -> dict[tuple[str, str], int]:
+    """Return (method, reason) -> calls of this process that the method itself served; never goes down."""
+    with _lock:
+        return dict(_eager)
+
+
+def refused_calls() -> dict[tuple[str, str], int]:
+    """Return (method, error class) -> calls of this process that were refused; never goes down."""
+    with _lock:
+        return dict(_refused)

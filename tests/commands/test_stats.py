@@ -1,0 +1,88 @@
+"""`gearcache stats`: rates, limits, methods, and counting anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import gearcache
+from gearcache.cache import DiskStore, Layout
+from gearcache.cache.admin.tally import count_misses
+from tests.support.commands import DECODE, PREFILL, run, run_json, store
+from tests.test_events import Net, cached
+
+
+def use(cache_dir: Path, key: object, times: int) -> None:
+    disk = DiskStore(Layout(cache_dir))
+    assert disk.use(key)
+    for _ in range(times):
+        disk.count_load(key)
+
+
+@pytest.fixture
+def counted(cache_dir: Path) -> Path:
+    """Two methods: three hits and a miss of one, a hit of the other, a miss of a third without an entry."""
+    for key, hits in ((DECODE, 3), (PREFILL, 1)):
+        store(cache_dir, key, key.digest.encode())
+        use(cache_dir, key, hits)
+    for label in ("Model.decode", "Model.gone"):
+        count_misses(Layout(cache_dir), label, ["absent"])
+    return cache_dir
+
+
+def test_rates_are_those_of_all_and_of_each_method(counted: Path) -> None:
+    found = run_json("stats")
+    assert (found["hits"], found["misses"], found["hit_rate"]) == (4, 2, 0.6667)
+    rows = {row["method"]: (row["hits"], row["misses"], row["hit_rate"]) for row in found["methods"]}
+    assert rows == {"Model.decode": (3, 1, 0.75), "Model.prefill": (1, 0, 1.0), "Model.gone": (0, 1, 0.0)}
+    assert found["methods"][0]["compile_seconds_saved"] == 270.0
+    text = run("stats").stdout
+    assert "Hits                4 of 6 lookups, 66.7%" in text
+    assert "Counted since       now, when the cache was made" in text
+    (line,) = [line for line in text.splitlines() if line.startswith("Model.gone")]
+    assert line.split() == ["Model.gone", "0", "0", "0", "B", "0", "1", "0.0%", "0.0", "s", "0.0", "s"]
+
+
+def test_the_limit_in_force_and_its_use_are_told(counted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "Limit               none (GEARCACHE_MAX_SIZE is not set)" in run("stats").stdout
+    monkeypatch.setenv("GEARCACHE_MAX_SIZE", "4kB")
+    monkeypatch.setenv("GEARCACHE_MAX_AGE", "36h")
+    found = run_json("stats")
+    assert found["limits"] == {"max_size": 4000, "max_age": 129600.0}
+    text = run("stats").stdout
+    assert f"Limit               4.0 kB, {100 * found['size'] / 4000:.1f}% used" in text
+    assert "Age limit           1.5 d without use" in text
+    monkeypatch.setenv("GEARCACHE_MAX_SIZE", "4")
+    assert "warning: GEARCACHE_MAX_SIZE: `4` is no size" in run("stats").stderr
+
+
+def test_a_reset_prints_what_was_counted_and_counts_from_then_on(counted: Path) -> None:
+    before = run_json("stats", "--reset")
+    assert (before["hits"], before["reset"], before["was_reset"]) == (4, True, False)
+    after = run_json("stats")
+    assert (after["hits"], after["misses"], after["hit_rate"], after["was_reset"]) == (0, 0, None, True)
+    assert after["since"] > before["since"]
+    use(counted, DECODE, 1)
+    text = run("stats").stdout
+    assert "Hits                1 of 1 lookup, 100.0%" in text
+    assert "Counted since       now, when it was reset" in text
+    assert "Compile time saved  90 s" in text
+
+
+def test_a_reset_of_no_cache_makes_none(cache_dir: Path) -> None:
+    run("stats", "--reset")
+    assert not cache_dir.exists()
+
+
+def test_a_prewarm_counts_neither_as_hit_nor_as_miss(cache_dir: Path) -> None:
+    def build() -> None:
+        cached(Net())(torch.randn(2, 4))
+
+    assert gearcache.prewarm(build).compiled == 2
+    assert gearcache.prewarm(build).present == 2
+    found = run_json("stats")
+    assert (found["hits"], found["misses"], found["compile_seconds_saved"]) == (0, 0, 0.0)
+    build()
+    assert run_json("stats")["hits"] == 1

@@ -1,0 +1,61 @@
+"""Floats that are computed from ints that a method writes: as Python computes them, not as sympy does."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import gearcache
+from tests.support.scenarios import strict_config
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.n, self.m, self.out = 0, 5, 0.0
+
+    def quotients(self, x: Tensor) -> Any:
+        self.n += 1
+        return x.double() * (self.n / 3), self.n / 7
+
+    def equal_to_itself(self, x: Tensor) -> Any:
+        self.n += 1
+        return x + 1 if float(self.n) == self.n else x * 2
+
+    def more_than_a_tenth(self, x: Tensor) -> Any:
+        self.n += 1
+        return x + 1 if (self.n + 0.1) - self.n > 0.1 else x * 2
+
+    def two_texts_of_one_number(self, x: Tensor) -> Any:
+        self.n += 1
+        self.out = (self.n / 10 + self.n / 5) - self.n / 5
+        return x * 2, self.n * 1.0, self.n * 0.1 * 10
+
+    def infinite(self, x: Tensor) -> Any:
+        self.n += 1
+        return x * (self.n * math.inf), self.n - math.inf
+
+    def divided(self, x: Tensor) -> Any:
+        self.n += 1
+        self.m = self.n // (x.shape[0] - 3)
+        return x * 2
+
+
+@pytest.mark.parametrize("backend", ["eager", pytest.param("inductor", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", [name for name in vars(Net) if name[0] != "_"])
+def test_a_float_of_an_int_is_that_of_python(name: str, backend: str, cache_dir: Path) -> None:
+    if backend == "inductor" and name != "quotients":
+        pytest.skip("it compiles nothing else than the others")
+    x = torch.arange(1.0, 6.0)
+    for _ in range(2):
+        left, right = Net(), Net()
+        cached = gearcache.cache_compile(getattr(right, name), config=strict_config(backend))
+        for start in (2,) if backend == "inductor" else (0, 2, 4, 2**53, 2**40):
+            left.n = right.n = start
+            assert repr(cached(x)) == repr(getattr(left, name)(x))
+            assert (left.n, left.m, left.out) == (right.n, right.m, right.out)

@@ -1,0 +1,80 @@
+"""Refusals of what other tools make of a model: the message says what it is and what to do instead."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import gearcache
+from gearcache.errors import CaptureError, InputError, UncacheableGuard
+from tests.support.relaunch import run_python
+from tests.support.scenarios import strict_config
+
+
+def test_the_module_of_an_exported_program_is_refused_with_the_way_out(cache_dir: Path) -> None:
+    x = torch.ones(2, 4)
+    module = torch.export.export(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), (x,)).module()
+    cached = gearcache.cache_compile(module.forward, config=strict_config())
+    with pytest.raises(UncacheableGuard, match="cache the method of the model that it was made from"):
+        cached(x)
+
+
+def test_distributed_tensors_are_refused_with_the_way_out(cache_dir: Path) -> None:
+    code = """
+import json, os, tempfile, torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
+import gearcache
+
+os.chdir(tempfile.mkdtemp())
+dist.init_process_group("gloo", rank=0, world_size=1, init_method=f"file://{os.getcwd()}/store")
+net = parallelize_module(nn.Sequential(nn.Linear(4, 4)), init_device_mesh("cpu", (1,)), {"0": ColwiseParallel()})
+cached = gearcache.cache_compile(net.forward, config=gearcache.CompilerConfig(backend="eager"))
+try:
+    cached(torch.ones(2, 4))
+except gearcache.CaptureError as error:
+    print(json.dumps(str(error)))
+"""
+    assert "distributed tensors (`parallelize_module`, `DTensor`" in str(run_python(code))
+
+
+def test_a_dtype_that_no_graph_takes_is_refused_with_the_way_out(cache_dir: Path) -> None:
+    cached = gearcache.cache_compile(nn.ReLU().forward, gears={"input": {0: [2, 4]}}, config=strict_config())
+    cached(torch.ones(2, 4))
+    with pytest.raises(InputError, match=r'dtype torch\.float32, as of the calls .* on_miss="compile" makes'):
+        cached(torch.ones(2, 4, dtype=torch.float64))
+
+
+class Scaled(nn.Module):
+    @functools.cached_property
+    def scale(self) -> float:
+        return 3.0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.scale
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="no lock since Python 3.12")
+def test_a_cached_property_whose_first_reader_is_the_trace_is_refused_with_the_way_out(cache_dir: Path) -> None:
+    net, x = Scaled(), torch.ones(2, 4)
+    cached = gearcache.cache_compile(net.forward, config=strict_config())
+    with pytest.raises(CaptureError, match=r"`functools.cached_property`.*read it once before.*in forward"):
+        cached(x)
+    assert net.scale == 3.0
+    assert torch.equal(cached(x), x * 3)
+
+
+def test_a_cached_property_that_was_read_is_an_attribute(cache_dir: Path) -> None:
+    net, x = Scaled(), torch.ones(2, 4)
+    assert net.scale == 3.0
+    cached = gearcache.cache_compile(net.forward, config=strict_config())
+    assert torch.equal(cached(x), x * 3)
+    net.__dict__["scale"] = 4.0
+    assert torch.equal(cached(x), x * 4)

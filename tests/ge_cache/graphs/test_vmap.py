@@ -1,0 +1,165 @@
+"""`torch.vmap` inside a cached method, and cached methods inside `torch.vmap`: beside eager, and relaunched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import gearcache
+from gearcache.errors import CaptureError
+from gearcache.ge_cache.private_torch.transforms import transforms_of
+from tests.support.scenarios import strict_config
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.register_buffer("heads", torch.randn(3, 4))
+        self.names = ("a", "b")
+
+    def normalised(self, x: Tensor) -> Tensor:
+        return torch.vmap(lambda row: row * row.sum() / (1 + row.abs().max()))(x)
+
+    def columns(self, x: Tensor) -> Tensor:
+        return torch.vmap(torch.softmax, in_dims=(1, None), out_dims=1)(x, 0)
+
+    def nested(self, x: Tensor) -> Tensor:
+        return torch.vmap(lambda row: torch.vmap(lambda head: self.linear(row) * head)(self.heads))(x)
+
+    def pairs(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.vmap(lambda row, other: (row + other, (row * other).sum()))(x, x.flip(0))
+
+    def chosen(self, x: Tensor) -> Tensor:
+        positions = torch.arange(x.size(0)) % 4
+        return torch.vmap(lambda row, at: torch.where(row > 0, row, row.roll(1)).gather(0, at.view(1)))(x, positions)
+
+    def masked(self, x: Tensor) -> Tensor:
+        def allowed(query: Tensor, key: Tensor) -> Tensor:
+            return key <= query
+
+        at = torch.arange(x.size(0))
+        return torch.vmap(torch.vmap(allowed, in_dims=(None, 0)), in_dims=(0, None))(at, at)
+
+    def chunked(self, x: Tensor) -> Tensor:
+        return torch.vmap(lambda row: row.cumsum(0), chunk_size=2)(x)
+
+    def written(self, x: Tensor) -> Tensor:
+        out = torch.zeros_like(x)
+
+        def write(target: Tensor, row: Tensor) -> Tensor:
+            target.copy_(row * 2)
+            return target + 1
+
+        return torch.vmap(write)(out, x) + out
+
+    def random(self, x: Tensor) -> Tensor:
+        return torch.vmap(lambda row: row + torch.rand(4), randomness="different")(x)
+
+    def gradient(self, x: Tensor) -> Tensor:
+        return torch.vmap(torch.func.grad(lambda row: (row**2).sum()))(x)
+
+
+METHODS = ["normalised", "columns", "nested", "pairs", "chosen", "masked", "chunked", "written"]
+DIMS: dict[str, dict[str, Any]] = {
+    "gears": {"gears": {"x": {0: [2, 3, 5]}}},
+    "dynamic": {"dynamic": True},
+    "static": {"dynamic": False},
+}
+
+
+def assert_equal(found: Any, expected: Any) -> None:
+    for left, right in zip(found, expected, strict=True) if isinstance(found, tuple) else ((found, expected),):
+        torch.testing.assert_close(left, right)
+        assert left.stride() == right.stride()
+
+
+@pytest.mark.parametrize(
+    ("method", "dims"),
+    [
+        *((method, "gears") for method in METHODS),
+        *((method, "dynamic") for method in METHODS[2:]),
+        ("nested", "static"),
+    ],
+)
+def test_a_method_with_vmap_gives_what_eager_gives_and_is_relaunched(cache_dir: Path, method: str, dims: str) -> None:
+    net = Net()
+    for launch in range(2):
+        cached = gearcache.cache_compile(getattr(net, method), config=strict_config(), **DIMS[dims])
+        for rows in (3, 2, 5):
+            x = torch.randn(rows, 4)
+            assert_equal(cached(x), getattr(net, method)(x))
+        assert cached.stats.eager_calls == 0
+        assert bool(cached.stats.traces) == (launch == 0)
+
+
+@pytest.mark.slow
+def test_vmap_is_compiled(cache_dir: Path) -> None:
+    net = Net()
+    cached = gearcache.cache_compile(net.nested, dynamic=False, config=strict_config("inductor"))
+    for rows in (2,):
+        x = torch.randn(rows, 4)
+        assert_equal(cached(x), net.nested(x))
+
+
+def test_weights_under_vmap_are_the_live_ones(cache_dir: Path) -> None:
+    net, x = Net(), torch.randn(2, 4)
+    cached = gearcache.cache_compile(net.nested, config=strict_config(), dynamic=False)
+    cached(x)
+    with torch.no_grad():
+        net.linear.weight.mul_(2)
+        net.heads.add_(1)
+    assert_equal(cached(x), net.nested(x))
+    assert cached.stats.traces == 1
+
+
+def test_a_cached_method_inside_of_a_transform_runs_as_it_is(cache_dir: Path) -> None:
+    net, x = Net(), torch.randn(5, 3, 4)
+    cached = gearcache.cache_compile(net.normalised, config=strict_config(), dynamic=False)
+    cached(x[0])
+    torch.testing.assert_close(torch.vmap(cached)(x), torch.vmap(net.normalised)(x))
+    gradient = torch.func.grad(lambda row: cached(row).sum())
+    torch.testing.assert_close(gradient(x[0]), torch.func.grad(lambda row: net.normalised(row).sum())(x[0]))
+    assert_equal(cached(x[0]), net.normalised(x[0]))
+
+
+@pytest.mark.parametrize("dims", DIMS)
+def test_transforms_that_need_autograd_are_refused_by_name(cache_dir: Path, dims: str) -> None:
+    cached = gearcache.cache_compile(Net().gradient, config=strict_config(), **DIMS[dims])
+    with pytest.raises(CaptureError, match=r"`torch\.func\.grad`"):
+        cached(torch.ones(2, 4))
+
+
+def test_the_transforms_of_a_captured_graph_are_told_by_what_begins_them() -> None:
+    found = []
+
+    def look(module: torch.fx.GraphModule, inputs: Any) -> Callable[..., Any]:
+        found.append(transforms_of(module.graph))
+        return module
+
+    for function in (
+        torch.sin,
+        torch.vmap(torch.sin),
+        torch.func.grad(torch.sin),
+        torch.vmap(torch.func.grad(torch.sin)),
+    ):
+        torch.compile(lambda x, f=function: f(x), backend=look, fullgraph=True)(
+            torch.ones(3) if len(found) % 2 else torch.tensor(1.0)
+        )
+    torch.compiler.reset()
+    assert found == [set(), {"torch.vmap"}, {"torch.func.grad"}, {"torch.vmap", "torch.func.grad"}]
+
+
+def test_random_numbers_under_vmap_are_those_of_eager(cache_dir: Path) -> None:
+    net, x = Net(), torch.randn(3, 4)
+    cached = gearcache.cache_compile(net.random, config=strict_config(), dynamic=False)
+    for _ in range(2):
+        torch.manual_seed(3)
+        found = cached(x)
+        torch.manual_seed(3)
+        torch.testing.assert_close(found, net.random(x))

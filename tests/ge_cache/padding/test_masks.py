@@ -1,0 +1,430 @@
+"""Padding behind a mask: filling that is kept out of sums by what the mask is there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+import gearcache
+from gearcache.errors import GearSpecError, PaddedResultError, UnknownGear
+from gearcache.ge_cache.padding.fills import _CARRY_NAN
+from tests.support.scenarios import strict_config
+
+INF = math.inf
+
+
+class Masked(torch.nn.Module):
+    """A module around one function of states `(batch, length, 4)` and a mask `(batch, length)` of ints."""
+
+    def __init__(self, function: Callable[[Tensor, Tensor], Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor, mask: Tensor) -> Any:
+        return self.function(x, mask)
+
+
+def _padded(function: Callable[[Tensor, Tensor], Any], x: Any = 1e4, mask: Any = 0, **options: Any) -> Any:
+    # `x` is filled with what would show.
+    config = strict_config(on_miss="pad", pad_values={"x": {1: x}, "mask": {1: mask}})
+    length = gearcache.Symbol("length", gears=[6, 9])
+    gears = {"x": {1: length}, "mask": {1: length}}
+    return gearcache.cache_compile(Masked(function).forward, config=config, gears=gears, **options)
+
+
+def _arguments(length: int, *, seed: int = 0) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed * 100 + length)
+    mask = (torch.rand(2, length, generator=generator) > 0.4).long()
+    mask[:, 0] = 1
+    return torch.randn(2, length, 4, generator=generator), mask
+
+
+def _scores(x: Tensor) -> Tensor:
+    return x @ x.transpose(1, 2)
+
+
+def _by_hand(x: Tensor, mask: Tensor) -> Tensor:
+    return _scores(x).masked_fill((mask == 0)[:, None, :], -INF).softmax(-1) @ x
+
+
+def _in_place(x: Tensor, mask: Tensor) -> Tensor:
+    scores = _scores(x)
+    scores.masked_fill_(mask[:, None, :] == 0, -INF)
+    return scores.softmax(-1) @ x
+
+
+def _added(x: Tensor, mask: Tensor) -> Tensor:
+    return (_scores(x) / 2 + torch.where(mask == 0, -INF, 0.0)[:, None, :]).softmax(-1) @ x
+
+
+def _looked_up(x: Tensor, mask: Tensor) -> Tensor:
+    """The way of transformers: a mask of every pair, looked up by row numbers."""
+    rows, columns = torch.arange(x.size(0))[:, None, None, None], torch.arange(x.size(1)) + 0
+    allowed = mask.bool()[rows, columns[None, None, None, :]] & (columns >= 0)[None, None, :, None]
+    return functional.scaled_dot_product_attention(x[:, None], x[:, None], x[:, None], allowed).squeeze(1)
+
+
+def _layer(x: Tensor, mask: Tensor) -> Tensor:
+    """An encoder layer of two heads."""
+    weights = torch.arange(48.0).view(3, 4, 4).sin()
+    q, k, v = (functional.linear(x, weight).view(x.size(0), x.size(1), 2, 2).transpose(1, 2) for weight in weights)
+    found = functional.scaled_dot_product_attention(q, k, v, (mask != 0)[:, None, None, :])
+    return functional.layer_norm(x + found.transpose(1, 2).reshape(x.shape), [4])
+
+
+def _einsum(x: Tensor, mask: Tensor) -> Tensor:
+    scores = torch.einsum("b i d, b j d -> b i j", x, x).masked_fill((mask == 0)[:, None, :], -INF)
+    return torch.einsum("...ij,...jd->...id", scores.softmax(-1), x)
+
+
+def _mean(x: Tensor, mask: Tensor) -> Tensor:
+    """The pooling of sentence-transformers."""
+    weights = mask.unsqueeze(-1).expand(x.size()).float()
+    return functional.normalize((x * weights).sum(1) / torch.clamp(weights.sum(1), min=1e-9), dim=-1)
+
+
+_SERVED: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "attention by hand": _by_hand,
+    "attention, masked in place": _in_place,
+    "attention, mask added": _added,
+    "attention, mask looked up by row numbers": _looked_up,
+    "attention, einsum": _einsum,
+    "attention, mask of -inf": lambda x, mask: functional.scaled_dot_product_attention(
+        x, x, x, torch.zeros_like(mask, dtype=x.dtype)[:, None].masked_fill(mask[:, None] == 0, -INF)
+    ),
+    "mean": _mean,
+    "mean of attention": lambda x, mask: _mean(_by_hand(x, mask), mask),
+    "first of attention": lambda x, mask: _by_hand(x, mask)[:, 0].tanh(),
+    "two layers": lambda x, mask: _layer(_layer(x, mask), mask),
+    "max": lambda x, mask: x.masked_fill(mask[..., None] == 0, -INF).amax(1),
+    "logsumexp": lambda x, mask: x.masked_fill(mask[..., None] == 0, -INF).logsumexp(1),
+    "chosen": lambda x, mask: torch.where(mask[..., None] != 0, x, 0.0).sum(1),
+    "matrix": lambda x, mask: (mask.to(x.dtype)[:, None] @ x).squeeze(1),
+    "einsum pooling": lambda x, mask: torch.einsum("bl,bld->bd", mask.to(x.dtype), x),
+    "einsum without an arrow": lambda x, mask: torch.einsum("bld,df", x, torch.ones(4, 3)) + mask[:, None],
+    "bits": lambda x, mask: x.masked_fill(~(mask.bool() & (x[..., 0] > 0))[..., None], 0).sum(1),
+    "lengths": lambda x, mask: x[:, 0] + mask.sum(1, keepdim=True) + (mask != 0).any(1, keepdim=True),
+    "one_hot": lambda x, mask: functional.one_hot(mask, 3).to(x.dtype) @ torch.ones(3, 4) * x,
+    "movedim": lambda x, mask: (x.movedim(1, 0) * 2).movedim((0, 1), (1, 0)).swapaxes(1, 2) * mask[:, None],
+}
+
+
+@pytest.mark.parametrize("name", _SERVED)
+def test_masked_filling_reaches_no_result(cache_dir: Path, name: str) -> None:
+    function = _SERVED[name]
+    cached = _padded(function)
+    for seed, length in enumerate((6, 4, 7, 9, 1, 5, 4)):
+        arguments = _arguments(length, seed=seed)
+        found, expected = cached(*arguments), function(*arguments)
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+        assert found.stride() == expected.stride()
+    assert cached.stats.traces <= 4
+
+
+def _multiplied_in_place(x: Tensor, mask: Tensor) -> Tensor:
+    states = x.sin()
+    view = states.view(x.shape)
+    states.mul_(mask[..., None])
+    return view.nan_to_num()[:, 0] + states.sum(1)
+
+
+_FINITE = -1e9
+_REFUSED: list[Any] = [
+    pytest.param(_by_hand, {"mask": 1}, "gives filling a weight", id="filled with 1"),
+    pytest.param(lambda x, m: _scores(x).softmax(-1) @ x * m[..., None], {}, "gives filling a weight", id="no mask"),
+    pytest.param(
+        lambda x, m: functional.scaled_dot_product_attention(x, x, x) * m[..., None], {}, "attends over", id="sdpa"
+    ),
+    pytest.param(
+        lambda x, m: _scores(x).masked_fill((m == 0)[:, None, :], _FINITE).softmax(-1) @ x,
+        {},
+        "gives filling a weight",
+        id="a finite score: a row that is masked throughout is a mean",
+    ),
+    pytest.param(
+        lambda x, m: functional.scaled_dot_product_attention(x, x, x, (1.0 - m[:, None]) * torch.finfo(x.dtype).min),
+        {},
+        "not known to be False or -inf",
+        id="the least number",
+    ),
+    pytest.param(
+        lambda x, m: functional.scaled_dot_product_attention(x, x, x, (m == 0)[:, None]),
+        {},
+        "not known to be False or -inf",
+        id="inverted",
+    ),
+    pytest.param(
+        lambda x, m: functional.scaled_dot_product_attention(x, x, x, (m != 0)[:, :, None]),
+        {},
+        "not known to be False or -inf",
+        id="a mask of queries",
+    ),
+    pytest.param(lambda x, m: x.mean(1) + m.sum(1)[:, None], {}, "reduces over", id="mean"),
+    pytest.param(lambda x, m: (x * m[..., None]).mean(1), {}, "reduces over", id="mean of what is masked"),
+    pytest.param(lambda x, m: (x * m[..., None]).sum(1) / x.size(1), {}, "as a number", id="divided by the length"),
+    pytest.param(lambda x, m: (x * m[..., None]).amax(1), {}, "reduces over", id="max of 0"),
+    pytest.param(lambda x, m: (x + m[..., None]).sum(1), {}, "reduces over", id="added"),
+    pytest.param(lambda x, m: (x * m[..., None].exp()).sum(1), {}, "reduces over", id="exp"),
+    pytest.param(lambda x, m: (x * m.roll(1, 1)[..., None]).sum(1), {}, "combines positions", id="roll"),
+    pytest.param(lambda x, m: (x * m.flip(1)[..., None]).sum(1), {}, "combines positions", id="flip"),
+    pytest.param(lambda x, m: (x * m.cumsum(1)[..., None]).sum(1), {}, "reduces over", id="running sum"),
+    pytest.param(lambda x, m: (x * (1 - m)[..., None]).sum(1), {}, "reduces over", id="the other ones"),
+    pytest.param(lambda x, m: x[torch.arange(2), m.sum(1) - 1], {}, "looks rows of", id="the last real one"),
+    pytest.param(
+        lambda x, m: (x * m[:, (torch.arange(x.size(1)) - 1)][..., None]).sum(1), {}, "looks rows of", id="one off"
+    ),
+    pytest.param(
+        lambda x, m: (x * m[:, torch.arange(x.size(1) - 1, -1, -1)][..., None]).sum(1),
+        {},
+        "counts to|as a number",
+        id="counted down",
+    ),
+    pytest.param(
+        lambda x, m: (x * m[:, (torch.arange(x.size(1)) * m[0])][..., None]).sum(1), {}, "looks rows of", id="chosen"
+    ),
+    pytest.param(lambda x, m: torch.einsum("bld->bd", x) + m.sum(1)[:, None], {}, "sums over", id="einsum"),
+    pytest.param(lambda x, m: torch.einsum("bl,bld->bd", m + 1.0, x), {}, "sums over", id="einsum of 1"),
+    pytest.param(lambda x, m: torch.einsum("bll->bl", _scores(x)) * m, {}, "joins rows", id="a diagonal"),
+    pytest.param(lambda x, m: functional.one_hot(m).sum(-1) * x[..., 0], {}, "one_hot|Dynamo", id="classes counted"),
+    pytest.param(lambda x, m: _mean(x, m).nan_to_num(), {}, "could hide", id="NaN made a number"),
+    pytest.param(lambda x, m: _by_hand(x, m) > 0, {}, "could hide", id="NaN compared"),
+    pytest.param(lambda x, m: _by_hand(x, m).argmax(-1), {}, "could hide", id="NaN as the greatest"),
+    pytest.param(lambda x, m: _by_hand(x, m).pow(0), {}, "could hide", id="NaN to the power of 0"),
+    pytest.param(lambda x, m: _by_hand(x, m).long(), {}, "could hide", id="NaN as an int"),
+    pytest.param(lambda x, m: x[:, 0].copy_(_mean(x, m)), {}, "could hide", id="copied"),
+    pytest.param(lambda x, m: x[:, 0].add_(_mean(x, m)), {}, "writes what masked filling", id="written"),
+    pytest.param(_multiplied_in_place, {}, "writes what masked filling", id="multiplied in place"),
+    pytest.param(
+        lambda x, m: functional.scaled_dot_product_attention(
+            x, x, x, (x[..., 0] * m).cumsum(1)[:, None] + torch.where(m == 0, -INF, 0.0)[:, None]
+        ),
+        {},
+        "not linear layers of one",
+        id="a mask that may be NaN",
+    ),
+    pytest.param(
+        lambda x, m: functional.scaled_dot_product_attention(
+            (x * m[..., None]).sum(1)[:, None], *[torch.ones(2, 3, 4)] * 2
+        ),
+        {},
+        "not linear layers of one",
+        id="NaN queries of pooled states",
+    ),
+    pytest.param(
+        lambda x, m: _looked_up(_looked_up(x, m).sin(), m), {}, "not linear layers of one", id="a row of NaN scores"
+    ),
+    pytest.param(
+        lambda x, m: functional.scaled_dot_product_attention(_layer(x, m), x, x, (m != 0)[:, None]),
+        {},
+        "not linear layers of one",
+        id="NaN queries of values that are not",
+    ),
+]
+
+
+@pytest.mark.parametrize(("function", "fills", "message"), _REFUSED)
+def test_what_a_mask_does_not_keep_apart_is_refused(
+    cache_dir: Path, function: Callable[[Tensor, Tensor], Any], fills: dict[str, Any], message: str
+) -> None:
+    cached = _padded(function, **fills)
+    with pytest.raises((GearSpecError, gearcache.CaptureError), match=message):
+        cached(*_arguments(6))
+    assert cached.stats.compiles == 0
+
+
+def test_what_is_known_of_a_mask_is_forgotten_when_it_is_written(cache_dir: Path) -> None:
+    def written(x: Tensor, mask: Tensor) -> Tensor:
+        kept = mask == 0
+        view = kept.view(kept.shape)
+        kept.logical_not_()
+        return x.masked_fill(view[..., None], 0).sum(1)
+
+    with pytest.raises(GearSpecError, match="reduces over"):
+        _padded(written)(*_arguments(6))
+
+
+def test_a_row_that_is_masked_throughout_is_as_without_padding(cache_dir: Path) -> None:
+    cached = _padded(_looked_up)
+    for length in (6, 4):
+        x, mask = _arguments(length)
+        mask[1] = 0
+        torch.testing.assert_close(cached(x, mask), _looked_up(x, mask))
+
+
+@pytest.mark.parametrize("fill", [INF, -INF, math.nan])
+@pytest.mark.parametrize("function", [_looked_up, _by_hand, _mean, lambda x, m: _layer(_layer(x, m), m)])
+def test_filling_that_no_mask_can_hide_is_an_error(
+    cache_dir: Path, function: Callable[[Tensor, Tensor], Tensor], fill: float
+) -> None:
+    cached = _padded(function, x=fill)
+    assert torch.equal(cached(*_arguments(6)), function(*_arguments(6)))
+    with pytest.raises(PaddedResultError, match=r"padded from .*=5.* to gear .*=6.*, a result holds NaN"):
+        cached(*_arguments(5))
+    # Nothing is decided for good: another call is looked at anew.
+    assert torch.equal(cached(*_arguments(6)), function(*_arguments(6)))
+
+
+def test_a_plan_that_rests_on_the_filling_serves_that_filling_only(cache_dir: Path) -> None:
+    arguments = _arguments(5)
+    torch.testing.assert_close(_padded(_by_hand)(*arguments), _by_hand(*arguments))
+    torch.testing.assert_close(_padded(_by_hand, x=3.0)(*arguments), _by_hand(*arguments))  # x may be anything
+    relaunched = _padded(_by_hand, mask=1)
+    with pytest.raises(UnknownGear, match="is padded only where pad_values of `mask` is 0"):
+        relaunched(*arguments)
+
+
+def test_sizes_that_are_taken_for_equal_are_equal(cache_dir: Path) -> None:
+    """Nothing in the method compares the batch of the mask with that of `x`: it looks the mask's rows up."""
+
+    def forward(x: Tensor, mask: Tensor) -> Tensor:
+        return x * mask[torch.arange(x.size(0))][..., None]
+
+    config = strict_config(on_miss="pad", pad_values={"x": 0.0, "mask": 0})
+    batch = gearcache.Symbol("batch", gears=[2, 4])
+    gears = {"x": {0: batch}, "mask": {0: batch}}
+    cached = gearcache.cache_compile(Masked(forward).forward, config=config, gears=gears)
+    for size in (3, 1, 4, 2):
+        x, mask = torch.randn(size, 5, 4), torch.randint(0, 2, (size, 5))
+        assert torch.equal(cached(x, mask), forward(x, mask))
+    with pytest.raises(UnknownGear):
+        cached(torch.randn(2, 5, 4), torch.ones(3, 5, dtype=torch.long))
+    with pytest.raises(UnknownGear):
+        cached(torch.randn(3, 5, 4), torch.ones(1, 5, dtype=torch.long))
+
+
+_SHAPES: dict[str, Callable[[Tensor], Tensor]] = {
+    "pow": lambda x: x.pow(2),
+    "where": lambda x: torch.where(torch.ones(4, 16) > 0, x, 0.0),
+    "masked_fill": lambda x: x.masked_fill(torch.zeros(4, 16) > 0, 0.0),
+    "linear": lambda x: functional.linear(x, torch.randn(16, 16), torch.randn(16)),
+    "mm": lambda x: x @ torch.randn(16, 20),
+    "layer_norm": lambda x: functional.layer_norm(x, [16]),
+    "rms_norm": lambda x: functional.rms_norm(x, [16]),
+    "einsum": lambda x: torch.einsum("ij,kj->ik", x, torch.randn(5, 16)),
+    "linalg_vector_norm": lambda x: torch.linalg.vector_norm(x, dim=-1),
+    "rsub": lambda x: torch.rsub(x, 2.0),
+    **{name: lambda x, name=name: getattr(x, name)(-1) for name in ("softmax", "log_softmax", "cumsum", "sum", "mean")},  # type: ignore[misc]
+    **{name: lambda x, name=name: getattr(x, name)(-1) for name in ("amax", "amin", "prod", "var", "std", "logsumexp")},  # type: ignore[misc]
+    **{name: lambda x, name=name: getattr(x, name)(0.5) for name in ("clamp", "clamp_min", "clamp_max")},  # type: ignore[misc]
+    **{name: lambda x, name=name: getattr(torch, name)(x, torch.zeros(16)) for name in ("minimum", "maximum")},  # type: ignore[misc]
+    **{
+        name: lambda x, name=name: getattr(x, name)()
+        for name in ("neg", "abs", "exp", "log", "sqrt", "rsqrt", "square")
+    },  # type: ignore[misc]
+    **{name: lambda x, name=name: getattr(x, name)() for name in ("tanh", "sigmoid", "relu", "sin", "cos", "erf")},  # type: ignore[misc]
+    **{
+        name: lambda x, name=name: getattr(functional, name)(x)
+        for name in ("silu", "gelu", "leaky_relu", "elu", "mish")
+    },  # type: ignore[misc]
+    **{name: lambda x, name=name: getattr(functional, name)(x) for name in ("softplus",)},  # type: ignore[misc]
+    **{name: lambda x, name=name: getattr(x, name)(2.0) for name in ("add", "sub", "mul", "div")},  # type: ignore[misc]
+    "reciprocal": lambda x: x.reciprocal(),
+}
+_MOVES = {"to", "_to_copy", "type_as", "contiguous", "clone", "alias", "detach", "float", "view", "reshape", "select"}
+_MOVES |= {"_unsafe_view", "flatten", "unflatten", "permute", "transpose", "t", "unsqueeze", "squeeze", "movedim"}
+_MOVES |= {"swapaxes", "swapdims", "expand", "expand_as", "broadcast_to", "slice", "split", "split_with_sizes", "chunk"}
+_MOVES |= {"unbind", "tensor_split", "cat", "concat", "stack", "constant_pad_nd", "pad", "repeat", "repeat_interleave"}
+_MOVES |= {"tril", "triu", "index", "index_select", "gather", "dropout", "_softmax", "_log_softmax"}
+_MOVES |= {"bmm", "matmul", "addmm", "baddbmm"}  # as `mm`
+
+
+def test_every_operator_that_carries_nan_is_tried() -> None:
+    assert set(_SHAPES) | _MOVES | {"scaled_dot_product_attention"} == _CARRY_NAN  # attention is tried below
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("name", _SHAPES)
+def test_what_reads_a_nan_gives_nan_or_what_it_would_have_given(name: str, dtype: torch.dtype) -> None:
+    if dtype != torch.float32 and name in ("linear", "mm", "einsum", "where", "minimum", "maximum"):
+        pytest.skip("its other operand is of float32")
+    torch.manual_seed(0)
+    x = torch.rand(4, 16).to(dtype)
+    for spoiled in (torch.rand(4, 16) > 0.9, torch.arange(64).view(4, 16) == 17, torch.ones(4, 16, dtype=torch.bool)):
+        torch.manual_seed(1)
+        expected = _SHAPES[name](x)
+        torch.manual_seed(1)
+        found = _SHAPES[name](x.masked_fill(spoiled, math.nan))
+        right = torch.isclose(found.float(), expected.float(), rtol=2e-2, atol=1e-2)
+        assert bool((found.isnan() | right).all())
+        assert bool(found.isnan().any())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("length", [3, 16, 17, 70, 600])
+def test_attention_over_nan_gives_nan_or_what_it_would_have_given(length: int, dtype: torch.dtype) -> None:
+    """Filling that is not finite behind a mask, and whole rows of NaN in query, key and value, in both kernels."""
+    torch.manual_seed(length)
+    real = length - 2
+    mask = (torch.rand(2, 1, 1, length) > 0.3) & (torch.arange(length) < real)
+    mask[0, ..., 0] = True
+    mask[1] = False
+    mask = mask.expand(2, 1, length, length)
+    for backend in (SDPBackend.MATH, SDPBackend.FLASH_ATTENTION):
+        for value in (math.nan, INF, -INF):
+            q, k, v = (torch.randn(2, 2, length, 8).to(dtype) for _ in range(3))
+            with sdpa_kernel(backend):
+                expected = functional.scaled_dot_product_attention(q, k, v, mask)[:, :, :real]
+                for spoiled in ((q, k, v), (q, k), (q, v), (k,), (v,)):
+                    row = [item.clone() for item in (q, k, v)]
+                    for item, other in zip((q, k, v), row, strict=True):
+                        if any(item is one for one in spoiled):
+                            other[:, :, real:] = value
+                    found = functional.scaled_dot_product_attention(*row, mask)[:, :, :real]
+                    assert bool((found.isnan() | torch.isclose(found, expected, rtol=2e-2, atol=2e-2)).all())
+                row = [item.clone() for item in (q, k, v)]
+                for item in row:
+                    item[0, :, :: max(real // 2, 1)] = math.nan
+                found = functional.scaled_dot_product_attention(*row, mask)
+                assert bool(found[0].isnan().all())
+
+
+_STEPS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "attend": _by_hand,
+    "attend in place": _in_place,
+    "attend to all": lambda x, mask: _scores(x).softmax(-1) @ x,
+    "look up": _looked_up,
+    "layer": _layer,
+    "hide": lambda x, mask: x * mask[..., None],
+    "hide others": lambda x, mask: x.masked_fill(mask[..., None] != 0, 0),
+    "total": lambda x, mask: x + x.sum(1, keepdim=True),
+    "mean": lambda x, mask: x + _mean(x, mask)[:, None],
+    "norm": lambda x, mask: functional.layer_norm(x, [4]),
+    "first": lambda x, mask: x - x[:, :1],
+    "reverse": lambda x, mask: x.flip(1),
+    "running": lambda x, mask: x.cumsum(1),
+    "turn": lambda x, mask: x.transpose(1, 2).movedim(1, 2) + torch.einsum("bld,bld->bl", x, x)[..., None],
+    "rows": lambda x, mask: x[torch.arange(x.size(0))[:, None], torch.arange(x.size(1))],
+    "clean": lambda x, mask: x.nan_to_num(),
+    "greatest": lambda x, mask: x + x.masked_fill(mask[..., None] == 0, -INF).amax(1, keepdim=True),
+}
+
+
+@pytest.mark.slow
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=st.lists(st.sampled_from(sorted(_STEPS)), min_size=1, max_size=4), length=st.integers(2, 8))
+def test_what_the_proof_admits_never_depends_on_masked_filling(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[str], length: int
+) -> None:
+    def chain(x: Tensor, mask: Tensor) -> Tensor:
+        for step in steps:
+            x = torch.tanh(_STEPS[step](x, mask))
+        return x
+
+    arguments = _arguments(length)
+    for fill in (0.0, 1e6, -3.0):
+        cached = _padded(chain, x=fill, cache_dir=tmp_path_factory.mktemp("chain"))
+        try:
+            found = cached(*arguments)
+        except (GearSpecError, UnknownGear, PaddedResultError):
+            return
+        assert torch.allclose(found, chain(*arguments), rtol=1e-4, atol=1e-5), (steps, length, fill)

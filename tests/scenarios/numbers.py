@@ -1,0 +1,217 @@
+"""Methods with ints that they write and on which tensors and branches depend: few variants serve all values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tests.support.scenarios import Run
+
+#: Values that a program may give an int: of both signs, about every bound below, and large.
+_VALUES = (0, 1, 2, 3, 7, 8, 9, -1, -2, -7, 2**40, -(2**40), 5)
+
+
+class State:
+    """What a method is given with ints of its own."""
+
+    def __init__(self) -> None:
+        self.position = 0
+        self.window = 3
+        self.seen = (0, 0)
+
+
+class Machine(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.position = 0
+        self.window = 3
+        self.state = State()
+
+    def branches(self, x: Tensor) -> Tensor:
+        self.position += 1
+        if self.position < 0:
+            return x + 1
+        return x * 2 if self.position > 7 else x - 1
+
+    def arithmetic(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        self.position += 1
+        return x * self.position + (3 * self.position - self.window), x + self.position // 3 - self.position % -4
+
+    def positions(self, x: Tensor) -> Tensor:
+        found = torch.arange(x.size(0)) + self.position
+        self.position += x.size(0)
+        return found
+
+    def bounds(self, x: Tensor) -> Tensor:
+        self.position += 1
+        return x + max(self.position - self.window + 1, 0) + min(self.position, self.window)
+
+    def factors(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        self.position += 1
+        filled = torch.full((2,), self.position)
+        return x * (0.1 * self.position), x / (self.position / 3 + 100), filled, x.clamp(max=self.position)
+
+    def masks(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        rows = torch.arange(4)
+        self.position += 1
+        allowed = rows[None] <= rows[:, None] + (self.position - self.window)
+        return torch.where(allowed, x[:1], -1.0), x.masked_fill(x > self.position, self.position)
+
+    def narrow(self, x: Tensor) -> list[Tensor]:
+        self.position += 1
+        small = torch.arange(4, dtype=torch.uint8)
+        return [small * 1 + self.position % 5, (small > 1) + self.position, x.half() * self.position]
+
+    def returned(self, x: Tensor) -> tuple[Tensor, int, tuple[int, dict[str, int]]]:
+        self.position += 2
+        return x + 1, -self.position, (self.position, {"square": self.position * self.position})
+
+    def stored(self, x: Tensor) -> Tensor:
+        self.state.seen = (self.position, self.window)
+        self.position += 1
+        return x + self.state.seen[0]
+
+    def twice(self, x: Tensor) -> Tensor:
+        self.position += 1
+        y = x * self.position
+        self.position *= 2
+        return y + self.position
+
+    def swapped(self, x: Tensor) -> Tensor:
+        self.position, self.window = self.window, self.position + 1
+        return x * self.position - self.window
+
+    def restarted(self, x: Tensor) -> Tensor:
+        self.position = 0 if self.position > 5 else self.position + 1
+        return x + 1
+
+    def divided(self, x: Tensor) -> Tensor:
+        self.window = 60 // (2 * self.position + 1)
+        self.position += 1
+        return x + self.window
+
+    def indexed(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        rows = torch.arange(2) + self.position % 3
+        self.position += 1
+        return x[rows], x[self.position % 2]
+
+    def sliced(self, x: Tensor) -> Tensor:
+        self.position = (self.position + 1) % 3
+        return x[: self.position] + 1
+
+    def argument(self, x: Tensor, state: State) -> tuple[Tensor, int]:
+        state.position += x.size(0)
+        if state.position >= 2 * state.window:
+            state.window += 1
+        return x * state.position + torch.arange(4) * state.window, state.window
+
+
+def _run(method: str, run: Run, values: Sequence[Any], most: int, **parameters: Any) -> Any:
+    ours, theirs = Machine(), Machine()
+    cached = run.cache(getattr(ours, method), **parameters)
+    generator = torch.Generator().manual_seed(len(method))
+    for number, value in enumerate([None, None, None, *values, None]):
+        x = torch.randn(4, 4, generator=generator)
+        if value is not None:
+            ours.position = theirs.position = value
+        with torch.no_grad():
+            expected = getattr(theirs, method)(x)
+        run.check(f"{number}", cached(x), expected)
+        found = [[each.position, each.window, each.state.seen] for each in (ours, theirs)]
+        run.check(f"{number}: ints", *found)
+    count = len(cached._binding.loaded.variants)
+    run.check("few variants", count <= most, True)
+    run.cached = cached
+    return ours
+
+
+def a_branch(run: Run) -> None:
+    _run("branches", run, _VALUES, 3)
+
+
+def arithmetic(run: Run) -> None:
+    _run("arithmetic", run, _VALUES, 1)
+
+
+def positions(run: Run) -> None:
+    _run("positions", run, _VALUES, 1)
+
+
+def a_dynamic_graph(run: Run) -> None:
+    _run("masks", run, _VALUES, 1, dynamic=True)
+
+
+def gears(run: Run) -> None:
+    _run("positions", run, _VALUES, 2, gears={"x": {0: [1, 2, 4]}})
+
+
+def least_and_greatest(run: Run) -> None:
+    _run("bounds", run, _VALUES, 4)
+
+
+def factors(run: Run) -> None:
+    _run("factors", run, _VALUES[:6], 16)
+
+
+def masks(run: Run) -> None:
+    _run("masks", run, _VALUES, 1)
+
+
+def narrow_types(run: Run) -> None:
+    _run("narrow", run, _VALUES, 1)
+
+
+def results_and_containers(run: Run) -> None:
+    _run("returned", run, _VALUES, 1)
+
+
+def a_stored_tuple(run: Run) -> None:
+    _run("stored", run, [], 4)
+
+
+def two_writes(run: Run) -> None:
+    _run("twice", run, _VALUES, 1)
+
+
+def two_ints(run: Run) -> None:
+    _run("swapped", run, _VALUES, 1)
+
+
+def a_restart(run: Run) -> None:
+    _run("restarted", run, _VALUES, 2)
+
+
+def a_divisor(run: Run) -> None:
+    _run("divided", run, _VALUES, 1)
+
+
+def an_index(run: Run) -> None:
+    _run("indexed", run, _VALUES[:6], 16)
+
+
+def a_size(run: Run) -> None:
+    _run("sliced", run, _VALUES[:6], 16)
+
+
+def other_types(run: Run) -> None:
+    ours = _run("bounds", run, (True, 4, 1.5, False, -3), 16)
+    run.check("a float", type(ours.position), int)
+
+
+def an_int_in_an_argument(run: Run) -> None:
+    ours, theirs = Machine(), Machine()
+    cached = run.cache(ours.argument, dynamic=False)
+    _compare_argument(cached, theirs.argument, run)
+    run.check("few variants", len(cached._binding.loaded.variants) <= 2, True)
+
+
+def _compare_argument(cached: Callable[..., Any], method: Callable[..., Any], run: Run) -> None:
+    for first in (0, -9, 2**40, 3):
+        state = State()
+        state.position = first
+        for number in range(4):
+            x = torch.full((4, 4), float(number))
+            run.compare(f"{first} {number}", cached, method, x, state)

@@ -1,0 +1,99 @@
+"""Gears and fillings of a method behind `functools.wraps` and `*args, **kwargs`, by the method's own names."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import gearcache
+from gearcache.errors import GearSpecError
+from tests.support.scenarios import strict_config
+
+
+def with_self(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return method(self, *args, **kwargs)
+
+    return wrapper
+
+
+def with_nothing(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return method(*args, **kwargs)
+
+    return wrapper
+
+
+def with_some(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def wrapper(self: Any, ids: Tensor, *rest: Any, **named: Any) -> Any:
+        return method(self, ids, *rest, **named)
+
+    return wrapper
+
+
+class Net(nn.Module):
+    def run(self, ids: Tensor, mask: Tensor | None = None, *, scale: Tensor | None = None) -> Tensor:
+        found = ids * 2 if mask is None else ids * mask
+        return found if scale is None else found * scale
+
+    one = with_self(run)
+    two = with_nothing(run)
+    three = with_some(run)
+    twice = with_self(with_nothing(run))
+
+
+X = torch.arange(8.0).view(2, 4)
+CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
+    "by place": ((X, X + 1), {}),
+    "by name": ((), {"ids": X, "mask": X + 1}),
+    "both": ((X,), {"mask": X + 1, "scale": X}),
+}
+
+
+@pytest.mark.parametrize("method", ["one", "two", "three", "twice"])
+def test_gears_are_found_however_the_call_gives_the_argument(cache_dir: Path, method: str) -> None:
+    net = Net()
+    for launch in range(2):
+        cached = gearcache.cache_compile(
+            getattr(net, method), gears={"ids": {0: [2, 4]}, "mask": {0: [2, 4]}}, config=strict_config()
+        )
+        for args, kwargs in [*CALLS.values(), *CALLS.values()]:
+            torch.testing.assert_close(cached(*args, **kwargs), net.run(*args, **kwargs))
+        assert cached.stats.calls == 6
+        assert (cached.stats.traces == 0) == bool(launch)
+        with pytest.raises(gearcache.UnknownGear, match="=3"):
+            cached(ids=torch.ones(3, 4), mask=torch.ones(3, 4))
+
+
+def test_fillings_are_found_as_well(cache_dir: Path) -> None:
+    config = strict_config(on_miss="pad", pad_values={"ids": 0.0, "mask": 1.0})
+    cached = gearcache.cache_compile(Net().one, gears={"ids": {0: [2, 4]}}, config=config)
+    x, mask = torch.randn(3, 4), torch.randn(3, 4)
+    torch.testing.assert_close(cached(ids=x, mask=mask), x * mask)
+    torch.testing.assert_close(cached(x, mask), x * mask)
+    assert cached.stats.padded_calls == 2
+
+
+def test_a_name_that_the_call_does_not_give_is_told(cache_dir: Path) -> None:
+    cached = gearcache.cache_compile(Net().one, gears={"scale": {0: [2, 4]}}, config=strict_config())
+    with pytest.raises(GearSpecError, match=r"gears name `scale`, .* it uses args\[0\]"):
+        cached(X)
+
+
+def test_a_dictionary_argument_with_such_a_key_is_another_thing(cache_dir: Path) -> None:
+    class Other(nn.Module):
+        def run(self, batch: dict[str, Tensor]) -> Tensor:
+            return batch["ids"] * 2
+
+    cached = gearcache.cache_compile(Other().run, gears={"ids": {0: [2, 4]}}, config=strict_config())
+    with pytest.raises(GearSpecError, match="gears name `ids`"):
+        cached({"ids": X})
