@@ -14,6 +14,7 @@ from typing import Any
 
 def watched_constants(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     """Yield (owner, name, replacement) of what makes constants of containers, or goes through them."""
+    from torch._dynamo.guards import install_guard
     from torch._dynamo.variables import dicts, object_protocol
     from torch._dynamo.variables.base import VariableTracker
 
@@ -21,7 +22,7 @@ def watched_constants(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     dictionary: Any = dicts.ConstDictVariable
     is_constant, constant = variable.is_python_constant, dictionary.as_python_constant
     protocol: Any = object_protocol
-    truth = protocol.generic_bool
+    truth, ask_for_key = protocol.generic_bool, dictionary.install_dict_contains_guard
     asked = 0
 
     @functools.wraps(is_constant)
@@ -55,6 +56,30 @@ def watched_constants(facts: Any) -> Iterator[tuple[Any, str, Any]]:
         finally:
             asked -= 1
 
+    @functools.wraps(ask_for_key)
+    def install_dict_contains_guard(self: Any, tx: Any, args: Any) -> None:
+        """Dynamo guards nothing of a key that the method makes and that is no constant, and hashes its objects anew.
+
+        Where a class that was there is not found it guards all keys: pytree's table, to which every model of the
+        process adds its classes, would tell one process from another by the order in which they were imported.
+        """
+        key = args[0].realize()
+        if self.source is None or tx.output.side_effects.is_modified(self):
+            ask_for_key(self, tx, args)
+        elif key.is_python_constant():
+            is_class = key.source is not None and isinstance(key.as_python_constant(), type)
+            if is_class and key not in self and type(self) is dicts.ConstDictVariable:
+                absent = functools.partial(type(self).NOT_CONTAINS_GUARD, key=key.as_python_constant())
+                install_guard(self.make_guard(absent))
+            else:
+                ask_for_key(self, tx, args)
+        else:
+            ask_for_key(self, tx, args)
+            if key.source is None:
+                self.install_dict_keys_match_guard()
+                if _holds_object(key):
+                    facts.refuse("it looks for a key that it makes and that holds an object")
+
     def going_through(function: Any) -> Any:
         @functools.wraps(function)
         def method(self: Any, *arguments: Any) -> Any:
@@ -65,6 +90,7 @@ def watched_constants(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
     yield variable, "is_python_constant", is_python_constant
     yield dictionary, "as_python_constant", as_python_constant
+    yield dictionary, "install_dict_contains_guard", install_dict_contains_guard
     for cls, name in ((dictionary, "tp_iter_impl"), (dictionary, "repr_impl"), (dicts.DictViewVariable, "repr_impl")):
         yield cls, name, going_through(vars(cls)[name])
     for module in [module for name, module in sys.modules.items() if name.startswith("torch._dynamo")]:
@@ -81,3 +107,14 @@ def _is_dictionary(variable: Any) -> bool:
         cls: Any = type(variable.value)
         return cls.__len__ is dict.__len__ and not hasattr(cls, "__bool__")
     return isinstance(variable, ConstDictVariable) and not isinstance(variable, DunderDictVariable)
+
+
+def _holds_object(variable: Any) -> bool:
+    """Whether a key of a dictionary holds, at any depth, an object of a user's class."""
+    from torch._dynamo.variables.lists import BaseListVariable
+    from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
+
+    variable = variable.realize()
+    if isinstance(variable, BaseListVariable):
+        return any(map(_holds_object, variable.items))
+    return isinstance(variable, UserDefinedObjectVariable) and not variable.is_python_constant()

@@ -78,9 +78,13 @@ def watched_texts(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
 def _holds_open_text(variable: Any) -> bool:
     """Whether a variable is, or is a tuple that holds, a text that is made when the graph runs."""
+    from torch._dynamo.source import ConstDictKeySource
+    from torch._dynamo.variables.lazy import LazyVariableTracker
     from torch._dynamo.variables.lists import BaseListVariable
     from torch._dynamo.variables.misc import StringFormatVariable
 
+    if type(variable) is LazyVariableTracker and type(variable.source) is ConstDictKeySource:
+        return False  # a key that was there before the call: `isinstance` would make evidence of every key of a table
     if isinstance(variable, BaseListVariable):
         return any(map(_holds_open_text, variable.items))
     return isinstance(variable, StringFormatVariable)
