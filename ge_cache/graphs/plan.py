@@ -8,6 +8,7 @@ from typing import Any
 from gearcache.errors import GearSpecError
 from gearcache.ge_cache.capture.captured import Capture, CapturedInput
 from gearcache.ge_cache.capture.symbols import Symbols
+from gearcache.guards.access import Access
 from gearcache.guards.gears.parse import Axis, GearSpec, RangeAxis, gear_text
 
 
@@ -76,7 +77,7 @@ def gear_options(capture: Capture, symbols: Symbols, planned: list[PlannedGear])
 
 def matching_inputs(capture: Capture, axis: Axis | RangeAxis) -> list[CapturedInput]:
     """Return the inputs that an axis names; `GearSpecError` when there is none, or none with such a dim."""
-    matching = [item for item in capture.inputs if axis.matches(item.access.text)]
+    matching = [item for item in capture.inputs if any(map(axis.matches, _names(capture, item)))]
     if not matching:
         names = ", ".join(item.access.text for item in capture.inputs)
         raise GearSpecError(
@@ -88,6 +89,19 @@ def matching_inputs(capture: Capture, axis: Axis | RangeAxis) -> list[CapturedIn
                 f"`{capture.method}`: gears name dim {axis.dim} of `{item.access.text}`, of {len(item.sizes)} dims"
             )
     return matching
+
+
+def _names(capture: Capture, item: CapturedInput) -> list[str]:
+    """Return the paths of an input: the trace knows a tensor that was given for two arguments by one of them."""
+    pairs = [
+        (check.access.text, Access.from_plain(check.expected).text)
+        for check in (*capture.checks, *capture.tensor_checks)
+        if check.kind == "same"
+    ]
+    names = [item.access.text]
+    for name in names:
+        names += [other for pair in pairs if name in pair for other in pair if other not in names]
+    return names
 
 
 def _assign(

@@ -106,10 +106,15 @@ def _decomposed_attention(examples: list[torch.Tensor]) -> Iterator[None]:
 
 
 def _drop_settled_assertions(module: fx.GraphModule) -> None:
-    """Leave out assertions on sizes that hold at the sizes of the trace (`mark_unbacked`): no converter knows them."""
+    """Leave out assertions on sizes (`mark_unbacked`): no converter knows them.
+
+    One on symbolic sizes becomes an assumption: `bool` makes a guard of it, which every call is compared with.
+    """
     for node in list(module.graph.nodes):
-        if node.target is aten._assert_scalar.default and node.args[0] is True:
-            module.graph.erase_node(node)
+        if node.target is aten._assert_scalar.default:
+            condition = node.args[0].meta["val"] if isinstance(node.args[0], fx.Node) else node.args[0]
+            if isinstance(condition, (bool, torch.SymBool)) and bool(condition):
+                module.graph.erase_node(node)
 
 
 def _follow_current_device(module: fx.GraphModule) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import torch
+
 from gearcache.guards.dispatch.variant import StoredGear
 
 _SIZES = {int, type(None)}
@@ -49,8 +51,10 @@ def _check_result(form: list[Any], index: int, inputs: int, attributes: set[str]
         _expect(not view and _is_index(owner, index), "results")
         return
     base, is_view = kind.removesuffix("_view"), kind.endswith("_view")
-    if is_view and view[3:] == [True]:  # detached
+    if is_view and len(view) > 3 and view[-1] is True:  # detached
         view.pop()
+    if is_view and len(view) == 4:
+        _expect(isinstance(getattr(torch, str(view.pop()), None), torch.dtype), "results")
     _expect(base in _BASES and len(view) == (3 if is_view else 0), "results")
     is_known = owner in attributes if base == "attribute" else _is_index(owner, inputs if base == "input" else None)
     _expect(is_known, "results")

@@ -1,4 +1,4 @@
-"""Inference tensors and normal tensors over the same memory."""
+"""Inference tensors, normal tensors and views of another dtype over the same memory."""
 
 from __future__ import annotations
 
@@ -22,3 +22,18 @@ def unrecorded_view(tensor: torch.Tensor, sizes: Sequence[int], strides: Sequenc
     """Return a part of a tensor as eager mode makes it under `torch.no_grad()`."""
     with torch.no_grad():
         return tensor.as_strided(sizes, strides, offset)
+
+
+def retyped_view(
+    tensor: torch.Tensor, dtype: torch.dtype, sizes: Sequence[int], strides: Sequence[int], offset: int
+) -> torch.Tensor:
+    """Return a part of a tensor as another dtype; `offset` counts elements of the smaller one from the tensor's own.
+
+    `RuntimeError`, as from `torch.view_as_complex`, where a complex number would begin at an odd offset.
+    """
+    with torch.no_grad():
+        if dtype.itemsize > tensor.element_size():
+            pairs = (*(2 * stride for stride in strides), 1)
+            return torch.view_as_complex(tensor.as_strided((*sizes, 2), pairs, tensor.storage_offset() + offset))
+        whole = tensor.view(dtype) if dtype.itemsize == tensor.element_size() else torch.view_as_real(tensor)
+        return whole.as_strided(sizes, strides, whole.storage_offset() + offset)

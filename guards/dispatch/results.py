@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from gearcache.guards.dispatch.inference_tensors import remade, unrecorded_view
+from gearcache.guards.dispatch.inference_tensors import remade, retyped_view, unrecorded_view
 from gearcache.guards.dispatch.native import inference_mode
 from gearcache.guards.dispatch.variant import StoredGear, StoredVariant
 from gearcache.guards.gears.expressions import checked_expression
@@ -60,7 +60,13 @@ def _result(
         base = f"attribute{index}"
     if not kind.endswith("_view"):
         return base
-    sizes, strides, offset, *is_detached = form[2:]
+    sizes, strides, offset, *more = form[2:]
+    is_detached = more[-1:] == [True]
+    if more and type(more[0]) is str:
+        namespace["retyped_view"], namespace[f"dtype{index}"] = retyped_view, getattr(torch, more[0])
+        numbers = f"({_numbers(sizes)}), ({_numbers(strides)}), {_numbers([offset]).rstrip(', ')}"
+        view = f"retyped_view({base}, dtype{index}, {numbers})"
+        return f"{view}.detach()" if is_detached else view
     start = f"{base}.storage_offset() + {_numbers([offset]).rstrip(', ')}"
     part = f"({_numbers(sizes)}), ({_numbers(strides)}), {start}"
     view = f"{base}.as_strided({part})"

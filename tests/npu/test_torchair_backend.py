@@ -344,6 +344,16 @@ def test_an_unbacked_dim_beside_gears_is_fixed_like_any_other(execution: str, tm
     assert cached.stats.misses == 1
 
 
+def test_an_unbacked_dim_is_dynamic_without_gears_and_checked_on_every_call(tmp_path: Path) -> None:
+    net = Sum()
+    cached = cache(net.both, tmp_path)
+    for shape in ((2, 3), (1, 3), (2, 3)):  # at size 1 it is broadcast, which is another trace
+        x, y = torch.randn(2, 3).to("npu"), torch.randn(shape).to("npu")
+        torch._dynamo.decorators.mark_unbacked(y, 0)
+        assert torch.allclose(cached(x, y).cpu(), net.both(x, y).cpu())
+    assert cached.stats.compiles == 2
+
+
 def test_gear_execution_ge_needs_ge(tmp_path: Path) -> None:
     cached = cache(Sum().both, tmp_path, gears={"x": {0: [2, 4]}}, gear_execution="ge", mode="npugraph_ex")
     with pytest.raises(GearSpecError, match="needs mode 'max-autotune'"):

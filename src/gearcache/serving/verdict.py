@@ -124,7 +124,7 @@ def _wanted(call: Call, problems: Problems, rules: Rules, loaded: tuple[str, ...
     problem = problems.decisive(gear)
     if problem is not None and problem.kind == "grad":
         return GradientRequired(rules.name, problem.argument, problem.found, problem.allowed)
-    if problem is not None and (problem.kind == "structure" or _is_of_state(problem, call)):
+    if problem is not None and (problem.kind in ("structure", "alias") or _is_of_state(problem, call)):
         problem = None  # another variant, as for another number among the arguments
     is_strided = problem is not None and problem.kind == "stride" and rules.is_compared
     is_other = is_strided or (problem is not None and problem.kind == "dtype" and rules.is_compared)
@@ -132,7 +132,7 @@ def _wanted(call: Call, problems: Problems, rules: Rules, loaded: tuple[str, ...
         return _Wanted(is_outside=True)
     if is_other and not is_strided and rules.on_miss == "compile":
         problem = None
-    if problem is not None and not is_strided and problem.kind not in ("shape", "alias", "rank", "read"):
+    if problem is not None and not is_strided and problem.kind not in ("shape", "rank", "read"):
         return _error(rules, problem)
     if problem is not None and problem.kind == "rank" and raises:
         return _error(rules, problem)

@@ -1,0 +1,128 @@
+"""Results that are views of another dtype: parts of complex numbers, complex numbers of pairs, the bits of a number."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import gearcache
+from gearcache.errors import CaptureError
+from tests.support.relaunch import run_python
+from tests.support.scenarios import strict_config
+
+
+class Views(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.weight = nn.Parameter(torch.randn(4, 2))
+        self.register_buffer("table", torch.randn(4, dtype=torch.complex64))
+
+    def as_real(self, z: Tensor, r: Tensor) -> Tensor:
+        return torch.view_as_real(z)
+
+    def as_complex(self, z: Tensor, r: Tensor) -> Any:
+        return torch.view_as_complex(r), torch.view_as_complex(r[1:])
+
+    def parts(self, z: Tensor, r: Tensor) -> Any:
+        return z.real, z.imag, z.imag[1:], z
+
+    def of_result(self, z: Tensor, r: Tensor) -> Any:
+        doubled, pairs = z * 2, r * 2
+        return doubled, torch.view_as_real(doubled), doubled.imag, torch.view_as_complex(pairs), pairs
+
+    def of_weights(self, z: Tensor, r: Tensor) -> Any:
+        table: Tensor = self.table  # type: ignore[assignment]
+        return torch.view_as_complex(self.weight), table.real, torch.view_as_complex(self.weight.detach())
+
+    def bits(self, z: Tensor, r: Tensor) -> Any:
+        return r.view(torch.int32), r.view(torch.int32)[1], z.view(torch.float64)
+
+    def other_bits(self, z: Tensor, r: Tensor) -> Tensor:
+        return r.view(torch.int16)
+
+    def written(self, z: Tensor, r: Tensor) -> Tensor:
+        torch.view_as_real(z).mul_(2)
+        part = z.real
+        part.add_(1)
+        return part
+
+
+METHODS = ["as_real", "as_complex", "parts", "of_result", "of_weights", "bits", "written"]
+
+
+def inputs(count: int, offset: int) -> tuple[Tensor, Tensor]:
+    torch.manual_seed(count)
+    whole = torch.randn(count + 3, dtype=torch.complex64)
+    return whole[offset : offset + count], torch.randn(2 * count + 8)[2 * offset :][: 2 * count].view(count, 2)
+
+
+def described(module: Views, given: tuple[Tensor, ...], results: Any) -> list[Any]:
+    """What can be told of results: values, layout, and whose memory they have."""
+    found = list(results) if isinstance(results, tuple) else [results]
+    owners = [*given, module.weight, module.table, *found]
+    return [
+        [
+            str(value.dtype),
+            value.detach().resolve_conj().tolist()
+            if not value.dtype.is_complex
+            else torch.view_as_real(value).tolist(),
+            list(value.stride()),
+            value.storage_offset(),
+            value.requires_grad,
+            [value.untyped_storage().data_ptr() == owner.untyped_storage().data_ptr() for owner in owners],
+        ]
+        for value in found
+    ]
+
+
+def differing(name: str, *, dynamic: bool) -> tuple[list[Any], int]:
+    """Return the calls of a method that differ from eager, and how often it was traced."""
+    module = Views()
+    cached = gearcache.cache_compile(getattr(module, name), config=strict_config(), dynamic=dynamic)
+    different = []
+    with torch.no_grad():
+        for count, offset in ((4, 0), (4, 1), (6, 1), (6, 0)):
+            plain, given = inputs(count, offset), inputs(count, offset)
+            expected = described(module, plain, getattr(module, name)(*plain))
+            found = described(module, given, cached(*given))
+            if found != expected or not torch.equal(plain[0], given[0]):
+                different.append([count, offset, found, expected])
+    return different, cached.stats.traces
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("name", METHODS)
+def test_views_of_another_dtype_are_those_of_eager(name: str, dynamic: bool, cache_dir: Path) -> None:
+    assert differing(name, dynamic=dynamic)[0] == []
+
+
+def test_another_process_takes_them_from_the_cache(cache_dir: Path) -> None:
+    for name in METHODS:
+        differing(name, dynamic=True)
+    code = (
+        "import json\nfrom tests.ge_cache.graphs.test_retyped_views import METHODS, differing\n"
+        "print(json.dumps({name: differing(name, dynamic=True) for name in METHODS}))"
+    )
+    found = run_python(code, environ={"TORCHAIR_CACHE_HOME": str(cache_dir)})
+    assert found == json.loads(json.dumps({name: ([], 0) for name in METHODS}))
+
+
+def test_a_pair_that_begins_at_an_odd_place_raises_as_in_eager(cache_dir: Path) -> None:
+    module = Views()
+    cached = gearcache.cache_compile(module.as_complex, config=strict_config(), dynamic=False)
+    z, r = inputs(4, 0)
+    cached(z, r)
+    with pytest.raises(RuntimeError, match="storage_offset divisible by 2"):
+        cached(z, torch.randn(9)[1:].view(4, 2))
+
+
+def test_elements_of_another_size_are_refused(cache_dir: Path) -> None:
+    cached = gearcache.cache_compile(Views().other_bits, config=strict_config(), dynamic=False)
+    with pytest.raises(CaptureError, match=r"torch\.int16 view of a torch\.float32 tensor"):
+        cached(*inputs(4, 0))
