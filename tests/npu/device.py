@@ -122,6 +122,7 @@ def _torch_npu_modules(npu: types.ModuleType) -> dict[str, types.ModuleType]:
     root.__spec__.submodule_search_locations = [str(folder)]
     root.__version__ = "2.13.0"
     root.npu = npu
+    root.npu_fusion_attention = None  # transformers imports it; without a kernel its users take torch's attention
     root.get_npu_format = lambda tensor: FORMATS.get(tensor.data_ptr(), _ND)
     root.get_storage_size = lambda tensor: tensor.untyped_storage().nbytes() // tensor.element_size()
     root.version = types.SimpleNamespace(cann=CANN_VERSION)

@@ -1,0 +1,204 @@
+"""Programs as users of torchair wrote them (`research/torchair.md`, section 4), after `install()` alone.
+
+Each is a scenario, see `tests/support/scenarios.py`. Engines are shortened to what reaches torchair.
+"""
+
+from __future__ import annotations
+
+import os
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torchair as tng
+from torch import Tensor, nn
+
+from gearcache.compat import torchair as compat
+from tests.npu.decoders import Decoder, Size
+from tests.support.scenarios import Run
+
+NPU = "npu"
+SIZE = Size(layers=1)
+
+
+def _model(cls: type[Decoder] = Decoder) -> Any:
+    return cls(SIZE).to(NPU).eval()
+
+
+def _step(of: Run, label: str, cached: Callable[..., Any], model: Decoder, batch: int, *, static: bool = False) -> None:
+    """One decode step beside the model's own, caches included."""
+    ours, theirs = (model.caches(batch, NPU, torch.float32) for _ in range(2))
+    ids, position = torch.randint(0, SIZE.vocabulary, (batch, 1)).to(NPU), torch.zeros(batch).long().to(NPU)
+    if static:
+        for tensor in (ids, position, *(tensor for pair in ours for tensor in pair)):
+            torch._dynamo.mark_static(tensor)
+    with torch.no_grad():
+        expected = model.decode(ids, position, theirs)
+        of.check(f"{label}, logits", cached(ids, position, ours).cpu(), expected.cpu())
+    for index, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
+        of.check(f"{label}, caches {index}", [item.cpu() for item in mine], [item.cpu() for item in other])
+
+
+def vllm_ascend_has_a_method_per_batch_size(run: Run) -> None:
+    """`torchair_model_runner.py` of v0.11.0: copies of the code under other names, twice, then `reset()`."""
+    compat.install()
+
+    class CausalLM(Decoder):
+        compiled: dict[int, Any]
+
+        def compiled_model(self, batch: int) -> Any:
+            if batch not in self.compiled:
+                code = self.decode.__func__.__code__  # type: ignore[attr-defined]
+                name = f"{type(self).__name__}_forward_with_batch_size_{batch}"
+                function = types.FunctionType(code.replace(co_name=name), Decoder.decode.__globals__, name)
+                setattr(self, name, function.__get__(self, CausalLM))
+                config = tng.CompilerConfig()
+                config.experimental_config.frozen_parameter = True
+                config.experimental_config.tiling_schedule_optimize = True
+                self.compiled[batch] = run.watch(
+                    tng.inference.cache_compile(
+                        getattr(self, name),
+                        dynamic=True,
+                        fullgraph=True,
+                        cache_dir=os.environ["TORCHAIR_CACHE_HOME"],
+                        config=config,
+                        ge_cache=False,
+                    )
+                )
+            return self.compiled[batch]
+
+    model = _model(CausalLM)
+    for again in range(2):
+        model.compiled = {}
+        for batch in (4, 2):
+            _step(run, f"turn {again}, batch {batch}", model.compiled_model(batch), model, batch, static=True)
+        torch._dynamo.reset()
+
+
+def cann_recipes_keep_ges_files(run: Run) -> None:
+    """`executor/utils/graph_utils.py`: static, `ge_cache=True`, guards skipped by a stance after the warm-up."""
+    compat.install()
+    model = _model()
+    config = tng.CompilerConfig()
+    config.mode = "max-autotune"
+    config.experimental_config.frozen_parameter = True
+    decode = run.watch(
+        tng.inference.cache_compile(
+            model.decode,
+            cache_dir=os.path.join(os.environ["TORCHAIR_CACHE_HOME"], "compile_cache"),  # noqa: PTH118
+            config=config,
+            dynamic=False,
+            fullgraph=True,
+            ge_cache=True,
+        )
+    )
+    _step(run, "warm-up", decode, model, 2)
+    with torch.compiler.set_stance(skip_guard_eval_unsafe=True):
+        _step(run, "served", decode, model, 2)
+
+
+def sglang_recipes_loop_over_batch_sizes_with_one_method(run: Run) -> None:
+    """`integration/sglang/qwen3-moe`: one cached method, called with each batch size."""
+    compat.install()
+    model = _model()
+    decode = run.watch(tng.inference.cache_compile(model.decode, config=tng.CompilerConfig(), dynamic=False))
+    for turn in range(2):
+        for batch in (8, 4, 1):
+            _step(run, f"turn {turn}, batch {batch}", decode, model, batch)
+
+
+def cosyvoice_caches_prefill_and_decode_in_its_constructor(run: Run) -> None:
+    """Both are attributes of the module that they are methods of, as torchair's documentation has them."""
+    compat.install()
+
+    class Speech(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed, self.head = nn.Embedding(32, 8), nn.Linear(8, 32)
+            config = tng.CompilerConfig()
+            self.cached_prefill = run.watch(tng.inference.cache_compile(self.prefill, config=config))
+            self.cached_decode = run.watch(tng.inference.cache_compile(self.decode, config=config))
+
+        def forward(self, ids: Tensor) -> Any:
+            return self.cached_prefill(ids) if ids.size(1) > 1 else self.cached_decode(ids)
+
+        def prefill(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+            hidden = self.embed(ids)
+            return self.head(hidden[:, -1]), hidden.mean(1)
+
+        def decode(self, ids: Tensor) -> Tensor:
+            return self.head(self.embed(ids)[:, 0])
+
+    model = Speech().to(NPU).eval()
+    for length in (5, 1, 7, 1):
+        ids = torch.randint(0, 32, (2, length)).to(NPU)
+        with torch.inference_mode():
+            expected = model.prefill(ids) if length > 1 else model.decode(ids)
+            found = model(ids)
+        label = f"call {len(run.checks)}, length {length}"
+        run.check(label, _on_cpu(found), _on_cpu(expected))
+
+
+def a_reduce_overhead_config_captures_npu_graphs(run: Run) -> None:
+    """`config.mode = "reduce-overhead"`, the older name of aclgraph."""
+    compat.install()
+    model = _model()
+    config = tng.CompilerConfig()
+    config.mode = "reduce-overhead"
+    decode = run.watch(tng.inference.cache_compile(model.decode, config=config, dynamic=False))
+    for turn in range(2):
+        _step(run, f"turn {turn}", decode, model, 2)
+
+
+def custom_decompositions_reach_the_graph(run: Run) -> None:
+    """`custom_decompositions=` replaces an operator that torchair would convert."""
+    compat.install()
+
+    def silu(x: Tensor) -> Tensor:
+        return x * torch.sigmoid(x) + 1
+
+    class Gate(nn.Module):
+        def gate(self, x: Tensor) -> Tensor:
+            return nn.functional.silu(x)
+
+    x = torch.randn(2, 4).to(NPU)
+    chosen = {torch.ops.aten.silu.default: silu}
+    cached = run.watch(tng.inference.cache_compile(Gate().gate, custom_decompositions=chosen))
+    run.check("decomposed", cached(x).cpu(), silu(x).cpu())
+
+
+def a_transformers_llama_decodes_over_a_static_cache(run: Run) -> None:
+    """`LlamaForCausalLM` as it is, in npugraph_ex's and in GE's mode."""
+    compat.install()
+    from transformers import LlamaForCausalLM, StaticCache
+
+    from tests.scenarios.llama import CONFIG
+
+    class Served(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = LlamaForCausalLM(CONFIG).eval()
+
+        def decode(self, ids: Tensor, cache: Any, position: Tensor) -> Tensor:
+            return self.model(input_ids=ids, past_key_values=cache, position_ids=position, use_cache=True).logits
+
+    served = Served().to(NPU)
+    for mode in ("max-autotune", "reduce-overhead"):
+        config = tng.CompilerConfig()
+        config.mode = mode
+        decode = run.watch(tng.inference.cache_compile(served.decode, config=config, dynamic=False))
+        ours, theirs = (StaticCache(config=CONFIG, max_cache_len=16) for _ in range(2))
+        for cache in (ours, theirs):
+            cache.early_initialization(batch_size=2, num_heads=2, head_dim=8, dtype=torch.float32, device=NPU)
+        for step in range(3):
+            ids, position = torch.randint(0, 64, (2, 1)).to(NPU), torch.full((2, 1), step).to(NPU)
+            with torch.no_grad():
+                expected = served.decode(ids, theirs, position)
+                run.check(f"{mode}, step {step}", decode(ids, ours, position).cpu(), expected.cpu())
+        keys = [[layer.keys.cpu() for layer in cache.layers] for cache in (ours, theirs)]
+        run.check(f"{mode}, keys", *keys)
+
+
+def _on_cpu(value: Any) -> Any:
+    return [item.cpu() for item in value] if isinstance(value, tuple) else value.cpu()
