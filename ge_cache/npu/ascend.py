@@ -51,7 +51,7 @@ def torchair_module() -> Any:
         torchair.get_compiler  # noqa: B018 - torch_npu puts a lazy module in place, which fails at the first use
     except (ImportError, OSError, AttributeError, RuntimeError) as error:
         raise BackendUnavailable("torchair", f"torchair cannot be imported ({_reason(error)}), {_HOW}") from error
-    _watch_ge()
+    watch_ge()
     return torchair
 
 
@@ -115,9 +115,11 @@ def hf32() -> list[bool]:
     return [bool(npu.matmul.allow_hf32), bool(npu.conv.allow_hf32)]
 
 
-def _watch_ge() -> None:
-    """Record GE's start-up options; unknown if GE was already running."""
-    backend: Any = importlib.import_module("torchair.core._backend")
+def watch_ge() -> None:
+    """Record GE's start-up options; unknown if GE was already running. Nothing where torchair is not imported."""
+    backend: Any = sys.modules.get("torchair.core._backend")
+    if not hasattr(backend, "_GLOBAL_COMPILE_OPTION"):  # not imported, or only in part
+        return
     options = backend._get_global_op_compile_config
     if backend._GLOBAL_COMPILE_OPTION is not None or hasattr(options, "__wrapped__"):
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -149,6 +149,15 @@ def marked_dynamic(dims: list[tuple[torch.Tensor, int]]) -> Iterator[None]:
         for tensor, attributes in before.values():
             vars(tensor).clear()
             vars(tensor).update(attributes)
+
+
+def mark_for_compile(tensor: torch.Tensor, dims: Iterable[int]) -> None:
+    """Mark dims of a tensor as dynamic for `torch.compile` (`mark_dynamic`); a dim that is marked keeps its range."""
+    from torch._dynamo import mark_dynamic
+
+    for dim in dims:
+        if dim not in getattr(tensor, "_dynamo_dynamic_indices", ()):
+            mark_dynamic(tensor, dim)
 
 
 def compile_frame(

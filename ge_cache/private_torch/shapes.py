@@ -16,6 +16,8 @@ from typing import Any
 
 import torch
 
+from gearcache.guards.gears.parse import geared_dims
+
 _STANCE_MODULES = ("torch._dynamo.eval_frame", "torch._dynamo.decorators")
 
 
@@ -76,12 +78,15 @@ class _StanceFinder(importlib.abc.MetaPathFinder):
 
 
 def shape_marks(tensors: Mapping[str, torch.Tensor]) -> list[list[Any]]:
-    """Return what `mark_dynamic` and its kin left on tensors, by path, as plain data in a defined order."""
+    """Return what `mark_dynamic` and its kin left on tensors, by path, as plain data in a defined order.
+
+    Dims for which `set_dim_gears` left gears are left out: torchair's marks those besides.
+    """
     found = []
     for path, tensor in tensors.items():
-        marks = [[name, _plain_mark(vars(tensor)[name])] for name in _MARKS if name in vars(tensor)]
+        marks = _beside_gears(tensor)
         if marks:
-            found.append([path, marks])
+            found.append([path, [[name, _plain_mark(marks[name])] for name in _MARKS if name in marks]])
     return sorted(found)
 
 
@@ -95,6 +100,20 @@ _MARKS = (
     "_dynamo_shape_ids",
     "_dynamo_static_indices",
 )
+
+#: Marks that say of a dim with gears what its gears say better.
+_SUBSUMED = ("_dynamo_dynamic_indices", "_dynamo_dynamic_range", "_dynamo_static_indices")
+
+
+def _beside_gears(tensor: torch.Tensor) -> dict[str, Any]:
+    """Return the marks of a tensor by name, without those of its dims with gears."""
+    marks = {name: vars(tensor)[name] for name in _MARKS if name in vars(tensor)}
+    geared = geared_dims(tensor)
+    for name in _SUBSUMED if geared else ():
+        if name in marks:
+            left = {item for item in marks.pop(name) if getattr(item, "dim", item) not in geared}
+            marks |= {name: left} if left else {}
+    return marks
 
 
 def _plain_mark(mark: Any) -> list[Any]:
@@ -114,15 +133,37 @@ def shape_sources() -> dict[str, str]:
 @contextlib.contextmanager
 def unmarked(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
     """Take the shape marks off tensors, and put them back."""
-    before = [(tensor, {name: vars(tensor)[name] for name in _MARKS if name in vars(tensor)}) for tensor in tensors]
+    with _marked_as((tensor, {}) for tensor in tensors):
+        yield
+
+
+@contextlib.contextmanager
+def unmarked_gears(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
+    """Take the marks off those dims of tensors that have gears, and put them back.
+
+    torchair's `set_dim_gears` marks them for `torch.compile`. In a trace of ours such a mark would be an error where a
+    gear has a dim of size 1.
+    """
+    with _marked_as((tensor, _beside_gears(tensor)) for tensor in tensors if geared_dims(tensor)):
+        yield
+
+
+@contextlib.contextmanager
+def _marked_as(wanted: Iterable[tuple[torch.Tensor, dict[str, Any]]]) -> Iterator[None]:
+    """Exchange all marks of tensors for others, and put them back."""
+    changed = [
+        (tensor, marks, {name: vars(tensor)[name] for name in _MARKS if name in vars(tensor)})
+        for tensor, marks in wanted
+    ]
     try:
-        for tensor, marks in before:
-            for name in marks:
+        for tensor, marks, before in changed:
+            for name in before:
                 delattr(tensor, name)
+            vars(tensor).update(marks)
         yield
     finally:
-        for tensor, marks in before:
-            vars(tensor).update(marks)
+        for tensor, _, before in changed:
+            vars(tensor).update(before)
 
 
 def check_marked_dims() -> None:

@@ -97,6 +97,11 @@ def set_dim_gears(tensor: torch.Tensor, dim_gears: Mapping[int, Sequence[int]]) 
     setattr(tensor, _ATTRIBUTE, {dim: list(sizes) for dim, sizes in checked.items()})
 
 
+def geared_dims(tensor: torch.Tensor) -> frozenset[int]:
+    """Return the dims for which `set_dim_gears`, ours or torchair's, left gears on a tensor."""
+    return frozenset(getattr(tensor, _ATTRIBUTE, None) or ())
+
+
 def gears_of_arguments(tensors: Mapping[str, torch.Tensor]) -> tuple[Axis, ...]:
     """Return the axes that `set_dim_gears` left on the tensors of a call (argument path -> tensor)."""
     return tuple(

@@ -116,7 +116,8 @@ class Program:
             fits = len(sizes) == tensor.dim() and all(
                 wanted in (-1, found) for wanted, found in zip(sizes, tensor.shape, strict=True)
             )
-            if not fits and sizes != [-2]:
+            is_number = not sizes and tensor.shape == (1,)  # torchair hands over an int so
+            if not fits and not is_number and sizes != [-2]:
                 raise GeError(f"input {index} is of shape {tuple(tensor.shape)}, the graph has {sizes}")
             if not tensor.is_contiguous():
                 raise GeError(f"input {index} is not contiguous")

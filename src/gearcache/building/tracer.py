@@ -166,16 +166,17 @@ class Tracer:
         positional, keywords = _call_of(self._signature, arguments)
         name, function = self._request.name, self._request.function
         try:
-            capture = capture_method(
-                function,
-                positional,
-                keywords,
-                method=name,
-                dynamic=dynamic,
-                numbers=numbers,
-                unbound=self._unbound,
-                with_grad=with_grad,
-            )
+            with private_shapes.unmarked_gears(find_tensors(arguments).values()):
+                capture = capture_method(
+                    function,
+                    positional,
+                    keywords,
+                    method=name,
+                    dynamic=dynamic,
+                    numbers=numbers,
+                    unbound=self._unbound,
+                    with_grad=with_grad,
+                )
             self._captures.append(capture)
             return capture
         finally:

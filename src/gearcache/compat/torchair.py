@@ -6,26 +6,30 @@ One line at the top of a program is enough:
     gearcache.compat.torchair.install()
 
 Where torchair's behaviour is a defect, this keeps the cache and answers right, or refuses; `docs/npu.md` lists every
-deviation. torchair itself is imported when it is first needed.
+deviation. torchair and npugraph_ex are imported when they are first needed.
 """
 
 from __future__ import annotations
 
 import os
-import types
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from gearcache.api import cache_compile as _cache_compile
+from gearcache.compat import npugraph_ex as _npugraph_ex
+from gearcache.compat.arguments import check_method, check_owner, config_of
+from gearcache.compat.entrances import entrances
+from gearcache.compat.replacement import Replacement
 from gearcache.exporting.torchair_export import dynamo_export as dynamo_export
-from gearcache.ge_cache.npu.ascend import torchair_module
-from gearcache.guards.gears.parse import set_dim_gears as set_dim_gears
+from gearcache.ge_cache.npu.ascend import torchair_module, watch_ge
+from gearcache.ge_cache.private_torch.dynamo import mark_for_compile
+from gearcache.guards.gears.parse import set_dim_gears as _set_dim_gears
 from gearcache.options import CompilerConfig as _Config
 from gearcache.options import InferenceConfig
-from gearcache.readable.entry import readable_cache as readable_cache
+from gearcache.readable.entry import readable_cache as _readable_cache
 
 __all__ = [
     "CompilerConfig",  # noqa: F822 - torchair's own, by `__getattr__`
@@ -37,9 +41,6 @@ __all__ = [
     "set_dim_gears",
     "uninstall",
 ]
-
-_REPLACED = ("cache_compile", "readable_cache", "set_dim_gears")
-_originals: dict[str, Any] = {}
 
 
 def __getattr__(name: str) -> Any:
@@ -68,16 +69,9 @@ def cache_compile(
     function that is no such method, or for a config that differs from the backend's; `TypeError` for any keyword that
     torchair would have dropped silently.
     """
-    if backend is not None:
-        of_backend = getattr(backend, "keywords", {}).get("compiler_config")
-        if config is not None and of_backend != config:
-            raise ValueError("config in current backend is different from the config during cache generation.")
-        config = of_backend
-    if not isinstance(func, types.MethodType):
-        raise ValueError(f"Only method can be cached now, got {func}")
-    if not isinstance(func.__self__, torch.nn.Module):
-        raise ValueError(f"Only torch.nn.Module method can be cached now, got {func}")
-    _check_owner(cache_dir)
+    config = config_of(config, backend)
+    check_method(func)
+    check_owner(cache_dir)
     if config is None:
         config = torchair_module().CompilerConfig()
     if ge_cache and config.mode.value != "max-autotune":
@@ -99,9 +93,24 @@ def cache_compile(
     )
 
 
-def _check_owner(cache_dir: str | os.PathLike[str] | None) -> None:
-    if cache_dir is not None and os.path.exists(cache_dir) and os.stat(cache_dir).st_uid != os.getuid():  # noqa: PTH110
-        raise ValueError(f"Cache dir {cache_dir} must be owned by the current user ")
+def set_dim_gears(t: torch.Tensor, dim_gears: Mapping[int, Sequence[int]]) -> None:
+    """Give dims of a tensor gears, for cached methods and for `torch.compile` with torchair's backend.
+
+    As `gearcache.set_dim_gears`; the dims are also marked dynamic (`torch._dynamo.mark_dynamic`), by which torchair
+    finds them. Cached methods take no notice of those marks. On an error nothing was set or marked.
+    """
+    _set_dim_gears(t, dim_gears)
+    mark_for_compile(t, dim_gears)
+
+
+def readable_cache(
+    cache_bin: str | os.PathLike[str], print_output: bool = True, file: str | os.PathLike[str] | None = None
+) -> str:
+    """Return an entry as text, as `gearcache.readable_cache`: `cache_bin` is the `entry_path` of a cached method.
+
+    `ValueError` for a cache file of torchair's own.
+    """
+    return _readable_cache(cache_bin, print_output, file)
 
 
 def get_npu_backend(*, compiler_config: Any = None, custom_decompositions: Mapping[Any, Any] | None = None) -> Any:
@@ -111,21 +120,31 @@ def get_npu_backend(*, compiler_config: Any = None, custom_decompositions: Mappi
     )
 
 
+_replacement = Replacement(
+    entrances(
+        {
+            "cache_compile": cache_compile,
+            "readable_cache": readable_cache,
+            "set_dim_gears": set_dim_gears,
+            "dynamo_export": dynamo_export,
+        },
+        {"cache_compile": _npugraph_ex.cache_compile, "readable_cache": readable_cache},
+        {"cache_compile": _npugraph_ex.of_torch_npu, "readable_cache": readable_cache},
+    ),
+    seen=watch_ge,
+)
+
+
 def install() -> None:
-    """Put these functions in place of torchair's own in `torchair.inference` and `torchair`. Safe to call twice."""
-    torchair = torchair_module()
-    if _originals:
-        return
-    for name in _REPLACED:
-        _originals[name] = getattr(torchair.inference, name)
-        setattr(torchair.inference, name, globals()[name])
-    _originals["dynamo_export"] = torchair.dynamo_export
-    torchair.dynamo_export = dynamo_export
+    """Put these functions in place of torchair's and npugraph_ex's own, at every entrance. Safe to call twice.
+
+    Imports neither: what is imported later is changed at its import. Names that modules bound earlier (`from
+    torchair.inference import cache_compile`) follow; a `UserWarning` names classes and partials that hold one.
+    """
+    _replacement.begin()
+    watch_ge()
 
 
 def uninstall() -> None:
-    """Put torchair's own functions back."""
-    torchair = torchair_module()
-    for name, original in _originals.items():
-        setattr(torchair if name == "dynamo_export" else torchair.inference, name, original)
-    _originals.clear()
+    """Put torchair's own functions back, wherever ours still stand. Safe to call twice."""
+    _replacement.end()

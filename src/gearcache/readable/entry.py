@@ -19,6 +19,7 @@ from gearcache.cache.manifest import MAX_ITEMS, MAX_MANIFEST_SIZE, Manifest, dec
 from gearcache.cache.trust import read_trusted
 from gearcache.errors import CacheError
 from gearcache.guards.access import TENSOR_DICTIONARIES, Access
+from gearcache.readable.foreign import check_foreign
 from gearcache.readable.frame import readable_frame
 from gearcache.readable.graph import PACKED_GRAPH, STORED_GRAPH, readable_graph, unpack_graph
 
@@ -45,6 +46,7 @@ def readable_cache(
         raise ValueError(f"readable_cache: `{manifest_path}` is a symbolic link; give the file that it points to")
     if not manifest_path.is_file():
         raise ValueError(f"readable_cache: there is no entry at `{manifest_path}`")
+    check_foreign(manifest_path)
     manifest = decode_manifest(read_trusted(manifest_path, MAX_MANIFEST_SIZE), manifest_path)
     with understood(manifest):
         text = "".join(f"{line}\n" for line in entry_lines(manifest, layout_of(manifest_path)))

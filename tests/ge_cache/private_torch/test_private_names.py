@@ -408,6 +408,25 @@ def test_marks_on_tensors_are_read_taken_off_and_put_back() -> None:
     assert private_shapes.shape_marks({"y": y, "x": x}) == marks
 
 
+def test_marks_on_dims_with_gears_are_not_read_and_taken_off_alone() -> None:
+    from torch._dynamo import mark_dynamic, mark_static
+
+    x = torch.ones(4, 4, 4)
+    x.dim_gears = {0: [2, 4], 2: [2, 4]}  # type: ignore[attr-defined]
+    private_dynamo.mark_for_compile(x, [0])
+    mark_dynamic(x, 1, min=2, max=8)
+    private_dynamo.mark_for_compile(x, [1])
+    mark_static(x, 2)
+    left = [["x", [["_dynamo_dynamic_indices", [1]], ["_dynamo_dynamic_range", [[1, 2, 8]]]]]]
+    assert private_shapes.shape_marks({"x": x}) == left
+    marks = dict(vars(x))
+    assert marks["_dynamo_dynamic_indices"] == {0, 1}
+    with private_shapes.unmarked_gears([x]):
+        assert vars(x)["_dynamo_dynamic_indices"] == {1}
+        assert "_dynamo_static_indices" not in vars(x)
+    assert vars(x) == marks
+
+
 def test_settings_that_name_dynamic_dims_are_read_where_they_are_set() -> None:
     assert private_shapes.shape_sources() == {}
     with torch.compiler.config.patch(dynamic_sources="L['x']", unbacked_sources="L['y']", dynamic_values="7"):

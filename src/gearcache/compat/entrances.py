@@ -1,0 +1,70 @@
+"""Where a program finds torchair's cache functions, and what stands there after `install()`.
+
+One function has several entrances: torch_npu brings torchair and npugraph_ex under their own names and below
+`torch_npu.dynamo`, where an import by name makes a second module of the same file.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable, Mapping
+from typing import Any
+
+_TORCHAIR = ("torchair", "torch_npu.dynamo.torchair")
+_NPUGRAPH_EX = ("npugraph_ex", "torch_npu.dynamo.npugraph_ex")
+#: torch_npu makes `torch.npu` the same module as `torch_npu.npu`.
+_OF_TORCH_NPU = ("torch_npu.npu.npugraph_ex", "torch.npu.npugraph_ex")
+
+#: Packages that are torchair's own: what they bound for themselves stays.
+OWNERS = ("torchair", "npugraph_ex", "torch_npu", "torch.npu")
+
+
+def entrances(
+    torchair: Mapping[str, Any], npugraph_ex: Mapping[str, Any], of_torch_npu: Mapping[str, Any]
+) -> dict[str, dict[str, types.FunctionType]]:
+    """Return module -> name -> what stands there, from what each package's names are replaced by.
+
+    `dynamo_export` of `torchair` is a name of the package itself; all others are of its `inference`. Every entrance
+    gets a function object of its own, by which `uninstall` knows what stood there.
+    """
+    found: dict[str, dict[str, types.FunctionType]] = {}
+    inference = {name: function for name, function in torchair.items() if name != "dynamo_export"}
+    inner = {name: function for name, function in inference.items() if name != "set_dim_gears"}
+    export = {"dynamo_export": torchair["dynamo_export"]}
+    for package in _TORCHAIR:
+        # torchair's `_gear_utils.set_dim_gears` stays: its own compiler marks with it.
+        found |= {package: export, f"{package}.npu_export": export}
+        found |= {f"{package}.inference": inference, f"{package}.inference._cache_compiler": inner}
+    for package in _NPUGRAPH_EX:
+        found |= {f"{package}.inference": dict(npugraph_ex), f"{package}.inference._cache_compiler": dict(npugraph_ex)}
+    for package in _OF_TORCH_NPU:
+        found[f"{package}.inference"] = dict(of_torch_npu)
+    return {module: {name: _copy(function) for name, function in names.items()} for module, names in found.items()}
+
+
+def is_being_reexported(module: str, executed: types.ModuleType | None) -> bool:
+    """Whether a package that takes over the names of this module is being imported: it must get torchair's own.
+
+    `executed` is a module whose code has just run to its end.
+    """
+    if not module.endswith(("._cache_compiler", ".npu_export")):
+        return False
+    spec = getattr(sys.modules.get(module.rpartition(".")[0]), "__spec__", None)
+    return bool(getattr(spec, "_initializing", False)) and spec is not getattr(executed, "__spec__", None)
+
+
+def is_owned(module: str) -> bool:
+    """Whether a module belongs to torchair, npugraph_ex or torch_npu."""
+    return any(module == owner or module.startswith(f"{owner}.") for owner in OWNERS)
+
+
+def _copy(function: Callable[..., Any]) -> types.FunctionType:
+    assert isinstance(function, types.FunctionType)
+    found = types.FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    found.__kwdefaults__ = function.__kwdefaults__
+    found.__annotations__ = function.__annotations__
+    found.__doc__, found.__qualname__, found.__module__ = function.__doc__, function.__qualname__, function.__module__
+    return found

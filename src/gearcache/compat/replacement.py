@@ -1,0 +1,144 @@
+"""Functions of other packages replaced by ours, in what is imported now and in what is imported later; and put back.
+
+Nothing is imported for it. A function is known by its identity: a name that somebody else has set is left alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.abc
+import inspect
+import sys
+import threading
+import types
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from gearcache.compat.entrances import is_being_reexported, is_owned
+
+
+class Replacement(importlib.abc.MetaPathFinder):
+    """Puts functions in place of others, and finds modules as the others do, to put them there at their import.
+
+    `wanted` is module -> name -> function, each a function object of its own; `seen` is called after every such import.
+    """
+
+    def __init__(self, wanted: Mapping[str, Mapping[str, types.FunctionType]], seen: Callable[[], None]) -> None:
+        self._wanted = wanted
+        self._seen = seen
+        self._lock = threading.RLock()
+        self._done: dict[tuple[types.ModuleType, str], tuple[Any, types.FunctionType]] = {}
+        self._is_active = False
+
+    def begin(self) -> None:
+        """Replace in what is imported, and from here on in what will be. Names that modules bound before follow.
+
+        Warns of attributes of classes and of partials that hold a replaced function: these stay as they are.
+        """
+        with self._lock:
+            if self._is_active:
+                return
+            self._is_active = True
+            sys.meta_path.insert(0, self)
+            self._replace_loaded()
+            self._follow()
+
+    def end(self) -> None:
+        """Put back every name that still holds one of our functions, whoever bound it; all others are left."""
+        with self._lock:
+            if not self._is_active:
+                return
+            self._is_active = False
+            sys.meta_path.remove(self)
+            originals = self._originals()
+            replaced = dict.fromkeys(module for module, _ in self._done)
+            for module in dict.fromkeys((*replaced, *_modules().values())):
+                for name, value in list(vars(module).items()):
+                    if id(value) in originals:
+                        vars(module)[name] = originals[id(value)]
+            self._done.clear()
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
+        """Return the spec of a module that has names to replace, whose loader replaces them; None for all others."""
+        if fullname not in self._wanted:
+            return None
+        for finder in sys.meta_path:
+            find = getattr(finder, "find_spec", None)
+            spec = find(fullname, path, target) if find is not None and finder is not self else None
+            if spec is not None:
+                break
+        else:
+            return None
+        if spec.loader is None or not hasattr(spec.loader, "exec_module"):
+            return spec
+        execute = spec.loader.exec_module
+
+        @functools.wraps(execute)
+        def exec_module(module: types.ModuleType) -> None:
+            del spec.loader.exec_module
+            execute(module)
+            with self._lock:
+                if self._is_active:
+                    for key in [key for key in self._done if key[0] is module]:  # it was reloaded
+                        del self._done[key]
+                    self._replace_loaded(module)
+            self._seen()
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+    def _replace_loaded(self, executed: types.ModuleType | None = None) -> None:
+        """Replace in every module whose import has got as far as its names; `executed` is one that just has."""
+        for name, functions in self._wanted.items():
+            module = sys.modules.get(name)
+            if not isinstance(module, types.ModuleType) or is_being_reexported(name, executed):
+                continue
+            for attribute, function in functions.items():
+                found = vars(module).get(attribute)
+                if found is not None and (module, attribute) not in self._done:
+                    # A second module of the same file may have bound what stands at another entrance.
+                    self._done[module, attribute] = (self._originals().get(id(found), found), function)
+                    vars(module)[attribute] = function
+
+    def _originals(self) -> dict[int, Any]:
+        """Return what each of our functions stands for, by the id of ours."""
+        return {id(function): original for original, function in self._done.values()}
+
+    def _follow(self) -> None:
+        """Replace what programs bound earlier (`from torchair.inference import cache_compile`)."""
+        functions = {id(original): function for original, function in self._done.values()}
+        if not functions:
+            return
+        kept: list[str] = []
+        for place, module in _modules().items():
+            if is_owned(place):
+                continue
+            for name, value in list(vars(module).items()):
+                if id(value) in functions:
+                    vars(module)[name] = functions[id(value)]
+                else:
+                    kept += [f"`{place}.{where}`" for where in _held(module, name, value, functions)]
+        if kept:
+            warnings.warn(
+                f"gearcache.compat.torchair.install(): torchair's own functions stay in {', '.join(kept)}, which were "
+                "bound before it: what they compile goes through torchair's cache. Call install() before the program's "
+                "other imports",
+                UserWarning,
+                stacklevel=4,
+            )
+
+
+def _held(module: types.ModuleType, name: str, value: Any, functions: Mapping[int, Any]) -> Iterator[str]:
+    """Yield where a class of a module, or a partial, holds one of the functions."""
+    if issubclass(type(value), functools.partial):  # `isinstance` asks the object, and some warn or import then
+        if id(value.func) in functions:
+            yield name
+    elif issubclass(type(value), type) and inspect.getattr_static(value, "__module__", None) == module.__name__:
+        for attribute, member in list(vars(value).items()):
+            if id(getattr(member, "__func__", member) if isinstance(member, staticmethod) else member) in functions:
+                yield f"{name}.{attribute}"
+
+
+def _modules() -> dict[str, types.ModuleType]:
+    return {name: module for name, module in list(sys.modules.items()) if isinstance(module, types.ModuleType)}

@@ -1,0 +1,190 @@
+"""`install()` and `uninstall()` at every entrance to torchair and npugraph_ex, before and after their import."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+import subprocess
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torchair
+from torch import Tensor, nn
+
+from gearcache.compat import torchair as compat
+from tests.npu.device import wheel_folder
+
+OURS = "gearcache."
+#: Names that torchair's own code uses.
+INTERNAL = ("._cache_compile", "._cache_compiler.set_dim_gears")
+
+
+@pytest.fixture(autouse=True)
+def uninstalled() -> Iterator[None]:
+    yield
+    compat.uninstall()
+
+
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A module that bound torchair's own functions before `install()`."""
+    module: Any = types.ModuleType("a_program")
+    module.cached = torchair.inference.cache_compile
+    module.set_dim_gears = torchair.inference.set_dim_gears
+    monkeypatch.setitem(sys.modules, "a_program", module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What two programs found that import torchair, and npugraph_ex, only after `install()`."""
+    started = {
+        name: subprocess.Popen(
+            [sys.executable, "-m", "tests.npu.entrances", name, str(tmp_path_factory.mktemp(name))],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for name in ("torchair", "npugraph_ex")
+    }
+    return {name: json.loads(process.communicate(timeout=120)[0]) for name, process in started.items()}
+
+
+def owners(names: dict[str, str]) -> dict[str, bool]:
+    return {name: owner.startswith(OURS) for name, owner in names.items() if not name.endswith(INTERNAL)}
+
+
+def test_install_imports_nothing_and_every_later_import_is_ours(found: dict[str, Any]) -> None:
+    torchair = found["torchair"]
+    assert torchair["lazy"] == "_LazyTorchair"
+    assert torchair["imported by install"] == []
+    for moment in ("installed", "again"):
+        assert len(owners(torchair[moment])) == 15
+        assert all(owners(torchair[moment]).values()), torchair[moment]
+    assert torchair["installed"]["torchair.inference._cache_compile"] == "torchair.inference._cache_compiler"
+    assert torchair["watched"], "nobody saw with which precision GE is started"
+
+
+def test_after_uninstall_every_name_is_that_of_its_own_module(found: dict[str, Any]) -> None:
+    torchair = found["torchair"]["uninstalled"]
+    exports = {name: owner.rpartition(".")[2] for name, owner in torchair.items() if "dynamo_export" in name}
+    assert set(exports.values()) == {"npu_export"}
+    for name in ("torchair.inference", "torch_npu.dynamo.torchair.inference"):
+        for function in ("cache_compile", "readable_cache", "set_dim_gears"):
+            assert torchair[f"{name}.{function}"] == name
+        assert torchair[f"{name}._cache_compiler.cache_compile"] == f"{name}._cache_compiler"
+        assert torchair[f"{name}._cache_compile"] == "torchair.inference._cache_compiler"
+    assert torchair["__main__.cache_compile"] == "torch_npu.dynamo.torchair.inference"
+    assert torchair["__main__.set_dim_gears"] == "torchair.inference"
+
+
+def test_npugraph_ex_is_served_by_options_and_by_config_without_torchair(found: dict[str, Any]) -> None:
+    npugraph_ex = found["npugraph_ex"]
+    assert npugraph_ex["imported before"] == []
+    assert npugraph_ex["imported"] == ["npugraph_ex"]
+    assert npugraph_ex["equal"] == [True, True]
+    assert npugraph_ex["one entry"]
+    assert "options.mode = 'npugraph_ex'" in npugraph_ex["key"]
+    assert "backend.config.frozen_parameter = True" in npugraph_ex["key"]
+    assert all(owners(npugraph_ex["installed"]).values()), npugraph_ex["installed"]
+    assert not any(owners(npugraph_ex["uninstalled"]).values()), npugraph_ex["uninstalled"]
+
+
+def test_npugraph_ex_refuses_at_once_what_it_cannot_take(found: dict[str, Any]) -> None:
+    unknown, value, function, keyword, config = found["npugraph_ex"]["refused"]
+    assert unknown.startswith("OptionError: option 'frozen_parameters' is unknown to npugraph_ex")
+    assert value.startswith("ValueError: Value 3")
+    assert function.startswith("ValueError: Only method can be cached now")
+    assert keyword.startswith("TypeError")
+    assert "optoins" in keyword
+    assert config.startswith("OptionError: config is")
+    assert config.endswith("it must be an npugraph_ex.CompilerConfig")
+
+
+def test_names_that_were_bound_before_install_follow_and_go_back(program: Any) -> None:
+    own = dict(vars(program))
+    for _ in range(2):
+        compat.install()
+        compat.install()
+        assert program.cached.__module__ == program.set_dim_gears.__module__ == compat.__name__
+        program.later = torchair.inference.readable_cache
+        compat.uninstall()
+        compat.uninstall()
+        assert program.later is torchair.inference.readable_cache
+        del program.later
+        assert dict(vars(program)) == own
+
+
+def test_what_cannot_follow_is_named(program: Any) -> None:
+    def kept(self: Any) -> None: ...
+
+    members = {"compiled": staticmethod(program.cached), "gears": program.set_dim_gears, "kept": kept}
+    program.Model = type("Model", (), members | {"__module__": "a_program"})
+    program.static = functools.partial(program.cached, dynamic=False)
+    with pytest.warns(UserWarning, match="torchair's own functions stay in") as warned:
+        compat.install()
+    (message,) = [str(item.message) for item in warned if "torchair's own functions" in str(item.message)]
+    for name in ("Model.compiled", "Model.gears", "static"):
+        assert f"`a_program.{name}`" in message
+    assert "kept" not in message
+    assert warned[0].filename == __file__
+
+
+def test_what_others_set_meanwhile_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = torchair.inference.readable_cache
+    compat.install()
+
+    def theirs(*args: Any) -> None: ...
+
+    monkeypatch.setattr(torchair.inference, "cache_compile", theirs)
+    compat.install()
+    assert torchair.inference.cache_compile is theirs
+    compat.uninstall()
+    assert torchair.inference.cache_compile is theirs
+    assert torchair.inference.readable_cache is own
+
+
+def test_a_reloaded_module_is_ours_again_and_uninstall_leaves_torchairs() -> None:
+    compat.install()
+    importlib.reload(torchair.inference)
+    assert torchair.inference.cache_compile.__module__ == compat.__name__
+    compat.uninstall()
+    assert torchair.inference.cache_compile.__module__ == "torchair.inference"
+    assert torchair.inference._cache_compile.__module__ == "torchair.inference._cache_compiler"
+    importlib.reload(torchair.inference)
+    assert torchair.inference.cache_compile.__module__ == "torchair.inference"
+
+
+def test_a_second_module_of_one_file_gets_torchairs_own_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = torchair.dynamo_export
+    compat.install()
+    dynamo: Any = sys.modules["torch_npu.dynamo"]
+    monkeypatch.setattr(dynamo, "__path__", [str(wheel_folder() / "dynamo")])
+    second = importlib.import_module("torch_npu.dynamo.torchair")
+    try:
+        assert second is not torchair
+        assert second.dynamo_export.__module__.startswith(OURS)
+        compat.uninstall()
+        assert second.dynamo_export is torchair.dynamo_export is own
+    finally:
+        del sys.modules["torch_npu.dynamo.torchair"], dynamo.torchair
+
+
+class Sum(nn.Module):
+    def added(self, x: Tensor) -> Tensor:
+        return x + x
+
+
+def test_readable_cache_tells_what_a_file_of_torchairs_is(tmp_path: Path) -> None:
+    model = Sum()
+    torchair.inference.cache_compile(model.added, cache_dir=str(tmp_path))(torch.randn(2, 3).to("npu"))
+    (path,) = tmp_path.rglob("compiled_module")
+    compat.install()
+    for read in (torchair.inference.readable_cache, torchair.inference._cache_compiler.readable_cache):
+        with pytest.raises(ValueError, match=r"a cache file of torchair's own.*entry_path"):
+            read(cache_bin=str(path), print_output=False)
