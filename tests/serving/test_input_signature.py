@@ -126,6 +126,20 @@ def test_a_graph_that_another_program_made_for_another_dtype_serves_no_call(cach
         cached(IDS, MASK, 2)
 
 
+@pytest.mark.parametrize("first", [torch.float32, torch.float64])
+def test_unchecked_calls_get_no_graph_of_another_dtype(cache_dir: Path, first: torch.dtype) -> None:
+    net, batch = Net(), _batch()
+    other = gearcache.cache_compile(net.of_dtype, config=strict_config(on_miss="compile"), gears={"x": (batch, 7)})
+    other(MASK.to(first))
+    other(MASK.float())
+    other(MASK.double())
+    signature = TensorSpec((batch, 7), FLOATS)
+    cached = gearcache.cache_compile(net.of_dtype, config=strict_config(validate="gears"), input_signature=signature)
+    for _ in range(2):
+        assert torch.equal(cached(MASK), MASK)
+    assert (cached.entry_path, cached.stats.traces) == (other.entry_path, 0)
+
+
 def test_an_argument_that_no_graph_reads_is_compared_on_every_call(cache_dir: Path) -> None:
     cached = _cached(input_signature=(IDS, MASK, 1, torch.zeros(3)))
     for _ in range(2):
