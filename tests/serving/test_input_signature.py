@@ -147,6 +147,13 @@ def test_an_argument_that_no_graph_reads_is_compared_on_every_call(cache_dir: Pa
         with pytest.raises(InputError, match=r"`unused` is of shape \(4,\); allowed: shape \(3,\)"):
             cached(IDS, MASK, 1, torch.zeros(4))
     assert cached.stats.hits == 0
+    geared = _cached(gears={"ids": {0: [2, 4]}, "mask": {0: [2, 4]}}, input_signature=(IDS, MASK, 1, torch.zeros(3)))
+    for rows in (2, 4, 4):
+        ids, mask = torch.ones(rows, 7, dtype=INTS), torch.ones(rows, 7)
+        geared(ids, mask, 1, torch.zeros(3))
+        with pytest.raises(InputError, match="`unused` is of dtype"):
+            geared(ids, mask, 1, torch.zeros(3).int())
+    assert geared.stats.calls == 3, "the loaded graphs have served them"
 
 
 def test_fixed_sizes_make_a_static_graph(cache_dir: Path) -> None:
