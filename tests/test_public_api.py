@@ -70,13 +70,14 @@ def test_the_signature_is_that_of_the_design() -> None:
         "custom_decompositions": None,
         "ge_cache": False,
         "gears": None,
+        "input_signature": None,
         "fullgraph": True,
     }
     kinds = [parameter.kind for parameter in parameters.values()]
-    assert kinds == [inspect.Parameter.POSITIONAL_ONLY, *[inspect.Parameter.KEYWORD_ONLY] * 10]
+    assert kinds == [inspect.Parameter.POSITIONAL_ONLY, *[inspect.Parameter.KEYWORD_ONLY] * 11]
 
 
-@pytest.mark.parametrize("name", ["stats", "entry_path", "explain", "warm", "refresh"])
+@pytest.mark.parametrize("name", ["stats", "entry_path", "explain", "warm", "refresh", "set_inputs"])
 def test_a_cached_method_has_what_the_design_names(name: str) -> None:
     assert hasattr(CachedMethod, name)
 

@@ -66,13 +66,15 @@ def build_dispatch(
     unchanged: Callable[[], bool] | None,
     miss: Callable[..., Any],
     is_compared: Callable[[str, int], bool] = lambda path, dim: False,
+    admits: Callable[..., bool] | None = None,
 ) -> Callable[..., Any]:
     """Return a function with the method's own signature that dispatches a call to `instance`.
 
     Its first parameter is ignored: the function becomes the `__call__` of a class made for one cached method,
     which saves the packing and unpacking of `*args, **kwargs` (0.3 µs a call with Python 3.11). `states`: any of
     them must hold; `unchanged` says whether all is as it was when the gears were loaded; `is_compared` names dims, by
-    path and number, whose size is compared although all of these gears have the same.
+    path and number, whose size is compared although all of these gears have the same; `admits` is asked about the
+    values of all parameters.
     """
     given = list(inspect.signature(method, follow_wrapped=False).parameters.values())
     writer = CheckWriter(scope, method.__code__.co_varnames[0], (parameter.name for parameter in given))
@@ -90,6 +92,9 @@ def build_dispatch(
         conditions.append(f"not {writer.bind(has_function_mode, 'has_mode')}()")  # which no state tells
         holds = [f"{writer.bind(state, f'state{index}')}()" for index, state in enumerate(states)]
         conditions.append(f"({' or '.join(holds)})")
+    if admits is not None:
+        values = ", ".join(checked_name(parameter.name) for parameter in given[1:])
+        conditions.append(f"{writer.bind(admits, 'admits')}({values})")
     if conditions:
         lines.append(f"    if {' and '.join(conditions)}:")
         indent = "        "

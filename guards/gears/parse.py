@@ -21,6 +21,7 @@ from gearcache.guards.gears.spec import GearSpec as GearSpec
 from gearcache.guards.gears.spec import RangeAxis as RangeAxis
 from gearcache.guards.gears.spec import gear_text as gear_text
 from gearcache.guards.gears.symbol import SizeExpression, Symbol
+from gearcache.guards.gears.tensor_spec import ExampleSpec, TensorSpec
 
 _ATTRIBUTE = "dim_gears"
 
@@ -61,6 +62,34 @@ def parse_gears(gears: Mapping[str, Any] | None, policy: str = "zip") -> GearSpe
         for dim, sizes in enumerate(dims) if is_shape else dims.items():
             _add(axes, ranges, path, check_dim(path, dim), sizes, is_shape=is_shape)
     return GearSpec(tuple(axes), policy, tuple(ranges))
+
+
+def with_specs(gears: GearSpec, specs: Mapping[str, TensorSpec]) -> GearSpec:
+    """Return a spec that also has the dims of tensor specs, by argument path, as if they were shapes in `gears=`.
+
+    None, or the size of an example tensor, leaves a dim to `gears=`; `GearSpecError` where both declare one.
+    """
+    axes, ranges = list(gears.axes), list(gears.ranges)
+    for path, spec in specs.items():
+        taken = taken_dims(gears, path)
+        if taken and max(taken) >= spec.rank:
+            raise GearSpecError(
+                f"gears name dim {max(taken)} of `{path}`, whose spec has shape {spec.shape_text}: {spec.rank} dims"
+            )
+        for dim, size in enumerate(spec.shape):
+            if dim not in taken:
+                _add(axes, ranges, path, dim, size, is_shape=True)
+            elif size is not None and not (isinstance(spec, ExampleSpec) and isinstance(size, int)):
+                raise GearSpecError(
+                    f"`{path}`, dim {dim}: its spec has shape {spec.shape_text}, and gears= declares this dim too; "
+                    "write None there, or leave it out of gears="
+                )
+    return GearSpec(tuple(axes), gears.policy, tuple(ranges))
+
+
+def taken_dims(gears: GearSpec, path: str) -> set[int]:
+    """Return the dims of an argument path that a spec declares."""
+    return {axis.dim for axis in (*gears.axes, *gears.ranges) if axis.matches(path)}
 
 
 def _add(axes: list[Axis], ranges: list[RangeAxis], path: str, dim: int, sizes: Any, *, is_shape: bool) -> None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from gearcache.exporting.torchair_export import dynamo_export as dynamo_export
     from gearcache.guards.gears.parse import set_dim_gears as set_dim_gears
     from gearcache.guards.gears.symbol import Symbol as Symbol
+    from gearcache.guards.gears.tensor_spec import TensorSpec as TensorSpec
     from gearcache.options import CompilerConfig as CompilerConfig
     from gearcache.prewarming.prewarm import prewarm as prewarm
     from gearcache.readable.entry import readable_cache as readable_cache
@@ -49,6 +50,7 @@ _HOMES = {
     "Stats": "gearcache.telemetry.stats",
     "UnknownGear": "gearcache.errors",
     "Symbol": "gearcache.guards.gears.symbol",
+    "TensorSpec": "gearcache.guards.gears.tensor_spec",
     "add_listener": "gearcache.events",
     "cache_compile": "gearcache.api",
     "dynamo_export": "gearcache.exporting.torchair_export",
@@ -63,6 +65,7 @@ _OF_TORCH = (
     "gearcache.exporting.cpp_package",
     "gearcache.exporting.torchair_export",
     "gearcache.guards.gears.parse",
+    "gearcache.guards.gears.tensor_spec",
     "gearcache.prewarming.prewarm",
     "gearcache.serving.method",
 )
@@ -80,6 +83,7 @@ __all__ = [
     "InputError",
     "Stats",
     "Symbol",
+    "TensorSpec",
     "UnknownGear",
     "add_listener",
     "cache_compile",

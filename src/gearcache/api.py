@@ -38,6 +38,7 @@ def cache_compile(
     custom_decompositions: Mapping[Any, Callable[..., Any]] | None = ...,
     ge_cache: bool = ...,
     gears: Gears | None = ...,
+    input_signature: Any = ...,
     fullgraph: bool = ...,
 ) -> Cached[P, R]: ...
 
@@ -56,6 +57,7 @@ def cache_compile(
     custom_decompositions: Mapping[Any, Callable[..., Any]] | None = ...,
     ge_cache: bool = ...,
     gears: Gears | None = ...,
+    input_signature: Any = ...,
     fullgraph: bool = ...,
 ) -> Decorator: ...
 
@@ -73,6 +75,7 @@ def cache_compile(
     custom_decompositions: Mapping[Any, Callable[..., Any]] | None = None,
     ge_cache: bool = False,
     gears: Gears | None = None,
+    input_signature: Any = None,
     fullgraph: bool = True,
 ) -> Any:
     """Compile a method once, keep its graphs on disk, and dispatch to them without tracing in later processes.
@@ -91,6 +94,10 @@ def cache_compile(
     - `ge_cache`: keep GE's own compiled graphs beside the entry as well (NPU only, no effect elsewhere).
     - `gears`: `{argument: {dim: sizes}}` or `{argument: (size, ...)}`; sizes are a list, a `Symbol` or an expression of
       symbols, see `gearcache.guards.gears.parse`. `set_dim_gears` is the other way.
+    - `input_signature`: what the arguments look like, known before the first call: a `TensorSpec` or an example tensor
+      for each, in a tuple, or in a dict by name for some of them. Symbols in shapes are gears as those in `gears`; a
+      call of another dtype, rank or fixed size is an `InputError`, and `.warm()` needs no example. `.set_inputs(...)`
+      of the cached method is the other way.
     - `fullgraph`: must be True; a method that cannot form one graph is refused.
 
     Raises `TypeError` or `ValueError` here for anything that can be known before the first call, and at a call
@@ -106,6 +113,7 @@ def cache_compile(
         custom_decompositions=custom_decompositions,
         ge_cache=ge_cache,
         gears=gears,
+        input_signature=input_signature,
         fullgraph=fullgraph,
     )
     if func is None:

@@ -29,6 +29,16 @@ class Cached(Protocol[Parameters, Result]):
         """Call the method; the first call finds, loads or compiles the graphs that serve it."""
         ...
 
+    def set_inputs(self, *inputs: Any, **named: Any) -> None:
+        """Declare what the arguments look like: a spec or an example tensor for each, or for some by name."""
+        ...
+
+    @overload
+    def warm(self) -> None:
+        """Compile and load every gear for the arguments that `input_signature=` or `set_inputs` declares."""
+        ...
+
+    @overload
     def warm(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
         """Compile and load every gear for a call like this one, without running it."""
         ...

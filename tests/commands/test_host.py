@@ -19,6 +19,7 @@ from gearcache.cache import Layout
 from gearcache.commands.host_checks import check_host, check_settings
 from gearcache.commands.variables import VARIABLES
 from tests.support.commands import DECODE, PREFILL, listed, run, run_json, run_process, store
+from tests.support.relaunch import run_python
 from tests.support.source_tree import ROOT
 
 DEPLOY = """
@@ -38,6 +39,21 @@ def build():
     print("noise of the deployment")
     with torch.device("meta"):
         Net().cached(torch.zeros(2, 4))
+
+def declare():
+    with torch.device("meta"):
+        batch = gearcache.Symbol("batch", gears=[1, 2])
+        net = Net()
+    config = gearcache.CompilerConfig(backend="eager")
+    cached = gearcache.cache_compile(net.decode, config=config)
+    cached.set_inputs(gearcache.TensorSpec((batch, 4), torch.float32))
+
+def serve():
+    net = Net()
+    net.cached = gearcache.cache_compile(net.decode, config=gearcache.CompilerConfig(backend="eager"))
+    net.cached.set_inputs(gearcache.TensorSpec((gearcache.Symbol(gears=[1, 2]), 4), torch.float32))
+    with torch.inference_mode():
+        return net.cached(torch.ones(2, 4)).shape, net.cached.stats.traces
 
 def broken():
     build()
@@ -155,6 +171,17 @@ def test_prewarm_compiles_once_and_then_says_all_present(deploy: Path, cache_dir
     assert (second.returncode, report["complete"], report["compiled"], report["present"]) == (0, True, 0, 2)
     third = run_process("prewarm", "deploy:build", cwd=deploy)
     assert "all present: 2 gears" in third.stdout
+
+
+@pytest.mark.slow
+def test_prewarm_needs_no_call_where_the_arguments_are_declared(deploy: Path, cache_dir: Path) -> None:
+    done = run_process("prewarm", "deploy:declare", "--json", cwd=deploy)
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["complete"], report["compiled"]) == (0, True, 2), done.stderr
+    again = run_process("prewarm", "deploy:declare", cwd=deploy)
+    assert "all present: 2 gears" in again.stdout
+    serve = "import json; from deploy import serve; print(json.dumps(serve()))"
+    assert run_python(serve, cwd=deploy, environ={"TORCHAIR_CACHE_HOME": str(cache_dir)}) == [[2, 4], 0]
 
 
 @pytest.mark.slow

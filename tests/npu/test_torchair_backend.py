@@ -44,7 +44,7 @@ class Sum(nn.Module):
 
 
 def cache(method: Any, root: Path, **options: Any) -> Any:
-    parameters = {name: options.pop(name) for name in ("gears", "ge_cache") if name in options}
+    parameters = {name: options.pop(name) for name in ("gears", "ge_cache", "input_signature") if name in options}
     config = gearcache.CompilerConfig(strict=True, **options)
     return gearcache.cache_compile(method, config=config, cache_dir=root, **parameters)
 
@@ -352,6 +352,20 @@ def test_an_unbacked_dim_is_dynamic_without_gears_and_checked_on_every_call(tmp_
         torch._dynamo.decorators.mark_unbacked(y, 0)
         assert torch.allclose(cached(x, y).cpu(), net.both(x, y).cpu())
     assert cached.stats.compiles == 2
+
+
+@pytest.mark.parametrize("execution", ["static", "ge"])
+def test_what_is_declared_is_compiled_for_the_npu_without_an_example(execution: str, tmp_path: Path) -> None:
+    batch = gearcache.Symbol("batch", gears=[2, 4])
+    specs = (gearcache.TensorSpec((batch, 3), torch.float32, "npu"), torch.zeros(4, device="npu"))
+    cached = cache(Sum().both, tmp_path, input_signature=specs, gear_execution=execution)
+    cached.warm()
+    for rows in (4, 2):
+        x, y = tensors(rows)
+        assert torch.allclose(cached(x, y).cpu(), (x * 2 + y.sum()).cpu())
+    with pytest.raises(InputError, match="argument `x` is on device cpu; allowed: device npu"):
+        cached(x.cpu(), y)
+    assert cached.stats.traces == 1
 
 
 def test_gear_execution_ge_needs_ge(tmp_path: Path) -> None:

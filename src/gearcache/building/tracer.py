@@ -99,10 +99,13 @@ class Tracer:
     def ranged(self, arguments: Arguments) -> Capture:
         """Trace with the dims of a declared range dynamic (sizes 0 and 1 stay static) and all others static."""
         spec = self._request.spec
-        with private_dynamo.marked_dynamic(range_dims(spec, find_tensors(arguments))):
+        given = find_tensors(arguments)
+        with private_dynamo.marked_dynamic(range_dims(spec, given)):
             capture = self.capture(arguments, dynamic=False)
         for axis in spec.ranges:
-            matching_inputs(capture, axis)
+            # One that the method does not use may be of any size; where there is none, a name is wrong.
+            if not any(axis.matches(path) and axis.dim < tensor.dim() for path, tensor in given.items()):
+                matching_inputs(capture, axis)
         return capture
 
     def capture(self, arguments: Arguments, *, dynamic: bool) -> Capture:

@@ -62,7 +62,8 @@ def command(
     """Compile and store every gear of every cached method that a function calls.
 
     TARGET is `package.module:function` or `file.py:function`. The function builds the model and calls its cached
-    methods, once for each kind of call; or calls `.warm(...)` of them. The model may be on the `meta` device or under
+    methods, once for each kind of call; or calls `.warm(...)` of them. Methods whose arguments are declared
+    (input_signature, set_inputs) need no call. The model may be on the `meta` device or under
     fake tensors: shapes are enough, and a relaunch with the real weights hits.
 
     What is stored already is not compiled again. Ctrl-C leaves a valid cache with what was finished.

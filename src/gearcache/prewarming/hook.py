@@ -34,6 +34,9 @@ class Preparable(Protocol):
     def binding_for(self, call: Call) -> Binding:
         """Return the binding of the present global state."""
 
+    def warm(self, /, *args: Any, **kwargs: Any) -> None:
+        """Compile what a call needs; arguments that are declared need not be given."""
+
     def refresh(self) -> None:
         """Forget all bindings."""
 
@@ -48,6 +51,9 @@ class Session(Protocol):
 
     def created(self, method: Preparable) -> None:
         """Note a new cached method."""
+
+    def declared(self, method: Preparable) -> None:
+        """Note a cached method whose arguments are declared: it needs no call."""
 
     def call(self, method: Preparable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Serve a call."""

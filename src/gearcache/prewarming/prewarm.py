@@ -8,7 +8,9 @@
     report = gearcache.prewarm(build)      # or `gearcache prewarm deploy:build`
 
 Each call compiles what is missing and then runs the original method, so that its results can be passed on; `.warm(...)`
-compiles without running. A relaunch with real weights on the target device hits what was made from `meta` or fake ones.
+compiles without running. A method whose arguments are declared (`input_signature=`, `.set_inputs(...)`) needs no call:
+it is enough that the function makes it, or, where it is decorated, returns the model. A relaunch with real weights on
+the target device hits what was made from `meta` or fake ones.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ def prewarm(
     device: str | torch.device = "cpu",
     dry_run: bool = False,
 ) -> PrewarmReport:
-    """Call `function`, and compile and store what its calls of cached methods need.
+    """Call `function`, and compile and store what its calls of cached methods need, and what is declared of others.
 
     - `cache_dir`: root of the cache, before what the methods themselves name.
     - `jobs`: compile processes.
@@ -92,7 +94,7 @@ def run_prewarm(
         for rank in chosen:
             running.rank = rank
             with _rank_variables(rank, world_size):
-                function()
+                running.warm_declared(function())
     except (Exception, KeyboardInterrupt) as error:
         report = running.report()
         report.interrupted = isinstance(error, KeyboardInterrupt)

@@ -13,6 +13,7 @@ import torch
 from gearcache.errors import CompileError, GearcacheError
 from gearcache.events import Event, held_events
 from gearcache.ge_cache.capture.stand_ins import stand_ins
+from gearcache.prewarming.declared import touch_declared
 from gearcache.prewarming.report import Prewarmed, PrewarmReport
 from gearcache.prewarming.survey import survey
 
@@ -41,6 +42,8 @@ class PrewarmSession:
         self._silent: dict[int, str] = {}
         self._serials: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._next_serial = itertools.count()
+        #: Those whose arguments are declared, kept until they are prewarmed: their model may be the function's own.
+        self._declared: list[Preparable] = []
         self._called: weakref.WeakSet[Any] = weakref.WeakSet()
         self._lock = threading.RLock()  # stand-ins are for one call at a time
 
@@ -57,6 +60,23 @@ class PrewarmSession:
         """Note a new cached method."""
         serial = self._serials[method] = next(self._next_serial)
         self._silent[serial] = method.name
+
+    def declared(self, method: Preparable) -> None:
+        """Note a cached method whose arguments are declared: it needs no call."""
+        if not any(noted is method for noted in self._declared):
+            self._declared.append(method)
+
+    def warm_declared(self, returned: object) -> None:
+        """Compile what is declared of methods that were not called; those that are decorated, if their model was
+        returned."""
+        touch_declared(returned)
+        while self._declared:
+            method = self._declared.pop(0)
+            if self._serials.get(method, -1) in self._silent:
+                try:
+                    method.warm()
+                except (TypeError, GearcacheError) as error:  # of an argument that is not declared
+                    self._entry(method.name, "").failed[f"call {len(self._entries)}"] = str(error)
 
     def warm(self, method: Preparable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Compile what a call needs."""

@@ -77,8 +77,10 @@ class Binding:
         method, scope = self.method.original(), scope_of(self.method.function, {})
         try:
             unchanged = self._watch.over(self.loaded.variants) if self.loaded.gears else None
-            gears = self.loaded.gears
-            return build_dispatch(method, instance, gears, scope, states, unchanged, miss, self._is_compared())
+            gears, admits = self.method.signature.for_dispatch(self.loaded.gears, self.method.places)
+            if self.method.settings.validate != "inputs":
+                admits = None
+            return build_dispatch(method, instance, gears, scope, states, unchanged, miss, self._is_compared(), admits)
         except Exception as error:
             self._variants.distrust(error)
             return build_dispatch(method, instance, [], scope, states, None, miss)

@@ -9,6 +9,7 @@ from gearcache.cache.fingerprint import state_component
 from gearcache.serving.binding import Binding
 from gearcache.serving.call import Call
 from gearcache.serving.entry import Entry
+from gearcache.serving.input_signature import InputSignature
 from gearcache.serving.parameters import Parameters
 from gearcache.serving.resolved import Overrides, resolve
 from gearcache.serving.wrapped_names import at_their_places
@@ -29,11 +30,13 @@ class Bindings:
         function: types.MethodType,
         mode: str,
         parameters: Parameters,
+        signature: InputSignature,
         counters: Counters,
         outcomes: Outcomes,
         use: GearUse,
     ) -> None:
-        self._method = (name, function, mode, parameters)
+        self._method = (name, function, mode)
+        self._parameters, self._signature = parameters, signature
         self._noted = (counters, outcomes, use)
         self._made: dict[str, Binding] = {}
         #: Of bindings that were dropped: in use still, as the next call loads them again.
@@ -44,19 +47,28 @@ class Bindings:
         return iter(list(self._made.values()))
 
     def for_call(self, call: Call, overrides: Overrides | None) -> Binding:
-        """Return the binding of a call; makes key and store when it is a new one."""
-        name, function, mode, parameters = self._method
+        """Return the binding of a call; makes key and store when it is a new one.
+
+        `InputError` for a call that is not as it was declared.
+        """
+        self._signature.check(call.arguments)
         state = state_component()
-        geared = at_their_places(parameters.gears, function, call.arguments)
-        identity = repr((sorted(state.items()), list(geared or ())))
+        geared = at_their_places(self._parameters.gears, self._method[1], call.arguments)
+        places = self._signature.places(call.arguments)
+        identity = repr((sorted(state.items()), list(geared or ()), places))
         if identity not in self._made:
-            resolved = resolve(name, function, mode, parameters, call, state, overrides)
+            resolved = resolve(*self._method, self._parameters, self._signature, call, state, overrides)
             self._made[identity] = Binding(resolved, *self._noted)
         return self._made[identity]
 
     def are_outdated(self, call: Call) -> bool:
         """Whether what any of them was built on has changed."""
         return any(binding.is_outdated(call) for binding in self)
+
+    def declare(self, parameters: Parameters, signature: InputSignature) -> None:
+        """Take other specs of the arguments; bindings that were made are dropped."""
+        self._parameters, self._signature = parameters, signature
+        self.drop()
 
     def drop(self) -> None:
         """Forget all; their entries stay in use until `release`."""

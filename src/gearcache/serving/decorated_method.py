@@ -13,6 +13,7 @@ import torch
 
 from gearcache.errors import UnsupportedMethod
 from gearcache.ge_cache.private_torch import core as private_core
+from gearcache.serving.input_signature import InputSignature
 from gearcache.serving.method import CachedMethod
 from gearcache.serving.parameters import Parameters
 
@@ -31,7 +32,10 @@ class CachedFunction(property):
     def __init__(self, function: types.FunctionType, parameters: Parameters) -> None:
         self.function = function
         self._parameters = parameters
+        #: Whether specs of its arguments are set, so that no call is needed to prewarm it.
+        self.is_declared = bool(parameters.input_signature)
         self._name(function.__name__, function.__qualname__)
+        InputSignature(function.__qualname__, types.MethodType(function, object()), parameters)  # refuses
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
 

@@ -9,6 +9,7 @@ import threading
 import types
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,6 +19,7 @@ from gearcache.events import Event
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.guards.dispatch.graph_call import Mismatch
 from gearcache.guards.dispatch.native import has_function_mode
+from gearcache.guards.gears.input_specs import InputSpecs
 from gearcache.prewarming import hook as session
 from gearcache.serving.binding import Binding
 from gearcache.serving.bindings import Bindings
@@ -25,6 +27,7 @@ from gearcache.serving.call import Call
 from gearcache.serving.decorators import undecorated
 from gearcache.serving.failures import Failures
 from gearcache.serving.functions import place_of, with_named_instance
+from gearcache.serving.input_signature import InputSignature
 from gearcache.serving.loaded import Frame
 from gearcache.serving.parameters import Parameters
 from gearcache.serving.preparing import MethodLock, is_preparing, preparing
@@ -65,6 +68,7 @@ class CachedMethod:
         #: Whose method it is.
         self.instance: Any = function.__self__
         self._parameters = parameters
+        self._signature = InputSignature(self.name, self._function, parameters)
         self._lock = MethodLock()
         self._counters = Counters()
         self._outcomes = Outcomes(self.name)
@@ -75,6 +79,7 @@ class CachedMethod:
             self._function,
             self._decorated.mode,
             parameters,
+            self._signature,
             self._counters,
             self._outcomes,
             self._use,
@@ -84,6 +89,8 @@ class CachedMethod:
         self.refresh()
         if (opened := session.current()) is not None:
             opened.created(self)
+            if self._signature:
+                opened.declared(self)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call the method. This body serves the first call only."""
@@ -138,8 +145,30 @@ class CachedMethod:
         lines.append(f"loaded gears: {', '.join(gears) if gears else 'none'}")
         return "\n".join(lines)
 
+    def set_inputs(self, /, *inputs: Any, **named: Any) -> None:
+        """Declare what the arguments of all calls to come look like, as `input_signature=` of `cache_compile` does.
+
+        Specs by position stand for all arguments, those by name for some. They replace all that was declared before;
+        without specs nothing is declared any more. What was loaded is looked up anew at the next call. Raises
+        `GearSpecError` for specs that do not fit the method; then nothing was changed.
+        """
+        specs = InputSpecs.of_inputs("set_inputs", inputs, named)
+        parameters = replace(self._parameters, input_signature=specs)
+        signature = InputSignature(self.name, self._function, parameters)
+        with self._lock:
+            self._parameters, self._signature = parameters, signature
+            self._bindings.declare(parameters, signature)
+            self.refresh()
+        if signature and (opened := session.current()) is not None:
+            opened.declared(self)
+
     def warm(self, /, *args: Any, **kwargs: Any) -> None:
-        """Compile and load every gear for a call like this one, without running it."""
+        """Compile and load every gear for a call like this one, without running it.
+
+        Arguments that are declared (`input_signature=`, `set_inputs`) need not be given: zeros stand for tensors.
+        """
+        if self._signature:
+            args, kwargs = self._signature.filled(args, kwargs)
         if (opened := session.current()) is not None:
             opened.warm(self, args, kwargs)
         else:

@@ -9,6 +9,7 @@ from typing import Any
 
 from gearcache.cache.layout import check_root
 from gearcache.guards.dispatch.native import is_operator
+from gearcache.guards.gears.input_specs import InputSpecs
 from gearcache.guards.gears.parse import parse_gears
 from gearcache.options import Settings, resolve_settings
 
@@ -29,6 +30,7 @@ class Parameters:
     custom_decompositions: Mapping[Any, Callable[..., Any]] | None = None
     ge_cache: bool = False
     gears: Mapping[str, Any] | None = None
+    input_signature: Any = None
     fullgraph: bool = True
 
     def __post_init__(self) -> None:
@@ -48,11 +50,14 @@ class Parameters:
         check_root(self.cache_dir)
         settings = resolve_settings(self.config, has_gears=True)
         parse_gears(self.gears, settings.policy)
+        # Example tensors are not kept.
+        object.__setattr__(self, "input_signature", InputSpecs.of_signature(self.input_signature))
         _check_options(settings)
 
     def settings(self, *, is_geared: bool = False) -> Settings:
         """Return the options with the environment of now; `is_geared`: the first call's tensors carry gears."""
-        return resolve_settings(self.config, has_gears=bool(self.gears) or is_geared)
+        has_gears = bool(self.gears) or is_geared or self.input_signature.are_open
+        return resolve_settings(self.config, has_gears=has_gears)
 
 
 def _check_decompositions(given: Any) -> None:

@@ -19,9 +19,10 @@ from gearcache.ge_cache.select import select_backend
 from gearcache.guards.arguments import find_tensors
 from gearcache.guards.evidence.identity import decompositions_component, method_component
 from gearcache.guards.evidence.overrides import overrides_component
-from gearcache.guards.gears.parse import GearSpec, fill_dims, gears_of_arguments, parse_gears
+from gearcache.guards.gears.parse import GearSpec, fill_dims, gears_of_arguments, parse_gears, with_specs
 from gearcache.options import Settings
 from gearcache.serving.call import Call
+from gearcache.serving.input_signature import InputSignature
 from gearcache.serving.parameters import Parameters
 from gearcache.serving.wrapped_names import at_their_places
 from gearcache.version import __version__
@@ -41,6 +42,9 @@ class ResolvedMethod:
     dynamic: bool | None
     decompositions: Mapping[Any, Any] | None
     ge_cache: bool
+    #: What is declared about the arguments, and where the call at hand has them.
+    signature: InputSignature
+    places: Mapping[str, str]
     #: The mode of autograd that decorators put the method under, see `gearcache.serving.decorators`.
     mode: str = ""
     #: Whether calls are served with what is loaded; a prewarm only sees to it that all is there.
@@ -65,6 +69,7 @@ def resolve(
     function: types.MethodType,
     mode: str,
     parameters: Parameters,
+    signature: InputSignature,
     call: Call,
     state: dict[str, Any],
     overrides: Overrides | None = None,
@@ -78,7 +83,8 @@ def resolve(
     module: torch.nn.Module = function.__self__  # type: ignore[assignment]
     method: types.FunctionType = function.__func__  # type: ignore[assignment]
     tensors = find_tensors(call.given)
-    marked = () if parameters.gears else gears_of_arguments(tensors)
+    declared = signature.tensors_of(call.arguments)
+    marked = () if parameters.gears or declared else gears_of_arguments(tensors)
     settings = parameters.settings(is_geared=bool(marked))
     settings = replace(settings, pad_values=at_their_places(settings.pad_values, function, call.arguments) or {})
     cache_dir, global_rank, world_size = parameters.cache_dir, parameters.global_rank, None
@@ -89,7 +95,7 @@ def resolve(
         global_rank = overrides.rank if global_rank is None else global_rank
         world_size = overrides.world_size
     gears = at_their_places(parameters.gears, function, call.arguments)
-    spec = GearSpec(marked, settings.policy) if marked else parse_gears(gears, settings.policy)
+    spec = GearSpec(marked, settings.policy) if marked else with_specs(parse_gears(gears, settings.policy), declared)
     backend = select_backend(settings, module, tensors.values())
     ranks = resolve_ranks(global_rank, parameters.tp_rank, parameters.pp_rank, world_size=world_size)
     key = method_key(
@@ -117,6 +123,8 @@ def resolve(
         dynamic=parameters.dynamic,
         decompositions=parameters.custom_decompositions,
         ge_cache=bool(parameters.ge_cache),
+        signature=signature,
+        places=signature.places(call.arguments),
         mode=mode,
         serves=overrides is None,
     )

@@ -22,20 +22,27 @@ def at_their_places(
     return {_place(path, function, arguments): value for path, value in values.items()}
 
 
-def _place(path: str, function: types.MethodType, arguments: Mapping[str, Any]) -> str:
-    match = re.match(r"\w+", path)
+def place_of_argument(name: str, function: types.MethodType, arguments: Mapping[str, Any]) -> tuple[str, Any] | None:
+    """Return the path at which a call has the argument of a name, and its value; None where it does not give it."""
     outer = inspect.signature(function.__func__, follow_wrapped=False).parameters
-    if match is None or match[0] in outer:
-        return path
-    name, rest = match[0], path[match.end() :]
+    if name in outer:
+        return (name, arguments[name]) if name in arguments else None
     kinds = {parameter.kind: parameter.name for parameter in outer.values()}
     by_keyword = kinds.get(inspect.Parameter.VAR_KEYWORD)
     if by_keyword is not None and name in arguments[by_keyword]:
-        return f"{by_keyword}[{name!r}]{rest}"
+        return f"{by_keyword}[{name!r}]", arguments[by_keyword][name]
     by_position = kinds.get(inspect.Parameter.VAR_POSITIONAL)
     inner = list(inspect.signature(function.__func__).parameters)
     if by_position is not None and name in inner:
         index = inner.index(name) - list(outer).index(by_position)
         if 0 <= index < len(arguments[by_position]):
-            return f"{by_position}[{index}]{rest}"
-    return path
+            return f"{by_position}[{index}]", arguments[by_position][index]
+    return None
+
+
+def _place(path: str, function: types.MethodType, arguments: Mapping[str, Any]) -> str:
+    match = re.match(r"\w+", path)
+    if match is None or match[0] in inspect.signature(function.__func__, follow_wrapped=False).parameters:
+        return path
+    place = place_of_argument(match[0], function, arguments)
+    return path if place is None else place[0] + path[match.end() :]

@@ -38,6 +38,8 @@ assert_type(cached.explain(), str)
 assert_type(cached.suggest_gears(4), SuggestedGears)
 assert_type(cached.entry_path, str | None)
 cached.warm(x)
+cached.warm()
+assert_type(cached.set_inputs(gearcache.TensorSpec((gearcache.Symbol(), 2), torch.float32)), None)
 cached.refresh()
 assert_type(model.served(x), torch.Tensor)
 assert_type(model.decorated(x), tuple[torch.Tensor, int])
@@ -59,7 +61,7 @@ if isinstance(model.bare, gearcache.CachedMethod):
 assert_type(gearcache.set_dim_gears(torch.ones(2), {0: [2, 4]}), None)
 assert_type(gearcache.CompilerConfig().backend, str)
 cached("text")  # type: ignore[arg-type]
-cached.warm()  # type: ignore[call-arg]
+cached.warm("text")  # type: ignore[call-overload]
 cached.warmed()  # type: ignore[attr-defined]
 model.decorated(1)  # type: ignore[arg-type]
 gearcache.cache_compile(model.run, unknown=1)  # type: ignore[call-overload]

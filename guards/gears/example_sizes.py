@@ -1,0 +1,61 @@
+"""Sizes for tensors that stand for the first call: one gear, and a size of its own for each open dim."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gearcache.guards.gears.spec import GearSpec
+from gearcache.guards.gears.symbol import SizeExpression, Symbol
+
+#: Where the search for a size begins that only a range limits: no divisor, no power of two, no usual width.
+_FIRST = 17
+
+
+class ExampleSizes:
+    """A size for every declared dim. Dims that differ in meaning differ in size, so that a trace does not tie them."""
+
+    def __init__(self, spec: GearSpec, fixed: set[int]) -> None:
+        """`fixed`: the sizes of all dims that have one in every call."""
+        self._spec = spec
+        taken = fixed | {axis.size for axis in spec.ranges if isinstance(axis.size, int)}
+        self._gear = min(spec.gears, key=lambda gear: _likeness(gear, taken), default=())
+        taken |= set(self._gear)
+        self._symbols: dict[Any, int] = {}
+        for axis in spec.ranges:
+            if isinstance(axis.size, Symbol):
+                owner = axis.size if axis.size.unique else (axis.size, axis)
+                if owner not in self._symbols:
+                    self._symbols[owner] = size = _size_of(axis.size, taken)
+                    taken.add(size)
+
+    def of(self, path: str, dim: int) -> int | None:
+        """Return the size of a dim; None where nothing is declared for it."""
+        for axis, size in zip(self._spec.axes, self._gear, strict=True):
+            if axis.dim == dim and axis.matches(path):
+                return size
+        for ranged in self._spec.ranges:
+            if ranged.dim == dim and ranged.matches(path):
+                if isinstance(ranged.size, SizeExpression):
+                    return self._value(ranged.size, ranged)
+                return ranged.size
+        return None
+
+    def _value(self, size: SizeExpression, owner: Any) -> int:
+        if isinstance(size, Symbol):
+            return self._symbols[size if size.unique else (size, owner)]
+        known: Mapping[Symbol, int] = {symbol: self._symbols[symbol] for symbol in size.symbols()}
+        return size.value(known)
+
+
+def _likeness(gear: tuple[int, ...], taken: set[int]) -> tuple[bool, int]:
+    """Return how much the sizes of a gear are like others: a trace at 0 or 1 says least, then one at equal sizes."""
+    return min(gear) < 2, len(gear) - len(set(gear)) + sum(size in taken for size in gear)
+
+
+def _size_of(symbol: Symbol, taken: set[int]) -> int:
+    first = max(symbol.least, _FIRST)
+    above = range(first, first + (len(taken) + 2) * symbol.divisor)
+    below = range(first - 1, symbol.least - 1, -1)
+    allowed = [size for size in (*above, *below) if symbol.admits(size)]
+    return next((size for size in allowed if size > 1 and size not in taken), allowed[0] if allowed else symbol.least)

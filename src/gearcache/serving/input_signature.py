@@ -1,0 +1,194 @@
+"""What is declared about the arguments of one method before any call: their specs, checked against its parameters."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+from gearcache.errors import GearSpecError, InputError
+from gearcache.guards.dispatch.function import BoundGear
+from gearcache.guards.dispatch.variant import StoredVariant
+from gearcache.guards.gears.input_specs import Difference, InputSpecs, containers, difference, leaves
+from gearcache.guards.gears.parse import GearSpec, parse_gears, taken_dims, with_specs
+from gearcache.guards.gears.tensor_spec import ExampleSpec, TensorSpec
+from gearcache.serving.parameters import Parameters
+from gearcache.serving.wrapped_names import at_their_places, place_of_argument
+
+Arguments = Mapping[str, Any]
+
+
+class InputSignature:
+    """The specs of a method's arguments, by their names.
+
+    `GearSpecError` where they do not fit the parameters of the method, or contradict `gears=`.
+    """
+
+    def __init__(self, name: str, function: types.MethodType, parameters: Parameters) -> None:
+        self._name, self._function = name, function
+        self._parameters = parameters
+        self._specs = _by_name(name, function, parameters.input_signature)
+        self._spec()  # what contradicts `gears=` is told here
+
+    def __bool__(self) -> bool:
+        """Whether anything is declared."""
+        return bool(self._specs)
+
+    @cached_property
+    def _tensors(self) -> dict[str, TensorSpec]:
+        found = (leaf for name, spec in self._specs.items() for leaf in leaves(spec, name))
+        return {path: leaf for path, leaf in found if isinstance(leaf, TensorSpec)}
+
+    def tensors_of(self, arguments: Arguments) -> dict[str, TensorSpec]:
+        """Return the specs of tensors by where a call has them."""
+        return at_their_places(self._tensors, self._function, arguments) or {}
+
+    def places(self, arguments: Arguments) -> dict[str, str]:
+        """Return where a call has the arguments that are declared, by their names."""
+        found = {name: place_of_argument(name, self._function, arguments) for name in self._specs}
+        return {name: place[0] for name, place in found.items() if place is not None}
+
+    def _spec(self) -> GearSpec:
+        """Return all gears by the names that users know."""
+        return with_specs(self._gears(), self._tensors) if self else GearSpec(())
+
+    def _gears(self, arguments: Arguments | None = None) -> GearSpec:
+        """Return those of `gears=`, at the places of a call where there is one."""
+        gears = self._parameters.gears
+        if arguments is not None:
+            gears = at_their_places(gears, self._function, arguments)
+        return parse_gears(gears, self._parameters.settings().policy)
+
+    def check(self, arguments: Arguments) -> None:
+        """Compare a call with the specs, but for sizes that symbols say; `InputError` for the first difference."""
+        for name in self._specs:
+            found = self._difference(name, arguments)
+            if found is not None:
+                raise InputError(self._name, *found)
+
+    def _difference(self, name: str, arguments: Arguments) -> Difference | None:
+        place = place_of_argument(name, self._function, arguments)
+        if place is None:
+            return name, "not given", "what its spec says"
+        path, value = place
+        return difference(self._specs[name], value, path, open_dims=self._open_dims(arguments))
+
+    def _open_dims(self, arguments: Arguments) -> dict[str, set[int]]:
+        """Return the dims of examples whose sizes `gears=` gives."""
+        if not self._parameters.gears or not any(isinstance(spec, ExampleSpec) for spec in self._tensors.values()):
+            return {}
+        gears = self._gears(arguments)
+        return {path: taken_dims(gears, path) for path in self.tensors_of(arguments)}
+
+    # -- the first call ----------------------------------------------------------------------------------
+
+    def filled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments of a call with examples for what is declared and not given.
+
+        `TypeError` where an argument is neither given nor declared.
+        """
+        signature = inspect.signature(self._function)
+        given = signature.bind_partial(*args, **kwargs).arguments
+        by_keyword = _name_of(signature, inspect.Parameter.VAR_KEYWORD)
+        known = {**given, **given.get(by_keyword or "", {})}
+        fresh = {name: example for name, example in self._examples().items() if name not in known}
+        if self._parameters.input_signature.named or kwargs:  # behind a wrapper, each way of passing is another call
+            kwargs = kwargs | fresh
+        else:
+            args = inspect.BoundArguments(signature, given | fresh).args
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(
+                f"`{self._name}`: warm: {error}; give it, or declare it with input_signature= or set_inputs"
+            ) from None
+        return args, kwargs
+
+    def _examples(self) -> dict[str, Any]:
+        from gearcache.serving.example_inputs import example_inputs
+
+        module: Any = self._function.__self__
+        return example_inputs(self._specs, self._spec(), module)
+
+    # -- every call --------------------------------------------------------------------------------------
+
+    def for_dispatch(
+        self, gears: list[BoundGear], places: Mapping[str, str]
+    ) -> tuple[list[BoundGear], Callable[..., bool] | None]:
+        """Return the gears whose own checks admit no tensor against its spec, and a check of what they do not compare.
+
+        An entry is shared with programs that declare less, so it may have graphs of other dtypes. The check takes the
+        values of the method's parameters, the instance left out; None where the gears compare everything themselves.
+        """
+        specs = [leaf for name, place in places.items() for leaf in leaves(self._specs[name], place)]
+        tensors = [(path, leaf) for path, leaf in specs if isinstance(leaf, TensorSpec)]
+        kept = [bound for bound in gears if not any(_contradicts(bound, *item) for item in tensors)]
+        variants = {id(bound.variant): bound.variant for bound in kept}.values()
+        asked = [
+            name
+            for name, spec in self._specs.items()
+            if name not in places or not all(_compares(variant, spec, places[name]) for variant in variants)
+        ]
+        if not asked or not kept:
+            return kept, None
+        names = list(inspect.signature(self._function.__func__, follow_wrapped=False).parameters)[1:]
+        # To look for an argument behind a wrapper takes 20 µs, so the others are taken as they come.
+        direct = {name: self._specs[name] for name in asked if name in names}
+        hidden = [name for name in asked if name not in names]
+        spec = self._gears()
+        open_dims = {} if not spec else {path: taken_dims(spec, path) for path in self._tensors}
+
+        def holds(*values: Any) -> bool:
+            given = dict(zip(names, values, strict=True))
+            for name, spec in direct.items():
+                if difference(spec, given[name], name, open_dims=open_dims) is not None:
+                    return False
+            return all(self._difference(name, given) is None for name in hidden)
+
+        return kept, holds
+
+
+def _by_name(name: str, function: types.MethodType, specs: InputSpecs) -> dict[str, Any]:
+    """Return specs by the names of a method's own parameters."""
+    if not specs:
+        return {}
+    signature = inspect.signature(function)
+    try:
+        if specs.positional:
+            bound = signature.bind(*specs.positional)
+        else:
+            bound = signature.bind_partial(**specs.named)
+    except TypeError as error:
+        raise GearSpecError(
+            f"`{name}`: input_signature or set_inputs does not fit `{name}{signature}`: {error}"
+        ) from None
+    found = dict(bound.arguments)
+    by_keyword = _name_of(signature, inspect.Parameter.VAR_KEYWORD)
+    return found | found.pop(by_keyword, {}) if by_keyword is not None else found
+
+
+def _name_of(signature: inspect.Signature, kind: Any) -> str | None:
+    return next((parameter.name for parameter in signature.parameters.values() if parameter.kind is kind), None)
+
+
+def _contradicts(bound: BoundGear, path: str, spec: TensorSpec) -> bool:
+    """Whether a gear takes only tensors that a spec does not allow."""
+    for stored, sizes in zip(bound.variant.inputs, bound.gear.sizes, strict=True):
+        if stored.access.text == path:
+            is_elsewhere = spec.device is not None and stored.device != spec.device.type
+            if stored.dtype != spec.dtype or len(sizes) != spec.rank or is_elsewhere:
+                return True
+    return False
+
+
+def _compares(variant: StoredVariant, spec: Any, path: str) -> bool:
+    """Whether a variant, which does not contradict a spec, compares everything that the spec says of an argument."""
+    inputs = {stored.access.text for stored in variant.inputs if stored.access.root[0] == "argument"}
+    compared = {(check.kind, check.access.text) for check in variant.call_checks}
+    for place, leaf in leaves(spec, path):
+        # A constant is that of a call that was compared with the spec before its gears were loaded.
+        if place not in inputs if isinstance(leaf, TensorSpec) else ("constant", place) not in compared:
+            return False
+    return all(("length", place) in compared for place in containers(spec, path))

@@ -1,0 +1,74 @@
+"""Specs of arguments: what a `TensorSpec` may be, and which sizes stand for a first call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from gearcache import Symbol, TensorSpec
+from gearcache.errors import GearSpecError
+from gearcache.guards.gears.example_sizes import ExampleSizes
+from gearcache.guards.gears.parse import parse_gears
+from gearcache.guards.gears.tensor_spec import ExampleSpec
+
+
+@pytest.mark.parametrize(
+    "given, words",
+    [
+        ((None, torch.int64), "shape is None; it must be a tuple.*a tensor of any rank cannot be declared"),
+        ((128, torch.int64), "shape is 128; it must be a tuple"),
+        (((-1,), torch.int64), r"shape\[0\] is -1; it must be an int of at least 1, a Symbol.*or None for any size"),
+        (((2, True), torch.int64), r"shape\[1\] is True"),
+        (((2.0,), torch.int64), r"shape\[0\] is 2\.0"),
+        (((2,), "int64"), r"dtype is 'int64'; it must be a torch\.dtype"),
+        (((2,), torch.int64, "nowhere"), "device is 'nowhere'"),
+        (((2,), torch.int64, 3), "device is an int"),
+    ],
+)
+def test_a_spec_that_cannot_be_is_refused(given: tuple[Any, ...], words: str) -> None:
+    with pytest.raises(GearSpecError, match=words):
+        TensorSpec(*given)
+
+
+def test_a_spec_names_its_shape() -> None:
+    batch = Symbol("batch")
+    assert TensorSpec([batch, 2 * batch, None, [1, 2], 7], torch.int64).shape_text == "(batch, 2 * batch, *, 1 or 2, 7)"
+    assert TensorSpec((3,), torch.int64).shape_text == "(3,)"
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 4), (), (1,)])
+def test_an_example_is_of_zeros_and_lies_in_memory_as_the_tensor_did(shape: tuple[int, ...]) -> None:
+    given = torch.ones(shape, dtype=torch.bool).permute(list(reversed(range(len(shape)))))
+    made = ExampleSpec.of(given).tensor(list(given.shape), torch.device("cpu"))
+    assert (made.shape, made.stride(), made.dtype) == (given.shape, given.stride(), torch.bool)
+    assert not made.any()
+
+
+def _sizes(gears: dict[str, Any], fixed: set[int] | None = None) -> dict[tuple[str, int], int | None]:
+    sizes = ExampleSizes(parse_gears(gears), fixed or set())
+    return {(path, dim): sizes.of(path, dim) for path, dims in gears.items() for dim in range(len(dims))}
+
+
+def test_dims_of_one_symbol_have_one_size_and_others_differ() -> None:
+    a, b, each = Symbol(), Symbol(), Symbol(unique=False)
+    found = _sizes({"x": (a, b, 2 * a), "y": (a, each, each, None)}, {18})
+    assert found[("x", 0)] == found[("y", 0)] == 17
+    assert found[("x", 2)] == 34
+    rest = [found["x", 1], found["y", 1], found["y", 2], found["y", 3]]
+    assert len({17, 18, *rest}) == 6
+
+
+@pytest.mark.parametrize(
+    "options, size",
+    [({"max": 4}, 4), ({"max": 1}, 1), ({"min": 2, "max": 10**12}, 17), ({"divisor": 64}, 64), ({"min": 100}, 100)],
+)
+def test_a_size_is_one_that_its_symbol_allows(options: dict[str, int], size: int) -> None:
+    assert _sizes({"x": (Symbol(**options),)}) == {("x", 0): size}
+
+
+def test_a_gear_is_of_no_ones_and_unlike_the_fixed_sizes() -> None:
+    batch, length = Symbol(gears=[1, 4, 8]), Symbol(gears=[8, 16])
+    assert _sizes({"ids": (batch, length)}, {4}) == {("ids", 0): 8, ("ids", 1): 16}
+    assert _sizes({"ids": (Symbol(gears=[1]),)}) == {("ids", 0): 1}

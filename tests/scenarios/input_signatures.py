@@ -1,0 +1,128 @@
+"""Methods whose arguments are declared before the first call: by `set_inputs` and by `input_signature=`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import gearcache
+from gearcache import Symbol, TensorSpec
+from tests.support.scenarios import Run, strict_config
+
+
+def passed_on(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator that hides the names of arguments, as those of transformers do."""
+
+    @functools.wraps(function)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return function(self, *args, **kwargs)
+
+    return wrapper
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(10, 4)
+
+    def doubled(self, x: Tensor) -> Tensor:
+        return x + x
+
+    def of_dtype(self, x: Tensor) -> Tensor:
+        return x * 2 if x.dtype == torch.float64 else x
+
+    def pooled(self, ids: Tensor, mask: Tensor, scale: int = 1, unused: Tensor | None = None) -> Tensor:
+        return (self.embedding(ids) * mask.unsqueeze(-1)).sum(1) * scale
+
+    def cached_step(self, x: Tensor, cache: list[tuple[Tensor, Tensor]], names: dict[str, Tensor]) -> Tensor:
+        return x + sum(key.sum(1) + value.sum(1) for key, value in cache) + names["bias"]
+
+    @passed_on
+    def wrapped(self, ids: Tensor, mask: Tensor) -> Tensor:
+        return self.embedding(ids) * mask.unsqueeze(-1)
+
+
+def the_example_of_the_seed(run: Run) -> None:
+    net = Net()
+    cached = run.cache(net.doubled)
+    width, height = Symbol(), Symbol()
+    cached.set_inputs(TensorSpec((width, height), torch.float32))
+    cached.warm()
+    for shape in ((2, 3), (4, 5)):
+        run.compare(f"{shape}", cached, net.doubled, torch.randn(shape))
+    run.check("one graph", cached.stats.loads, 1)
+
+
+def gears_of_symbols_without_an_example(run: Run) -> None:
+    net = Net()
+    batch = Symbol("batch", gears=[2, 4])
+    ids, mask = TensorSpec((batch, 7), torch.int64), TensorSpec((batch, 7), torch.bool)
+    cached = run.cache(net.pooled, input_signature=(ids, mask, 3))
+    cached.warm()
+    run.check("both gears", len(cached.stats.gears), 2)
+    for rows in (4, 2):
+        run.compare(f"{rows}", cached, net.pooled, torch.ones(rows, 7, dtype=torch.int64), torch.rand(rows, 7) > 0.5, 3)
+    run.check("no call compiled more", cached.stats.loads, 2)
+
+
+def example_tensors_beside_gears(run: Run) -> None:
+    net = Net()
+    examples = torch.zeros(1, 7, dtype=torch.int64), torch.zeros(1, 7)
+    cached = run.cache(net.pooled, gears={"ids": {0: [2, 4]}, "mask": {0: [2, 4]}}, input_signature=examples)
+    cached.warm()
+    for rows in (4, 2):
+        run.compare(f"{rows}", cached, net.pooled, torch.ones(rows, 7, dtype=torch.int64), torch.rand(rows, 7))
+    run.check("both gears", len(cached.stats.gears), 2)
+
+
+def lists_and_dicts_of_specs(run: Run) -> None:
+    net = Net()
+    batch = Symbol("batch", gears=[2, 3])
+    part = TensorSpec((batch, 5, 4), torch.float32)
+    signature = (TensorSpec((batch, 4), torch.float32), [(part, part), (part, part)], {"bias": torch.zeros(4)})
+    cached = run.cache(net.cached_step, input_signature=signature)
+    cached.warm()
+    for rows in (3, 2):
+        cache = [(torch.randn(rows, 5, 4), torch.randn(rows, 5, 4)) for _ in range(2)]
+        run.compare(f"{rows}", cached, net.cached_step, torch.randn(rows, 4), cache, {"bias": torch.randn(4)})
+    run.check("both gears", len(cached.stats.gears), 2)
+
+
+def names_behind_a_wrapper(run: Run) -> None:
+    net = Net()
+    batch = Symbol("batch", gears=[2, 3])
+    cached = run.cache(net.wrapped)
+    cached.set_inputs(ids=TensorSpec((batch, 5), torch.int64), mask=TensorSpec((batch, 5), torch.float32))
+    cached.warm()
+    for rows in (3, 2):
+        ids, mask = torch.ones(rows, 5, dtype=torch.int64), torch.rand(rows, 5)
+        run.compare(f"{rows}", cached, net.wrapped, ids=ids, mask=mask)
+    run.check("no call compiled more", cached.stats.loads, 2)
+
+
+def an_argument_that_is_not_used(run: Run) -> None:
+    net = Net()
+    n = Symbol("n", max=64)
+    ids, mask = TensorSpec((n, 7), torch.int64), TensorSpec((n, 7), torch.float32)
+    cached = run.cache(net.pooled, input_signature=(ids, mask, 1, TensorSpec((n, 3), torch.float32)))
+    cached.warm()
+    for rows in (9, 30):
+        given = torch.ones(rows, 7, dtype=torch.int64), torch.rand(rows, 7), 1, torch.zeros(rows, 3)
+        run.compare(f"{rows}", cached, net.pooled, *given)
+    run.check("one graph", cached.stats.loads, 1)
+
+
+def padding_to_gears_of_a_signature(run: Run) -> None:
+    net = Net()
+    batch = Symbol("batch", gears=[2, 4])
+    signature = {"ids": TensorSpec((batch, 7), torch.int64), "mask": TensorSpec((batch, 7), torch.float32)}
+    config = strict_config(run.backend, on_miss="pad", pad_values={"ids": 0, "mask": 0})
+    cached = run.watch(gearcache.cache_compile(net.pooled, config=config, input_signature=signature))
+    cached.warm()
+    for rows in (3, 1, 4):
+        run.compare(f"{rows}", cached, net.pooled, torch.ones(rows, 7, dtype=torch.int64), torch.rand(rows, 7))
+    run.check("no call compiled more", cached.stats.loads, 2)

@@ -1,0 +1,297 @@
+"""`input_signature=` and `set_inputs`: what is declared is compiled without an example, and checked on every call."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import gearcache
+from gearcache import Symbol, TensorSpec
+from gearcache.errors import GearSpecError, InputError, UnknownGear
+from tests.scenarios.input_signatures import Net
+from tests.support.relaunch import Outcome, cold_and_warm
+from tests.support.scenarios import strict_config
+
+INTS, FLOATS = torch.int64, torch.float32
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    return cold_and_warm("tests.scenarios.input_signatures", tmp_path_factory.mktemp("input_signatures"))
+
+
+@pytest.mark.parametrize(
+    ("scenario", "traces"),
+    [
+        ("the_example_of_the_seed", 1),
+        ("gears_of_symbols_without_an_example", 1),
+        ("example_tensors_beside_gears", 1),
+        ("lists_and_dicts_of_specs", 1),
+        ("names_behind_a_wrapper", 1),
+        ("an_argument_that_is_not_used", 1),
+        ("padding_to_gears_of_a_signature", 2),
+    ],
+)
+def test_what_is_declared_needs_no_example_and_is_loaded_by_a_relaunch(
+    outcome: Outcome, scenario: str, traces: int
+) -> None:
+    outcome.assert_right(scenario, traces=traces)
+
+
+def _cached(method: Any = None, **parameters: Any) -> Any:
+    return gearcache.cache_compile(method or Net().pooled, config=strict_config(), **parameters)
+
+
+def _batch() -> Symbol:
+    return Symbol("batch", gears=[2, 4])
+
+
+def _pooled(**parameters: Any) -> Any:
+    batch = _batch()
+    signature = (TensorSpec((batch, 7), INTS, "cpu"), TensorSpec((batch, 7), FLOATS), 1)
+    return _cached(input_signature=signature, **parameters)
+
+
+IDS, MASK = torch.ones(2, 7, dtype=INTS), torch.ones(2, 7)
+WRONG: list[Any] = [
+    pytest.param(
+        (IDS.int(), MASK),
+        r"`Net\.pooled`: argument `ids` is of dtype torch\.int32; allowed: dtype torch\.int64",
+        id="dtype",
+    ),
+    pytest.param((IDS, MASK[0]), r"argument `mask` is of rank 1; allowed: rank 2.*shape \(batch, 7\)", id="rank"),
+    pytest.param((IDS, MASK[:, :5]), r"argument `mask` is of shape \(2, 5\); allowed: shape \(batch, 7\)", id="size"),
+    pytest.param((IDS.to("meta"), MASK), r"argument `ids` is on device meta; allowed: device cpu", id="device"),
+    pytest.param((IDS, None), r"argument `mask` is None; allowed: a tensor of torch\.float32", id="none"),
+    pytest.param((IDS, MASK, 2), r"argument `scale` is 2; allowed: 1, as its spec says", id="number"),
+    pytest.param((IDS, MASK, True), r"argument `scale` is True; allowed: 1", id="bool"),
+]
+
+
+@pytest.mark.parametrize("call, words", WRONG)
+@pytest.mark.parametrize("on_miss", ["raise", "compile", "eager"])
+def test_another_call_is_refused_before_anything_is_compiled(
+    cache_dir: Path, call: Any, words: str, on_miss: str
+) -> None:
+    cached = gearcache.cache_compile(
+        Net().pooled,
+        config=strict_config(on_miss=on_miss),
+        input_signature={
+            "ids": TensorSpec((_batch(), 7), INTS, "cpu"),
+            "mask": TensorSpec((_batch(), 7), FLOATS),
+            "scale": 1,
+        },
+    )
+    with pytest.raises(InputError, match=words):
+        cached(*call)
+    assert (cached.stats.traces, cached.stats.refused_calls) == (0, 1)
+    assert not list(cache_dir.rglob("manifest*"))
+
+
+@pytest.mark.parametrize("call, words", WRONG)
+def test_another_call_is_refused_with_graphs_loaded_too(cache_dir: Path, call: Any, words: str) -> None:
+    cached = _pooled()
+    cached(IDS, MASK)
+    with pytest.raises(InputError, match=words):
+        cached(*call)
+    assert cached.stats.traces == 1
+
+
+def test_a_size_outside_the_gears_of_a_symbol_is_an_unknown_gear(cache_dir: Path) -> None:
+    with pytest.raises(UnknownGear, match=r"ids\.size\(0\)=3.*allowed: ids\.size\(0\)=2, mask\.size\(0\)=2; ids"):
+        _pooled()(torch.ones(3, 7, dtype=INTS), torch.ones(3, 7))
+
+
+def test_a_graph_that_another_program_made_for_another_dtype_serves_no_call(cache_dir: Path) -> None:
+    """The entry is shared: the gears are those of `gears=`, and `on_miss` is not in the key."""
+    batch = _batch()
+    other = gearcache.cache_compile(
+        Net().pooled, config=strict_config(on_miss="compile"), gears={"ids": (batch, 7), "mask": (batch, 7)}
+    )
+    other(IDS, MASK)
+    other(IDS, MASK.double())
+    other(IDS, MASK, 2)
+    cached = _pooled()
+    cached(IDS, MASK)
+    assert (cached.entry_path, cached.stats.traces) == (other.entry_path, 0)
+    with pytest.raises(InputError, match=r"`mask` is of dtype torch\.float64"):
+        cached(IDS, MASK.double())
+    with pytest.raises(InputError, match="`scale` is 2"):
+        cached(IDS, MASK, 2)
+
+
+@pytest.mark.parametrize("first", [torch.float32, torch.float64])
+def test_unchecked_calls_get_no_graph_of_another_dtype(cache_dir: Path, first: torch.dtype) -> None:
+    net, batch = Net(), _batch()
+    other = gearcache.cache_compile(net.of_dtype, config=strict_config(on_miss="compile"), gears={"x": (batch, 7)})
+    other(MASK.to(first))
+    other(MASK.float())
+    other(MASK.double())
+    signature = TensorSpec((batch, 7), FLOATS)
+    cached = gearcache.cache_compile(net.of_dtype, config=strict_config(validate="gears"), input_signature=signature)
+    for _ in range(2):
+        assert torch.equal(cached(MASK), MASK)
+    assert (cached.entry_path, cached.stats.traces) == (other.entry_path, 0)
+
+
+def test_an_argument_that_no_graph_reads_is_compared_on_every_call(cache_dir: Path) -> None:
+    cached = _cached(input_signature=(IDS, MASK, 1, torch.zeros(3)))
+    for _ in range(2):
+        cached(IDS, MASK, 1, torch.zeros(3))
+        with pytest.raises(InputError, match=r"`unused` is of shape \(4,\); allowed: shape \(3,\)"):
+            cached(IDS, MASK, 1, torch.zeros(4))
+    assert cached.stats.hits == 0
+    geared = _cached(gears={"ids": {0: [2, 4]}, "mask": {0: [2, 4]}}, input_signature=(IDS, MASK, 1, torch.zeros(3)))
+    for rows in (2, 4, 4):
+        ids, mask = torch.ones(rows, 7, dtype=INTS), torch.ones(rows, 7)
+        geared(ids, mask, 1, torch.zeros(3))
+        with pytest.raises(InputError, match="`unused` is of dtype"):
+            geared(ids, mask, 1, torch.zeros(3).int())
+    assert geared.stats.calls == 3, "the loaded graphs have served them"
+
+
+def test_fixed_sizes_make_a_static_graph(cache_dir: Path) -> None:
+    cached = _cached(input_signature=(torch.empty(2, 7, dtype=INTS), torch.empty(2, 7)))
+    cached.warm()
+    assert list(cached.stats.gears) == ["ids(2, 7), mask(2, 7)"]
+
+
+def test_an_example_keeps_the_order_of_its_strides_and_its_gears(cache_dir: Path) -> None:
+    example = torch.empty(7, 2).t()
+    gearcache.set_dim_gears(example, {0: [2, 4]})
+    cached = _cached(Net().doubled, input_signature=example)
+    cached.warm()
+    for rows in (2, 4):
+        cached(torch.ones(7, rows).t())
+    assert (cached.stats.compiles, cached.stats.traces, len(cached.stats.gears)) == (2, 1, 2)
+
+
+def test_warm_takes_what_is_given_and_makes_the_rest(cache_dir: Path) -> None:
+    cached = _cached()
+    cached.set_inputs(ids=TensorSpec((2, 7), INTS))
+    with pytest.raises(
+        TypeError, match=r"`Net\.pooled`: warm: missing a required argument: 'mask'; give it, or declare"
+    ):
+        cached.warm()
+    cached.warm(mask=MASK)
+    cached(IDS, MASK)
+    assert cached.stats.traces == 1
+
+
+def test_set_inputs_takes_effect_at_the_next_call_and_replaces_what_was_set(cache_dir: Path) -> None:
+    cached = _pooled()
+    cached(IDS, MASK)
+    cached.set_inputs(TensorSpec((2, 7), INTS), TensorSpec((2, 7), torch.float64))
+    with pytest.raises(InputError, match=r"`mask` is of dtype torch\.float32"):
+        cached(IDS, MASK)
+    cached(IDS, MASK.double())
+    cached.set_inputs(mask=MASK)
+    cached(IDS, MASK, 5)
+    cached.set_inputs()
+    cached(IDS, MASK.double())
+    with pytest.raises(TypeError, match="missing a required argument"):
+        cached.warm()
+
+
+def test_specs_that_are_refused_change_nothing(cache_dir: Path) -> None:
+    cached = _pooled()
+    cached(IDS, MASK)
+    with pytest.raises(GearSpecError):
+        cached.set_inputs(IDS)
+    with pytest.raises(InputError, match=r"dtype torch\.int32"):
+        cached(IDS.int(), MASK)
+    cached(IDS, MASK)
+    assert cached.stats.loads == 2, "both gears, once"
+
+
+@pytest.mark.parametrize(
+    "inputs, named, words",
+    [
+        ((IDS,), {}, r"does not fit `Net\.pooled\(ids: .*missing a required argument: 'mask'"),
+        ((IDS, MASK, 1, None, 2), {}, "too many positional arguments"),
+        ((), {"idx": IDS}, "unexpected keyword argument 'idx'"),
+        ((IDS,), {"mask": MASK}, "set_inputs: 1 specs are given by position and `mask` by name"),
+        ((IDS, len), {}, r"set_inputs\[1\] is .*; it must be a TensorSpec"),
+        ((), {"ids": [IDS, {1: nn.ReLU()}]}, r"set_inputs of `ids`\[1\]\[1\] is a"),
+        ((), {"ids": TensorSpec((2 * Symbol("n"), 7), INTS)}, "symbol `n` is the whole size of no dim"),
+        ((), {"ids": TensorSpec((Symbol("n") + _batch(), 7), INTS)}, "mixes symbols with and without gears"),
+        ((), {"ids": TensorSpec(([2, 0], 7), INTS)}, "0 is not a size"),
+    ],
+)
+def test_specs_that_do_not_fit_the_method_are_refused(inputs: Any, named: Any, words: str) -> None:
+    with pytest.raises(GearSpecError, match=words):
+        _cached().set_inputs(*inputs, **named)
+
+
+@pytest.mark.parametrize(
+    "signature, words",
+    [
+        (3, "input_signature is an int; it must be a TensorSpec or an example tensor"),
+        ((), r"input_signature is \(\); it must name at least one argument"),
+        ({3: IDS}, "input_signature names 3; it must be the name of an argument"),
+        ((IDS,), "missing a required argument: 'mask'"),
+        (
+            {"ids": TensorSpec((_batch(), 7), INTS)},
+            "`ids`, dim 0: its spec has shape .batch, 7., and gears= declares this",
+        ),
+        (
+            {"ids": TensorSpec((2, 7), INTS)},
+            "`ids`, dim 0: its spec has shape .2, 7., and gears= declares this dim too",
+        ),
+        ({"ids": TensorSpec((), INTS)}, r"gears name dim 0 of `ids`, whose spec has shape \(\): 0 dims"),
+    ],
+)
+def test_a_signature_that_cannot_be_is_refused_at_cache_compile(signature: Any, words: str) -> None:
+    with pytest.raises(GearSpecError, match=words):
+        _cached(input_signature=signature, gears={"ids": {0: [2, 4]}})
+
+
+def test_a_decorated_method_is_checked_in_the_class_body_and_set_for_each_instance(cache_dir: Path) -> None:
+    with pytest.raises(GearSpecError, match="too many positional arguments"):
+
+        class Wrong(nn.Module):
+            @gearcache.cache_compile(input_signature=(MASK, MASK))
+            def run(self, x: Tensor) -> Tensor:
+                return x
+
+    class Right(nn.Module):
+        @gearcache.cache_compile(config=strict_config(), input_signature=MASK)
+        def run(self, x: Tensor) -> Tensor:
+            return x + 1
+
+    first, second = Right(), Right()
+    second.run.set_inputs(MASK.double())
+    first.run.warm()
+    with pytest.raises(InputError, match=r"allowed: dtype torch\.float32"):
+        first.run(MASK.double())
+    for each in (second, copy.deepcopy(second)):
+        with pytest.raises(InputError, match=r"allowed: dtype torch\.float64"):
+            each.run(MASK)
+
+
+def test_copies_and_pickles_keep_what_is_declared(cache_dir: Path) -> None:
+    net = Net()
+    net.cached = gearcache.cache_compile(net.pooled, config=strict_config())
+    net.cached.set_inputs(TensorSpec((_batch(), 7), INTS), TensorSpec((_batch(), 7), FLOATS))
+    for other in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+        assert other.cached.instance is other
+        with pytest.raises(InputError, match=r"allowed: dtype torch\.int64"):
+            other.cached(IDS.int(), MASK)
+
+
+def test_gears_and_signature_of_one_meaning_have_one_key(cache_dir: Path) -> None:
+    batch = _batch()
+    declared = _pooled()
+    declared.warm()
+    same = _cached(gears={"ids": (batch, 7), "mask": (batch, 7)})
+    same(IDS, MASK)
+    assert (same.entry_path, same.stats.traces) == (declared.entry_path, 0)
+    other = _cached(input_signature=(TensorSpec((batch, 6), INTS), TensorSpec((batch, 6), FLOATS), 1))
+    other.warm()
+    assert other.entry_path != declared.entry_path
