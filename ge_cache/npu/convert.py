@@ -13,7 +13,7 @@ from gearcache.ge_cache.graphs.all_gears import check_assumptions, gear_values
 from gearcache.ge_cache.npu.ascend import decompositions, ge_model_class, torch_npu_module
 from gearcache.ge_cache.npu.config import NpuOptions
 from gearcache.ge_cache.npu.functional import FunctionalGraph, functional_graph
-from gearcache.ge_cache.npu.ge_model import SplitModel, split_model
+from gearcache.ge_cache.npu.ge_model import READ_FROM, SplitModel, split_model
 from gearcache.ge_cache.npu.load import CODE, COMPILED, OPERATORS
 from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.guards.dispatch.frame import encode_code
@@ -40,7 +40,9 @@ def convert(job: CompileJob, options: NpuOptions, stage: Stage) -> Artifact:
         text, conditions = ordered_gears(text, [{}] * first + gears), []
     is_ge = "ge_graph = GeGraph(" in text
     if is_ge and "_is_first_run = True" not in text:
-        raise RuntimeError("this torchair generates text of another form than torch_npu 2.13.0 does")
+        version = torch_npu_module().__version__
+        read = " and ".join(READ_FROM)
+        raise RuntimeError(f"the torchair of torch_npu {version} generates text of another form than that of {read}")
     outputs = len(job.graph["outputs"])
     header = {"ge": is_ge, "outputs": outputs, "copied_back": functional.copied_back}
     header |= {"method": job.method, "owners": functional.owners, "written": functional.written}

@@ -7,13 +7,17 @@ changes there are the inputs and outputs of a graph and the names of process gro
 
 from __future__ import annotations
 
+import functools
 import itertools
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-#: The torch_npu whose Python was read for this; models of any other stay whole.
-READ_FROM = "2.13.0"
+logger = logging.getLogger("gearcache")
+#: The releases of torch_npu whose Python was read for this (the torchair of 2.14.0 is that of 2.13.0, byte by byte);
+#: models of any other stay whole.
+READ_FROM = ("2.13.0", "2.14.0")
 _HANDLED = ("Data", "RefData", "NetOutput")
 #: They get the addresses of weights as their names, and then the inputs of all operators are renamed.
 _RENAMED = "ConstPlaceHolder"
@@ -35,8 +39,7 @@ class SplitModel:
 
 def split_model(model: Any, version: str) -> SplitModel | None:
     """Return a `ModelDef` in two parts; None where torchair may handle all of it. `version` is that of torch_npu."""
-    is_known = version.partition("+")[0] == READ_FROM
-    if not is_known or len(model.graph) != 1 or any(op.type == _RENAMED for op in model.graph[0].op):
+    if not _is_read(version) or len(model.graph) != 1 or any(op.type == _RENAMED for op in model.graph[0].op):
         return None
     handled = type(model)()
     handled.CopyFrom(model)
@@ -57,6 +60,20 @@ def split_model(model: Any, version: str) -> SplitModel | None:
     if joined.SerializeToString(deterministic=True) != model.SerializeToString(deterministic=True):
         raise RuntimeError("a GE model was not the same after it was taken apart and put together")
     return found
+
+
+@functools.cache
+def _is_read(version: str) -> bool:
+    """Whether the Python of this torch_npu was read; says once what it means that it was not."""
+    if version.partition("+")[0] in READ_FROM:
+        return True
+    logger.warning(
+        "torch_npu %s: gearcache has read the torchair of torch_npu %s only, so torchair handles each GE graph as a "
+        "whole at a load: a relaunch takes longer, results are the same",
+        version,
+        " and ".join(READ_FROM),
+    )
+    return False
 
 
 def join_model(handled: Any, others: bytes, plan: Sequence[Sequence[int]]) -> bytes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import runpy
 import subprocess
 import sys
 import tempfile
@@ -120,7 +121,7 @@ def _torch_npu_modules(npu: types.ModuleType) -> dict[str, types.ModuleType]:
     root.__file__ = str(folder / "__init__.py")
     root.__spec__ = importlib.util.spec_from_loader("torch_npu", None, is_package=True)
     root.__spec__.submodule_search_locations = [str(folder)]
-    root.__version__ = "2.13.0"
+    root.__version__ = runpy.run_path(str(folder / "version.py"))["__version__"]
     root.npu = npu
     root.npu_fusion_attention = None  # transformers imports it; without a kernel its users take torch's attention
     root.get_npu_format = lambda tensor: FORMATS.get(tensor.data_ptr(), _ND)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from gearcache import dynamo_export, set_dim_gears
 from gearcache.errors import CompileError, GearSpecError
+from gearcache.exporting.export_manifest import MANIFEST
 from gearcache.exporting.torchair_export import UNCHECKED_SUFFIX
 from gearcache.ge_cache.npu.options import config_leaves
 from tests.npu.emulator import Program
@@ -26,6 +27,13 @@ class Linears(nn.Module):
         return self.linear1(x) + self.linear2(y)
 
 
+class Rolling(nn.Module):
+    """Uses an operator that torchair does not convert."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.roll(x, 1, 0)
+
+
 def run(folder: Path, name: str, *inputs: Tensor) -> list[Tensor]:
     return Program((folder / f"{name}{UNCHECKED_SUFFIX}").read_bytes()).run(inputs)
 
@@ -37,7 +45,7 @@ def test_an_exported_graph_computes_what_the_model_does(tmp_path: Path, caplog: 
         dynamo_export(x, y, model=model, export_path=tmp_path / "out", export_name="net", config=config)
     assert "no .air that ATC has accepted" in caplog.text
     found = {path.name for path in (tmp_path / "out").iterdir()}
-    assert found == {"dynamo.pbtxt", "options.json", f"net{UNCHECKED_SUFFIX}"}
+    assert found == {"dynamo.pbtxt", "options.json", f"net{UNCHECKED_SUFFIX}", MANIFEST}
     with torch.no_grad():
         assert torch.allclose(run(tmp_path / "out", "net", x, y)[0], model(x, y), atol=1e-6)
     assert config_leaves(config) == config_leaves(torchair.CompilerConfig()), "the caller's config was changed"
@@ -56,20 +64,44 @@ def test_weights_past_the_limit_become_files(tmp_path: Path, monkeypatch: pytest
         assert torch.allclose(run(tmp_path / "out", "export", x, y)[0], model(x, y), atol=1e-6)
 
 
-def test_an_existing_export_is_not_touched(tmp_path: Path) -> None:
+def test_an_export_takes_the_place_of_an_earlier_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the program of torchair's documents when it runs twice, with ATC between."""
+    monkeypatch.chdir(tmp_path)
+    first, second, x, y = Linears(), Linears(), torch.randn(2, 2), torch.randn(2, 2)
+    dynamo_export(x, y, model=first, dynamic=False)
+    files = {path.name for path in Path("export_file").iterdir()}
+    Path("export_file/offline_module.om").write_text("made by ATC")
+    dynamo_export(x, y, model=second, dynamic=False)
+    with torch.no_grad():
+        assert torch.allclose(run(tmp_path / "export_file", "export", x, y)[0], second(x, y), atol=1e-6)
+    assert {path.name for path in Path("export_file").iterdir()} == files | {"offline_module.om"}
+    assert Path("export_file/offline_module.om").read_text() == "made by ATC"
+    dynamo_export(x, y, model=second, export_name="other")
+    expected = {"dynamo.pbtxt", "options.json", f"other{UNCHECKED_SUFFIX}", MANIFEST, "offline_module.om"}
+    assert {path.name for path in Path("export_file").iterdir()} == expected
+    assert [path.name for path in tmp_path.iterdir()] == ["export_file"]
+
+
+def test_an_export_of_torchairs_own_is_not_touched(tmp_path: Path) -> None:
     arguments = (torch.randn(2, 2), torch.randn(2, 2))
     dynamo_export(*arguments, model=Linears(), export_path=tmp_path / "out")
+    (tmp_path / "out" / MANIFEST).unlink()  # torchair writes none
     before = {path: path.read_bytes() for path in (tmp_path / "out").iterdir()}
-    with pytest.raises(FileExistsError, match="give another export_path"):
+    with pytest.raises(FileExistsError, match=r"is not from an earlier .* give another export_path"):
         dynamo_export(*arguments, model=Linears(), export_path=tmp_path / "out")
     assert {path: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
 
 
-def test_a_failed_export_is_an_exception_and_leaves_nothing(tmp_path: Path) -> None:
-    class Rolling(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return torch.roll(x, 1, 0)
+def test_a_failed_export_leaves_the_earlier_one(tmp_path: Path) -> None:
+    arguments = (torch.randn(2, 2), torch.randn(2, 2))
+    dynamo_export(*arguments, model=Linears(), export_path=tmp_path / "out")
+    before = {path: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    with pytest.raises(CompileError, match="roll"):
+        dynamo_export(torch.randn(2, 2), model=Rolling(), export_path=tmp_path / "out")
+    assert {path: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
 
+
+def test_a_failed_export_is_an_exception_and_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(CompileError, match="roll"):
         dynamo_export(torch.randn(2, 2), model=Rolling(), export_path=tmp_path / "out")
     assert list(tmp_path.iterdir()) == []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,8 @@ from gearcache.ge_cache.npu.load import CODE
 from tests.npu import device, native
 from tests.npu.decoders import Decoder, Size
 
+#: Of all Python below `torch_npu/dynamo`, the same in all of `READ_FROM`.
+PYTHON_READ = "178d3f7c2a6ffa5f441eea305716a43bba2b31964fb50b9f7bf16b129856b977"
 KINDS = ("Data", "RefData", "NetOutput", "Const", "MatMul", "HcomAllReduce")
 
 
@@ -47,7 +51,7 @@ def same(first: bytes | Any, second: bytes | Any) -> bool:
 def test_changes_to_what_torchair_handles_reach_the_whole_model(seed: int) -> None:
     chosen = random.Random(seed)
     model = a_model(chosen.choices(KINDS, k=chosen.randrange(30)))
-    split = split_model(model, f"{READ_FROM}+cpu")
+    split = split_model(model, f"{chosen.choice(READ_FROM)}+cpu")
     assert split is not None
     handled = ModelDef.FromString(split.handled)
     assert len(handled.graph[0].op) == sum(op.type not in ("Const", "MatMul") for op in model.graph[0].op)
@@ -62,7 +66,7 @@ def test_changes_to_what_torchair_handles_reach_the_whole_model(seed: int) -> No
 
 
 def test_an_operator_more_or_less_than_was_stored_is_an_error() -> None:
-    split = split_model(a_model(["Data", "Const", "NetOutput"]), READ_FROM)
+    split = split_model(a_model(["Data", "Const", "NetOutput"]), READ_FROM[0])
     assert split is not None
     handled = ModelDef.FromString(split.handled)
     handled.graph[0].op.add(type="Data")
@@ -73,10 +77,10 @@ def test_an_operator_more_or_less_than_was_stored_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("kinds", "graphs", "version"),
     [
-        (["Data", "ConstPlaceHolder", "NetOutput"], 1, READ_FROM),
-        (["Data", "NetOutput"], 2, READ_FROM),
+        (["Data", "ConstPlaceHolder", "NetOutput"], 1, READ_FROM[0]),
+        (["Data", "NetOutput"], 2, READ_FROM[-1]),
         (["Data", "NetOutput"], 1, "2.13.1"),
-        (["Data", "NetOutput"], 1, "2.14.0+git1"),
+        (["Data", "NetOutput"], 1, "2.14.0.post2+git1"),
     ],
 )
 def test_what_torchair_may_handle_as_a_whole_stays_whole(kinds: list[str], graphs: int, version: str) -> None:
@@ -84,6 +88,26 @@ def test_what_torchair_may_handle_as_a_whole_stays_whole(kinds: list[str], graph
     for _ in range(1, graphs):
         model.graph.add()
     assert split_model(model, version) is None
+
+
+def test_another_torch_npu_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("WARNING", "gearcache"):
+        for _ in range(2):
+            assert split_model(a_model(["Data", "NetOutput"]), "2.99.0") is None
+        assert split_model(a_model(["Data", "NetOutput"]), READ_FROM[-1]) is not None
+    (record,) = caplog.records
+    assert record.getMessage().startswith("torch_npu 2.99.0: gearcache has read the torchair of torch_npu 2.13.0 and")
+    assert "results are the same" in record.getMessage()
+
+
+def test_the_wheel_has_the_python_that_was_read() -> None:
+    """When this fails, read what changed: what torchair handles of a graph at a load, and the text it generates."""
+    root = device.wheel_folder() / "dynamo"
+    digest = hashlib.sha256()
+    for path in sorted([*root.rglob("*.py")]):
+        digest.update(f"{path.relative_to(root)} ".encode() + path.read_bytes())
+    assert sys.modules["torch_npu"].__version__ in READ_FROM
+    assert digest.hexdigest() == PYTHON_READ
 
 
 # -- at a load -------------------------------------------------------------------------------------------------

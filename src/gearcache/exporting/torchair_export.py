@@ -1,7 +1,7 @@
 """`dynamo_export`: a model as an offline graph for Ascend's ATC, through torchair's own export.
 
 torchair mutates the shared default config, goes on where an export failed, and writes straight into the target. Here
-the config is a copy, a failure is an exception, and the folder appears whole or not at all.
+the config is a copy, a failure is an exception, and the folder is replaced as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -9,15 +9,16 @@ from __future__ import annotations
 import copy
 import logging
 import os
-import shutil
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from gearcache.errors import CompileError, GearSpecError
+from gearcache.exporting.export_folder import NEW, check_place, publish, take_over, work_folder
+from gearcache.exporting.export_manifest import walk
+from gearcache.exporting.export_ranks import Ranks, all_ranks
 from gearcache.ge_cache.npu.ascend import torchair_module
 from gearcache.guards.arguments import find_tensors
 
@@ -37,18 +38,37 @@ def dynamo_export(
 ) -> None:
     """Export one call of `model` into the folder `export_path`: `<name>.air`, `dynamo.pbtxt`, weight files.
 
-    In a process group each rank writes `<name><rank>.air` and `rank_<n>/`, and with
-    `config.export.experimental.auto_atc_config_generated` rank 0 also `model_relation_config.json` and
-    `numa_config.json`. Without CANN the graph is stored as `<name>.modeldef-not-an-air`: it is what torchair hands
-    over, and no ATC has accepted it.
+    An export that is there already is replaced as a whole; readers see the old one or the new one, and so does who
+    looks after a crash. Files that no export wrote stay, and so do the JSON files that were edited by hand.
 
-    `FileExistsError` when the files of this rank exist already, `ValueError` for a symbolic link or another mode than
-    `max-autotune`, `GearSpecError` for inputs with gears, `CompileError` when torchair cannot convert the model.
+    In a process group every rank has to call it. Each writes `<name><rank>.air` and `rank_<n>/`, and with
+    `config.export.experimental.auto_atc_config_generated` rank 0 also `model_relation_config.json` and
+    `numa_config.json`; those of one folder are put in place together. Without CANN the graph is stored as
+    `<name>.modeldef-not-an-air`: it is what torchair hands over, and no ATC has accepted it.
+
+    `FileExistsError` names a file that is not from an export, or was edited, where this one would write another;
+    `ValueError` is for a symbolic link, a mount point, the working folder or another mode than `max-autotune`,
+    `GearSpecError` for inputs with gears, `CompileError` when torchair cannot convert the model or another rank failed,
+    `TimeoutError` when another rank does not come.
     """
     name = os.path.split(export_name)[-1]
     target = Path(export_path)
-    rank = torch.distributed.get_rank() if _is_distributed() else None
-    _check(target, name, rank, args, kwargs)
+    ranks = all_ranks(f"{type(model).__name__}.forward")
+    with ranks.reporting():
+        place = Path(os.path.abspath(target))  # not `resolve`, which would follow links
+        _check(target, name, ranks.rank, args, kwargs)
+        check_place(place)
+        torchair, own = _config(config)
+        with work_folder(place) as work, ranks.reporting():
+            folder = work / NEW
+            _export(torchair, own, model, args, kwargs, folder, name, target, dynamic)
+            _mark_unchecked(folder, name, ranks.rank)
+            _replace_paths(folder, target)
+            put_in_place_together(ranks, work, place)
+
+
+def _config(config: Any) -> tuple[Any, Any]:
+    """Return torchair and a copy of the user's config."""
     torchair = torchair_module()
     own = copy.deepcopy(config) if config is not None else torchair.CompilerConfig()
     if own.mode.value != "max-autotune":
@@ -57,18 +77,23 @@ def dynamo_export(
         raise ValueError(
             "dynamo_export: config.experimental_config.frozen_parameter is True; an export freezes nothing"
         )
-    target.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-    try:
-        _export(torchair, own, model, args, kwargs, folder, name, target, dynamic)
-        _mark_unchecked(folder, name, rank)
-        _publish(folder, target, rank)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    return torchair, own
 
 
-def _is_distributed() -> bool:
-    return bool(torch.distributed.is_available() and torch.distributed.is_initialized())
+def put_in_place_together(ranks: Ranks, work: Path, place: Path) -> None:
+    """Put the files of all ranks that share a folder in place at once, by the first of them; the others wait."""
+    together = ranks.in_one_folder(place, work)
+    first = min(together, key=lambda rank: rank or 0)
+    if ranks.rank != first:
+        assert first is not None
+        ranks.ask("published", [first])
+        return
+    owners = dict.fromkeys(walk(work / NEW), ranks.rank)
+    for rank, other in together.items():
+        if rank != first:
+            owners |= dict.fromkeys(take_over(work / NEW, other / NEW), rank)
+    publish(work, place, owners, ranks.world)
+    ranks.tell("published", None)
 
 
 def _air(name: str, rank: int | None) -> str:
@@ -80,10 +105,6 @@ def _check(target: Path, name: str, rank: int | None, args: Any, kwargs: Any) ->
     for path in (target, air):
         if path.is_symlink():
             raise ValueError(f"dynamo_export: `{path}` is a symbolic link; give the folder that it points to")
-    own = [air, air.with_suffix(UNCHECKED_SUFFIX), target / (f"rank_{rank}" if rank is not None else "dynamo.pbtxt")]
-    present = [path for path in own if path.exists()]
-    if present:
-        raise FileExistsError(f"dynamo_export: `{present[0]}` exists; remove it, or give another export_path")
     tensors = find_tensors({"args": args}) | find_tensors(kwargs)
     geared = [path for path, tensor in tensors.items() if getattr(tensor, "dim_gears", None)]
     if geared:
@@ -144,18 +165,6 @@ def _mark_unchecked(folder: Path, name: str, rank: int | None) -> None:
             "%s is the ModelDef that torchair hands to CANN; no CANN is here, so it is no .air that ATC has accepted",
             unchecked.name,
         )
-
-
-def _publish(folder: Path, target: Path, rank: int | None) -> None:
-    """Put the finished files in place: at once into a new folder, one by one beside those of other ranks."""
-    _replace_paths(folder, target)
-    if rank is None and not target.exists():
-        folder.chmod(0o750)
-        folder.replace(target)
-        return
-    target.mkdir(parents=True, exist_ok=True)
-    for path in sorted(folder.iterdir()):
-        path.replace(target / path.name)
 
 
 def _replace_paths(folder: Path, target: Path) -> None:

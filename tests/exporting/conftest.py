@@ -1,0 +1,29 @@
+"""Systems on which an export is put in place differently."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from gearcache.exporting import exchange
+
+
+@pytest.fixture(params=["exchange", "renames"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """With `renameat2`, and on a system without it."""
+    if request.param == "renames":
+        monkeypatch.setattr(exchange, "exchange", lambda first, second: False)
+    return str(request.param)
+
+
+@pytest.fixture(params=["links", "copies"])
+def carried(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """With hard links, and on a file system without them."""
+    if request.param == "copies":
+
+        def refuse(*arguments: object, **keywords: object) -> None:
+            raise PermissionError("no hard links")
+
+        monkeypatch.setattr(os, "link", refuse)
+    return str(request.param)

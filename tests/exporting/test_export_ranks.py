@@ -1,0 +1,165 @@
+"""Ranks that export together: who shares a folder, who waits for whom, and what all hear when one fails."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch.distributed as dist
+
+from gearcache.errors import CompileError
+from gearcache.exporting import export_ranks
+from gearcache.exporting.export_folder import NEW, work_folder
+from gearcache.exporting.export_manifest import MANIFEST
+from gearcache.exporting.export_ranks import Ranks, all_ranks
+from gearcache.exporting.torchair_export import put_in_place_together
+
+
+def together(places: list[str], works: list[Path]) -> list[dict[int | None, Path]]:
+    """Which ranks each rank finds in its folder, twice over one store."""
+    store = dist.HashStore()
+
+    def one(rank: int) -> dict[int | None, Path]:
+        Ranks("Model.forward", store, rank, len(places)).in_one_folder(Path("/elsewhere"), works[rank])
+        return Ranks("Model.forward", store, rank, len(places)).in_one_folder(Path(places[rank]), works[rank])
+
+    with ThreadPoolExecutor(len(places)) as pool:
+        return list(pool.map(one, range(len(places))))
+
+
+def test_ranks_of_one_folder_find_one_another(tmp_path: Path) -> None:
+    works = [tmp_path / str(rank) for rank in range(4)]
+    for work in works:
+        work.mkdir()
+    first, second, third, fourth = together(["/a", "/a", "/b", "/a"], works)
+    assert first == second == fourth == {0: works[0], 1: works[1], 3: works[3]}
+    assert third == {2: works[2]}
+
+
+def test_a_folder_of_the_same_name_on_another_host_is_another_one(tmp_path: Path) -> None:
+    first, second = together(["/a", "/a"], [tmp_path, tmp_path / "on another host"])
+    assert first == {0: tmp_path}
+    assert set(second) == {0, 1}  # this host has the other's folder only in this test
+
+
+def export_both(target: Path, content: str, *, second: Callable[[], None]) -> list[BaseException | None]:
+    """Export by two ranks, of which rank 1 does `second` before it has converted its graph; what each raised."""
+    store = dist.HashStore()
+
+    def one(rank: int) -> None:
+        ranks = Ranks("Model.forward", store, rank, 2)
+        with work_folder(target) as work, ranks.reporting():
+            (work / NEW / f"rank_{rank}").mkdir()
+            (work / NEW / f"rank_{rank}" / "dynamo.pbtxt").write_text(content)
+            (work / NEW / f"net{rank}.air").write_text(content)
+            if rank == 1:
+                second()
+            put_in_place_together(ranks, work, target)
+
+    with ThreadPoolExecutor(2) as pool:
+        return [future.exception() for future in [pool.submit(one, rank) for rank in range(2)]]
+
+
+def contents(target: Path) -> dict[str, str]:
+    files = [path for path in target.rglob("*") if path.is_file() and path.name != MANIFEST]
+    return {path.relative_to(target).as_posix(): path.read_text() for path in files}
+
+
+def of_both(content: str) -> dict[str, str]:
+    return {name.format(rank): content for rank in range(2) for name in ("net{}.air", "rank_{}/dynamo.pbtxt")}
+
+
+def test_a_folder_of_two_ranks_changes_once_both_are_ready(tmp_path: Path) -> None:
+    target, seen = tmp_path / "mp", []
+
+    def slowly() -> None:
+        time.sleep(0.3)  # rank 0 is ready long before
+        seen.append(contents(target))
+
+    assert export_both(target, "one", second=slowly) == [None, None]
+    assert contents(target) == of_both("one")
+    assert export_both(target, "two", second=slowly) == [None, None]
+    assert contents(target) == of_both("two")
+    assert seen == [{}, of_both("one")]
+    assert [path.name for path in tmp_path.iterdir()] == ["mp"]
+
+
+def test_without_one_rank_the_old_folder_stays(tmp_path: Path) -> None:
+    target = tmp_path / "mp"
+    export_both(target, "one", second=lambda: None)
+
+    def fail() -> None:
+        raise RuntimeError("no graph")
+
+    first, second = export_both(target, "two", second=fail)
+    assert isinstance(first, CompileError)
+    assert "rank 1: RuntimeError: no graph" in str(first)
+    assert isinstance(second, RuntimeError)
+    assert contents(target) == of_both("one")
+    assert [path.name for path in tmp_path.iterdir()] == ["mp"]
+    (target / "mine.txt").write_text("mine")
+    (target / "net1.air").unlink()
+    (target / "net1.air").mkdir()
+    (target / "net1.air/mine.txt").write_text("mine")
+    first, second = export_both(target, "three", second=lambda: None)
+    assert isinstance(first, FileExistsError)
+    assert isinstance(second, CompileError)
+    assert "net1.air/mine.txt` is not from an earlier" in str(second)
+    assert set(contents(target).values()) == {"one", "mine"}
+
+
+def failing(error: BaseException, *, later: bool) -> tuple[Any, Any]:
+    """What rank 1 raises, and rank 0, which waits for it; `later`: rank 1 had converted its graph before."""
+    store = dist.HashStore()
+
+    def other() -> None:
+        ranks = Ranks("Model.forward", store, 1, 2)
+        with ranks.reporting():
+            if later:
+                ranks.tell("converted", ["/a", "/gone"])
+            raise error
+
+    def waiting() -> None:
+        Ranks("Model.forward", store, 0, 2).in_one_folder(Path("/a"), Path("/work"))
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.submit(other), pool.submit(waiting)
+        return first.exception(), second.exception()
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_the_failure_of_a_rank_is_one_of_all(later: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export_ranks, "GIVES_UP_AFTER", 20.0)
+    own, others = failing(FileExistsError("mp/net.air"), later=later)
+    assert isinstance(own, FileExistsError)
+    assert isinstance(others, CompileError)
+    assert "`Model.forward`" in str(others)
+    assert "rank 1: FileExistsError: mp/net.air" in str(others)
+
+
+def test_a_rank_that_never_comes_is_named(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(export_ranks, "SAYS_AFTER", 0.05)
+    monkeypatch.setattr(export_ranks, "GIVES_UP_AFTER", 0.3)
+    ranks = Ranks("Model.forward", dist.HashStore(), 0, 3)
+    with caplog.at_level("WARNING", "gearcache"), pytest.raises(TimeoutError, match=r"for rank 1, 2; each rank of the"):
+        ranks.ask("converted", range(3))
+    assert [record.getMessage() for record in caplog.records] == [
+        "dynamo_export: rank 0 waits for rank 1, 2, which has to call it too"
+    ]
+
+
+def test_who_is_alone_waits_for_nobody() -> None:
+    assert all_ranks("forward").rank is None
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    dist.init_process_group("fake", store=FakeStore(), rank=1, world_size=2)
+    try:
+        ranks = all_ranks("forward")
+        assert (ranks.rank, ranks.world) == (1, 2)
+        assert ranks.in_one_folder(Path("/a"), Path("/work")) == {1: Path("/work")}
+    finally:
+        dist.destroy_process_group()
