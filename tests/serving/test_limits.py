@@ -40,6 +40,20 @@ def test_where_misses_raise_the_limit_of_variants_does_too(cache_dir: Path) -> N
     assert torch.equal(cached(x, 2), x * 2)
 
 
+def test_gears_only_validation_takes_the_graph_that_was_stored_for_such_tensors(cache_dir: Path) -> None:
+    net, gears = Net(), {"x": {0: [2, 4]}}
+    single, double = torch.ones(2, 4), torch.ones(2, 4, dtype=torch.float64)
+    for first, second in ((double, single), (single, double)):
+        stored = gearcache.cache_compile(net.scalar, config=strict_config(on_miss="compile"), gears=gears)
+        stored(first, 3), stored(second, 3), stored(second.t().contiguous().t(), 3)
+    for x in (double, single, single.t().contiguous().t()):
+        cached = gearcache.cache_compile(net.scalar, config=strict_config(validate="gears"), gears=gears)
+        for _ in range(3):
+            found = cached(x, 3)
+            assert (found.dtype, found.stride()) == (x.dtype, x.stride())
+        assert torch.equal(found, x * 3)
+
+
 def test_gears_only_validation_gives_the_same_results(cache_dir: Path) -> None:
     net = Net()
     config = strict_config(validate="gears")

@@ -70,7 +70,7 @@ class LoadedVariants:
 
     def gears_for(self, call: Call) -> set[str]:
         """Return the loaded gears of the variants that take such a call at some sizes."""
-        return {graph.gear.text for active in self.variants if _takes(active.variant, call) for graph in active.graphs}
+        return {graph.gear.text for active in self.variants if takes(active.variant, call) for graph in active.graphs}
 
     def misfits(self, call: Call) -> list[Reason]:
         """Return the argument that each loaded variant was traced with otherwise."""
@@ -87,9 +87,12 @@ class LoadedVariants:
                     graph.accept(tensors)
 
 
-def _takes(variant: StoredVariant, call: Call) -> bool:
+def takes(variant: StoredVariant, call: Call, *, any_sizes: bool = True) -> bool:
+    """Whether a variant is for tensors like those of a call: of any sizes and strides, or of one of its gears."""
     tensors = tensors_of(variant, call.scope)
-    return tensors is not None and _are_of_its_kind(variant, tensors)
+    if tensors is None or any_sizes:
+        return tensors is not None and _are_of_its_kind(variant, tensors)
+    return any(find_problem(variant.inputs, gear, tensors) is None for gear in variant.gears)
 
 
 def _are_of_its_kind(variant: StoredVariant, tensors: tuple[Any, ...]) -> bool:

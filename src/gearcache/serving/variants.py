@@ -15,7 +15,7 @@ from gearcache.serving.activate import ActiveVariant, EvidenceCheck, activate, m
 from gearcache.serving.basis import Bases
 from gearcache.serving.call import Call
 from gearcache.serving.entry import Entry
-from gearcache.serving.loaded import Frame, LoadedVariants
+from gearcache.serving.loaded import Frame, LoadedVariants, takes
 from gearcache.serving.resolved import ResolvedMethod
 from gearcache.telemetry.interrupts import raise_interrupt
 from gearcache.telemetry.record import Record
@@ -84,7 +84,7 @@ class Variants:
         reasons: list[Reason] = []
         variants: list[StoredVariant] = []
         evidence, bases = EvidenceCheck(call.scope), Bases()
-        for variant in self._known:
+        for variant in self._candidates(call):
             if id(variant) in loaded or id(variant) in self._unusable:
                 continue
             reason = self._take(variant, call, evidence, bases)
@@ -103,6 +103,14 @@ class Variants:
         kind = min((reason.kind for reason in reasons), key=_TELLING.index)
         self._record.history.miss(*dict.fromkeys(reasons), kind=kind)
         return Unloaded(kind, "; ".join(dict.fromkeys(reason.text for reason in reasons)))
+
+    def _candidates(self, call: Call) -> list[StoredVariant]:
+        """Return the variants to look at: with `validate="gears"` calls cannot tell those of other dtypes or strides."""
+        known = self.known
+        if self._method.settings.validate == "inputs" or len(known) < 2:
+            return known
+        alike = [variant for variant in known if takes(variant, call)]
+        return [variant for variant in alike if takes(variant, call, any_sizes=False)] or alike or known
 
     def _note_load(self, variants: list[StoredVariant], seconds: float, *, counted: bool) -> None:
         history = self._record.history
