@@ -105,7 +105,7 @@ class Variants:
         return Unloaded(kind, "; ".join(dict.fromkeys(reason.text for reason in reasons)))
 
     def _candidates(self, call: Call) -> list[StoredVariant]:
-        """Return the variants to look at: with `validate="gears"` calls cannot tell those of other dtypes or strides."""
+        """Return the variants to look at: under `validate="gears"` no call tells those of other dtypes or strides."""
         known = self.known
         if self._method.settings.validate == "inputs" or len(known) < 2:
             return known
