@@ -41,7 +41,8 @@ class _Dim:
 
 
 def _pattern(path: str) -> re.Pattern[str]:
-    parts = re.split(r"\[\*\]", path)
+    quoted = re.sub(r"""\["([^"'\\]+)"\]""", r"['\1']", path)
+    parts = re.split(r"\[\*\]", quoted)
     return re.compile(r"\[[^\]]+\]".join(re.escape(part) for part in parts))
 
 

@@ -55,7 +55,7 @@ def spawned(folder: Path, value: float) -> None:
         port = free.getsockname()[1]
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     command = [sys.executable, "-m", "tests.npu.spawned", str(port), str(value), str(folder)]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr[-3000:]
 
 

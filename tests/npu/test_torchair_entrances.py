@@ -53,7 +53,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         )
         for name in ("torchair", "npugraph_ex")
     }
-    return {name: json.loads(process.communicate(timeout=120)[0]) for name, process in started.items()}
+    return {name: json.loads(process.communicate(timeout=500)[0]) for name, process in started.items()}
 
 
 def owners(names: dict[str, str]) -> dict[str, bool]:

@@ -76,3 +76,10 @@ def test_marks_on_tensors_become_axes() -> None:
     x, y = torch.ones(2, 3), torch.ones(4)
     set_dim_gears(x, {1: [3, 6], 0: (2, 4)})
     assert gears_of_arguments({"x": x, "y": y}) == (Axis("x", 1, (3, 6)), Axis("x", 0, (2, 4)))
+
+
+def test_a_key_of_a_path_may_stand_in_either_quotes() -> None:
+    for path in ("state['keys']", 'state["keys"]'):
+        (axis,) = parse_gears({path: {0: [2, 4]}}, "zip").axes
+        assert axis.matches("state['keys']")
+        assert not axis.matches("state['key']")
