@@ -42,7 +42,7 @@ def _served(chosen: list[Case], root: Path, backend: str = "eager", tolerance: f
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Served:
-    return _served(cases(list(METHODS), 3), tmp_path_factory.mktemp("modes"))
+    return _served(cases(list(METHODS), 6), tmp_path_factory.mktemp("modes"))
 
 
 def _assert_right(served: Served, method: str) -> None:
