@@ -222,7 +222,7 @@ def test_an_error_of_the_function_is_a_traceback_and_exit_code_1(deploy: Path, c
     "arguments, message",
     [
         (("nowhere:build",), "there is no module `nowhere`"),
-        (("deploy:nothing",), "`deploy` has no function `nothing`; it has Net, broken, build, slow"),
+        (("deploy:nothing",), "`deploy` has no function `nothing`; it has Net, broken, build, declare, serve, slow"),
         (("deploy",), "`deploy` names no function"),
         (("none.py:build",), "there is no file `none.py`"),
         (("deploy:build", "--rank", "1"), "--rank needs --world-size"),

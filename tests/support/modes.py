@@ -120,9 +120,12 @@ def _compare(
     report["right"] += 1
     if after != found_after and method.name in ASKING:
         report["differences"].append(f"{where}: modes afterwards {after}, found {found_after}")
-    ours = _described(found, arguments, net, mode, tolerance)
-    other = _described(expected, theirs, reference, mode, tolerance)
-    if ours != other:
+    ours = _described(found, arguments, net, mode)
+    other = _described(expected, theirs, reference, mode)
+    if method.options.get("on_miss") == "pad":
+        # The libraries sum the products of another number of rows in another order.
+        tolerance = max(tolerance, 1e-5)
+    if not _same(ours, other, tolerance):
         report["differences"].append(f"{where}: eager {other}, found {ours}"[:1500])
 
 
@@ -136,24 +139,38 @@ def _outcome(function: Any, arguments: Any, mode: Any) -> tuple[Any, tuple[bool,
         return result, (torch.is_grad_enabled(), torch.is_inference_mode_enabled())
 
 
-def _described(result: Any, arguments: Any, net: Net, mode: str, tolerance: float) -> list[Any]:
-    """Return what can be told of a call: results, arguments, state of the module, and which of them share memory."""
+def _same(ours: list[Any], other: list[Any], tolerance: float) -> bool:
+    """Tell whether the two descriptions are equal, values within the tolerance (absolute and relative)."""
+    if [facts for facts, _ in ours] != [facts for facts, _ in other]:
+        return False
+    return all(
+        torch.allclose(torch.tensor(found), torch.tensor(expected), rtol=tolerance, atol=tolerance, equal_nan=True)
+        for (_, found), (_, expected) in zip(ours, other, strict=True)
+    )
+
+
+def _described(result: Any, arguments: Any, net: Net, mode: str) -> list[Any]:
+    """Return what can be told of a call: results, arguments, state of the module, and which of them share memory.
+
+    Each tensor is a pair: what must be equal, and its values.
+    """
     state = [*net.parameters(), *net.buffers(), *([net.seen] if hasattr(net, "seen") else [])]
     tensors = [*_tensors(result), *_tensors(arguments), *state]
     storages = [tensor.untyped_storage().data_ptr() for tensor in tensors]
-    digits = 3 if tolerance else 9
     return [
-        [
-            str(tensor.dtype),
-            list(tensor.shape),
-            list(tensor.stride()),
-            tensor.storage_offset(),
-            tensor.is_inference(),
-            tensor.requires_grad if mode != "grad" else None,
-            [round(value, digits) for value in tensor.detach().double().flatten().tolist()],
-            storages.index(tensor.untyped_storage().data_ptr()),
-            next(index for index, other in enumerate(tensors) if other is tensor),
-        ]
+        (
+            [
+                str(tensor.dtype),
+                list(tensor.shape),
+                list(tensor.stride()),
+                tensor.storage_offset(),
+                tensor.is_inference(),
+                tensor.requires_grad if mode != "grad" else None,
+                storages.index(tensor.untyped_storage().data_ptr()),
+                next(index for index, other in enumerate(tensors) if other is tensor),
+            ],
+            tensor.detach().double().flatten().tolist(),
+        )
         for tensor in tensors
     ]
 
