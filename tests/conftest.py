@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
+
+from gearcache.cache.fingerprint import versions_component
 
 
 @pytest.fixture
@@ -14,6 +19,13 @@ def cache_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     root = tmp_path / ".torchair_cache"
     monkeypatch.setenv("TORCHAIR_CACHE_HOME", str(root))
     return root
+
+
+@pytest.fixture
+def release_of_torch(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Let torch give itself out as another release, but not in keys: they note versions once in a process."""
+    versions_component()
+    return functools.partial(monkeypatch.setattr, torch, "__version__")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

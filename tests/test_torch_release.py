@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -97,13 +98,15 @@ def test_a_private_name_that_another_torch_lacks_is_told(owner: str, name: str, 
     assert found[2]
 
 
-def test_what_fails_under_another_release_is_no_riddle(monkeypatch: pytest.MonkeyPatch, cache_dir: Path) -> None:
+def test_what_fails_under_another_release_is_no_riddle(
+    monkeypatch: pytest.MonkeyPatch, release_of_torch: Callable[[str], None], cache_dir: Path
+) -> None:
     def fail(*_: object) -> None:
         raise TypeError("a parameter that is gone")
 
     cached = gearcache.cache_compile(torch.nn.Linear(2, 2).forward, config=CompilerConfig(backend="eager", strict=True))
     monkeypatch.setattr("gearcache.serving.binding.Binding.prepare", fail)
-    monkeypatch.setattr(torch, "__version__", "2.15.0")
+    release_of_torch("2.15.0")
     with (
         torch.no_grad(),
         pytest.raises(PreparationError, match=r"a parameter that is gone.*torch 2\.13, this is 2\.15"),

@@ -10,10 +10,10 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 
 from gearcache.cache import Layout
 from gearcache.commands.host_checks import check_host, check_settings
@@ -108,8 +108,8 @@ def test_a_compiler_that_cannot_compile_is_told(tmp_path: Path) -> None:
     assert "cannot compile with OpenMP: cannot find omp.h" in check.detail
 
 
-def test_another_release_of_torch_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "__version__", "2.15.0+cu132")
+def test_another_release_of_torch_is_told(release_of_torch: Callable[[str], None]) -> None:
+    release_of_torch("2.15.0+cu132")
     (check,) = [check for check in check_host({}) if check.name == "torch"]
     assert (check.ok, check.detail) == (False, "2.15.0+cu132, which gearcache is not tested with")
     assert check.remedy == "install torch==2.13.*"
@@ -146,9 +146,11 @@ def test_doctor_tells_a_folder_that_others_can_write(cache_dir: Path) -> None:
     assert "chmod" in check["remedy"]
 
 
-def test_a_command_that_needs_torch_says_which(deploy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_that_needs_torch_says_which(
+    deploy: Path, monkeypatch: pytest.MonkeyPatch, release_of_torch: Callable[[str], None]
+) -> None:
     monkeypatch.chdir(deploy)
-    monkeypatch.setattr(torch, "__version__", "2.15.0")
+    release_of_torch("2.15.0")
     done = run("prewarm", "deploy:build", code=1)
     assert done.stderr.startswith("error: gearcache works with torch 2.13, this is 2.15.0: install")
 
