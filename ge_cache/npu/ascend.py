@@ -14,6 +14,8 @@ from typing import Any
 import torch
 
 from gearcache.errors import BackendUnavailable, CacheError
+from gearcache.ge_cache.npu.end_of_ge import spare_dynamo_at_exit
+from gearcache.ge_cache.npu.part_of_torchair import import_part
 
 #: Storage formats that say nothing of the layout (ND, NCHW, NHWC, NCDHW, ...); all others are private.
 _BASE_FORMATS = (-1, 0, 1, 2, 27, 30)
@@ -53,6 +55,32 @@ def torchair_module() -> Any:
         raise BackendUnavailable("torchair", f"torchair cannot be imported ({_reason(error)}), {_HOW}") from error
     watch_ge()
     return torchair
+
+
+def ge_modules() -> None:
+    """Import what text generated for GE imports, which is a part of torchair; all of it where that does not work."""
+    torch_npu_module()
+    is_first = "torchair.core._backend" not in sys.modules
+    if import_part(("torchair.core._backend", "torchair.core._npu_graph_executor", "torchair.ge._ge_graph")):
+        watch_ge()
+        if is_first:
+            spare_dynamo_at_exit(sys.modules["torchair.core._backend"])
+    else:
+        torchair_module()
+
+
+def torchair_config_class() -> Any:
+    """Return `torchair.CompilerConfig`, which is no reason to import all of torchair."""
+    torch_npu_module()
+    if import_part(("torchair.configs.compiler_config",)):
+        return sys.modules["torchair.configs.compiler_config"].CompilerConfig
+    return torchair_module().CompilerConfig
+
+
+def converter_module() -> Any:
+    """Return torchair's converter to GE, which needs all of torchair."""
+    torchair_module()
+    return importlib.import_module("torchair._ge_concrete_graph.fx2ge_converter")
 
 
 def ge_model_class() -> Any:

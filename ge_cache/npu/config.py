@@ -10,7 +10,12 @@ from typing import Any
 import torch
 
 from gearcache.errors import GearSpecError, OptionError
-from gearcache.ge_cache.npu.ascend import npugraph_ex_module, torch_npu_module, torchair_module
+from gearcache.ge_cache.npu.ascend import (
+    npugraph_ex_module,
+    torch_npu_module,
+    torchair_config_class,
+    torchair_module,
+)
 from gearcache.ge_cache.npu.options import config_component
 
 GE_MODE = "max-autotune"
@@ -69,7 +74,7 @@ class NpuOptions:
         if self.config is not None:
             config = copy.deepcopy(self.config)
         else:
-            config = _set_options(torchair_module().CompilerConfig(), self.options)
+            config = _set_options(torchair_config_class()(), self.options)
             config.mode = self.mode
         config.inference_config.dynamic_gears_merge_policy = "zip"
         if not self.is_ge:

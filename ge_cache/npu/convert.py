@@ -87,7 +87,11 @@ def _split(text: str) -> tuple[str, SplitModel] | None:
     split = split_model(model, str(torch_npu_module().__version__))
     if split is None:
         return None
-    return f"{text[: found.start(1)]}{split.handled!r}{text[found.end(1) :]}", split
+    text = f"{text[: found.start(1)]}{split.handled!r}{text[found.end(1) :]}"
+    # The converter imports Dynamo; a load has these two names already (`load_kernel`).
+    return re.sub(
+        r"^from torchair\._ge_concrete_graph\.fx2ge_converter import \w+\n", "", text, flags=re.MULTILINE
+    ), split
 
 
 def gear_lists(job: CompileJob) -> list[dict[int, list[int]]]:

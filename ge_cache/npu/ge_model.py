@@ -19,8 +19,9 @@ logger = logging.getLogger("gearcache")
 #: models of any other stay whole.
 READ_FROM = ("2.13.0", "2.14.0")
 _HANDLED = ("Data", "RefData", "NetOutput")
-#: They get the addresses of weights as their names, and then the inputs of all operators are renamed.
-_RENAMED = "ConstPlaceHolder"
+#: The first get the addresses of weights as their names, and then the inputs of all operators are renamed; the formats
+#: of the second's weights are checked.
+_WHOLE = ("ConstPlaceHolder", "GroupedMatmul")
 #: Forms of a field's content: a number, bytes after their length, or so many bytes.
 _VARINT, _LENGTH_PREFIXED, _FIXED = 0, 2, {1: 8, 5: 4}
 
@@ -39,7 +40,7 @@ class SplitModel:
 
 def split_model(model: Any, version: str) -> SplitModel | None:
     """Return a `ModelDef` in two parts; None where torchair may handle all of it. `version` is that of torch_npu."""
-    if not _is_read(version) or len(model.graph) != 1 or any(op.type == _RENAMED for op in model.graph[0].op):
+    if not _is_read(version) or len(model.graph) != 1 or any(op.type in _WHOLE for op in model.graph[0].op):
         return None
     handled = type(model)()
     handled.CopyFrom(model)

@@ -14,6 +14,7 @@ from gearcache.errors import GearSpecError
 from gearcache.ge_cache.backend import StoredArtifact
 from gearcache.ge_cache.npu.ascend import (
     check_precision_of_ge,
+    ge_modules,
     is_private_format,
     kernels_left_out,
     torch_npu_module,
@@ -22,6 +23,7 @@ from gearcache.ge_cache.npu.ascend import (
 from gearcache.ge_cache.npu.compiled_graphs import graph_folder
 from gearcache.ge_cache.npu.ge_model import join_model
 from gearcache.ge_cache.npu.ge_text import CompileOnly, compile_only, graph_key, missing_group
+from gearcache.ge_cache.npu.input_formats import note_formats
 from gearcache.ge_cache.npu.process_groups import check_groups, communicators, names_survive
 from gearcache.ge_cache.npu.static_kernels import FirstCall, has_static_kernels, kernels_key
 from gearcache.guards.dispatch.frame import decode_code
@@ -54,7 +56,12 @@ def load_kernel(
     torch_npu_module()
     namespace: dict[str, Any] = {"__name__": "gearcache.generated.torchair"}
     is_ge = artifact.header["ge"]
-    if is_ge:
+    if is_ge and len(parts) > 1:
+        ge_modules()
+        # The text of such a graph imports neither of them (`convert`): a split graph has no operator for the first.
+        namespace["_update_constplaceholder_attr_from_inputs"] = lambda *ignored: None
+        namespace["_update_internal_format_from_inputs"] = note_formats
+    elif is_ge:
         torchair_module()
     try:
         execute(decode_code(msgpack.unpackb(parts[0], raw=False, strict_map_key=False), {}), namespace)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import sys
+from collections.abc import Callable
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any
 
@@ -41,17 +44,50 @@ def run_all(module: str, names: list[str], root: Path, *, relaunched: bool) -> d
 
 
 def forbid_tracing() -> None:
-    """Make Dynamo's capture and both FX converters an error."""
-    import npugraph_ex.npu_fx_compiler
-    import torch._dynamo.convert_frame
-    import torchair.npu_fx_compiler
+    """Make Dynamo's capture and both FX converters an error, in whatever of them is imported now or later."""
 
     def refuse(*arguments: Any, **keywords: Any) -> None:
         raise AssertionError("a relaunched process traced or converted a graph")
 
-    torch._dynamo.convert_frame.compile_frame = refuse
-    torchair.npu_fx_compiler._NpuFxCompiler._gen_compiled_gm = refuse
-    npugraph_ex.npu_fx_compiler._NpuFxCompiler._gen_compiled_gm = refuse
+    def no_capture(module: Any) -> None:
+        module.compile_frame = refuse
+
+    def no_conversion(module: Any) -> None:
+        module._NpuFxCompiler._gen_compiled_gm = refuse
+
+    sys.meta_path.insert(
+        0,
+        AfterImport(
+            {
+                "torch._dynamo.convert_frame": no_capture,
+                "torchair.npu_fx_compiler": no_conversion,
+                "npugraph_ex.npu_fx_compiler": no_conversion,
+            }
+        ),
+    )
+
+
+class AfterImport(MetaPathFinder):
+    """Calls a function with a module right after its import."""
+
+    def __init__(self, functions: dict[str, Callable[[Any], None]]) -> None:
+        assert not [name for name in functions if name in sys.modules]
+        self._functions = functions
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
+        """Return what the other finders find, with the call behind the import."""
+        function = self._functions.pop(fullname, None)
+        spec = None if function is None else importlib.util.find_spec(fullname)
+        if function is None or spec is None or spec.loader is None:
+            return None
+        execute = spec.loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            execute(module)
+            function(module)
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
 
 
 def child() -> None:

@@ -78,6 +78,7 @@ def test_an_operator_more_or_less_than_was_stored_is_an_error() -> None:
     ("kinds", "graphs", "version"),
     [
         (["Data", "ConstPlaceHolder", "NetOutput"], 1, READ_FROM[0]),
+        (["Data", "GroupedMatmul", "NetOutput"], 1, READ_FROM[0]),
         (["Data", "NetOutput"], 2, READ_FROM[-1]),
         (["Data", "NetOutput"], 1, "2.13.1"),
         (["Data", "NetOutput"], 1, "2.14.0.post2+git1"),

@@ -32,6 +32,7 @@ VARIABLES = (
     Variable("GEARCACHE_MAX_AGE", "none", "entries that nobody used for so long go, as 30d"),
     Variable("GEARCACHE_HMAC_KEY_FILE", "none", "file of the key that signs entries"),
     Variable("GEARCACHE_TRUSTED_FOLDERS", "none", "folders that are trusted although others can write there"),
+    Variable("GEARCACHE_WHOLE_TORCHAIR", "0", "1: a relaunch on an NPU imports all of torchair, with Dynamo"),
     Variable("GEARCACHE_ANY_TORCH", "0", "1: use a release of torch that gearcache was not made for"),
 )
 

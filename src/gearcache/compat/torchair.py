@@ -24,7 +24,7 @@ from gearcache.compat.arguments import check_method, check_owner, config_of
 from gearcache.compat.entrances import entrances
 from gearcache.compat.replacement import Replacement
 from gearcache.exporting.torchair_export import dynamo_export as dynamo_export
-from gearcache.ge_cache.npu.ascend import torchair_module, watch_ge
+from gearcache.ge_cache.npu.ascend import torchair_config_class, torchair_module, watch_ge
 from gearcache.ge_cache.private_torch.dynamo import mark_for_compile
 from gearcache.guards.gears.parse import set_dim_gears as _set_dim_gears
 from gearcache.options import CompilerConfig as _Config
@@ -45,7 +45,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "CompilerConfig":
-        return torchair_module().CompilerConfig
+        return torchair_config_class()
     raise AttributeError(f"module `{__name__}` has no attribute `{name}`")
 
 
@@ -73,7 +73,7 @@ def cache_compile(
     check_method(func)
     check_owner(cache_dir)
     if config is None:
-        config = torchair_module().CompilerConfig()
+        config = torchair_config_class()()
     if ge_cache and config.mode.value != "max-autotune":
         warnings.warn(
             f"Ge_cache will not take effect when config.mode is set to {config.mode.value}.", UserWarning, stacklevel=2

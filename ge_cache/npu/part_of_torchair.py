@@ -1,0 +1,151 @@
+"""Import of those modules of torchair that a relaunch needs, without the rest of the package, Dynamo and Inductor.
+
+`import torchair` imports its converters, and with them Dynamo and Inductor: two seconds, of which a relaunch needs
+nothing. The modules that it needs are torchair's own and stay the only ones: while they are imported, empty packages
+stand in for `torchair` and `torchair._utils`, whose code is then run, whole, by whoever imports them.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.machinery
+import logging
+import os
+import sys
+import threading
+import types
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from pathlib import Path
+from typing import Any
+
+#: What stands in while the parts are imported: the packages whose own code imports the compilers.
+_STOOD_IN = ("torchair", "torchair._utils")
+#: `1` imports all of torchair, as before.
+WHOLE = "GEARCACHE_WHOLE_TORCHAIR"
+_lock = threading.RLock()
+logger = logging.getLogger("gearcache")
+
+
+def import_part(names: Sequence[str]) -> bool:
+    """Import modules of torchair; False where the whole package must be imported for them.
+
+    So it is where another import of the package has begun, where torch_npu brings it in a way that is not known here,
+    and where a module asks its package for more than its name.
+    """
+    with _lock:
+        if all(name in sys.modules for name in names):
+            return True
+        if os.environ.get(WHOLE) == "1" or _STOOD_IN[1] in sys.modules:
+            return False
+        lazy = sys.modules.get("torchair")
+        folder = _folder(lazy)
+        if folder is None:
+            return False
+        packages = [_StandIn("torchair", folder), _StandIn("torchair._utils", folder / "_utils")]
+        sys.modules.update({package.__name__: package for package in packages})
+        try:
+            for name in names:
+                importlib.import_module(name)
+        except Exception as error:
+            logger.debug("torchair is imported whole: %s: %s", type(error).__name__, error)
+            return False
+        finally:
+            _settle()
+            for name in _STOOD_IN:
+                del sys.modules[name]
+            if lazy is not None:
+                sys.modules["torchair"] = lazy
+            if _binder not in sys.meta_path:
+                sys.meta_path.insert(0, _binder)
+            for package in packages:
+                package.is_done.set()
+        return True
+
+
+def _settle() -> None:
+    """Make the packages among the parts do without the one above them, which is gone.
+
+    Those without an `__init__` would ask for its path again, and `from . import name` of a module that is no attribute
+    yet imports the package at the top.
+    """
+    for name, module in list(sys.modules.items()):
+        if name.startswith("torchair.") and name not in _STOOD_IN and hasattr(module, "__path__"):
+            module.__path__ = list(module.__path__)
+            _bind(module)
+
+
+def _bind(package: types.ModuleType) -> None:
+    """Make those modules of a package that are imported its attributes."""
+    prefix = f"{package.__name__}."
+    for place, module in list(sys.modules.items()):
+        if place.startswith(prefix) and "." not in place[len(prefix) :]:
+            setattr(package, place[len(prefix) :], module)
+
+
+def _folder(lazy: Any) -> Path | None:
+    """Return the folder of torchair where it is not imported; `lazy` is what torch_npu put in its place."""
+    if lazy is None:
+        spec = importlib.machinery.PathFinder.find_spec("torchair")
+        places = spec.submodule_search_locations if spec is not None else None
+        return Path(next(iter(places))) if places else None
+    # torch_npu's stand-in imports torchair when the import system asks for its `__spec__`: look past it.
+    if type(lazy).__name__ != "_LazyTorchair":
+        return None
+    kept = vars(lazy)
+    if kept.get("_torchair", lazy) is not None or kept.get("_exception", lazy) is not None:
+        return None
+    package = sys.modules.get("torch_npu.dynamo")
+    if package is None or "torch_npu.dynamo.torchair" in sys.modules:
+        return None
+    folder = Path(next(iter(package.__path__))) / "torchair"
+    return folder if folder.is_dir() else None
+
+
+class _StandIn(types.ModuleType):
+    """An empty package in the place of another, for a moment; who got hold of it is led to the real one afterwards."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        super().__init__(name)
+        self.__path__ = [str(folder)]
+        self.__spec__ = importlib.machinery.ModuleSpec(name, None, is_package=True)
+        self.__spec__.submodule_search_locations = self.__path__
+        self.is_done = threading.Event()
+        self._thread = threading.get_ident()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or (threading.get_ident() == self._thread and not self.is_done.is_set()):
+            raise AttributeError(f"module `{self.__name__}` has no attribute `{name}`")
+        self.is_done.wait()
+        return getattr(importlib.import_module(self.__name__), name)
+
+
+class _Binder(MetaPathFinder):
+    """Gives a package, when it is imported itself, those of its modules that were imported before it, as attributes."""
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
+        """Return the spec that the other finders have, with a loader that binds first; None for other modules."""
+        if fullname.partition(".")[0] != "torchair" or not any(name.startswith(f"{fullname}.") for name in sys.modules):
+            return None
+        for finder in sys.meta_path:
+            find = getattr(finder, "find_spec", None)
+            spec = find(fullname, path, target) if find is not None and finder is not self else None
+            if spec is not None:
+                break
+        else:
+            return None
+        execute = getattr(spec.loader, "exec_module", None)
+        if execute is None:
+            return spec
+
+        @functools.wraps(execute)
+        def exec_module(module: types.ModuleType) -> None:
+            _bind(module)
+            execute(module)
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+_binder = _Binder()
