@@ -97,7 +97,8 @@ def test_a_repair_keeps_the_sound_gears_and_the_next_calls_compile_the_damaged_o
     assert len(listed()[0]["gears"]) == 4
     again = cached(net, validate=validate)
     call_all(net, again)
-    assert (again.stats.hits, again.stats.compiles) == (1, 0)
+    # Without checks of the inputs the second variant is loaded when a call is of its gear.
+    assert (again.stats.hits, again.stats.compiles) == (1 if validate == "inputs" else 2, 0)
 
 
 def test_a_relaunch_hits_what_a_repair_has_kept(net: Net, cache_dir: Path) -> None:
