@@ -175,6 +175,10 @@ class CachedMethod:
             with preparing(self._lock):
                 self._prepare(self.call_of(args, kwargs))
 
+    def special_calls(self) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
+        """Return calls as they are declared, at those sizes of open dims that take traces of their own (size 1)."""
+        return [self._signature.filled((), {}, special) for special in self._signature.specials()]
+
     def suggest_gears(self, k: int) -> SuggestedGears:
         """Return the at most `k` gears that minimise padded work for the shapes met so far (`.stats.shapes`).
 
