@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from gearcache.errors import CaptureError, MethodRaises
+from gearcache.errors import CaptureError, MethodRaises, OperationRaises
 from gearcache.ge_cache.capture.hook import GraphHook
 from gearcache.ge_cache.capture.weights import Weights
 from gearcache.ge_cache.dependencies.autograd_reads import AutogradReads
@@ -36,6 +36,13 @@ _FAILED_OPERATION = re.compile(
     r"(?:<(?:built-in )?(?:function|method) )?([\w.]+).*?\(.*: got (.*)"
 )
 
+
+#: What Dynamo says of an exception that nothing catches.
+_RAISED = re.compile(r"raised exception (\w+)\(")
+#: What operators and builtins raise for wrong arguments, and Dynamo where it cannot follow: whose error it is, running
+#: the method tells.
+_OWN_ERRORS = (ArithmeticError, IndexError, KeyError, RuntimeError, TypeError, ValueError)
+_OWN_NAMES = tuple(f"{kind.__name__}(" for kind in (*_OWN_ERRORS, ZeroDivisionError, OverflowError))
 
 #: Where the trace is the first reader of a `functools.cached_property`, up to Python 3.11.
 _CACHED_PROPERTY = "it computes a `functools.cached_property`, under a lock: read it once before the first call"
@@ -96,7 +103,8 @@ class Recording:
             raise
         except Exception as error:  # Dynamo itself broke, or a function that it called
             cause = f"Dynamo could not form one graph: it failed with {type(error).__name__}: {error}"
-            raise CaptureError(self.method, cause) from error
+            is_own = isinstance(error, _OWN_ERRORS) and not isinstance(error, (NotImplementedError, RecursionError))
+            raise (MethodRaises if is_own else CaptureError)(self.method, cause) from error
         if self._numbers and floats:
             raise CaptureError(self.method, "a float is computed from a number, or from a size beside one")
         self.facts.raise_refusals()
@@ -109,8 +117,9 @@ class Recording:
         own = getattr(error, "inner_exception", None)
         if isinstance(own, CaptureError):  # raised by our hook: already complete
             return own
-        kind = MethodRaises if private_dynamo.is_raised_by_method(error) else CaptureError
-        return kind(self.method, _cause(error))
+        if private_dynamo.is_raised_by_method(error):
+            return MethodRaises(self.method, cause_of(error))
+        return (OperationRaises if _is_of_operation(error) else CaptureError)(self.method, cause_of(error))
 
     @property
     def scope(self) -> Scope:
@@ -120,7 +129,17 @@ class Recording:
         return Scope(local, self.frame.globals, closure)
 
 
-def _cause(error: BaseException) -> str:
+def _is_of_operation(error: BaseException) -> bool:
+    """Whether an operation raises for the tensors of the call, as it does without a trace."""
+    text = str(getattr(error, "inner_exception", error)).strip()
+    failed = _FAILED_OPERATION.search(text)
+    return text.startswith("TypeError when making fake tensor call") or (
+        failed is not None and failed[2].startswith(_OWN_NAMES)
+    )
+
+
+def cause_of(error: BaseException) -> str:
+    """Return in a sentence why Dynamo could not trace something, and where."""
     text = str(getattr(error, "inner_exception", error)).strip()
     first, _, rest = text.partition("\n")
     detail = [line.strip() for line in rest.splitlines() if line.strip().startswith(("Explanation:", "Hint:"))]
@@ -133,6 +152,8 @@ def _cause(error: BaseException) -> str:
         return "; ".join([f"`{failed[1]}` fails for tensors like these: {failed[2]}", *where[-1:]])
     if "`RLock` context manager" in text and any(frame.name == "__get__" for frame in _stack(error)):
         return "; ".join([_CACHED_PROPERTY, *where[-1:]])
+    if (raised := _RAISED.search(rest)) is not None:
+        return "; ".join([f"it raises {raised[1]}", *where[-1:]])
     return "; ".join([f"Dynamo could not form one graph: {first}", *detail[:2], *where[-1:]])
 
 

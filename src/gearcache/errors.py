@@ -152,6 +152,17 @@ class MethodRaises(CaptureError):
         return super().__str__() + ran
 
 
+class OperationRaises(MethodRaises):
+    """An operation of the method raises for tensors of this kind: of like calls, only the method is run."""
+
+
+class NotExportable(CaptureError):
+    """A model that cannot be turned into one static graph for an export."""
+
+    def __str__(self) -> str:
+        return f"`{self.method}` cannot be exported: {self.cause}"
+
+
 class UncacheableGuard(CaptureError):
     """The trace depends on something that cannot be checked without Dynamo."""
 

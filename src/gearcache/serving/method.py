@@ -137,11 +137,17 @@ class CachedMethod:
         return str(self._binding.entry.layout.manifest(self._binding.entry.key)) if self._binding is not None else None
 
     def explain(self) -> str:
-        """Return what happened at the lookups so far: entry, hits, misses with their reasons, loaded gears."""
-        if self._binding is None:
-            return f"{self.name}: not called yet"
-        lines = [f"{self.name}: entry {self.entry_path}", *self._binding.history.lines]
-        gears = self._binding.loaded.gear_texts()
+        """Return what happened at the lookups so far: entry, hits, misses with their reasons, loaded gears.
+
+        If the last call that was looked up got no graph, that is told as well.
+        """
+        binding = self._binding or self._tried
+        if binding is None:
+            return f"{self.name}: {self._refusal or 'not called yet'}"
+        lines = [f"{self.name}: entry {binding.entry.layout.manifest(binding.entry.key)}", *binding.history.lines]
+        if self._refusal:
+            lines.append(self._refusal)
+        gears = binding.loaded.gear_texts()
         lines.append(f"loaded gears: {', '.join(gears) if gears else 'none'}")
         return "\n".join(lines)
 
@@ -169,6 +175,8 @@ class CachedMethod:
         """
         if self._signature:
             args, kwargs = self._signature.filled(args, kwargs)
+        else:
+            self._signature.check_given(lambda: self._bound(args, kwargs))
         if (opened := session.current()) is not None:
             opened.warm(self, args, kwargs)
         else:
@@ -192,6 +200,9 @@ class CachedMethod:
         """Check the evidence and bind the weights again at the next call, after the module was changed."""
         with self._lock:
             self._binding: Binding | None = None
+            #: That of the last call that was looked up, also where that failed; and how it failed.
+            self._tried: Binding | None = None
+            self._refusal = ""
             self._bindings.drop()
             self._failures.clear()
             self._serve_by(CachedMethod.__call__)
@@ -238,8 +249,10 @@ class CachedMethod:
                 frame = self._ready(args, kwargs)
             except MethodRaises as error:
                 refusal = error
+                self._refusal = f"the last call was left to the method, since its trace ends in an exception: {error}"
                 break
             except GearcacheError as error:
+                self._refusal = f"the last call was refused: {type(error).__name__}: {error}"
                 self._outcomes.was_refused(error)
                 raise
             if frame is None:
@@ -280,8 +293,9 @@ class CachedMethod:
         if self._bindings.are_outdated(call) or self._lock.is_abandoned:
             self._lock.is_abandoned = False
             self.refresh()
-        binding = self.binding_for(call)
+        binding = self._tried = self.binding_for(call)
         frame = binding.prepare(call)
+        self._refusal = ""
         binding.note_state()
         if binding in self._bindings:  # else a refresh came in between
             self._binding = binding

@@ -14,6 +14,7 @@ from gearcache.errors import (
     GearSpecError,
     InputError,
     MethodRaises,
+    OperationRaises,
     TooManyVariants,
     UnknownGear,
 )
@@ -132,7 +133,9 @@ class UnservedCalls:
                 if self.builds.build(call, spec, why):
                     return True
                 self._runs_original = True
-            except MethodRaises:
+            except MethodRaises as error:
+                if isinstance(error, OperationRaises):
+                    self._refused.add(call, error, time.monotonic() - begin)
                 raise
             except (CaptureError, GearSpecError) as error:
                 self._refused.add(call, error, time.monotonic() - begin)
