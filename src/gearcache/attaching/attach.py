@@ -1,0 +1,54 @@
+"""`attach`: the drop-in for `module.compile()`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from gearcache.attaching.attachment import Attachment
+from gearcache.serving.parameters import Parameters
+
+
+def attach(
+    module: torch.nn.Module,
+    /,
+    *,
+    gears: Mapping[str, Any] | None = None,
+    config: Any = None,
+    dynamic: bool | None = True,
+    cache_dir: str | os.PathLike[str] | None = None,
+    global_rank: int | None = None,
+    tp_rank: int | None = None,
+    pp_rank: int | None = None,
+    custom_decompositions: Mapping[Any, Callable[..., Any]] | None = None,
+    ge_cache: bool = False,
+    input_signature: Any = None,
+    fullgraph: bool = True,
+) -> Attachment:
+    """Serve every call of a module, whoever makes it, from compiled graphs kept on disk.
+
+    The options are those of `cache_compile`; arguments in `gears` and `input_signature` are named as in the module's
+    `forward`, also where it is decorated. The module's hooks run around the graph.
+
+    Raises `UnsupportedMethod` for a module that cannot be cached, `AlreadyAttached` for one that is attached, and all
+    that `cache_compile` raises.
+    """
+    parameters = Parameters(
+        config=config,
+        dynamic=dynamic,
+        cache_dir=cache_dir,
+        global_rank=global_rank,
+        tp_rank=tp_rank,
+        pp_rank=pp_rank,
+        custom_decompositions=custom_decompositions,
+        ge_cache=ge_cache,
+        gears=gears,
+        input_signature=input_signature,
+        fullgraph=fullgraph,
+    )
+    attachment = Attachment(module, parameters)
+    attachment.attach()
+    return attachment
