@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -89,7 +90,13 @@ class Attachment:
             served = self._follow()
         if args and served.counts_positions:
             kwargs[BY_POSITION] = len(args)
-        return served.method(*args, **kwargs)
+        try:
+            return served.method(*args, **kwargs)
+        except CaptureError as error:
+            if served.counts_positions and not _fits(served.method, args, kwargs):
+                served.method.function(*args, **kwargs)  # the forward says it better
+                raise error
+            raise
 
     def _follow(self) -> _Served:
         """Serve the forward that the module has now."""
@@ -183,6 +190,16 @@ class Attachment:
 
     def __reduce__(self) -> Any:
         return Attachment, (self.module, self._parameters)
+
+
+def _fits(method: CachedMethod, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether the forward inside all decorators could be called so."""
+    given = {name: value for name, value in kwargs.items() if name != BY_POSITION}
+    try:
+        inspect.signature(method.function).bind(*args, **given)
+    except TypeError:
+        return False
+    return True
 
 
 def _as_it_is(self: Attachment, /, *args: Any, **kwargs: Any) -> Any:
