@@ -170,3 +170,49 @@ def test_warm_by_position_serves_calls_by_position(cache_dir: Path) -> None:
     assert served.stats.traces == 1
     torch.testing.assert_close(net(X, X), eager(net, X, X))
     assert served.stats.traces == 1
+
+
+def scaled(by: float) -> Callable[..., Any]:
+    def decorate(forward: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(forward)
+        def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+            return forward(self, *args, **kwargs) * by
+
+        return wrapper
+
+    return decorate
+
+
+def test_what_a_decorator_closes_over_is_evidence(cache_dir: Path) -> None:
+    traces = []
+    for by in (2.0, 3.0, 2.0, 3.0):
+        net = net_of(scaled(by)(ALL))
+        served = gearcache.attach(net, config=strict_config())
+        assert torch.equal(net(ids=X), X * 2 * by)
+        traces.append(served.stats.traces)
+    assert traces == [1, 1, 0, 0]
+    assert len(list(cache_dir.rglob("manifest.msgpack"))) == 1
+
+
+def test_a_decorator_of_other_code_is_another_entry(cache_dir: Path) -> None:
+    for decorate in (hides_all, tells_given, hides_all):
+        net = net_of(decorate(ALL))
+        gearcache.attach(net, config=strict_config())
+        assert torch.equal(net(X), eager(net, X))
+    assert len(list(cache_dir.rglob("manifest.msgpack"))) == 2
+
+
+def test_a_value_that_a_decorator_takes_away_is_told_apart(cache_dir: Path) -> None:
+    net = net_of(tells_given(ALL))
+    gearcache.attach(net, config=strict_config())
+    for kwargs in (
+        {},
+        {"mask": None},
+        {"mask": X},
+        {"doubled": False},
+        {"doubled": True},
+        {"mask": X, "doubled": True},
+    ):
+        for args in ((), (X,)):
+            given = kwargs if args else {"ids": X, **kwargs}
+            assert torch.equal(net(*args, **given), eager(net, *args, **given)), (args, kwargs)
