@@ -34,8 +34,11 @@ class Net(nn.Module):
         self.factor = 2.0
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        y = self.inner(x) * self.factor
+        y = self.shifted(self.inner(x) * self.factor)
         return y if mask is None else y * mask
+
+    def shifted(self, y: Tensor) -> Tensor:
+        return y
 
 
 class Outer(nn.Module):
@@ -247,6 +250,13 @@ class Other(Net):
         return super().forward(x) - 3
 
 
+class Shifted(Net):
+    """Of the same forward."""
+
+    def shifted(self, y: Tensor) -> Tensor:
+        return y + 9
+
+
 def _set_weight(net: Any) -> None:
     net.inner.weight = nn.Parameter(torch.full((4, 4), 0.5))
 
@@ -264,6 +274,7 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
     "child of another class": lambda net: setattr(net, "inner", nn.Sequential(nn.Linear(4, 4), nn.ReLU())),
     "forward of the instance": lambda net: setattr(net, "forward", types.MethodType(_minus, net)),
     "class": lambda net: setattr(net, "__class__", Other),
+    "class of the same forward": lambda net: setattr(net, "__class__", Shifted),
     "mode": lambda net: net.eval(),
 }
 

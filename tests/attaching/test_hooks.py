@@ -100,6 +100,9 @@ REGISTER: dict[str, Register] = {
     "all after": lambda net: of_all.register_module_forward_hook(change_after),
     "all after with kwargs": lambda net: of_all.register_module_forward_hook(after_with_kwargs, with_kwargs=True),
     "all always": lambda net: of_all.register_module_forward_hook(always, always_call=True),
+    "all always with kwargs": lambda net: of_all.register_module_forward_hook(
+        always_with_kwargs, always_call=True, with_kwargs=True
+    ),
     "all failing always": lambda net: of_all.register_module_forward_hook(failing_after, always_call=True),
 }
 SETS = [
