@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -115,10 +116,12 @@ SETS = [
 
 
 @pytest.fixture
-def net(cache_dir: Path) -> Iterator[Net]:
+def net(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Net]:
+    monkeypatch.setattr(of_all, "_global_is_full_backward_hook", None)
     yield Net()
-    for name in ("forward_hooks", "forward_pre_hooks", "backward_hooks", "backward_pre_hooks"):
-        getattr(of_all, f"_global_{name}").clear()
+    for name, held in vars(of_all).items():  # torch leaves numbers of hooks that take keywords
+        if name.startswith("_global_") and isinstance(held, dict):
+            held.clear()
 
 
 def _called(net: nn.Module, *args: Any, **kwargs: Any) -> Any:
@@ -181,3 +184,45 @@ def test_a_lazy_module_gets_its_parameters_from_its_first_call(cache_dir: Path) 
         torch.testing.assert_close(found, lazy.forward(X))
         torch.testing.assert_close(lazy(X), lazy.forward(X))
     assert served.stats.calls == 2
+
+
+class Whole(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.part, self.head = nn.Sequential(nn.Linear(4, 4), nn.ReLU()), nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.part(x))
+
+
+def names(module: nn.Module, args: Any, result: Any) -> None:
+    MET.append(type(module).__name__)
+
+
+def shout(module: nn.Module, args: Any, result: Any) -> None:
+    print("called", file=sys.stderr)
+
+
+@pytest.mark.parametrize("hook", [names, lambda module, args, result: result + 1])
+def test_hooks_of_all_modules_run_for_those_inside_as_well(net: Net, hook: Callable[..., Any]) -> None:
+    whole = Whole()
+    served = gearcache.attach(whole, config=strict_config())
+    with torch.no_grad():
+        whole(X)
+    handle = of_all.register_module_forward_hook(hook)
+    found = [_called(whole, X) for _ in range(2)]
+    served.detach()
+    assert found == [_called(whole, X)] * 2
+    handle.remove()
+
+
+def test_a_hook_inside_that_forms_no_graph_is_refused_by_name(net: Net) -> None:
+    whole = Whole()
+    gearcache.attach(whole, config=strict_config())
+    with torch.no_grad():
+        expected = whole(X)
+        handle = whole.part.register_forward_hook(shout)
+        with pytest.raises(CaptureError, match=r"`Whole.forward` cannot be cached: .*`print`"):
+            whole(X)
+        handle.remove()
+        assert torch.equal(whole(X), expected)
