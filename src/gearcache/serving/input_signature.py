@@ -11,6 +11,7 @@ from typing import Any
 from gearcache.errors import GearSpecError, InputError
 from gearcache.guards.dispatch.function import BoundGear
 from gearcache.guards.dispatch.variant import StoredVariant
+from gearcache.guards.evidence.reason import Reason
 from gearcache.guards.gears.input_specs import Difference, InputSpecs, containers, difference, leaves
 from gearcache.guards.gears.parse import GearSpec, parse_gears, taken_dims, with_specs
 from gearcache.guards.gears.tensor_spec import ExampleSpec, TensorSpec
@@ -112,6 +113,19 @@ class InputSignature:
         module: Any = self._function.__self__
         return example_inputs(self._specs, self._spec(), module)
 
+    # -- what is stored ----------------------------------------------------------------------------------
+
+    def contradiction(self, variant: StoredVariant, arguments: Arguments) -> Reason | None:
+        """Return why a variant is not for calls such as are declared, or None.
+
+        It is another one's who shares the entry, and says nothing about this method's calls: it is not loaded.
+        """
+        for path, spec in self.tensors_of(arguments).items():
+            if _contradicts(variant, path, spec):
+                declared = f"{spec.dtype} of shape {spec.shape_text}"
+                return Reason("arguments", f"argument `{path}` is declared as {declared}; compiled for another", path)
+        return None
+
     # -- every call --------------------------------------------------------------------------------------
 
     def for_dispatch(
@@ -124,7 +138,7 @@ class InputSignature:
         """
         specs = [leaf for name, place in places.items() for leaf in leaves(self._specs[name], place)]
         tensors = [(path, leaf) for path, leaf in specs if isinstance(leaf, TensorSpec)]
-        kept = [bound for bound in gears if not any(_contradicts(bound, *item) for item in tensors)]
+        kept = [bound for bound in gears if not any(_contradicts(bound.variant, *item) for item in tensors)]
         variants = {id(bound.variant): bound.variant for bound in kept}.values()
         asked = [
             name
@@ -173,9 +187,9 @@ def _name_of(signature: inspect.Signature, kind: Any) -> str | None:
     return next((parameter.name for parameter in signature.parameters.values() if parameter.kind is kind), None)
 
 
-def _contradicts(bound: BoundGear, path: str, spec: TensorSpec) -> bool:
-    """Whether a gear takes only tensors that a spec does not allow."""
-    for stored, sizes in zip(bound.variant.inputs, bound.gear.sizes, strict=True):
+def _contradicts(variant: StoredVariant, path: str, spec: TensorSpec) -> bool:
+    """Whether a variant takes only tensors that a spec does not allow."""
+    for stored, sizes in zip(variant.inputs, variant.gears[0].sizes, strict=True):
         if stored.access.text == path:
             is_elsewhere = spec.device is not None and stored.device != spec.device.type
             if stored.dtype != spec.dtype or len(sizes) != spec.rank or is_elsewhere:

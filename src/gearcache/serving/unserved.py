@@ -61,7 +61,7 @@ class UnservedCalls:
         """
         reasons = () if told else self._reasons(call, problems)
         why = told or "; ".join(map(str, reasons)) or "its arguments are new"
-        verdict = decide(call, problems, self._rules, self._known(call, why))
+        verdict = decide(call, problems, self._rules, self._known(call, problems, why))
         if isinstance(verdict, Refuse):
             if isinstance(verdict.error, UnknownGear):  # no gears would serve another one that is refused
                 self._record.shapes.count_call(call.tensors)
@@ -93,11 +93,11 @@ class UnservedCalls:
             raise self._rules.outside(call, padded.reason)
         return self._variants.loaded.accept(padded.active, padded.graph, padded.tensors, call)
 
-    def _known(self, call: Call, why: str) -> Known:
+    def _known(self, call: Call, problems: Problems, why: str) -> Known:
         # Only a build of declared gears asks what is missing; a call that runs eagerly should not pay for the answer.
         is_asked = self._rules.on_miss == "pad" or call.sizes(self._rules.spec) in self._rules.spec.gears
         return Known(
-            loaded=tuple(self._variants.loaded.gear_texts()),
+            loaded=problems.gears,
             missing=tuple(self.builds.missing_gears(call)) if is_asked else (),
             has_delayed=bool(self._delayed),
             why=why,
