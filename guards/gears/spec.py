@@ -35,6 +35,11 @@ class _Dim:
         """The dim as messages name it, e.g. `ids.size(0)`."""
         return f"{self.path}.size({self.dim})"
 
+    @property
+    def argument(self) -> str:
+        """The name of the parameter at which the path begins."""
+        return re.split(r"[.\[]", self.path, maxsplit=1)[0]
+
     def matches(self, path: str) -> bool:
         """Whether the path pattern covers an argument path."""
         return _pattern(self.path).fullmatch(path) is not None

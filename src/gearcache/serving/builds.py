@@ -120,7 +120,7 @@ class Builds:
                 missing = self.missing_gears(call)
                 if missing:
                     present = self._make_room(present, call, "gears of it are missing")
-                    spec = self._method.spec.only(missing)
+                    spec = call.spec(self._method.spec).only(missing)
                     self._entry.publish(self._compile(call, spec, present), present)
             self._variants.read_again()
             self._variants.load(call, counted=False)
@@ -128,7 +128,8 @@ class Builds:
     def missing_gears(self, call: Call) -> list[tuple[int, ...]]:
         """Return the gears of the spec that no loaded variant has for such a call, and that can exist."""
         known = {*self._entry.impossible, *self._variants.loaded.gears_for(call)}
-        return [gear for gear in self._method.spec.gears if gear_text(self._method.spec, gear) not in known]
+        spec = call.spec(self._method.spec)
+        return [gear for gear in spec.gears if gear_text(spec, gear) not in known]
 
     def _look_again(self, call: Call) -> list[StoredVariant] | None:
         """Return the variants to keep; None when one that fits this call has appeared and is loaded now."""
@@ -164,7 +165,7 @@ class Builds:
             function=self._method.function,
             arguments=call.given,
             spec=spec,
-            dynamic=bool(self._method.dynamic) and bool(spec.ranges) == bool(self._method.spec.ranges),
+            dynamic=bool(self._method.dynamic) and bool(spec.ranges) == bool(call.spec(self._method.spec).ranges),
             changing=self._delayed.changing_dims(call, self._variants.known) if is_changing else [],
             backend=self._method.backend,
             options=self._method.settings.options,

@@ -6,7 +6,7 @@ import inspect
 import types
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gearcache.errors import GearSpecError, InputError
 from gearcache.guards.dispatch.function import BoundGear
@@ -17,6 +17,9 @@ from gearcache.guards.gears.parse import GearSpec, parse_gears, taken_dims, with
 from gearcache.guards.gears.tensor_spec import ExampleSpec, TensorSpec
 from gearcache.serving.parameters import Parameters
 from gearcache.serving.wrapped_names import at_their_places, place_of_argument
+
+if TYPE_CHECKING:
+    from gearcache.guards.gears.example_sizes import Special
 
 Arguments = Mapping[str, Any]
 
@@ -31,7 +34,7 @@ class InputSignature:
         self._name, self._function = name, function
         self._parameters = parameters
         self._specs = _by_name(name, function, parameters.input_signature)
-        self._spec()  # what contradicts `gears=` is told here
+        _ = self._spec  # what contradicts `gears=` is told here
 
     def __bool__(self) -> bool:
         """Whether anything is declared."""
@@ -51,6 +54,7 @@ class InputSignature:
         found = {name: place_of_argument(name, self._function, arguments) for name in self._specs}
         return {name: place[0] for name, place in found.items() if place is not None}
 
+    @cached_property
     def _spec(self) -> GearSpec:
         """Return all gears by the names that users know."""
         return with_specs(self._gears(), self._tensors) if self else GearSpec(())
@@ -85,7 +89,15 @@ class InputSignature:
 
     # -- the first call ----------------------------------------------------------------------------------
 
-    def filled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def specials(self) -> list[Special]:
+        """Return the sizes at which declared calls take traces of their own."""
+        from gearcache.guards.gears.example_sizes import specials
+
+        return specials(self._spec)
+
+    def filled(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], special: Special | None = None
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments of a call with examples for what is declared and not given.
 
         `TypeError` where an argument is neither given nor declared.
@@ -94,7 +106,7 @@ class InputSignature:
         given = signature.bind_partial(*args, **kwargs).arguments
         by_keyword = _name_of(signature, inspect.Parameter.VAR_KEYWORD)
         known = {**given, **given.get(by_keyword or "", {})}
-        fresh = {name: example for name, example in self._examples().items() if name not in known}
+        fresh = {name: example for name, example in self._examples(special).items() if name not in known}
         if self._parameters.input_signature.named or kwargs:  # behind a wrapper, each way of passing is another call
             kwargs = kwargs | fresh
         else:
@@ -107,11 +119,11 @@ class InputSignature:
             ) from None
         return args, kwargs
 
-    def _examples(self) -> dict[str, Any]:
+    def _examples(self, special: Special | None) -> dict[str, Any]:
         from gearcache.serving.example_inputs import example_inputs
 
         module: Any = self._function.__self__
-        return example_inputs(self._specs, self._spec(), module)
+        return example_inputs(self._specs, self._spec, module, special)
 
     # -- what is stored ----------------------------------------------------------------------------------
 

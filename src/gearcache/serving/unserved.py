@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import replace
 
 from gearcache.errors import (
     CaptureError,
@@ -59,9 +60,10 @@ class UnservedCalls:
         `problems` say why the loaded graphs do not serve it; `told` is the reason of a miss that the lookup has logged.
         Raises as `Binding.prepare` does.
         """
+        rules = replace(self._rules, spec=call.spec(self._rules.spec))
         reasons = () if told else self._reasons(call, problems)
         why = told or "; ".join(map(str, reasons)) or "its arguments are new"
-        verdict = decide(call, problems, self._rules, self._known(call, problems, why))
+        verdict = decide(call, problems, rules, self._known(call, rules, problems, why))
         if isinstance(verdict, Refuse):
             if isinstance(verdict.error, UnknownGear):  # no gears would serve another one that is refused
                 self._record.shapes.count_call(call.tensors)
@@ -77,7 +79,7 @@ class UnservedCalls:
             return None
         padded = self._pad(call) if isinstance(verdict, Pad) else None
         if isinstance(padded, Unpadded) and padded.reason is not None:  # the call's own variant is loaded
-            raise self._rules.outside(call, padded.reason)
+            raise rules.outside(call, padded.reason)
         if not isinstance(padded, Padded):
             if reasons:  # the entry is there, a graph for this call is not
                 self._record.history.explain(reasons)
@@ -90,12 +92,12 @@ class UnservedCalls:
             return found
         padded = padded if isinstance(padded, Padded) else self._pad(call)
         if isinstance(padded, Unpadded):
-            raise self._rules.outside(call, padded.reason)
+            raise rules.outside(call, padded.reason)
         return self._variants.loaded.accept(padded.active, padded.graph, padded.tensors, call)
 
-    def _known(self, call: Call, problems: Problems, why: str) -> Known:
+    def _known(self, call: Call, rules: Rules, problems: Problems, why: str) -> Known:
         # Only a build of declared gears asks what is missing; a call that runs eagerly should not pay for the answer.
-        is_asked = self._rules.on_miss == "pad" or call.sizes(self._rules.spec) in self._rules.spec.gears
+        is_asked = rules.on_miss == "pad" or call.sizes(rules.spec) in rules.spec.gears
         return Known(
             loaded=problems.gears,
             missing=tuple(self.builds.missing_gears(call)) if is_asked else (),
@@ -145,7 +147,8 @@ class UnservedCalls:
 
     def _pad(self, call: Call) -> Padded | Unpadded:
         """Pad a call to a loaded gear; `InputError` for tensors that no gear takes."""
-        text = gear_text(self._rules.spec, call.sizes(self._rules.spec))
+        spec = call.spec(self._rules.spec)
+        text = gear_text(spec, call.sizes(spec))
         made = self._padded.add(self._variants.loaded.variants, call, text)
         if isinstance(made, Padded):
             self._record.use.add(text, made.graph.counter, is_padded=True)
