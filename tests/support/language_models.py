@@ -19,7 +19,7 @@ _SIZES: dict[str, Any] = {
     "eos_token_id": 2,
     "pad_token_id": 0,
 }
-_GPT2 = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 128}
+_GPT2 = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 128, "num_key_value_heads": 4}
 #: Name -> classes of model and config, and what the config has beside the sizes.
 FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "llama": ("LlamaForCausalLM", "LlamaConfig", {}),
