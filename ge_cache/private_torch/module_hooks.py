@@ -16,11 +16,12 @@ _global: Any = torch.nn.modules.module
 
 def has_hooks(module: Any) -> bool:
     """Whether a call of the module runs hooks, its own or those of all modules."""
+    held = module.__dict__
     return bool(
-        module._forward_hooks
-        or module._forward_pre_hooks
-        or module._backward_hooks
-        or module._backward_pre_hooks
+        held["_forward_hooks"]
+        or held["_forward_pre_hooks"]
+        or held["_backward_hooks"]
+        or held["_backward_pre_hooks"]
         or _global._global_forward_hooks
         or _global._global_forward_pre_hooks
         or _global._global_backward_hooks

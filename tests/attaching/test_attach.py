@@ -7,6 +7,8 @@ import functools
 import gc
 import io
 import pickle
+import threading
+import time
 import types
 import weakref
 from collections.abc import Callable
@@ -305,3 +307,55 @@ def test_a_forward_that_cannot_be_served_any_more_is_refused_by_name(cache_dir: 
         net(X)
     del net.forward
     torch.testing.assert_close(net(X), eager(net, X))
+
+
+# -- before traffic, and threads -------------------------------------------------------------------------
+
+
+def _build() -> None:
+    outer = Outer().eval()
+    attached(outer.net)
+    with torch.no_grad():
+        outer(X)
+
+
+def test_prewarm_compiles_what_an_attached_part_will_need(cache_dir: Path) -> None:
+    report = gearcache.prewarm(_build)
+    assert [list(entry.compiled) for entry in report.entries] == [["x.size(0)=2", "x.size(0)=4"]]
+    outer = Outer().eval()
+    served = attached(outer.net)
+    with torch.no_grad():
+        torch.testing.assert_close(outer(X), eager(outer.net, X) + 1)
+    assert (served.stats.traces, served.stats.hits) == (0, 1)
+
+
+def test_threads_call_while_it_is_attached_and_detached(cache_dir: Path) -> None:
+    net = Net().eval()
+    expected = {rows: eager(net, torch.ones(rows, 4)) for rows in (2, 4)}
+    wrong: list[Any] = []
+    done = threading.Event()
+
+    def call(rows: int) -> None:
+        with torch.inference_mode():
+            while not done.is_set():
+                try:
+                    if not torch.equal(net(torch.ones(rows, 4)), expected[rows]):
+                        wrong.append(rows)
+                except Exception as error:
+                    wrong.append(error)
+
+    threads = [threading.Thread(target=call, args=(rows,)) for rows in (2, 4, 2)]
+    for thread in threads:
+        thread.start()
+    calls = 0
+    for _ in range(5):
+        served = attached(net)
+        while served.stats.calls < 20 and not wrong:
+            time.sleep(0.001)
+        calls += served.stats.calls
+        served.detach()
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert calls >= 100

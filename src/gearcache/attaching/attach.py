@@ -3,13 +3,55 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, overload
 
 import torch
 
 from gearcache.attaching.attachment import Attachment
+from gearcache.attaching.repeated import RepeatedAttachment, find_blocks
 from gearcache.serving.parameters import Parameters
+
+
+@overload
+def attach(
+    module: torch.nn.Module,
+    /,
+    *,
+    gears: Mapping[str, Any] | None = ...,
+    repeated: Literal[False] | None = ...,
+    config: Any = ...,
+    dynamic: bool | None = ...,
+    cache_dir: str | os.PathLike[str] | None = ...,
+    global_rank: int | None = ...,
+    tp_rank: int | None = ...,
+    pp_rank: int | None = ...,
+    custom_decompositions: Mapping[Any, Callable[..., Any]] | None = ...,
+    ge_cache: bool = ...,
+    input_signature: Any = ...,
+    fullgraph: bool = ...,
+) -> Attachment: ...
+
+
+@overload
+def attach(
+    module: torch.nn.Module,
+    /,
+    *,
+    gears: Mapping[str, Any] | None = ...,
+    repeated: str | Sequence[str] | Literal[True],
+    config: Any = ...,
+    dynamic: bool | None = ...,
+    cache_dir: str | os.PathLike[str] | None = ...,
+    global_rank: int | None = ...,
+    tp_rank: int | None = ...,
+    pp_rank: int | None = ...,
+    custom_decompositions: Mapping[Any, Callable[..., Any]] | None = ...,
+    ge_cache: bool = ...,
+    input_signature: Any = ...,
+    fullgraph: bool = ...,
+) -> RepeatedAttachment: ...
 
 
 def attach(
@@ -17,6 +59,7 @@ def attach(
     /,
     *,
     gears: Mapping[str, Any] | None = None,
+    repeated: str | Sequence[str] | bool | None = None,
     config: Any = None,
     dynamic: bool | None = True,
     cache_dir: str | os.PathLike[str] | None = None,
@@ -27,14 +70,18 @@ def attach(
     ge_cache: bool = False,
     input_signature: Any = None,
     fullgraph: bool = True,
-) -> Attachment:
+) -> Attachment | RepeatedAttachment:
     """Serve every call of a module, whoever makes it, from compiled graphs kept on disk.
 
     The options are those of `cache_compile`; arguments in `gears` and `input_signature` are named as in the module's
     `forward`, also where it is decorated. The module's hooks run around the graph.
 
-    Raises `UnsupportedMethod` for a module that cannot be cached, `AlreadyAttached` for one that is attached, and all
-    that `cache_compile` raises.
+    - `repeated`: attach the blocks of the module instead of itself: those of the list at a path (`"layers"`), of
+      several, or, with True, of all lists that have equal blocks. Equal blocks are compiled once. `gears` and all
+      other options are about the `forward` of a block.
+
+    Raises `UnsupportedMethod` for a module that cannot be cached, `AlreadyAttached` for one that is attached,
+    `ValueError` where `repeated` leads to no blocks, and all that `cache_compile` raises.
     """
     parameters = Parameters(
         config=config,
@@ -49,6 +96,9 @@ def attach(
         input_signature=input_signature,
         fullgraph=fullgraph,
     )
+    if repeated is not None and repeated is not False:
+        blocks = find_blocks(module, repeated)
+        return RepeatedAttachment(module, blocks, replace(parameters, blocks=len(blocks)))
     attachment = Attachment(module, parameters)
     attachment.attach()
     return attachment

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from gearcache.attaching.forwards import check_module, forward_of
 from gearcache.attaching.named_forward import BY_POSITION, with_own_names
 from gearcache.errors import AlreadyAttached, CaptureError
-from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch.module_hooks import backward_hooks, call_with_hooks, has_hooks
 from gearcache.serving.method import CachedMethod
 from gearcache.serving.parameters import Parameters
@@ -23,12 +25,14 @@ if TYPE_CHECKING:
 #: Where `torch.nn.Module.__call__` looks for what runs in place of the forward and its hooks.
 SEAM = "_compiled_call_impl"
 _ABSENT = object()
+_ATTACHMENT = "gearcache_attachment"
 #: Taken while a module is attached or detached, or its forward was exchanged.
 _exchange = threading.RLock()
 os.register_at_fork(after_in_child=_exchange._at_fork_reinit)  # type: ignore[attr-defined]
 
 
-class _Served(NamedTuple):
+@dataclass(frozen=True, eq=False, slots=True)
+class _Served:
     """The forward of a module, by what it was found at, and the cached method that serves it."""
 
     kind: type
@@ -51,6 +55,7 @@ class Attachment:
         self._parameters = parameters
         self._before: Any = _ABSENT
         self._served = self._serve_forward()
+        self._entrance = _entrance(self)
 
     @property
     def method(self) -> CachedMethod:
@@ -65,10 +70,10 @@ class Attachment:
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call the module: its hooks, and the graph that serves its forward."""
-        module = self.module
-        if not has_hooks(module):
-            return self._run(*args, **kwargs)
-        found = backward_hooks(module)
+        return self._entrance(*args, **kwargs)
+
+    def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        found = backward_hooks(self.module)
         if found and torch.is_grad_enabled():
             hook = getattr(found[0], "__qualname__", type(found[0]).__qualname__)
             raise CaptureError(
@@ -76,20 +81,28 @@ class Attachment:
                 f"it has a backward hook, `{hook}`, and a cached call records nothing for a backward pass; remove the "
                 "hook, or call under `torch.no_grad()`, where it does not run either",
             )
-        return call_with_hooks(module, self._run, args, kwargs)
+        return call_with_hooks(self.module, self._call_forward, args, kwargs)
 
-    def _run(self, /, *args: Any, **kwargs: Any) -> Any:
+    def _call_forward(self, /, *args: Any, **kwargs: Any) -> Any:
         served, module = self._served, self.module
         kind = type(module)
         if (
             kind is not served.kind
             or kind.forward is not served.function
-            or vars(module).get("forward") is not served.own
+            or module.__dict__.get("forward") is not served.own
         ):
             served = self._follow()
-        if args and served.counts_positions:
+        if not served.counts_positions:
+            return served.method(*args, **kwargs)
+        if args:
             kwargs[BY_POSITION] = len(args)
-        return served.method(*args, **kwargs)
+        try:
+            return served.method(*args, **kwargs)
+        except CaptureError as error:
+            if not _fits(served.method, args, kwargs):
+                served.method.function(*args, **kwargs)  # the forward says it better
+                raise error
+            raise
 
     def _follow(self) -> _Served:
         """Serve the forward that the module has now."""
@@ -110,7 +123,7 @@ class Attachment:
     @property
     def is_attached(self) -> bool:
         """Whether calls of the module come here."""
-        return vars(self.module).get(SEAM) is self
+        return vars(self.module).get(SEAM) is self._entrance
 
     @property
     def stats(self) -> Stats:
@@ -154,12 +167,13 @@ class Attachment:
         with _exchange:
             held = vars(self.module)
             present = held.get(SEAM, _ABSENT)
-            if present is self:
+            if present is self._entrance:
                 return
-            if isinstance(present, Attachment):
-                raise AlreadyAttached(type(self.module).__name__, repr(present))
+            other = getattr(present, _ATTACHMENT, None)
+            if isinstance(other, Attachment) and other.module is self.module:
+                raise AlreadyAttached(type(self.module).__name__, repr(other))
             self._before = present
-            held[SEAM] = self
+            held[SEAM] = self._entrance
 
     def detach(self) -> None:
         """Put back what calls of the module ran before: its forward, or what `module.compile()` has made of it.
@@ -185,11 +199,24 @@ class Attachment:
         return Attachment, (self.module, self._parameters)
 
 
-def _as_it_is(self: Attachment, /, *args: Any, **kwargs: Any) -> Any:
-    """What Dynamo traces where an attached module is called: the module itself."""
-    module: Any = self.module
-    return module._call_impl(*args, **kwargs)
+def _entrance(attachment: Attachment) -> Callable[..., Any]:
+    """Return what a module holds: a function, as `module.compile()` leaves one; `torch.jit.script` passes over it."""
+    module, call_forward = attachment.module, attachment._call_forward
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if has_hooks(module):
+            return attachment._call_with_hooks(args, kwargs)
+        return call_forward(*args, **kwargs)
+
+    setattr(call, _ATTACHMENT, attachment)
+    return call
 
 
-for _call in (Attachment.__call__, Attachment._run):
-    private_core.traced_as(_call, _as_it_is)
+def _fits(method: CachedMethod, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether the forward inside all decorators could be called so."""
+    given = {name: value for name, value in kwargs.items() if name != BY_POSITION}
+    try:
+        inspect.signature(method.function).bind(*args, **given)
+    except TypeError:
+        return False
+    return True
