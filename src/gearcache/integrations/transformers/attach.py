@@ -8,6 +8,7 @@ from typing import Any
 
 from gearcache.errors import GearSpecError, OptionError
 from gearcache.integrations.transformers.attached_model import AttachedModel
+from gearcache.integrations.transformers.sizes import Sizes
 from gearcache.options import CompilerConfig
 from gearcache.serving.parameters import Parameters
 
@@ -50,14 +51,8 @@ def attach(
             raise TypeError(f"attach takes no `{name}`: batch=, prompt= and cache_length= say what the graphs take")
     if isinstance(cache_length, bool) or not isinstance(cache_length, int) or cache_length < 2:
         raise GearSpecError(f"attach: cache_length is {cache_length!r}; it must be an int of at least 2")
-    attached = AttachedModel(
-        model,
-        _sizes("batch", batch, 4096),
-        _sizes("prompt", prompt, cache_length),
-        cache_length,
-        on_miss,
-        Parameters(config=config, **options),
-    )
+    sizes = Sizes(_sizes("batch", batch, 4096), _sizes("prompt", prompt, cache_length), cache_length)
+    attached = AttachedModel(model, sizes, on_miss, Parameters(config=config, **options))
     attached.attach()
     return attached
 

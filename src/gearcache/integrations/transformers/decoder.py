@@ -17,6 +17,8 @@ class SlotLayer(CacheLayerMixin):  # type: ignore[misc]
     """
 
     is_sliding = False
+    #: Else a mask of one token is left out where the method runs without a graph, and hidden slots are seen.
+    is_compileable = True
 
     def __init__(self, keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor) -> None:
         self.keys, self.values, self.slots = keys, values, slots
