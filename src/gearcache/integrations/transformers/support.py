@@ -41,12 +41,20 @@ def _reason(model: transformers.PreTrainedModel) -> str | None:
     kinds = sorted(set(get_layer_types_and_kwargs(text_config)[0]) - set(LAYER_TYPES))
     if kinds:
         return f"it has layers of the kind {', '.join(map(repr, kinds))}; allowed: {', '.join(map(repr, LAYER_TYPES))}"
+    if _has_dynamic_rope(config):
+        return "its rotary embeddings are of the type 'dynamic', which computes them anew for longer texts"
     if config._attn_implementation not in ATTENTION:
         allowed = " and ".join(map(repr, ATTENTION))
         return f"its attn_implementation is {config._attn_implementation!r}; allowed: {allowed}"
     if model._get_static_cache_init_shape() is None:
         return "its layers lie on several devices, or its keys and values have sizes that its config does not tell"
     return None
+
+
+def _has_dynamic_rope(config: Any) -> bool:
+    found = getattr(config, "rope_parameters", None) or {}
+    kinds = [found, *(value for value in found.values() if isinstance(value, dict))]  # one for each kind of layers
+    return any(kind.get("rope_type") == "dynamic" for kind in kinds)
 
 
 def layer_shapes(model: Any) -> LayerShapes:
