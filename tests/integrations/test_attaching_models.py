@@ -9,12 +9,17 @@ from typing import Any
 import pytest
 import torch
 
-transformers = pytest.importorskip("transformers")
+pytest.importorskip("transformers")
+
+import transformers
 
 import gearcache
 from gearcache.errors import AlreadyAttached, GearSpecError, OptionError, UnsupportedMethod
 from gearcache.integrations.transformers import attach
+from gearcache.integrations.transformers.filling import filled
+from gearcache.integrations.transformers.model_call import Miss, read_call
 from gearcache.integrations.transformers.pieces import pieces
+from gearcache.integrations.transformers.sequence_cache import SequenceCache, Slots
 from tests.support.language_models import language_model, tokens
 
 DYNAMIC = {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 10000.0}
@@ -41,7 +46,10 @@ def gemma3_with_images() -> Any:
 
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a module": (lambda: torch.nn.Linear(2, 2), "takes a model of transformers, not a Linear"),
-    "a model without a head": (lambda: language_model("llama").model, "it has no `generate`; `gearcache.attach` serves"),
+    "a model without a head": (
+        lambda: language_model("llama").model,
+        "it has no `generate`; `gearcache.attach` serves",
+    ),
     "a recurrent model": (mamba, "it takes no static cache"),
     "a model of images": (gemma3_with_images, "it takes more than text"),
     "another attention": (lambda: with_config(_attn_implementation="flex_attention"), "allowed: 'sdpa' and 'eager'"),
@@ -115,6 +123,50 @@ def test_pieces_take_the_next_gear() -> None:
     assert pieces(3, 0, (1,), 64) == [(1, 1), (1, 1), (1, 1)]
 
 
+def test_filling_repeats_what_is_there_in_the_strides_of_a_gear() -> None:
+    ids = torch.arange(6).reshape(2, 3)
+    assert filled(ids, 3, 4).tolist() == [[0, 1, 2, 2], [3, 4, 5, 5], [3, 4, 5, 5]]
+    piece = torch.arange(50)[None][:, :16]  # contiguous, with the strides of the whole prompt
+    assert (piece.stride(), filled(piece, 1, 16).stride()) == ((50, 1), (16, 1))
+
+
+@pytest.mark.parametrize(
+    ("more", "argument"),
+    [
+        ({"logits_to_keep": 2}, "logits_to_keep"),
+        ({"logits_to_keep": torch.tensor([0])}, "logits_to_keep"),
+        ({"output_attentions": True}, "output_attentions"),
+        ({"token_type_ids": tokens(2, 5)}, "token_type_ids"),
+        ({"attention_mask": torch.ones(2, 1, 5, 9)}, "attention_mask"),
+        ({"attention_mask": torch.ones(2, 4)}, "attention_mask"),
+        ({"position_ids": torch.zeros(3, 2, 5, dtype=torch.long)}, "position_ids"),
+        ({"input_ids": tokens(2, 5).int()}, "input_ids"),
+        ({"past_key_values": None}, "past_key_values"),
+        ({"past_key_values": transformers.StaticCache(transformers.LlamaConfig(), max_cache_len=9)}, "past_key_values"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_calls_that_graphs_cannot_answer_are_misses(more: dict[str, Any], argument: str) -> None:
+    call = {"input_ids": tokens(2, 5), "use_cache": True, "past_key_values": transformers.DynamicCache()}
+    assert not isinstance(read_call((), call, "owner"), Miss)
+    found = read_call((), {**call, **more}, "owner")
+    assert isinstance(found, Miss)
+    assert found.argument == argument
+
+
+def test_a_cache_that_lost_its_first_tokens_keeps_the_others() -> None:
+    slots = Slots([(1, 2, 2)], 2, 2, 8, torch.float32, torch.device("cpu"))
+    slots.keys[0].copy_(torch.arange(32.0).reshape(2, 1, 8, 2))
+    slots.length = 8
+    cache = SequenceCache(slots, "owner")
+    layer = cache.layers[0]
+    layer.keys, layer.values = layer.keys[:, :, 3:], layer.values[:, :, 3:]
+    expected = layer.keys.clone()
+    cache.write_back(lambda: Slots([(1, 2, 2)], 2, 2, 8, torch.float32, torch.device("cpu")))
+    assert (cache.is_shared, cache.get_seq_length(), cache.slots is slots) == (True, 5, False)
+    assert torch.equal(cache.layers[0].keys, expected)
+
+
 def test_graphs_made_on_meta_serve_real_weights(tmp_path: Path) -> None:
     config = gearcache.CompilerConfig(backend="eager", strict=True, on_miss="raise")
     options: dict[str, Any] = {"batch": [2], "prompt": [8], "cache_length": 32, "config": config, "cache_dir": tmp_path}
@@ -134,7 +186,7 @@ def test_graphs_made_on_meta_serve_real_weights(tmp_path: Path) -> None:
 
 def test_without_graphs_the_same_code_gives_the_same(tmp_path: Path) -> None:
     """What a fault of the cache or a stance leaves: masks that a model may leave out would show empty slots."""
-    model = language_model("mistral", num_hidden_layers=1)
+    model = language_model("llama", num_hidden_layers=1)
     call: dict[str, Any] = {"inputs": tokens(3, 6), "max_new_tokens": 12, "do_sample": False}
     expected = model.generate(**call)
     attached = attach(model, batch=[4], prompt=[8], cache_length=32, cache_dir=tmp_path)

@@ -168,6 +168,15 @@ def test_a_returned_cache_goes_on(attached: AttachedModel, change: str) -> None:
     assert attached.stats.eager_reasons == {}
 
 
+def test_a_cache_of_inference_mode_goes_on_outside_of_it(attached: AttachedModel) -> None:
+    call: dict[str, Any] = {"do_sample": False, "max_new_tokens": 5}
+    with torch.inference_mode():
+        first = attached.model.generate(tokens(2, 9), return_dict_in_generate=True, **call)
+    found = attached.model.generate(first.sequences.clone(), past_key_values=first.past_key_values, **call)
+    assert found.tolist() == plain_of({"input_ids": tokens(2, 9), "max_new_tokens": 10})
+    assert attached.stats.eager_reasons == {}
+
+
 def test_a_cache_of_another_model_is_not_served(attached: AttachedModel, raising: AttachedModel) -> None:
     call: dict[str, Any] = {"do_sample": False, "max_new_tokens": 5}
     cache = attached.model.generate(tokens(2, 9), return_dict_in_generate=True, **call).past_key_values
