@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from gearcache.attaching.attachment import SEAM, attachment_of
@@ -13,6 +15,7 @@ from gearcache.integrations.transformers.causal_reader import CausalReader
 from gearcache.integrations.transformers.generate import Generate
 from gearcache.integrations.transformers.generation_stats import GenerationStats
 from gearcache.integrations.transformers.model_call import Miss
+from gearcache.integrations.transformers.seq2seq_reader import Seq2SeqReader
 from gearcache.integrations.transformers.sizes import Sizes
 from gearcache.integrations.transformers.support import check_model
 from gearcache.serving.method import CachedMethod
@@ -35,9 +38,17 @@ class AttachedModel:
         #: What the graphs take.
         self.sizes = sizes
         self._on_miss = on_miss
-        self._reader = CausalReader(model, sizes, parameters)
+        reader = Seq2SeqReader if model.config.is_encoder_decoder else CausalReader
+        self._reader: CausalReader | Seq2SeqReader = reader(model, sizes, parameters)
         self._generate = Generate(model, self._missed, sizes.too_long if on_miss == "raise" else None)
-        self._before: dict[str, Any] = {}
+        #: What is put in place, and what was there: dictionaries of modules, names and values.
+        self._ours: list[tuple[dict[str, Any], str, Any]] = [
+            (vars(model), SEAM, self),
+            (vars(model), "generate", self._generate),
+        ]
+        for module, serve in self._reader.inner.items():
+            self._ours.append((vars(module), SEAM, functools.partial(self._serve, module, serve)))
+        self._before: list[Any] = []
         self._eager: Counter[str] = Counter()
         self._lock = threading.RLock()
 
@@ -51,7 +62,10 @@ class AttachedModel:
 
     @property
     def methods(self) -> dict[str, CachedMethod]:
-        """The cached methods by name: `prefill` (none where prompts are read token by token) and `decode`."""
+        """The cached methods by name: `prefill` (none where prompts are read token by token) and `decode`.
+
+        Of an encoder-decoder: `encode`, `begin` (the first token) and `decode`.
+        """
         return dict(self._reader.methods)
 
     @property
@@ -82,43 +96,42 @@ class AttachedModel:
 
     def attach(self) -> None:
         """Have `generate` come here; `AlreadyAttached` where the model's calls are served from graphs already."""
-        held = vars(self.model)
         with self._lock:
-            present = held.get(SEAM)
+            present = vars(self.model).get(SEAM)
             if present is self:
                 return
             if isinstance(present, AttachedModel) or attachment_of(present) is not None:
                 raise AlreadyAttached(type(self.model).__name__, repr(attachment_of(present) or present))
-            for name, value in self._ours.items():
-                self._before[name] = held.get(name, _ABSENT)
+            self._before = []
+            for held, name, value in self._ours:
+                self._before.append(held.get(name, _ABSENT))
                 held[name] = value
 
     def detach(self) -> None:
         """Put back what was there before. Caches that were given away stay usable by the plain model."""
-        held = vars(self.model)
         with self._lock:
-            for name, value in self._ours.items():
+            for (held, name, value), before in zip(self._ours, self._before, strict=False):
                 if held.get(name) is not value:
                     continue
-                before = self._before.pop(name)
                 if before is _ABSENT:
                     del held[name]
                 else:
                     held[name] = before
-
-    @property
-    def _ours(self) -> dict[str, Any]:
-        return {SEAM: self, "generate": self._generate}
+            self._before = []
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Serve one call of the model."""
+        return self._serve(self.model, self._reader.serve, *args, **kwargs)
+
+    def _serve(self, module: Any, serve: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Serve one call of a module, or have the module itself do so."""
         if not self._generate.is_running:
-            return self.model._call_impl(*args, **kwargs)
-        found = self._reader.serve(args, kwargs)
+            return module._call_impl(*args, **kwargs)
+        found = serve(args, kwargs)
         if not isinstance(found, Miss):
             return found
         self._missed(found)
-        return self.model._call_impl(*args, **kwargs)
+        return module._call_impl(*args, **kwargs)
 
     def _missed(self, miss: Miss) -> None:
         """Raise for what no graph serves, or count it and warn once of each reason, as `on_miss` says."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -26,6 +26,8 @@ class CausalReader:
     def __init__(self, model: Any, sizes: Sizes, parameters: Parameters) -> None:
         self._model, self._sizes = model, sizes
         self._owner = uuid.uuid4().hex
+        #: Modules within the model whose calls are served too.
+        self.inner: dict[Any, Callable[..., Any]] = {}
         decoder = CausalDecoder(model)
         widths: Sequence[int] = [width for width in sizes.prompt if width > 1]
         self.methods: dict[str, CachedMethod] = {}

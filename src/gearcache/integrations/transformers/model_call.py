@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from transformers import DynamicCache
+from transformers import Cache, DynamicCache
 
 from gearcache.integrations.transformers.sequence_cache import SequenceCache
 
@@ -63,12 +63,12 @@ def read_call(args: tuple[Any, ...], kwargs: dict[str, Any], owner: str) -> Mode
             return Miss(name, "given", ", ".join(sorted(_KNOWN)))
     ids, mask, positions = (kwargs.get(name) for name in ("input_ids", "attention_mask", "position_ids"))
     if not isinstance(ids, torch.Tensor) or ids.ndim != 2 or ids.dtype != torch.int64 or 0 in ids.shape:
-        return Miss("input_ids", _shape(ids), "int64 tokens of the shape (batch, tokens)")
+        return Miss("input_ids", in_words(ids), "int64 tokens of the shape (batch, tokens)")
     if kwargs.get("use_cache") is not True:
         return Miss("use_cache", repr(kwargs.get("use_cache")), "True")
     keep = kwargs.get("logits_to_keep", 1)
     if not isinstance(keep, int) or (keep != 1 and ids.shape[1] > 1):
-        return Miss("logits_to_keep", _shape(keep), "1: the last token of each prompt")
+        return Miss("logits_to_keep", in_words(keep), "1: the last token of each prompt")
     cache, past = kwargs.get("past_key_values"), 0
     if isinstance(cache, SequenceCache):
         if cache.owner != owner:
@@ -79,15 +79,15 @@ def read_call(args: tuple[Any, ...], kwargs: dict[str, Any], owner: str) -> Mode
             )
         past = cache.get_seq_length()
     elif not _is_new(cache):
-        return Miss("past_key_values", _cache_in_words(cache), "none, or what an attached `generate` has returned")
+        return Miss("past_key_values", in_words(cache), "none, or what an attached `generate` has returned")
     else:
         cache = None
     if mask is not None and (not isinstance(mask, torch.Tensor) or mask.shape != (ids.shape[0], past + ids.shape[1])):
-        return Miss("attention_mask", _shape(mask), "a mask of the shape (batch, tokens so far)")
+        return Miss("attention_mask", in_words(mask), "a mask of the shape (batch, tokens so far)")
     if positions is not None and (
         not isinstance(positions, torch.Tensor) or positions.ndim != 2 or positions.shape[1] != ids.shape[1]
     ):
-        return Miss("position_ids", _shape(positions), "positions of the shape (batch, tokens)")
+        return Miss("position_ids", in_words(positions), "positions of the shape (batch, tokens)")
     return ModelCall(ids, mask, positions, cache, past)
 
 
@@ -101,11 +101,10 @@ def _is_new(cache: Any) -> bool:
     )
 
 
-def _cache_in_words(cache: Any) -> str:
-    return "None" if cache is None else f"a {type(cache).__name__} of {cache.get_seq_length()} tokens"
-
-
-def _shape(value: Any) -> str:
+def in_words(value: Any) -> str:
+    """Return what an argument is, for a message."""
     if isinstance(value, torch.Tensor):
         return f"a tensor of {value.dtype} with the shape {tuple(value.shape)}"
+    if isinstance(value, Cache):
+        return f"a {type(value).__name__} of {value.get_seq_length()} tokens"
     return repr(value) if value is None or isinstance(value, int) else f"a {type(value).__name__}"

@@ -22,6 +22,10 @@ class Sizes:
         """Return the size that a batch is filled up to."""
         return next(size for size in self.batch if size >= rows)
 
+    def prompt_of(self, tokens: int) -> int:
+        """Return the length that a prompt which is not read in pieces is filled up to."""
+        return next(size for size in self.prompt if size >= tokens)
+
     def no_room(self, rows: int, tokens: int) -> Miss | None:
         """Return why a batch that has come to so many tokens does not fit; None where it does."""
         if rows > self.batch[-1]:

@@ -29,11 +29,9 @@ def _reason(model: transformers.PreTrainedModel) -> str | None:
     config = model.config
     if not model.can_generate():
         return "it has no `generate`; `gearcache.attach` serves its calls"
-    if config.is_encoder_decoder:
-        return "it is an encoder-decoder; `gearcache.attach` serves its encoder"
-    text_config = config.get_text_config(decoder=True)
-    if text_config is not config:
+    if model.main_input_name != "input_ids" or (config.get_text_config() is not config):
         return "it takes more than text; give a model of text alone"
+    text_config = config.get_text_config(decoder=True)
     if model._is_stateful or not model._can_compile_fullgraph:
         return "transformers says that it takes no static cache (`_can_compile_fullgraph`)"
     if not getattr(config, "is_causal", True):
@@ -60,7 +58,7 @@ def _has_dynamic_rope(config: Any) -> bool:
 def layer_shapes(model: Any) -> LayerShapes:
     """Return heads, size of a key's head and of a value's, of each layer."""
     heads, size = model._get_static_cache_init_shape()
-    count = model.config.num_hidden_layers
+    count = len(model.config.get_text_config(decoder=True).per_layer_config)
     every_heads = heads if isinstance(heads, list) else [heads] * count
     every_size = size if isinstance(size, list) else [size] * count
     return [(head, width, width) for head, width in zip(every_heads, every_size, strict=True)]
