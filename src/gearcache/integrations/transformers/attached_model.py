@@ -137,6 +137,7 @@ class AttachedModel:
         """Raise for what no graph serves, or count it and warn once of each reason, as `on_miss` says."""
         if self._on_miss == "raise":
             raise UnknownGear(self.name, miss.argument, miss.found, miss.allowed)
+        miss = self._generate.cause_of(miss)
         with self._lock:
             self._eager[miss.argument] += 1
             is_new = self._eager[miss.argument] == 1

@@ -32,16 +32,25 @@ class Generate:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Generate, as the model's class does."""
-        miss = self._miss(args, kwargs)
-        if miss is not None:
-            self._missed(miss)
-        elif self._option("cache_implementation", args, kwargs) in ALL_STATIC_CACHE_IMPLEMENTATIONS:
-            kwargs["cache_implementation"] = "dynamic"  # what it asks for is what the graphs have anyway
-        before, self._threads.is_running = self.is_running, miss is None
+        state = self._threads
+        before, state.is_running, state.cause = (self.is_running, getattr(state, "cause", None)), False, None
         try:
+            miss = self._miss(args, kwargs)
+            if miss is not None:
+                self._missed(miss)
+            elif self._option("cache_implementation", args, kwargs) in ALL_STATIC_CACHE_IMPLEMENTATIONS:
+                kwargs["cache_implementation"] = "dynamic"  # what it asks for is what the graphs have anyway
+            state.is_running = miss is None
             return type(self._model).generate(self._model, *args, **kwargs)
         finally:
-            self._threads.is_running = before
+            state.is_running, state.cause = before
+
+    def cause_of(self, miss: Miss) -> Miss:
+        """Return why this thread's generation has left the graphs, if a call with the plain model's cache follows."""
+        cause: Miss | None = self._threads.cause
+        if cause is None:
+            self._threads.cause = miss
+        return cause if cause is not None and miss.argument == "past_key_values" else miss
 
     def _miss(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Miss | None:
         for name in _OTHER_LOOPS:
@@ -50,14 +59,20 @@ class Generate:
         if self._too_long is None:
             return None
         # An error at the first request is better than one after hundreds of tokens. The last token is not read.
-        ids = next(
-            (value for value in (*args[:1], kwargs.get("inputs"), kwargs.get("input_ids")) if value is not None), None
-        )
         new = self._option("max_new_tokens", args, kwargs)
         total = self._option("max_length", args, kwargs)
-        if isinstance(new, int) and isinstance(ids, torch.Tensor) and ids.ndim == 2:
-            return self._too_long(ids.shape[1] + new - 1)
+        if isinstance(new, int):
+            return self._too_long(self._begin(args, kwargs) + new - 1)
         return self._too_long(total - 1) if new is None and isinstance(total, int) else None
+
+    def _begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+        """Return how many tokens the cache holds at least before the first new one."""
+        if self._model.config.is_encoder_decoder:
+            given = (kwargs.get("decoder_input_ids"),)
+        else:
+            given = (*args[:1], kwargs.get("inputs"), kwargs.get("input_ids"))
+        ids = next((value for value in given if value is not None), None)
+        return int(ids.shape[1]) if isinstance(ids, torch.Tensor) and ids.ndim == 2 else 1
 
     def _option(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return what `generate` will take for an option: of the call, of the config given, or of the model's."""

@@ -36,5 +36,5 @@ class Sizes:
         """Return why so many tokens do not fit into the cache; None where they do."""
         if tokens <= self.cache_length:
             return None
-        allowed = f"prompt and new tokens up to {self.cache_length} together (cache_length=)"
+        allowed = f"up to {self.cache_length} tokens in the cache (cache_length=)"
         return Miss("max_length", f"{tokens} tokens or more", allowed)

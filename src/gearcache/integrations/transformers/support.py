@@ -14,6 +14,20 @@ from gearcache.integrations.transformers.sequence_cache import LayerShapes
 #: Kinds of layers for which a token sees nothing of the tokens after it, and keeps nothing but keys and values.
 LAYER_TYPES = ("full_attention", "sliding_attention")
 ATTENTION = ("sdpa", "eager")
+#: Encoder-decoders whose encoder gives each token the same beside filling that its mask hides: not those that attend in
+#: blocks or count tokens.
+ENCODER_DECODERS = (
+    "bart",
+    "blenderbot",
+    "blenderbot-small",
+    "m2m_100",
+    "marian",
+    "mbart",
+    "mt5",
+    "pegasus",
+    "t5",
+    "umt5",
+)
 
 
 def check_model(model: Any) -> None:
@@ -31,6 +45,8 @@ def _reason(model: transformers.PreTrainedModel) -> str | None:
         return "it has no `generate`; `gearcache.attach` serves its calls"
     if model.main_input_name != "input_ids" or (config.get_text_config() is not config):
         return "it takes more than text; give a model of text alone"
+    if config.is_encoder_decoder and config.model_type not in ENCODER_DECODERS:
+        return f"of encoder-decoders, served are: {', '.join(ENCODER_DECODERS)}; this is a {config.model_type}"
     text_config = config.get_text_config(decoder=True)
     if model._is_stateful or not model._can_compile_fullgraph:
         return "transformers says that it takes no static cache (`_can_compile_fullgraph`)"
