@@ -24,7 +24,7 @@ from typing import Any
 import httpx
 from running import Running
 
-WORDS = "the cat sleeps on a warm sill while rain falls over the old town and nobody counts the hours ".split()
+WORDS = ["the", "cat", "sleeps", "on", "a", "warm", "sill", "while", "rain", "falls", "over", "the", "old", "town", "and", "nobody", "counts", "the", "hours"]
 #: Rows and words of requests: at gears of all-MiniLM-L6-v2, between them, and beyond the largest.
 TRAFFIC = {
     "sizes of gears": ((1, 14), (4, 14), (4, 62), (8, 14)),
