@@ -24,7 +24,7 @@ from typing import Any
 import httpx
 from running import Running
 
-WORDS = ["the", "cat", "sleeps", "on", "a", "warm", "sill", "while", "rain", "falls", "over", "the", "old", "town", "and", "nobody", "counts", "the", "hours"]
+WORDS = ("the", "cat", "sleeps", "on", "a", "warm", "sill", "while", "rain", "falls", "over", "the", "old", "town")
 #: Rows and words of requests: at gears of all-MiniLM-L6-v2, between them, and beyond the largest.
 TRAFFIC = {
     "sizes of gears": ((1, 14), (4, 14), (4, 62), (8, 14)),
@@ -128,9 +128,8 @@ class Comparison:
         """Print the tables: eager first, whose answers the others are compared with."""
         rows: list[str] = []
         columns: dict[str, dict[str, str]] = {}
-        print(
-            "seconds until ready           launch    import  transf.     load      warm   traces / compiles", flush=True
-        )
+        heads = f"{'launch':>8} {'import':>9} {'transf.':>9} {'load':>9} {'warm':>9}   traces / compiles"
+        print(f"{'seconds until ready':28} {heads}", flush=True)
         for kind in ("eager", "compile", "gears"):
             with self.start(kind) as server:
                 print(starts(f"{KINDS[kind]}, cold", *server.wait_ready()), flush=True)
@@ -196,7 +195,9 @@ class Comparison:
         traces = sum(worker["traces"] for worker in server.health()[1]["workers"])
         listed = ", ".join(f"{calls} of `{release}`" for release, calls in counted.items())
         print(f"deploy, {name}: {outcome} in {seconds:.1f} s, {traces} traces; answers: {listed}")
-        print(f"  latencies in ms, p50 p95 p99 req/s: {traffic.text(seconds)}", flush=True)
+        print(
+            f"  p50, p95, p99 in ms, req/s: {traffic.text(seconds)}; {server.retries} requests sent twice", flush=True
+        )
         if outcome != "done":
             self.faults.append(f"deploy, {name}: {outcome}")
         if name == "back" and traces:

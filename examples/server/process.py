@@ -35,9 +35,14 @@ class Worker:
                 self.report = json.loads(line)
 
     @property
-    def is_ready(self) -> bool:
+    def was_ready(self) -> bool:
         """Whether it has told that it is warm."""
         return bool(self.report["state"] == "ready")
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it is warm and runs."""
+        return self.was_ready and not self.has_ended
 
     @property
     def has_ended(self) -> bool:
@@ -56,7 +61,7 @@ class Worker:
 
     def ask_stop(self, cold: str) -> None:
         """Have it answer the requests under way, and end. One that has not been warm may have accepted none."""
-        accepts = self.is_ready or cold == "eager"
+        accepts = self.was_ready or cold == "eager"
         self._process.send_signal(signal.SIGTERM if accepts else signal.SIGKILL)
 
     def wait(self) -> None:

@@ -20,6 +20,8 @@ class Running:
     def __init__(self, folder: Path, cache: Path, *options: str) -> None:
         self.folder = folder
         self.lines: list[str] = []
+        #: Requests that were sent once more.
+        self.retries = 0
         self._begin = time.perf_counter()
         command = [sys.executable, str(folder / "serve.py"), "--port", "0", "--admin-port", "0", *options]
         # The compilers' own caches lie beside, so that each start finds what the one before has left, and nothing else.
@@ -81,6 +83,7 @@ class Running:
         try:
             answer = client.post(f"{self.url}/embed", json={"texts": texts}, timeout=600)
         except (httpx.RemoteProtocolError, httpx.ReadError):
+            self.retries += 1
             answer = client.post(f"{self.url}/embed", json={"texts": texts}, timeout=600)
         answer.raise_for_status()
         return answer.json()

@@ -85,7 +85,7 @@ class Supervisor:
         for worker in self.workers:
             if worker.has_ended:
                 self.workers = tuple(other for other in self.workers if other is not worker)
-                self._failures = 0 if worker.is_ready else self._failures + 1
+                self._failures = 0 if worker.was_ready else self._failures + 1
                 self._next_start = time.monotonic() + min(10.0, 0.1 * 2**self._failures)
                 say(f"worker {worker.pid} has ended with {worker.exit_code}")
         if time.monotonic() >= self._next_start:
