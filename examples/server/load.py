@@ -24,8 +24,8 @@ from typing import Any
 import httpx
 from running import Running
 
-WORDS = ("the", "cat", "sleeps", "on", "a", "warm", "sill", "while", "rain", "falls", "over", "the", "old", "town")
-#: Rows and words of requests: at gears of all-MiniLM-L6-v2, between them, and beyond the largest.
+WORDS = ("the", "cat", "sits", "on", "a", "warm", "stone", "while", "rain", "falls", "over", "the", "old", "town")
+#: Rows and words of requests: at gears of all-MiniLM-L6-v2 (a token each, and two around them), between, and beyond the largest.
 TRAFFIC = {
     "sizes of gears": ((1, 14), (4, 14), (4, 62), (8, 14)),
     "odd sizes": ((1, 3), (2, 9), (3, 25), (5, 7), (6, 40), (7, 1)),
@@ -217,8 +217,11 @@ def main() -> None:
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(Path(__file__).parent, folder / "server", ignore=ignored)
         comparison = Comparison(options, folder)
-        comparison.measure()
-        comparison.operate()
+        try:
+            comparison.measure()
+            comparison.operate()
+        except RuntimeError as error:
+            sys.exit(f"load: {error}")
     for fault in comparison.faults:
         print(f"WRONG: {fault}", file=sys.stderr)
     if comparison.faults:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -39,8 +40,12 @@ class Running:
     def __enter__(self) -> Running:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.stop()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self.stop()
+        except RuntimeError:
+            if kind is None:  # else what went wrong is under way
+                raise
 
     def _read(self) -> None:
         assert self.process.stderr is not None
@@ -49,11 +54,10 @@ class Running:
 
     def _wait(self, ask: Any, seconds: float) -> Any:
         end = time.perf_counter() + seconds
-        while time.perf_counter() < end:
-            if found := ask():
-                return found
-            if self.process.poll() is not None:
-                break
+        while time.perf_counter() < end and self.process.poll() is None:
+            with contextlib.suppress(httpx.TransportError):  # it is about to end
+                if found := ask():
+                    return found
             time.sleep(0.02)
         raise RuntimeError(f"not within {seconds} s, or the server has ended:\n" + "\n".join(self.lines))
 
