@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from types import CellType
 from typing import Any
 
+from gearcache.guards.keys import dict_item, item, unpacked
+
 Step = tuple[str, Any]
 
 
@@ -43,9 +45,11 @@ def _dataclass_fields(value: Any, _: Any) -> tuple[str, ...]:
 
 _STEPS: dict[str, Callable[[Any, Any], Any]] = {
     "attr": getattr,
-    "item": lambda value, key: value[key],
+    "item": item,
     "list_item": lambda value, key: list.__getitem__(value, key),
-    "dict_item": lambda value, key: dict.__getitem__(value, key),
+    "dict_item": dict_item,
+    "key_item": lambda value, key: item(value, unpacked(key)),
+    "dict_key_item": lambda value, key: dict_item(value, unpacked(key)),
     "nth_key": _nth_key,
     "nth_value": lambda value, index: value[_nth_key(value, index)],
     "type": lambda value, _: type(value),
@@ -121,6 +125,8 @@ class Access:
         for step, argument in self.steps:
             if step == "dict_item" and text.endswith((".__dict__", "._modules", "._parameters", "._buffers")):
                 text = f"{text.rsplit('.', 1)[0]}.{argument}"
+            elif step in ("key_item", "dict_key_item"):
+                text = f"{text}[{unpacked(argument)!r}]"
             elif step in _SOURCE:
                 text = _SOURCE[step].format(base=text, argument=argument)
             else:

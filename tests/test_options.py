@@ -223,6 +223,7 @@ def test_set_dim_gears_refuses_and_marks_nothing(gears: Any, words: str) -> None
         errors.TooManyVariants("Net.run", 16, "reason"),
         errors.OptionError("message"),
         errors.UnsupportedMethod("message"),
+        errors.AlreadyAttached("Net", "<attached Net.forward>"),
         errors.UnsupportedStance("inductor"),
         errors.PreparationError("Net.run", "cause", "place"),
         errors.MissingTorch("2.13"),

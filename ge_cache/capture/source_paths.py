@@ -9,8 +9,8 @@ from typing import Any
 
 from gearcache.ge_cache.dependencies.looked_up import LookedUp
 from gearcache.guards.access import Access
-from gearcache.guards.evidence.constants import to_plain
 from gearcache.guards.evidence.names import a_type
+from gearcache.guards.keys import NotKey, asked, packed, plain_key
 
 
 class UnknownSource(Exception):
@@ -151,7 +151,13 @@ def _item(path: Access, kind: str, source: Any, names: FrameNames) -> Access:
         return path.then("nth_value", index.index)
     if getattr(source, "index_is_slice", False):
         raise UnknownSource(f"{kind} with a slice")
-    if to_plain(index) != index:  # only None, bool, int, str, bytes stand for themselves in a manifest
-        raise UnknownSource(f"{kind} with a key of type {type(index).__name__}")
     step = {"ListGetItemSource": "list_item", "DictSubclassGetItemSource": "dict_item"}.get(kind, "item")
-    return path.then(step, index)
+    try:
+        if type(asked(index)) in (str, int):
+            return path.then(step, asked(index))
+        key = packed(plain_key(index))
+    except NotKey as error:
+        raise UnknownSource(
+            f"the key {index!r} of a dictionary, of which no other process can make one: {error}"
+        ) from None
+    return path.then("dict_key_item" if step == "dict_item" else "key_item", key)

@@ -17,7 +17,7 @@ from gearcache.errors import UncacheableGuard
 from gearcache.ge_cache.capture.source_paths import FrameNames, UnknownSource, access_of, is_of_namedtuple
 from gearcache.guards.access import Access, Scope, Walker
 from gearcache.guards.evidence.checks import Check, first_failure, observe, told_apart
-from gearcache.guards.evidence.constants import NotConstant, to_plain
+from gearcache.guards.evidence.constants import NotConstant, wanted_key
 
 #: Guard kinds that need no check of their own, and why.
 _COVERED = {
@@ -175,7 +175,7 @@ class GuardTranslator:
             argument = _guard_argument(guard)
             if kind == "NOT_PRESENT_IN_GENERIC_DICT":
                 access, value = access.then("attr", "__dict__"), value.__dict__
-            name = argument if _WITH_ARGUMENT[kind] == "has_attr" else to_plain(argument)
+            name = argument if _WITH_ARGUMENT[kind] == "has_attr" else wanted_key(argument)
             wanted = _WITH_ARGUMENT[kind]
             if wanted == "has_attr" and not hasattr(value, argument):
                 wanted = "no_attr"

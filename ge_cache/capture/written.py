@@ -12,6 +12,7 @@ from typing import Any
 
 from gearcache.guards.access import _STEPS, Access, Scope
 from gearcache.guards.evidence.checks import Check
+from gearcache.guards.keys import asked_key, is_asked, unpacked
 
 #: Where a module may keep what is assigned to one of its attributes.
 _DICTIONARIES = ("_parameters", "_buffers", "_modules")
@@ -65,7 +66,10 @@ class Written:
         if is_behind:
             return True
         if check.kind in ("has_attr", "no_attr", "contains", "lacks"):
-            return any(self._writes(holder, check.expected) for holder in (value, *_dictionaries(value)))
+            holders = (value, *_dictionaries(value))
+            if not is_asked(check.expected):  # a class, or a member of an enum
+                return any(id(holder) in self._names for holder in holders)
+            return any(self._writes(holder, asked_key(check.expected)) for holder in holders)
         # Any write may add a key or take one away.
         return check.kind in ("keys", "length", "empty") and id(value) in self._names
 
@@ -88,7 +92,8 @@ class Written:
                 if step == "type":
                     value = holder = type(value)
                     continue
-                if any(self._writes(each, argument) for each in (value, *_holders(holder, step))):
+                name = unpacked(argument) if step in ("key_item", "dict_key_item") else argument
+                if any(self._writes(each, name) for each in (value, *_holders(holder, step))):
                     return True, None
                 found = _STEPS[step](value, argument)
                 # What lies in the dictionary of an object is the object's: a class has a new view of it each time.

@@ -13,7 +13,7 @@ from gearcache.errors import CaptureError
 from gearcache.ge_cache.capture.source_paths import FrameNames, UnknownSource, access_of
 from gearcache.guards.access import Access, Walker
 from gearcache.guards.evidence.checks import Check, observe
-from gearcache.guards.evidence.constants import NotConstant, to_plain
+from gearcache.guards.evidence.constants import NotConstant, wanted_key
 from gearcache.guards.evidence.members import classes_plain, is_fixed
 from gearcache.guards.evidence.names import module_of, name_of
 
@@ -120,7 +120,7 @@ class FactChecks:
 
     def own_key(self, source: Any, key: Any) -> Check:
         access, own = self._own(source)
-        return Check("contains" if key in own else "lacks", access, to_plain(key))
+        return Check("contains" if key in own else "lacks", access, wanted_key(key))
 
     def own_keys(self, source: Any) -> Check:
         access, own = self._own(source)

@@ -17,9 +17,9 @@ from gearcache.guards.evidence.names import name_of
 _PURE = {
     "torch:_assert",
     "torch._utils:_get_device_index",
-    "torch:is_complex",
-    "torch:is_floating_point",
-    "torch:promote_types",
+    "torch:_VariableFunctionsClass.is_complex",
+    "torch:_VariableFunctionsClass.is_floating_point",
+    "torch:_VariableFunctionsClass.promote_types",
     "torch.nn._reduction:get_enum",
 }
 #: Functions of torch's state that take the name of a kind of device.

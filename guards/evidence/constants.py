@@ -15,6 +15,7 @@ import torch
 
 from gearcache.guards.evidence.code import code_digest, function_plain
 from gearcache.guards.evidence.names import name_of
+from gearcache.guards.keys import NotKey, asked
 
 
 class NotConstant(Exception):
@@ -72,6 +73,19 @@ def to_plain(value: Any) -> Any:
         base = int(value) if isinstance(value, int) else str(value) if isinstance(value, str) else float(value)
         return ["subclass", name_of(kind), to_plain(base)]
     raise NotConstant(name_of(kind))
+
+
+def wanted_key(key: Any) -> Any:
+    """Return what a check that looks for a key in a container expects; `NotConstant` for a key without a plain form.
+
+    A class or an enum's member is equal to itself only; all others are looked for as Python does.
+    """
+    try:
+        return asked(key)
+    except NotKey as error:
+        if isinstance(key, float):
+            raise NotConstant(str(error)) from None
+        return to_plain(key)
 
 
 _BRACKETS = {

@@ -15,6 +15,7 @@ from gearcache.guards.evidence.definition import definition
 from gearcache.guards.evidence.identity import described
 from gearcache.guards.evidence.names import a_type, name_of
 from gearcache.guards.evidence.tensor_facts import is_tensor, reads
+from gearcache.guards.keys import asked_key, has_key, is_asked
 
 
 def _constant(value: Any) -> Any:
@@ -37,6 +38,8 @@ def _keys(value: Any) -> Any:
 def _contains(value: Any, key: Any) -> bool:
     if type(key) is str and type(value) is dict:
         return key in value
+    if is_asked(key):
+        return has_key(value, asked_key(key))
     return any(_constant(item) == key for item in value)
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gearcache import events as events
     from gearcache import metrics as metrics
     from gearcache.api import cache_compile as cache_compile
+    from gearcache.attaching.attach import attach as attach
     from gearcache.cached import Cached as CachedMethod
     from gearcache.errors import BackendUnavailable as BackendUnavailable
     from gearcache.errors import CacheError as CacheError
@@ -52,6 +53,7 @@ _HOMES = {
     "Symbol": "gearcache.guards.gears.symbol",
     "TensorSpec": "gearcache.guards.gears.tensor_spec",
     "add_listener": "gearcache.events",
+    "attach": "gearcache.attaching.attach",
     "cache_compile": "gearcache.api",
     "dynamo_export": "gearcache.exporting.torchair_export",
     "export": "gearcache.exporting.cpp_package",
@@ -62,6 +64,7 @@ _HOMES = {
 #: What works with torch itself.
 _OF_TORCH = (
     "gearcache.api",
+    "gearcache.attaching.attach",
     "gearcache.exporting.cpp_package",
     "gearcache.exporting.torchair_export",
     "gearcache.guards.gears.parse",
@@ -86,6 +89,7 @@ __all__ = [
     "TensorSpec",
     "UnknownGear",
     "add_listener",
+    "attach",
     "cache_compile",
     "dynamo_export",
     "export",

@@ -16,6 +16,7 @@
     ├── GraphError                    a compiled graph failed while it ran (also `RuntimeError`)
     ├── PaddedResultError             a padded call gave NaN, maybe through its filling (also `RuntimeError`)
     ├── UnsupportedMethod             what cannot be cached at all, told at `cache_compile` (also `TypeError`)
+    ├── AlreadyAttached               a module that another `attach` serves (also `ValueError`)
     ├── BackendUnavailable            a backend cannot run here (also `ImportError`)
     ├── GearSpecError                 a gear spec is wrong (also `ValueError`)
     ├── InputError                    a call does not fit the compiled graphs (also `ValueError`)
@@ -218,6 +219,20 @@ class CompileError(GearcacheError):
 
     def __str__(self) -> str:
         return f"`{self.method}`, gear {self.gear}: the backend failed: {self.cause}"
+
+
+class AlreadyAttached(GearcacheError, ValueError):
+    """A module whose calls another attachment serves."""
+
+    def __init__(self, module: str, attachment: str) -> None:
+        super().__init__(module, attachment)
+        self.module, self.attachment = module, attachment
+
+    def __str__(self) -> str:
+        return (
+            f"attach: this `{self.module}` is attached already ({self.attachment}); call `.detach()` of what that "
+            "`attach` returned first"
+        )
 
 
 class BackendUnavailable(GearcacheError, ImportError):

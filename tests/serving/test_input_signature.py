@@ -157,7 +157,7 @@ def test_a_spec_without_an_example_asks_for_one(spec: TensorSpec) -> None:
 
 
 def test_warm_names_the_method_whose_argument_is_missing() -> None:
-    with pytest.raises(TypeError, match=r"`Net\.pooled`: warm: missing a required argument: 'mask'; give it, or declare"):
+    with pytest.raises(TypeError, match=r"`Net\.pooled`: warm: missing a required argument: 'mask'; give it,"):
         _cached().warm(IDS)
     with pytest.raises(TypeError, match=r"`Net\.pooled`: warm: got an unexpected keyword argument 'odd'$"):
         _cached().warm(IDS, MASK, odd=1)
@@ -235,9 +235,7 @@ def test_an_example_keeps_the_order_of_its_strides_and_its_gears(cache_dir: Path
 def test_warm_takes_what_is_given_and_makes_the_rest(cache_dir: Path) -> None:
     cached = _cached()
     cached.set_inputs(ids=TensorSpec((2, 7), INTS))
-    with pytest.raises(
-        TypeError, match=r"`Net\.pooled`: warm: missing a required argument: 'mask'; give it, or declare"
-    ):
+    with pytest.raises(TypeError, match=r"`Net\.pooled`: warm: missing a required argument: 'mask'; give it,"):
         cached.warm()
     cached.warm(mask=MASK)
     cached(IDS, MASK)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import collections
+import enum
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -82,3 +85,134 @@ def test_classes_that_another_model_registers_for_pytree_are_no_miss(cache_dir: 
     finally:
         _pytree.SUPPORTED_NODES.clear()
         _pytree.SUPPORTED_NODES.update(before)
+
+
+class Level(enum.IntEnum):
+    ONE = 1
+
+
+class Place(NamedTuple):
+    row: Any
+    column: Any
+
+
+class Equal(nn.Module):
+    """Looks for `self.key` in containers of each kind."""
+
+    def __init__(self, key: Any) -> None:
+        super().__init__()
+        self.key = key
+        self.table: dict[Any, float] = {}
+        self.ordered: collections.OrderedDict[Any, float] = collections.OrderedDict()
+        self.lists: collections.defaultdict[Any, list[float]] = collections.defaultdict(list)
+        self.members: set[Any] = set()
+
+    def put(self, key: Any) -> None:
+        self.table[key] = self.ordered[key] = 2.0
+        self.lists[key].append(2.0)
+        self.members.add(key)
+
+    def get(self, x: Tensor) -> Tensor:
+        return x * self.table.get(self.key, 5.0)
+
+    def get_made(self, x: Tensor) -> Tensor:
+        return x * self.table.get((self.key, "a"), 5.0)
+
+    def get_ordered(self, x: Tensor) -> Tensor:
+        return x * self.ordered.get(self.key, 5.0)
+
+    def item(self, x: Tensor) -> Tensor:
+        try:
+            return x * self.table[self.key]
+        except KeyError:
+            return x * 5.0
+
+    def is_member(self, x: Tensor) -> Tensor:
+        return x * (2.0 if self.key in self.members else 5.0)
+
+    def is_key(self, x: Tensor) -> Tensor:
+        return x * (2.0 if self.key in self.table.keys() else 5.0)  # noqa: SIM118
+
+    def list_of(self, x: Tensor) -> Tensor:
+        if self.key not in self.lists:
+            self.lists[self.key].append(3.0)
+        return x * self.lists[self.key][0]
+
+
+LOOKUPS = ("get", "get_made", "get_ordered", "item", "is_member", "is_key")
+
+
+def _caching(cached: dict[Any, Any], module: Equal, name: str) -> Callable[[Tensor], Tensor]:
+    return cached.setdefault(
+        (module, name), gearcache.cache_compile(getattr(module, name), config=strict_config(), dynamic=False)
+    )
+
+
+@pytest.mark.parametrize("name", LOOKUPS)
+@pytest.mark.parametrize("key", [1, True, 1.0, 1 + 0j, Level.ONE], ids=repr)
+def test_an_equal_key_of_another_type_is_the_key(cache_dir: Path, key: Any, name: str) -> None:
+    x, cached = torch.ones(2), {}  # type: ignore[var-annotated]
+    for first in ([], [2], [1], [True], [1.0]):
+        module = Equal(key)
+        for present in first:
+            module.put((present, "a") if name == "get_made" else present)
+        assert torch.equal(_caching(cached, module, name)(x), getattr(module, name)(x)), first
+        for later in (1.0, True, 1):
+            module.put((later, "a") if name == "get_made" else later)
+            assert torch.equal(_caching(cached, module, name)(x), getattr(module, name)(x)), (first, later)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [True, 2.5, (3, 1), (0, (True, None)), Place(1, "b"), frozenset({1, 2}), b"ab", None, 1j, 1 << 70, torch.float16],
+    ids=repr,
+)
+@pytest.mark.parametrize("name", ["item", "get", "is_member"])
+def test_a_key_that_is_found_is_found_again_and_its_change_is_seen(cache_dir: Path, key: Any, name: str) -> None:
+    if isinstance(key, Place) and name == "is_member":
+        pytest.skip("objects as members of a set are refused by name")
+    x, traces = torch.ones(2), []
+    for value in (2.0, 2.0, 7.0):
+        module = Equal(key)
+        module.put("another")
+        module.put(key)
+        module.table[key] = value
+        cached = gearcache.cache_compile(getattr(module, name), config=strict_config(), dynamic=False)
+        assert torch.equal(cached(x), getattr(module, name)(x))
+        traces.append(cached.stats.traces)
+        module.table[key] = 11.0
+        assert torch.equal(cached(x), getattr(module, name)(x))
+        del module.table[key]
+        module.members.remove(key)
+        assert torch.equal(cached(x), getattr(module, name)(x))
+    assert traces[:2] == [1, 0]
+
+
+def test_comparing_makes_no_item_of_a_defaultdict(cache_dir: Path) -> None:
+    x = torch.ones(2)
+    module, reference = Equal(0), Equal(0)
+    cached = gearcache.cache_compile(module.list_of, config=strict_config(), dynamic=False)
+    for key, clears in ((0, False), (0, False), (2, True), (0, False), (3, True), (2, False)):
+        for each in (module, reference):
+            each.key = key
+            if clears:
+                each.lists.clear()
+        assert torch.equal(cached(x), reference.list_of(x))
+        assert module.lists == reference.lists
+    fresh = Equal(9)
+    assert torch.equal(gearcache.cache_compile(fresh.list_of, config=strict_config(), dynamic=False)(x), 3 * x)
+    assert fresh.lists == {9: [3.0]}
+
+
+class OfArgument(nn.Module):
+    def first(self, lists: dict[Any, list[Tensor]], x: Tensor) -> Tensor:
+        return x * lists["a"][0] if "a" in lists else x * lists["b"][0]
+
+
+def test_a_call_makes_no_item_of_a_defaultdict_among_its_arguments(cache_dir: Path) -> None:
+    x = torch.ones(2)
+    cached = gearcache.cache_compile(OfArgument().first, config=strict_config(), dynamic=False)
+    for name in ("a", "b", "a", "b"):
+        lists: collections.defaultdict[str, list[Tensor]] = collections.defaultdict(list, {name: [2 * x]})
+        assert torch.equal(cached(lists, x), 2 * x)
+        assert list(lists) == [name]

@@ -68,8 +68,8 @@ def cache_compile(
     """Cache a bound method of an `nn.Module`, as `torchair.inference.cache_compile` does.
 
     `config` is a `torchair.CompilerConfig`, `backend` what `get_npu_backend` returned for it. `ValueError` for a
-    function that is no such method, for a config that is none or differs from the backend's; `TypeError` for any keyword that
-    torchair would have dropped silently.
+    function that is no such method, for a config that is none or differs from the backend's; `TypeError` for any
+    keyword that torchair would have dropped silently.
     """
     config = config_of(config, backend)
     check_method(func)

@@ -118,6 +118,11 @@ class CachedMethod:
         return inspect.signature(self.function)
 
     @property
+    def parameters(self) -> Parameters:
+        """What the user gave, with the specs that were set since."""
+        return self._parameters
+
+    @property
     def function(self) -> Callable[..., Any]:
         """The method itself, as its user wrote it."""
         return self._decorated.original
@@ -173,15 +178,22 @@ class CachedMethod:
 
         Arguments that are declared (`input_signature=`, `set_inputs`) need not be given: zeros stand for tensors.
         """
-        if self._signature:
-            args, kwargs = self._signature.filled(args, kwargs)
-        else:
-            self._signature.check_given(lambda: self._bound(args, kwargs))
+        args, kwargs = self.filled(args, kwargs)
         if (opened := session.current()) is not None:
             opened.warm(self, args, kwargs)
         else:
             with preparing(self._lock):
                 self._prepare(self.call_of(args, kwargs))
+
+    def filled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments of a call with examples for what is declared and not given.
+
+        `TypeError` where an argument is neither given nor declared.
+        """
+        if self._signature:
+            return self._signature.filled(args, kwargs)
+        self._signature.check_given(lambda: self._bound(args, kwargs))
+        return args, kwargs
 
     def special_calls(self) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
         """Return calls as they are declared, at those sizes of open dims that take traces of their own (size 1)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gearcache.cache.layout import check_root
@@ -32,6 +32,8 @@ class Parameters:
     gears: Mapping[str, Any] | None = None
     input_signature: Any = None
     fullgraph: bool = True
+    #: How many modules of a model share these, whose variants may come to lie in one entry.
+    blocks: int = 1
 
     def __post_init__(self) -> None:
         if self.fullgraph is not True:
@@ -57,7 +59,8 @@ class Parameters:
     def settings(self, *, is_geared: bool = False) -> Settings:
         """Return the options with the environment of now; `is_geared`: the first call's tensors carry gears."""
         has_gears = bool(self.gears) or is_geared or self.input_signature.are_open
-        return resolve_settings(self.config, has_gears=has_gears)
+        settings = resolve_settings(self.config, has_gears=has_gears)
+        return replace(settings, max_variants=settings.max_variants * self.blocks) if self.blocks > 1 else settings
 
 
 def _check_decompositions(given: Any) -> None:

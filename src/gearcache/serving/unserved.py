@@ -22,7 +22,7 @@ from gearcache.guards.dispatch.inputs import Problem
 from gearcache.guards.dispatch.padded_call import Fills
 from gearcache.guards.dispatch.problems import Problems
 from gearcache.guards.evidence.reason import Reason
-from gearcache.guards.gears.parse import GearSpec, gear_text
+from gearcache.guards.gears.parse import gear_text
 from gearcache.serving.builds import Builds
 from gearcache.serving.call import Call
 from gearcache.serving.delayed_calls import DelayedCalls
@@ -84,7 +84,7 @@ class UnservedCalls:
         if not isinstance(padded, Padded):
             if reasons:  # the entry is there, a graph for this call is not
                 self._record.history.explain(reasons)
-            if not self._built(call, verdict.spec, why, problems.decisive()):
+            if not self._built(call, verdict, why, problems.decisive()):
                 return None
         if isinstance(verdict, Compile):
             found = self._variants.find(call)
@@ -112,10 +112,10 @@ class UnservedCalls:
         self._record.shapes.count_call(call.tensors)
         self._record.outcomes.ran_eagerly(verdict.reason)
 
-    def _built(self, call: Call, spec: GearSpec, why: str, problem: Problem | None) -> bool:
+    def _built(self, call: Call, verdict: Compile | Pad, why: str, problem: Problem | None) -> bool:
         """Build for a call; where that cannot be, a tensor unlike those of the loaded graphs is what is wrong."""
         try:
-            return self._build(call, spec, why)
+            return self._build(call, verdict, why)
         except MethodRaises:
             raise
         except CaptureError as error:
@@ -124,13 +124,13 @@ class UnservedCalls:
             allowed = f"{problem.allowed} (no graph can be made for it: {error})"
             raise InputError(self._rules.name, problem.argument, problem.found, allowed) from error
 
-    def _build(self, call: Call, spec: GearSpec, why: str) -> bool:
-        """Compile and load the gears of a spec; whether that could be done."""
+    def _build(self, call: Call, verdict: Compile | Pad, why: str) -> bool:
+        """Compile and load the gears of a verdict; whether that could be done."""
         if not (self._runs_original or self._is_full):
             self._refused.check(call)
             begin = time.monotonic()
             try:
-                if self.builds.build(call, spec, why):
+                if self.builds.build(call, verdict.spec, why, is_padded=isinstance(verdict, Pad)):
                     return True
                 self._runs_original = True
             except MethodRaises as error:

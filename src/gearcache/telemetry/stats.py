@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Protocol
 
 from gearcache.events import Event, emit
 from gearcache.guards.evidence.reason import Reason
-from gearcache.telemetry.gear_use import GearUse
 from gearcache.telemetry.outcomes import Outcomes
 
 
@@ -84,6 +84,36 @@ _COUNT: dict[str, Callable[[Counters, Event], None]] = {
 }
 
 
+class _Use(Protocol):
+    """What is asked about the use of gears."""
+
+    def calls(self) -> dict[str, int]:
+        """Return calls per gear."""
+        ...
+
+    def padded_calls(self) -> int:
+        """Return calls that were padded."""
+        ...
+
+
+class _UseTogether:
+    """The use of gears by several methods."""
+
+    def __init__(self, parts: Sequence[_Use]) -> None:
+        self._parts = parts
+
+    def calls(self) -> dict[str, int]:
+        """Return calls per gear."""
+        found = Counter[str]()
+        for part in self._parts:
+            found.update(part.calls())
+        return dict(found)
+
+    def padded_calls(self) -> int:
+        """Return calls that were padded."""
+        return sum(part.padded_calls() for part in self._parts)
+
+
 class Stats:
     """Read-only view of the counters of one cached method in this process; `to_dict` gives them as plain data."""
 
@@ -91,13 +121,29 @@ class Stats:
         self,
         counters: Counters,
         outcomes: Outcomes,
-        use: GearUse,
+        use: _Use,
         shape_calls: Callable[[], Mapping[tuple[int, ...], int]] = dict,
     ) -> None:
         self._counters = counters
         self._outcomes = outcomes
         self._use = use
         self._shape_calls = shape_calls
+
+    @classmethod
+    def together(cls, parts: Sequence[Stats]) -> Stats:
+        """Return the sums of several, as they are now."""
+        counters = Counters()
+        for part in parts:
+            for each in fields(Counters):
+                setattr(counters, each.name, getattr(counters, each.name) + getattr(part._counters, each.name))
+        outcomes = Outcomes("")
+        for part in parts:
+            outcomes.eager.update(part._outcomes.eager)
+            outcomes.refused.update(part._outcomes.refused)
+        shapes = Counter[tuple[int, ...]]()
+        for part in parts:
+            shapes.update(part.shapes)
+        return cls(counters, outcomes, _UseTogether([part._use for part in parts]), lambda: shapes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything that is counted as plain data for JSON.

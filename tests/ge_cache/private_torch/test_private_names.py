@@ -23,6 +23,7 @@ from gearcache.ge_cache.private_torch import dynamo as private_dynamo
 from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch import inductor as private_inductor
 from gearcache.ge_cache.private_torch import lookups as private_lookups
+from gearcache.ge_cache.private_torch import module_hooks as private_hooks
 from gearcache.ge_cache.private_torch import shapes as private_shapes
 from gearcache.ge_cache.private_torch import symbols as private_symbols
 from gearcache.ge_cache.private_torch import threads as private_threads
@@ -618,3 +619,31 @@ def test_regions_of_inference_mode_are_recognised_as_nodes() -> None:
     assert private_autograd.leaves_inference_mode(end)
     assert not private_autograd.enters_inference_mode(end)
     assert not private_autograd.leaves_inference_mode(begin)
+
+
+def test_a_module_calls_what_lies_at_the_seam_and_gives_it_to_no_copy() -> None:
+    module = torch.nn.Linear(2, 2)
+    vars(module)["_compiled_call_impl"] = lambda *args: ("served", args)
+    assert module(3) == ("served", (3,))
+    assert "_compiled_call_impl" not in module.__getstate__()
+
+
+def test_hooks_lie_in_dictionaries_of_a_module_and_of_all() -> None:
+    module = torch.nn.Linear(2, 2)
+    assert not private_hooks.has_hooks(module)
+    of_all: Any = torch.nn.modules.module
+    for register in (
+        module.register_forward_hook,
+        module.register_forward_pre_hook,
+        module.register_full_backward_hook,
+        module.register_full_backward_pre_hook,
+        of_all.register_module_forward_hook,
+        of_all.register_module_forward_pre_hook,
+        of_all.register_module_full_backward_hook,
+        of_all.register_module_full_backward_pre_hook,
+    ):
+        handle = register(lambda *given: None)
+        assert private_hooks.has_hooks(module), register
+        assert len(private_hooks.backward_hooks(module)) == ("backward" in register.__name__)
+        handle.remove()
+        assert not private_hooks.has_hooks(module), register

@@ -1,0 +1,147 @@
+"""Keys of containers as Python compares them: `1`, `True` and `1.0` are one key, and so are a named tuple and a tuple.
+
+Two forms of a key: the one of `guards.evidence.constants.to_plain`, which tells types apart, and Python's own, in
+which it is looked up. A lookup leaves nothing behind: a `defaultdict` makes no item for it.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import math
+import types
+from collections.abc import Callable, KeysView, Mapping
+from typing import Any
+
+import msgpack
+import torch
+
+#: Classes of keys that are equal to themselves only, or to a key of another form that `plain_key` takes them to.
+_ITSELF = (type(None), bool, int, str, bytes, float, complex, torch.dtype, torch.layout, torch.memory_format)
+#: Marks a packed key among what checks expect.
+_PACKED = "key"
+_BASES: tuple[Any, ...] = (int, float, complex, str, bytes, tuple)
+#: Where `in` hashes; all else is gone through.
+_HASHED = (dict, set, frozenset, types.MappingProxyType, KeysView)
+
+
+class NotKey(Exception):
+    """A key that no other process can make again."""
+
+
+def plain_key(key: Any) -> Any:
+    """Return the key of builtin type that is equal to a key and stands for it in lookups; `NotKey` for any other."""
+    kind = type(key)
+    if isinstance(key, float) and math.isnan(key):
+        raise NotKey("nan, which is equal to nothing")
+    if kind in _ITSELF or isinstance(key, torch.device):
+        return key
+    if kind is frozenset:
+        return frozenset(map(plain_key, key))
+    for base in _BASES:
+        if isinstance(key, base) and _compares_as(kind, base):
+            if base is tuple:
+                return tuple(map(plain_key, key))
+            return plain_key(base(key) if base is not str else str.__str__(key))
+    raise NotKey(f"{kind.__module__}.{kind.__qualname__}")
+
+
+def _compares_as(kind: type, base: type) -> bool:
+    """Whether objects of a class are equal to what they would be as a base of it, and are hashed as that."""
+    is_of_numpy = kind.__module__ == "numpy"
+    is_like_base = kind.__eq__ is base.__eq__ and kind.__hash__ is base.__hash__
+    return (is_of_numpy and not issubclass(kind, enum.Enum)) or is_like_base
+
+
+def packed(key: Any) -> bytes:
+    """Return a key of `plain_key` as bytes, for an access path; `NotKey` where it cannot be made again."""
+    found: bytes = msgpack.packb(_encoded(key))
+    return found
+
+
+def _encoded(key: Any) -> Any:
+    kind = type(key)
+    if kind is complex:
+        return [kind.__name__, repr(key)]
+    if kind is int and not -(1 << 63) <= key < (1 << 64):
+        return ["int", repr(key)]
+    if kind in (tuple, frozenset):
+        items = [_encoded(item) for item in key]
+        return [kind.__name__, items if kind is tuple else sorted(items, key=msgpack.packb)]
+    if kind in (torch.dtype, torch.layout, torch.memory_format):
+        return ["torch", str(key).removeprefix("torch.")]
+    if kind is torch.device:
+        return ["device", str(key)]
+    return key
+
+
+_MADE: dict[str, Callable[[Any], Any]] = {
+    "complex": complex,
+    "int": int,
+    "device": torch.device,
+    "torch": functools.partial(getattr, torch),
+    "tuple": lambda items: tuple(map(_decoded, items)),
+    "frozenset": lambda items: frozenset(map(_decoded, items)),
+}
+
+
+def _decoded(data: Any) -> Any:
+    return _MADE[data[0]](data[1]) if isinstance(data, list) else data
+
+
+@functools.lru_cache(maxsize=4096)
+def unpacked(data: bytes) -> Any:
+    """Inverse of `packed`; `ValueError` for other bytes."""
+    try:
+        found = _decoded(msgpack.unpackb(data, strict_map_key=False))
+        if packed(plain_key(found)) == data:
+            return found
+    except (NotKey, LookupError, TypeError, AttributeError, RuntimeError, msgpack.UnpackException) as error:
+        raise ValueError(f"no key: {data[:40]!r}") from error
+    raise ValueError(f"no key: {data[:40]!r}")
+
+
+def asked(key: Any) -> Any:
+    """Return what a check that looks for a key expects: the key itself where it is plain data; `NotKey`."""
+    key = plain_key(key)
+    is_plain = type(key) is str or (type(key) is int and -(1 << 63) <= key < (1 << 64))
+    return key if is_plain else [_PACKED, packed(key)]
+
+
+def is_asked(expected: Any) -> bool:
+    """Whether data is what `asked` returns."""
+    return type(expected) in (str, int) or (type(expected) is list and expected[:1] == [_PACKED])
+
+
+def asked_key(expected: Any) -> Any:
+    """Inverse of `asked`; `ValueError` for other data."""
+    return unpacked(expected[1]) if type(expected) is list else expected
+
+
+def item(value: Any, key: Any) -> Any:
+    """Return `value[key]`, but make no item where a dictionary lacks one; `KeyError` there."""
+    if isinstance(value, dict) and type(value).__getitem__ is dict.__getitem__:
+        return dict_item(value, key)
+    return value[key]
+
+
+def dict_item(value: dict[Any, Any], key: Any) -> Any:
+    """Return what a dictionary holds under a key, past its class's `__getitem__` and `__missing__`; `KeyError`."""
+    if type(value) is dict or dict.__contains__(value, key):
+        return dict.__getitem__(value, key)
+    raise KeyError(key)
+
+
+def has_key(value: Any, key: Any) -> bool:
+    """Whether a container holds a key of `plain_key`, as `in` tells; items that are no plain keys are other keys."""
+    if isinstance(value, _HASHED):
+        return key in (dict.keys(value) if isinstance(value, dict) else value)
+    return any(_is_key(found) and found == key for found in (value.keys() if isinstance(value, Mapping) else value))
+
+
+def _is_key(value: Any) -> bool:
+    try:
+        plain_key(value)
+    except NotKey:
+        return False
+    return True

@@ -1,0 +1,104 @@
+"""`attach`: the drop-in for `module.compile()`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, overload
+
+import torch
+
+from gearcache.attaching.attachment import Attachment
+from gearcache.attaching.repeated import RepeatedAttachment, find_blocks
+from gearcache.serving.parameters import Parameters
+
+
+@overload
+def attach(
+    module: torch.nn.Module,
+    /,
+    *,
+    gears: Mapping[str, Any] | None = ...,
+    repeated: Literal[False] | None = ...,
+    config: Any = ...,
+    dynamic: bool | None = ...,
+    cache_dir: str | os.PathLike[str] | None = ...,
+    global_rank: int | None = ...,
+    tp_rank: int | None = ...,
+    pp_rank: int | None = ...,
+    custom_decompositions: Mapping[Any, Callable[..., Any]] | None = ...,
+    ge_cache: bool = ...,
+    input_signature: Any = ...,
+    fullgraph: bool = ...,
+) -> Attachment: ...
+
+
+@overload
+def attach(
+    module: torch.nn.Module,
+    /,
+    *,
+    gears: Mapping[str, Any] | None = ...,
+    repeated: str | Sequence[str] | Literal[True],
+    config: Any = ...,
+    dynamic: bool | None = ...,
+    cache_dir: str | os.PathLike[str] | None = ...,
+    global_rank: int | None = ...,
+    tp_rank: int | None = ...,
+    pp_rank: int | None = ...,
+    custom_decompositions: Mapping[Any, Callable[..., Any]] | None = ...,
+    ge_cache: bool = ...,
+    input_signature: Any = ...,
+    fullgraph: bool = ...,
+) -> RepeatedAttachment: ...
+
+
+def attach(
+    module: torch.nn.Module,
+    /,
+    *,
+    gears: Mapping[str, Any] | None = None,
+    repeated: str | Sequence[str] | bool | None = None,
+    config: Any = None,
+    dynamic: bool | None = True,
+    cache_dir: str | os.PathLike[str] | None = None,
+    global_rank: int | None = None,
+    tp_rank: int | None = None,
+    pp_rank: int | None = None,
+    custom_decompositions: Mapping[Any, Callable[..., Any]] | None = None,
+    ge_cache: bool = False,
+    input_signature: Any = None,
+    fullgraph: bool = True,
+) -> Attachment | RepeatedAttachment:
+    """Serve every call of a module, whoever makes it, from compiled graphs kept on disk.
+
+    The options are those of `cache_compile`; arguments in `gears` and `input_signature` are named as in the module's
+    `forward`, also where it is decorated. The module's hooks run around the graph.
+
+    - `repeated`: attach the blocks of the module instead of itself: those of the list at a path (`"layers"`), of
+      several, or, with True, of all lists that have equal blocks. Equal blocks are compiled once. `gears` and all
+      other options are about the `forward` of a block.
+
+    Raises `UnsupportedMethod` for a module that cannot be cached, `AlreadyAttached` for one that is attached,
+    `ValueError` where `repeated` leads to no blocks, and all that `cache_compile` raises.
+    """
+    parameters = Parameters(
+        config=config,
+        dynamic=dynamic,
+        cache_dir=cache_dir,
+        global_rank=global_rank,
+        tp_rank=tp_rank,
+        pp_rank=pp_rank,
+        custom_decompositions=custom_decompositions,
+        ge_cache=ge_cache,
+        gears=gears,
+        input_signature=input_signature,
+        fullgraph=fullgraph,
+    )
+    if repeated is not None and repeated is not False:
+        blocks = find_blocks(module, repeated)
+        return RepeatedAttachment(module, blocks, replace(parameters, blocks=len(blocks)))
+    attachment = Attachment(module, parameters)
+    attachment.attach()
+    return attachment

@@ -1,0 +1,228 @@
+"""One attached module: its calls are served by a cached method, with its hooks around them."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from gearcache.attaching.forwards import check_module, forward_of
+from gearcache.attaching.named_forward import BY_POSITION, with_own_names
+from gearcache.errors import AlreadyAttached, CaptureError
+from gearcache.ge_cache.private_torch.module_hooks import backward_hooks, call_with_hooks, has_hooks
+from gearcache.serving.method import CachedMethod
+from gearcache.serving.parameters import Parameters
+
+if TYPE_CHECKING:
+    from gearcache.telemetry.stats import Stats
+    from gearcache.telemetry.suggest import SuggestedGears
+
+#: Where `torch.nn.Module.__call__` looks for what runs in place of the forward and its hooks.
+SEAM = "_compiled_call_impl"
+_ABSENT = object()
+_ATTACHMENT = "gearcache_attachment"
+#: Taken while a module is attached or detached, or its forward was exchanged.
+_exchange = threading.RLock()
+os.register_at_fork(after_in_child=_exchange._at_fork_reinit)  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Served:
+    """The forward of a module, by what it was found at, and the cached method that serves it."""
+
+    kind: type
+    function: Any
+    own: Any
+    method: CachedMethod
+    counts_positions: bool
+
+
+class Attachment:
+    """What `gearcache.attach` returns, and what calls of the module run. Safe to call from several threads.
+
+    The module refers to it and it to the module, so both go together. A copy of the module is a plain one.
+    """
+
+    def __init__(self, module: torch.nn.Module, parameters: Parameters) -> None:
+        check_module(module)
+        #: Whose calls are served.
+        self.module = module
+        self._parameters = parameters
+        self._before: Any = _ABSENT
+        self._served = self._serve_forward()
+        self._entrance = _entrance(self)
+
+    @property
+    def method(self) -> CachedMethod:
+        """The cached method that serves the forward."""
+        return self._served.method
+
+    def _serve_forward(self) -> _Served:
+        module = self.module
+        kind, own = type(module), vars(module).get("forward")
+        named = with_own_names(forward_of(module))
+        return _Served(kind, kind.forward, own, CachedMethod(named.method, self._parameters), named.counts_positions)
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Call the module: its hooks, and the graph that serves its forward."""
+        return self._entrance(*args, **kwargs)
+
+    def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        found = backward_hooks(self.module)
+        if found and torch.is_grad_enabled():
+            hook = getattr(found[0], "__qualname__", type(found[0]).__qualname__)
+            raise CaptureError(
+                self.name,
+                f"it has a backward hook, `{hook}`, and a cached call records nothing for a backward pass; remove the "
+                "hook, or call under `torch.no_grad()`, where it does not run either",
+            )
+        return call_with_hooks(self.module, self._call_forward, args, kwargs)
+
+    def _call_forward(self, /, *args: Any, **kwargs: Any) -> Any:
+        served, module = self._served, self.module
+        kind = type(module)
+        if (
+            kind is not served.kind
+            or kind.forward is not served.function
+            or module.__dict__.get("forward") is not served.own
+        ):
+            served = self._follow()
+        if not served.counts_positions:
+            return served.method(*args, **kwargs)
+        if args:
+            kwargs[BY_POSITION] = len(args)
+        try:
+            return served.method(*args, **kwargs)
+        except CaptureError as error:
+            if not _fits(served.method, args, kwargs):
+                served.method.function(*args, **kwargs)  # the forward says it better
+                raise error
+            raise
+
+    def _follow(self) -> _Served:
+        """Serve the forward that the module has now."""
+        with _exchange:
+            check_module(self.module)
+            self._served = self._serve_forward()
+            return self._served
+
+    def __repr__(self) -> str:
+        state = repr(self.method)[len("<cached ") : -1]
+        return f"<{'attached' if self.is_attached else 'detached'} {state}>"
+
+    @property
+    def name(self) -> str:
+        """`Class.forward`, as messages name it."""
+        return self.method.name
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether calls of the module come here."""
+        return vars(self.module).get(SEAM) is self._entrance
+
+    @property
+    def stats(self) -> Stats:
+        """Counters and times, see `gearcache.telemetry.stats.Stats`; they begin anew with another forward."""
+        return self.method.stats
+
+    @property
+    def entry_path(self) -> str | None:
+        """Path of the entry's manifest; None before the first call."""
+        return self.method.entry_path
+
+    def explain(self) -> str:
+        """Return what happened at the lookups so far: entry, hits, misses with their reasons, loaded gears."""
+        return self.method.explain()
+
+    def suggest_gears(self, k: int) -> SuggestedGears:
+        """Return the at most `k` gears that minimise padded work for the shapes met so far (`.stats.shapes`)."""
+        return self.method.suggest_gears(k)
+
+    def refresh(self) -> None:
+        """Check the evidence and bind the weights again at the next call, after the module was changed."""
+        self.method.refresh()
+
+    def set_inputs(self, /, *inputs: Any, **named: Any) -> None:
+        """Declare what the arguments of the forward look like, as `CachedMethod.set_inputs` does."""
+        self.method.set_inputs(*inputs, **named)
+        self._parameters = self.method.parameters
+
+    def warm(self, /, *args: Any, **kwargs: Any) -> None:
+        """Compile and load every gear for a call like this one, without running it: neither forward nor hooks.
+
+        Arguments that are declared (`input_signature=`, `set_inputs`) need not be given: zeros stand for tensors.
+        """
+        args, kwargs = self.method.filled(args, kwargs)
+        if args and self._served.counts_positions:
+            kwargs[BY_POSITION] = len(args)
+        self.method.warm(*args, **kwargs)
+
+    def attach(self) -> None:
+        """Have the module's calls come here; `AlreadyAttached` where another attachment serves them."""
+        with _exchange:
+            held = vars(self.module)
+            present = held.get(SEAM, _ABSENT)
+            if present is self._entrance:
+                return
+            other = attachment_of(present)
+            if other is not None and other.module is self.module:
+                raise AlreadyAttached(type(self.module).__name__, repr(other))
+            self._before = present
+            held[SEAM] = self._entrance
+
+    def detach(self) -> None:
+        """Put back what calls of the module ran before: its forward, or what `module.compile()` has made of it.
+
+        Nothing happens where its calls do not come here (any more).
+        """
+        with _exchange:
+            if not self.is_attached:
+                return
+            held = vars(self.module)
+            if self._before is _ABSENT:
+                del held[SEAM]
+            else:
+                held[SEAM] = self._before
+            self._before = _ABSENT
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Attachment:
+        import copy
+
+        return Attachment(copy.deepcopy(self.module, memo), self._parameters)
+
+    def __reduce__(self) -> Any:
+        return Attachment, (self.module, self._parameters)
+
+
+def attachment_of(seam: Any) -> Attachment | None:
+    """Return the attachment whose entrance a module holds at its seam; None where it holds something else."""
+    found = getattr(seam, _ATTACHMENT, None)
+    return found if isinstance(found, Attachment) else None
+
+
+def _entrance(attachment: Attachment) -> Callable[..., Any]:
+    """Return what a module holds: a function, as `module.compile()` leaves one; `torch.jit.script` passes over it."""
+    module, call_forward = attachment.module, attachment._call_forward
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if has_hooks(module):
+            return attachment._call_with_hooks(args, kwargs)
+        return call_forward(*args, **kwargs)
+
+    setattr(call, _ATTACHMENT, attachment)
+    return call
+
+
+def _fits(method: CachedMethod, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether the forward inside all decorators could be called so."""
+    given = {name: value for name, value in kwargs.items() if name != BY_POSITION}
+    try:
+        inspect.signature(method.function).bind(*args, **given)
+    except TypeError:
+        return False
+    return True

@@ -1,0 +1,155 @@
+"""A forward behind decorators, with the parameters that its user wrote.
+
+Decorators of transformers and diffusers take `*args, **kwargs`, so that a trace of them knows its arguments as
+`kwargs['input_ids']`. Dispatch, gears, evidence and messages go by the parameters of the function that is traced;
+a function written here has those of the innermost one, and calls the outermost one as it was itself called.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import inspect
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from inspect import Parameter
+from typing import Any
+
+import torch
+
+from gearcache.guards.dispatch.generated import define
+from gearcache.serving.decorators import INFERENCE_MODE, NO_GRAD, undecorated
+
+#: The parameter that says how many arguments a call gives by position: a decorator may look at its `args`.
+BY_POSITION = "by_position"
+_BY_POSITION_KINDS = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+
+
+class Given(enum.Enum):
+    """Stands for an argument that a call does not give; None is another thing to a decorator."""
+
+    NOT = "not given"
+
+    def __repr__(self) -> str:
+        return "<not given>"
+
+
+@dataclass(frozen=True)
+class NamedForward:
+    """A bound forward, and whether its calls have to say how many of their arguments are by position."""
+
+    method: types.MethodType
+    counts_positions: bool
+
+
+def with_own_names(forward: types.MethodType) -> NamedForward:
+    """Return a forward that takes its arguments by the names that its user gave them.
+
+    It is returned as it is where no decorator hides them, or where a decorator has parameters of its own that the
+    forward inside does not have.
+    """
+    inside = undecorated(forward)
+    outer: Any = inside.function.__func__
+    if getattr(outer, "__wrapped__", None) is None:
+        return NamedForward(forward, False)
+    try:
+        parameters = _parameters(outer)
+    except (TypeError, ValueError):
+        parameters = None
+    if parameters is None:
+        return NamedForward(forward, False)
+    named = _written(outer, parameters)
+    for mode, context in ((NO_GRAD, torch.no_grad), (INFERENCE_MODE, torch.inference_mode)):
+        if inside.mode == mode:
+            named = context()(named)
+    return NamedForward(types.MethodType(named, forward.__self__), True)
+
+
+def _parameters(outer: Any) -> list[Parameter] | None:
+    """Return the parameters of the innermost function, without the instance, as far as the outermost takes them.
+
+    None where nothing is hidden, or a parameter of the outermost is none of the innermost.
+    """
+    shown = list(inspect.signature(outer, follow_wrapped=False).parameters.values())
+    hides = {parameter.kind for parameter in shown} & {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}
+    inner = list(inspect.signature(outer).parameters.values())
+    if not hides or not inner or inner[0].kind not in _BY_POSITION_KINDS:
+        return None
+    own = [parameter for parameter in shown if parameter.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)]
+    if own and own[0].kind in _BY_POSITION_KINDS:
+        own = own[1:]  # the instance
+    names = [parameter.name for parameter in inner[1:]]
+    by_position = [parameter.name for parameter in own if parameter.kind in _BY_POSITION_KINDS]
+    if by_position != names[: len(by_position)] or BY_POSITION in names:
+        return None
+    further = [parameter for parameter in own if parameter.name not in names]
+    found = [*inner[1:], *further]
+    rest = next((parameter for parameter in shown if parameter.kind is Parameter.VAR_KEYWORD), None)
+    if rest is not None and not any(parameter.kind is Parameter.VAR_KEYWORD for parameter in found):
+        taken = {parameter.name for parameter in found}
+        found.append(rest if rest.name not in taken else rest.replace(name=f"{rest.name}_"))
+    return sorted(found, key=lambda parameter: parameter.kind)
+
+
+def _written(outer: Any, parameters: list[Parameter]) -> Callable[..., Any]:
+    """Write the function: what a call gives by position it gives by position, and what it does not give it leaves."""
+    instance = next(iter(inspect.signature(outer).parameters))
+    taken = {instance, *(parameter.name for parameter in parameters)}
+    outermost, absent, named = (_free(name, taken) for name in ("outermost", "absent", "named"))
+    header, values, lines, tail = [instance], [], [], ""
+    star = any(parameter.kind is Parameter.VAR_POSITIONAL for parameter in parameters)
+    has_marker = False
+    for index, parameter in enumerate(parameters):
+        name, kind = parameter.name, parameter.kind
+        if kind is Parameter.VAR_POSITIONAL:
+            header.append(f"*{name}")
+            values.append(f"*{name}")
+            continue
+        if kind is Parameter.VAR_KEYWORD:
+            tail = name
+            continue
+        if kind is Parameter.KEYWORD_ONLY and not (star or has_marker):
+            header.append("*")
+            has_marker = True
+        header.append(f"{name}={absent}")
+        following = parameters[index + 1].kind if index + 1 < len(parameters) else None
+        if kind is Parameter.POSITIONAL_ONLY:
+            values.append(name)
+            if following is not Parameter.POSITIONAL_ONLY:
+                header.append("/")
+            continue
+        condition = f"{name} is not {absent}"
+        if kind is Parameter.POSITIONAL_OR_KEYWORD:
+            condition = f"{BY_POSITION} <= {len(values)} and {condition}"
+            values.append(name)
+        lines.append(f"        if {condition}: {named}[{name!r}] = {name}")
+    if not (star or has_marker):
+        header.append("*")
+    header.append(f"{BY_POSITION}=0")
+    if tail:
+        header.append(f"**{tail}")
+    given = f"*({', '.join(values)},)[:{BY_POSITION}], " if values else ""
+    source = "\n".join(
+        [
+            f"def make({outermost}, {absent}):",
+            f"    def forward({', '.join(header)}):",
+            f"        {named} = {{}}",
+            *lines,
+            f"        return {outermost}({instance}, {given}**{named}{f', **{tail}' if tail else ''})",
+            "    return forward",
+            "",
+        ]
+    )
+    made: Any = define(source, "make", {}, f"parameters of {outer.__qualname__}")(outer, Given.NOT)
+    # Its globals are those of the forward: evidence and messages go by them.
+    function = types.FunctionType(made.__code__, outer.__globals__, closure=made.__closure__)
+    function.__defaults__, function.__kwdefaults__ = made.__defaults__, made.__kwdefaults__
+    return functools.update_wrapper(function, outer)
+
+
+def _free(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return name

@@ -1,0 +1,96 @@
+"""Who traces or transforms an attached module, or one that has it, sees the module itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import gearcache
+from tests.support.scenarios import strict_config
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+class Part(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x).relu()
+
+
+class Whole(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.part = Part()
+        self.head = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.part(x))
+
+
+class Broken(Whole):
+    """Dynamo goes on behind the break, where it meets the part again."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        found = self.part(x)
+        torch._dynamo.graph_break()
+        return self.head(self.part(found))
+
+
+def _functional_call(model: nn.Module, x: Tensor) -> Any:
+    return lambda y: torch.func.functional_call(model, dict(model.named_parameters()), (y,))
+
+
+def _compiled_in_place(model: nn.Module, x: Tensor) -> Any:
+    model.compile(backend="eager", fullgraph=True)
+    return model
+
+
+TRACERS: dict[str, Callable[[nn.Module, Tensor], Any]] = {
+    "torch.compile": lambda model, x: torch.compile(model, backend="eager", fullgraph=True),
+    "module.compile": _compiled_in_place,
+    "torch.export": lambda model, x: torch.export.export(model, (x,)).module(),
+    "strict torch.export": lambda model, x: torch.export.export(model, (x,), strict=True).module(),
+    "torch.fx": lambda model, x: torch.fx.symbolic_trace(model),
+    "torch.jit.trace": lambda model, x: torch.jit.trace(model, (x,), check_trace=False),
+    "torch.jit.script": lambda model, x: torch.jit.script(model),
+    "functional_call": _functional_call,
+    "vmap": lambda model, x: torch.vmap(model),
+    "cache_compile": lambda model, x: gearcache.cache_compile(model.forward, config=strict_config()),
+}
+
+
+@pytest.mark.parametrize("is_loaded", [False, True], ids=["not called", "called before"])
+@pytest.mark.parametrize("place", ["part", "whole"])
+@pytest.mark.parametrize("tracer", TRACERS)
+def test_the_module_itself_is_traced(cache_dir: Path, tracer: str, place: str, is_loaded: bool) -> None:
+    model, x, other = Whole().eval(), torch.randn(2, 4), torch.randn(2, 4)
+    with torch.no_grad():
+        expected = model(other)
+        served = gearcache.attach(model if place == "whole" else model.part, config=strict_config())
+        if is_loaded:
+            model(x)
+        before = served.stats.calls
+        traced = TRACERS[tracer](model, x)
+        assert served.stats.calls == before
+        served.detach()  # what was traced has taken nothing of it
+        torch.testing.assert_close(traced(other), expected)
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute")
+def test_dynamo_behind_a_graph_break(cache_dir: Path) -> None:
+    model, x = Broken(), torch.randn(2, 4)
+    served = gearcache.attach(model.part, config=strict_config())
+    with torch.no_grad():
+        expected = model.head(model.part.forward(model.part.forward(x)))
+        for _ in range(2):
+            torch.testing.assert_close(torch.compile(model, backend="eager")(x), expected)
+    assert torch.compile(model, backend="eager")(x).requires_grad  # nothing of it was cached
+    assert served.stats.calls == 0
