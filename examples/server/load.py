@@ -25,7 +25,8 @@ import httpx
 from running import Running
 
 WORDS = ("the", "cat", "sits", "on", "a", "warm", "stone", "while", "rain", "falls", "over", "the", "old", "town")
-#: Rows and words of requests: at gears of all-MiniLM-L6-v2 (a token each, and two around them), between, and beyond the largest.
+#: Rows and words of requests: at gears of all-MiniLM-L6-v2, between them, and beyond the largest. A word is one token
+#: of it, and two more stand around a text.
 TRAFFIC = {
     "sizes of gears": ((1, 14), (4, 14), (4, 62), (8, 14)),
     "odd sizes": ((1, 3), (2, 9), (3, 25), (5, 7), (6, 40), (7, 1)),
