@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from gearcache.errors import CaptureError, MethodRaises, OperationRaises
+from gearcache.errors import CaptureError, MethodRaises
 from gearcache.ge_cache.capture.hook import GraphHook
 from gearcache.ge_cache.capture.weights import Weights
 from gearcache.ge_cache.dependencies.autograd_reads import AutogradReads
@@ -23,6 +23,7 @@ from gearcache.ge_cache.private_torch import facts as private_facts
 from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch import identities as private_identities
 from gearcache.ge_cache.private_torch import lookups as private_lookups
+from gearcache.ge_cache.private_torch import raised as private_raised
 from gearcache.ge_cache.private_torch import reads as private_reads
 from gearcache.ge_cache.private_torch import symbols as private_symbols
 from gearcache.ge_cache.private_torch import views as private_views
@@ -30,20 +31,8 @@ from gearcache.ge_cache.private_torch.numpy_wrappers import kept_flags, watched_
 from gearcache.guards.access import Scope
 from gearcache.guards.evidence.code import is_library_file
 
-#: What Dynamo says of an operation that raises; named are the operation and its error.
-_FAILED_OPERATION = re.compile(
-    r"failed to run FX node with fake tensors: call_\w+ "
-    r"(?:<(?:built-in )?(?:function|method) )?([\w.]+).*?\(.*: got (.*)"
-)
-
-
 #: What Dynamo says of an exception that nothing catches.
 _RAISED = re.compile(r"raised exception (\w+)\(")
-#: What operators and builtins raise for wrong arguments, and Dynamo where it cannot follow: whose error it is, running
-#: the method tells.
-_OWN_ERRORS = (ArithmeticError, IndexError, KeyError, RuntimeError, TypeError, ValueError)
-_OWN_NAMES = tuple(f"{kind.__name__}(" for kind in (*_OWN_ERRORS, ZeroDivisionError, OverflowError))
-
 #: Where the trace is the first reader of a `functools.cached_property`, up to Python 3.11.
 _CACHED_PROPERTY = "it computes a `functools.cached_property`, under a lock: read it once before the first call"
 
@@ -103,8 +92,8 @@ class Recording:
             raise
         except Exception as error:  # Dynamo itself broke, or a function that it called
             cause = f"Dynamo could not form one graph: it failed with {type(error).__name__}: {error}"
-            is_own = isinstance(error, _OWN_ERRORS) and not isinstance(error, (NotImplementedError, RecursionError))
-            raise (MethodRaises if is_own else CaptureError)(self.method, cause) from error
+            kind = MethodRaises if private_raised.is_raised_by_arguments(error) else CaptureError
+            raise kind(self.method, cause) from error
         if self._numbers and floats:
             raise CaptureError(self.method, "a float is computed from a number, or from a size beside one")
         self.facts.raise_refusals()
@@ -117,9 +106,8 @@ class Recording:
         own = getattr(error, "inner_exception", None)
         if isinstance(own, CaptureError):  # raised by our hook: already complete
             return own
-        if private_dynamo.is_raised_by_method(error):
-            return MethodRaises(self.method, cause_of(error))
-        return (OperationRaises if _is_of_operation(error) else CaptureError)(self.method, cause_of(error))
+        kind = MethodRaises if private_raised.is_raised_by_method(error) else CaptureError
+        return kind(self.method, cause_of(error))
 
     @property
     def scope(self) -> Scope:
@@ -127,15 +115,6 @@ class Recording:
         closure = dict(zip(self.frame.code.co_freevars, self.frame.closure, strict=True))
         local = {name: value for name, value in self.frame.locals.items() if name not in closure}
         return Scope(local, self.frame.globals, closure)
-
-
-def _is_of_operation(error: BaseException) -> bool:
-    """Whether an operation raises for the tensors of the call, as it does without a trace."""
-    text = str(getattr(error, "inner_exception", error)).strip()
-    failed = _FAILED_OPERATION.search(text)
-    return text.startswith("TypeError when making fake tensor call") or (
-        failed is not None and failed[2].startswith(_OWN_NAMES)
-    )
 
 
 def cause_of(error: BaseException) -> str:
@@ -148,12 +127,12 @@ def cause_of(error: BaseException) -> str:
         stack = _stack(error)
         frames = [frame for frame in stack if not is_library_file(frame.filename)] or stack
         where = [f'File "{frame.filename}", line {frame.lineno}, in {frame.name}' for frame in frames]
-    if (failed := _FAILED_OPERATION.search(text)) is not None:
+    if (failed := private_raised.FAILED_OPERATION.search(text)) is not None:
         return "; ".join([f"`{failed[1]}` fails for tensors like these: {failed[2]}", *where[-1:]])
     if "`RLock` context manager" in text and any(frame.name == "__get__" for frame in _stack(error)):
         return "; ".join([_CACHED_PROPERTY, *where[-1:]])
     if (raised := _RAISED.search(rest)) is not None:
-        return "; ".join([f"it raises {raised[1]}", *where[-1:]])
+        return "; ".join([f"its trace ends in an exception, {raised[1]}", *where[-1:]])
     return "; ".join([f"Dynamo could not form one graph: {first}", *detail[:2], *where[-1:]])
 
 

@@ -259,11 +259,11 @@ class CachedMethod:
         for _ in range(_ATTEMPTS):
             try:
                 frame = self._ready(args, kwargs)
-            except MethodRaises as error:
-                refusal = error
-                self._refusal = f"the last call was left to the method, since its trace ends in an exception: {error}"
-                break
             except GearcacheError as error:
+                if isinstance(error, MethodRaises) and not error.has_run:
+                    refusal = error
+                    self._refusal = f"the last call was left to the method: its trace ends in an exception: {error}"
+                    break
                 self._refusal = f"the last call was refused: {type(error).__name__}: {error}"
                 self._outcomes.was_refused(error)
                 raise
@@ -274,10 +274,11 @@ class CachedMethod:
             except Mismatch:  # another thread has changed what was found to fit
                 continue
         found = self._run_original(args, kwargs)
-        if refusal is not None:  # the method does not raise: Dynamo cannot trace it
-            refusal.has_run = True
-            self._outcomes.was_refused(refusal)
-            raise refusal
+        if refusal is not None:
+            refusal.note_return()
+            if refusal.has_run:  # Dynamo cannot trace it
+                self._outcomes.was_refused(refusal)
+                raise refusal
         return found
 
     def _ready(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Frame | None:

@@ -14,7 +14,6 @@ from gearcache.errors import (
     GearSpecError,
     InputError,
     MethodRaises,
-    OperationRaises,
     TooManyVariants,
     UnknownGear,
 )
@@ -133,10 +132,6 @@ class UnservedCalls:
                 if self.builds.build(call, verdict.spec, why, is_padded=isinstance(verdict, Pad)):
                     return True
                 self._runs_original = True
-            except MethodRaises as error:
-                if isinstance(error, OperationRaises):
-                    self._refused.add(call, error, time.monotonic() - begin)
-                raise
             except (CaptureError, GearSpecError) as error:
                 self._refused.add(call, error, time.monotonic() - begin)
                 raise
