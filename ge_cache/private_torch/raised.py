@@ -9,10 +9,12 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from gearcache.guards.evidence.names import module_of
+
 #: What Dynamo says of an operation that raises; named are the operation and its error.
 FAILED_OPERATION = re.compile(
-    r"failed to run FX node with fake tensors: call_\w+ "
-    r"(?:<(?:built-in )?(?:function|method) )?([\w.]+).*?\(.*: got (.*)"
+    r"(?s)failed to run FX node with fake tensors: call_\w+ "
+    r"(?:<(?:built-in )?(?:function|method) )?([\w.]+).*?\(.*?: got ([^\n]*)"
 )
 #: What Dynamo says where Python raises a `NameError`, an `ImportError`, or a `TypeError` for the arguments of a call.
 _RAISED_BY_PYTHON = (
@@ -55,9 +57,18 @@ def _is_of_operation(error: BaseException) -> bool:
     """Whether an operation raises for the tensors of the call, as it does without a trace."""
     text = str(getattr(error, "inner_exception", error)).strip()
     failed = FAILED_OPERATION.search(text)
-    return text.startswith("TypeError when making fake tensor call") or (
-        failed is not None and failed[2].startswith(_NAMES)
-    )
+    if text.startswith("TypeError when making fake tensor call"):
+        return True
+    return failed is not None and (failed[2].startswith(_NAMES) or _is_users(error))
+
+
+def _is_users(error: BaseException | None) -> bool:
+    """Whether an exception of a class that is not torch's nor Python's has led to an error."""
+    while error is not None:
+        if module_of(type(error)).partition(".")[0] not in ("torch", "gearcache", "builtins"):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _is_about_to_raise(error: BaseException) -> bool:

@@ -24,6 +24,16 @@ class Wrong(Exception):
         self.size = size
 
 
+@torch.library.custom_op("gearcache_raised::wrong", mutates_args=())
+def wrong(x: Tensor) -> Tensor:
+    raise Wrong("of an operator", x.shape[0])
+
+
+@wrong.register_fake
+def _(x: Tensor) -> Tensor:
+    raise Wrong("of an operator", int(x.shape[0]))
+
+
 class Net(nn.Module):
     """Each value of `how` is a way to raise; None raises nothing."""
 
@@ -61,6 +71,10 @@ class Net(nn.Module):
             import nobody_has  # type: ignore[import-not-found]  # noqa: F401
         if how == "sizes":
             x @ torch.ones(7, 7)
+        if how == "operator":
+            wrong(x)
+        if how == "batched":
+            torch.vmap(lambda row: row @ torch.ones(9))(x)
         if how == "dtypes":
             x.mm(x.T.double())
         if how == "layer":
@@ -106,6 +120,8 @@ HOWS = [
     "import",
     "sizes",
     "dtypes",
+    "operator",
+    "batched",
     "layer",
     "not implemented",
     "key",

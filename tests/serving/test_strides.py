@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import gearcache
-from gearcache.errors import InputError
+from gearcache.errors import InputError, MethodRaises
 from tests.support.scenarios import strict_config
 
 GEARS = {"x": {0: [2, 4]}}
@@ -24,6 +24,11 @@ class Net(torch.nn.Module):
 
     def run(self, x: Tensor) -> Tensor:
         return torch.relu(x @ self.weight) + x
+
+    def telling(self, x: Tensor) -> Tensor:
+        if x.shape[1] != 6:
+            print("no graph")
+        return x * 2
 
     def write(self, x: Tensor) -> Tensor:
         x += 1
@@ -182,18 +187,30 @@ def test_another_dtype_is_another_variant_where_misses_compile(cache_dir: Path) 
     assert cached.stats.compiles == 3
 
 
-def test_a_tensor_for_which_no_graph_can_be_made_is_told_as_one_that_does_not_fit(
+def test_a_tensor_for_which_no_graph_can_be_made_is_told_as_one_that_does_not_fit(cache_dir: Path) -> None:
+    net = Net()
+    cached = gearcache.cache_compile(net.telling, config=strict_config())
+    cached(torch.randn(4, 6))
+    words = (
+        r"`x` is of shape \(4, 5\); allowed: shape \(\*, 6\) \(no graph can be made for it: "
+        r"`Net.telling` cannot be cached: .*`print`"
+    )
+    with pytest.raises(InputError, match=words):
+        cached(torch.randn(4, 5))
+    assert_as_eager(cached, net.telling, torch.randn(4, 6))
+
+
+def test_a_tensor_for_which_the_method_raises_is_told_by_the_method(
     cache_dir: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     net = Net()
     cached = gearcache.cache_compile(net.run, config=strict_config())
     cached(torch.randn(4, 6))
-    words = (
-        r"`x` is of shape \(4, 5\); allowed: shape \(\*, 6\) \(no graph can be made for it: "
-        r"`Net.run` cannot be cached: `matmul` fails for tensors like these: RuntimeError\(.*reduction dim"
-    )
-    with pytest.raises(InputError, match=words):
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
         cached(torch.randn(4, 5))
+    words = r"`Net.run` cannot be cached: `matmul` fails for tensors like these: RuntimeError\(.*reduction dim"
+    with pytest.raises(MethodRaises, match=words):
+        cached.warm(torch.randn(4, 5))
     assert not caplog.messages, "torch logs a traceback of its own"
     assert_as_eager(cached, net.run, torch.randn(4, 6))
 
