@@ -36,7 +36,7 @@ class RefusedCalls:
         """Raise the error of a like call again, unless an attempt is due."""
         if not self._errors:
             return
-        error, due = self._errors.get(_likeness(call), (None, 0.0))
+        error, due = self._errors.get(likeness(call), (None, 0.0))
         if error is None or time.monotonic() >= due:
             return
         again = copy.copy(error)
@@ -55,10 +55,10 @@ class RefusedCalls:
             return
         if len(self._errors) >= _MOST:
             self._errors.clear()
-        self._errors[_likeness(call)] = error.with_traceback(None), time.monotonic() + _PATIENCE * seconds
+        self._errors[likeness(call)] = error.with_traceback(None), time.monotonic() + _PATIENCE * seconds
 
 
-def _likeness(call: Call) -> Any:
+def likeness(call: Call) -> Any:
     """Return what two calls have alike that are refused for the same reason."""
     instance = next(iter(call.arguments.values()))
     modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), call.stance
