@@ -181,6 +181,6 @@ def _check_fork(method: ResolvedMethod) -> None:
     is_on_cpu = method.backend.name in ("inductor", "eager") and not torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     if not hasattr(os, "fork") or not is_on_cpu:
         raise OptionError(
-            f"option `on_miss` is 'background' for `{method.name}`; it forks the process, for which no CUDA device or NPU "
-            "may be in use: take 'eager' with `.warm()` in a thread, or `gearcache prewarm`"
+            f"option `on_miss` is 'background' for `{method.name}`; it forks the process, for which no CUDA device or "
+            "NPU may be in use: take 'eager' with `.warm()` in a thread, or `gearcache prewarm`"
         )
