@@ -160,7 +160,8 @@ class BackgroundBuilds:
             self._ended = "max_variants"
             logger.warning("%s; it runs without a graph, as will others like it", report.error)
             return
-        self._failed(self._wanted, f"{report.kind}: {report.error}", seconds, raises=report.kind == "MethodRaises")
+        cause = report.error if report.kind == "RuntimeError" else f"{report.kind}: {report.error}"
+        self._failed(self._wanted, cause, seconds, raises=report.kind == "MethodRaises")
 
     def _failed(self, wanted: Any, cause: str, seconds: float, *, raises: bool = False) -> None:
         """Let like calls run without a graph for some time; `raises`: the method itself does, and the call has told."""
