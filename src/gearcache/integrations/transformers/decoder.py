@@ -105,8 +105,8 @@ class CausalDecoder(torch.nn.Module):
         if self._takes_positions:
             more["position_ids"] = position_ids
         cache = Cache(layers=[SlotLayer(key, value, slots) for key, value in zip(keys, values, strict=True)])
-        # Not `self.model(...)`: that is what the attachment serves.
-        call: Any = self.model._call_impl
+        # Not `self.model(...)`: that is what the attachment serves, which runs the hooks of the model.
+        call: Any = self.model.forward
         output = call(
             input_ids=input_ids,
             attention_mask=attention_mask,
