@@ -136,6 +136,52 @@ def test_models_of_half_the_bits_are_served(dtype: torch.dtype, tmp_path: Path) 
     assert (attached.stats.eager_reasons, attached.stats.calls) == ({}, CALLS)
 
 
+class Casting(torch.nn.Module):
+    """A layer that works in another dtype, as quantized ones do."""
+
+    def __init__(self, layer: Any, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.layer, self.dtype = layer.to(dtype), dtype
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        return self.layer(hidden.to(self.dtype))  # type: ignore[no-any-return]
+
+
+def casting(dtype: torch.dtype, other: torch.dtype) -> Any:
+    model = small().to(dtype)
+    attention = model.model.layers[0].self_attn
+    for name in ("q_proj", "k_proj", "v_proj"):
+        setattr(attention, name, Casting(getattr(attention, name), other))
+    attention.o_proj = Casting(attention.o_proj, dtype)
+    return model
+
+
+@pytest.mark.parametrize(
+    "dtypes", [(torch.float32, torch.bfloat16), (torch.bfloat16, torch.float32)], ids=["narrow", "wide"]
+)
+def test_keys_of_another_dtype_than_the_weights_are_left_to_the_model(
+    dtypes: tuple[torch.dtype, torch.dtype], tmp_path: Path
+) -> None:
+    plain, model = casting(*dtypes), casting(*dtypes)
+    attached = attached_to(model, tmp_path)
+    assert torch.equal(generated(model), generated(plain))
+    assert list(attached.stats.eager_reasons) == ["dtype"]
+
+
+def test_a_cache_from_before_a_cast_is_left_to_the_model(tmp_path: Path) -> None:
+    """Graphs for it would refuse the caches of all later calls."""
+    model = small()
+    attached = attached_to(model, tmp_path)
+    turn = generated(model, return_dict_in_generate=True)
+    model.bfloat16()
+    ids = torch.cat([turn.sequences, tokens(2, 2, 1)], 1)
+    with pytest.raises(RuntimeError, match="Expected query, key, and value to have the same dtype"):
+        generated(model, input_ids=ids, past_key_values=turn.past_key_values)
+    assert attached.stats.eager_reasons == {"past_key_values": 1}
+    assert torch.equal(generated(model), generated(small().bfloat16()))
+    assert attached.stats.calls == 2 * CALLS + 1
+
+
 def layer_of_dropout(model: Any) -> None:
     """As LoRA puts one in: the model itself is not in training mode."""
     model.model.layers[0].mlp.act_fn = torch.nn.Sequential(torch.nn.SiLU(), torch.nn.Dropout(0.5).train())

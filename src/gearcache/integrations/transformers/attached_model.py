@@ -13,6 +13,7 @@ from gearcache.attaching.attachment import SEAM, attachment_of
 from gearcache.errors import AlreadyAttached, UnknownGear
 from gearcache.ge_cache.private_torch.module_hooks import call_with_hooks, has_hooks
 from gearcache.integrations.transformers.causal_reader import CausalReader
+from gearcache.integrations.transformers.decoder import OtherDtype
 from gearcache.integrations.transformers.generate import Generate
 from gearcache.integrations.transformers.generation_stats import GenerationStats
 from gearcache.integrations.transformers.model_call import Miss
@@ -131,18 +132,22 @@ class AttachedModel:
         if not self._generate.is_running:
             return module._call_impl(*args, **kwargs)
         if not has_hooks(module):
-            found = self._found(serve(args, kwargs))
+            found = self._found(serve, args, kwargs)
             return module._call_impl(*args, **kwargs) if found is None else found
 
         def forward(*args: Any, **kwargs: Any) -> Any:
-            found = self._found(serve(args, kwargs, is_hooked=True))
+            found = self._found(serve, args, kwargs, is_hooked=True)
             return module.forward(*args, **kwargs) if found is None else found
 
         # Around the graph, so that they see what `generate` gives and not what it is filled up to.
         return call_with_hooks(module, forward, args, kwargs)
 
-    def _found(self, found: Any) -> Any:
+    def _found(self, serve: Callable[..., Any], args: Any, kwargs: Any, **more: Any) -> Any:
         """Return what graphs have served; None for a miss, which is counted."""
+        try:
+            found = serve(args, kwargs, **more)
+        except OtherDtype as error:  # what was written lies beyond what is in use
+            found = Miss("dtype", f"of keys and values {error}", f"{self.model.dtype}, as the model's weights are")
         if not isinstance(found, Miss):
             return found
         self._missed(found)

@@ -12,7 +12,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from gearcache.integrations.transformers.decoder import CausalDecoder
 from gearcache.integrations.transformers.filling import filled, filled_mask, geared
-from gearcache.integrations.transformers.model_call import Miss, ModelCall, read_call, sees_nothing
+from gearcache.integrations.transformers.model_call import Miss, ModelCall, other_weights, read_call, sees_nothing
 from gearcache.integrations.transformers.model_state import ModelState
 from gearcache.integrations.transformers.pieces import pieces
 from gearcache.integrations.transformers.sequence_cache import SequenceCache, Slots
@@ -51,6 +51,8 @@ class CausalReader:
         call = read_call(args, kwargs, self._owner, self._model.device, is_hooked=is_hooked)
         if isinstance(call, Miss):
             return call
+        if call.cache is not None and not call.cache.suits(self._model.dtype, self._model.device):
+            return other_weights()
         miss = self._sizes.no_room(call.rows, call.past + call.tokens) or self._blind(call.attention_mask)
         return miss or self._read(call)
 

@@ -129,6 +129,11 @@ def sees_nothing() -> Miss:
     return Miss("attention_mask", "one that hides all tokens of a row", "masks with which each row sees a token")
 
 
+def other_weights() -> Miss:
+    """Return why a cache is not served that a model has made before it was cast or moved."""
+    return Miss("past_key_values", "of other weights", "a cache of the dtype and device that the model has")
+
+
 def in_words(value: Any) -> str:
     """Return what an argument is, for a message."""
     if isinstance(value, torch.Tensor):

@@ -24,6 +24,7 @@ class EncodedLayer(SlotLayer):
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Write all keys and values."""
+        self.check(key_states, value_states)
         self.keys.copy_(key_states)
         self.values.copy_(value_states)
         return self.keys, self.values

@@ -11,7 +11,7 @@ import torch
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 from gearcache.integrations.transformers.filling import filled, filled_mask, geared
-from gearcache.integrations.transformers.model_call import Miss
+from gearcache.integrations.transformers.model_call import Miss, other_weights
 from gearcache.integrations.transformers.model_state import ModelState
 from gearcache.integrations.transformers.seq2seq_call import (
     Seq2SeqCall,
@@ -77,6 +77,10 @@ class Seq2SeqReader:
         )
         if isinstance(call, Miss):
             return call
+        if call.cache is not None:
+            model = self._model
+            if not all(cache.suits(model.dtype, model.device) for cache in call.cache.caches):
+                return other_weights()
         miss = self._no_room(call.rows, call.hidden_states.shape[1])
         return miss or self._sizes.too_long(call.past + call.input_ids.shape[1]) or self._read(call)
 

@@ -102,6 +102,11 @@ class SequenceCache(DynamicCache):  # type: ignore[misc]
                 sizes.add((tensor.shape[0], tensor.shape[2]))
         return sizes.pop()[0] if len(sizes) == 1 else None
 
+    def suits(self, dtype: torch.dtype, device: torch.device) -> bool:
+        """Whether a model with such weights goes on with the slots: it may have been cast or moved since."""
+        keys = self.slots.keys[0]
+        return (keys.dtype, keys.device) == (dtype, device)
+
     def write_back(self, new_slots: Callable[[], Slots]) -> None:
         """Copy what the layers hold into the slots, or into new ones where it does not fit or lies in them."""
         contents = [(layer.keys, layer.values) for layer in self.layers]
