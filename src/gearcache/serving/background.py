@@ -161,7 +161,7 @@ class BackgroundBuilds:
             logger.warning("%s; it runs without a graph, as will others like it", report.error)
             return
         cause = report.error if report.kind == "RuntimeError" else f"{report.kind}: {report.error}"
-        self._failed(self._wanted, cause, seconds, raises=report.kind == "MethodRaises")
+        self._failed(self._wanted, cause, seconds, raises=report.kind in ("MethodRaises", "OperationRaises"))
 
     def _failed(self, wanted: Any, cause: str, seconds: float, *, raises: bool = False) -> None:
         """Let like calls run without a graph for some time; `raises`: the method itself does, and the call has told."""

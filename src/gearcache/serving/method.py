@@ -143,11 +143,17 @@ class CachedMethod:
         return str(self._binding.entry.layout.manifest(self._binding.entry.key)) if self._binding is not None else None
 
     def explain(self) -> str:
-        """Return what happened at the lookups so far: entry, hits, misses with their reasons, loaded gears."""
-        if self._binding is None:
-            return f"{self.name}: not called yet"
-        lines = [f"{self.name}: entry {self.entry_path}", *self._binding.history.lines]
-        gears = self._binding.loaded.gear_texts()
+        """Return what happened at the lookups so far: entry, hits, misses with their reasons, loaded gears.
+
+        If the last call that was looked up got no graph, that is told as well.
+        """
+        binding = self._binding or self._tried
+        if binding is None:
+            return f"{self.name}: {self._refusal or 'not called yet'}"
+        lines = [f"{self.name}: entry {binding.entry.layout.manifest(binding.entry.key)}", *binding.history.lines]
+        if self._refusal:
+            lines.append(self._refusal)
+        gears = binding.loaded.gear_texts()
         lines.append(f"loaded gears: {', '.join(gears) if gears else 'none'}")
         return "\n".join(lines)
 
@@ -187,8 +193,14 @@ class CachedMethod:
             self._prepared(self.call_of(args, kwargs))
 
     def filled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments of a call with examples for what is declared and not given."""
-        return self._signature.filled(args, kwargs) if self._signature else (args, kwargs)
+        """Return the arguments of a call with examples for what is declared and not given.
+
+        `TypeError` where an argument is neither given nor declared.
+        """
+        if self._signature:
+            return self._signature.filled(args, kwargs)
+        self._signature.check_given(lambda: self._bound(args, kwargs))
+        return args, kwargs
 
     def special_calls(self) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
         """Return calls as they are declared, at those sizes of open dims that take traces of their own (size 1)."""
@@ -207,6 +219,9 @@ class CachedMethod:
         """Check the evidence and bind the weights again at the next call, after the module was changed."""
         with self._lock:
             self._binding: Binding | None = None
+            #: That of the last call that was looked up, also where that failed; and how it failed.
+            self._tried: Binding | None = None
+            self._refusal = ""
             self._bindings.drop()
             self._failures.clear()
             self._serve_by(CachedMethod.__call__)
@@ -251,10 +266,12 @@ class CachedMethod:
         for _ in range(_ATTEMPTS):
             try:
                 frame = self._ready(args, kwargs)
-            except MethodRaises as error:
-                refusal = error
-                break
             except GearcacheError as error:
+                if isinstance(error, MethodRaises) and not error.has_run:
+                    refusal = error
+                    self._refusal = f"the last call was left to the method: its trace ends in an exception: {error}"
+                    break
+                self._refusal = f"the last call was refused: {type(error).__name__}: {error}"
                 self._outcomes.was_refused(error)
                 raise
             if frame is None:
@@ -264,10 +281,11 @@ class CachedMethod:
             except Mismatch:  # another thread has changed what was found to fit
                 continue
         found = self._run_original(args, kwargs)
-        if refusal is not None:  # the method does not raise: Dynamo cannot trace it
-            refusal.has_run = True
-            self._outcomes.was_refused(refusal)
-            raise refusal
+        if refusal is not None:
+            refusal.note_return()
+            if refusal.has_run:  # Dynamo cannot trace it
+                self._outcomes.was_refused(refusal)
+                raise refusal
         return found
 
     def _ready(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Frame | None:
@@ -308,8 +326,9 @@ class CachedMethod:
         if self._bindings.are_outdated(call) or self._lock.is_abandoned:
             self._lock.is_abandoned = False
             self.refresh()
-        binding = self.binding_for(call)
+        binding = self._tried = self.binding_for(call)
         frame = binding.prepare(call)
+        self._refusal = ""
         binding.note_state()
         if binding in self._bindings:  # else a refresh came in between
             self._binding = binding

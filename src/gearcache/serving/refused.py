@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from gearcache.errors import GearcacheError
+from gearcache.errors import GearcacheError, MethodRaises
 from gearcache.guards.access import own_attributes
 from gearcache.guards.evidence.names import module_of
 from gearcache.guards.evidence.tensor_facts import PLAIN_TYPES
@@ -40,6 +40,10 @@ class RefusedCalls:
         if error is None or time.monotonic() >= due:
             return
         again = copy.copy(error)
+        if isinstance(again, MethodRaises) and isinstance(error, MethodRaises):
+            if error.is_outdated:
+                return
+            again.remembered, again.is_repeated, again.has_run = error, True, error.has_run
         if hasattr(again, "add_note"):  # since Python 3.11
             again.add_note(
                 "a like call was refused before, so this one was not traced: it will be in "
@@ -55,7 +59,10 @@ class RefusedCalls:
             return
         if len(self._errors) >= _MOST:
             self._errors.clear()
-        self._errors[likeness(call)] = error.with_traceback(None), time.monotonic() + _PATIENCE * seconds
+        remembered = copy.copy(error)  # without the frames, which hold tensors of the call
+        if isinstance(error, MethodRaises):
+            error.remembered = remembered  # type: ignore[assignment]
+        self._errors[likeness(call)] = remembered, time.monotonic() + _PATIENCE * seconds
 
 
 def likeness(call: Call) -> Any:

@@ -142,8 +142,6 @@ class UnservedCalls:
                 if self.builds.build(call, verdict.spec, why, is_padded=isinstance(verdict, Pad)):
                     return True
                 self._runs_original = True
-            except MethodRaises:
-                raise
             except (CaptureError, GearSpecError) as error:
                 self._refused.add(call, error, time.monotonic() - begin)
                 raise
