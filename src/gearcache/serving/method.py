@@ -32,6 +32,7 @@ from gearcache.serving.loaded import Frame
 from gearcache.serving.parameters import Parameters
 from gearcache.serving.preparing import MethodLock, is_preparing, preparing
 from gearcache.serving.stance import FORCE_EAGER, follow, present_stance
+from gearcache.serving.warming import begin_build, take_wait
 from gearcache.telemetry.gear_use import GearUse
 from gearcache.telemetry.interrupts import raise_interrupt
 from gearcache.telemetry.outcomes import Outcomes
@@ -177,13 +178,19 @@ class CachedMethod:
         """Compile and load every gear for a call like this one, without running it.
 
         Arguments that are declared (`input_signature=`, `set_inputs`) need not be given: zeros stand for tensors.
+        With `on_miss="background"` it returns while the compile has just begun, unless `wait=True` is given too;
+        `OptionError` for `wait=False` with another `on_miss`, which always waits. `wait` is an argument of the method
+        itself where that has one of this name.
         """
+        waits = take_wait(self.name, self._function.__func__, kwargs, is_background=self._is_background)
         args, kwargs = self.filled(args, kwargs)
         if (opened := session.current()) is not None:
             opened.warm(self, args, kwargs)
-        else:
-            with preparing(self._lock):
-                self._prepare(self.call_of(args, kwargs))
+            return
+        if self._is_background:
+            begin_build(self._prepared, Call(self._function, self._bound(args, kwargs), waits=False), waits=waits)
+        if waits:
+            self._prepared(self.call_of(args, kwargs))
 
     def filled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments of a call with examples for what is declared and not given.
@@ -290,9 +297,13 @@ class CachedMethod:
         if self._failures.are_many:
             self._outcomes.ran_eagerly("fault")
             return None
+        if self._is_background and self._lock.is_held_elsewhere:
+            self._outcomes.ran_eagerly("background")
+            return None
         try:
-            with preparing(self._lock):
-                return self._prepare(Call(self._function, arguments, present_stance()))
+            return self._prepared(
+                Call(self._function, arguments, present_stance(), waits=not self._is_background, is_run=True)
+            )
         except Exception as error:
             raise_interrupt(error)
             if isinstance(error, GearcacheError):
@@ -301,6 +312,15 @@ class CachedMethod:
             self._counters.note(Event("fault", self.name, detail=f"{type(error).__name__}: {error}"))
             self._outcomes.ran_eagerly("fault")
             return None
+
+    @property
+    def _is_background(self) -> bool:
+        return getattr(self._parameters.config, "on_miss", None) == "background"
+
+    def _prepared(self, call: Call) -> Frame | None:
+        """Prepare a call, alone."""
+        with preparing(self._lock):
+            return self._prepare(call)
 
     def _prepare(self, call: Call) -> Frame | None:
         if self._bindings.are_outdated(call) or self._lock.is_abandoned:

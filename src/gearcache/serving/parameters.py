@@ -34,6 +34,8 @@ class Parameters:
     fullgraph: bool = True
     #: How many modules of a model share these, whose variants may come to lie in one entry.
     blocks: int = 1
+    #: Plain data that tells entries of equal methods apart: what an integration gives its own arguments.
+    apart: Any = None
 
     def __post_init__(self) -> None:
         if self.fullgraph is not True:

@@ -36,7 +36,7 @@ class RefusedCalls:
         """Raise the error of a like call again, unless an attempt is due."""
         if not self._errors:
             return
-        error, due = self._errors.get(_likeness(call), (None, 0.0))
+        error, due = self._errors.get(likeness(call), (None, 0.0))
         if error is None or time.monotonic() >= due:
             return
         again = copy.copy(error)
@@ -62,10 +62,10 @@ class RefusedCalls:
         remembered = copy.copy(error)  # without the frames, which hold tensors of the call
         if isinstance(error, MethodRaises):
             error.remembered = remembered  # type: ignore[assignment]
-        self._errors[_likeness(call)] = remembered, time.monotonic() + _PATIENCE * seconds
+        self._errors[likeness(call)] = remembered, time.monotonic() + _PATIENCE * seconds
 
 
-def _likeness(call: Call) -> Any:
+def likeness(call: Call) -> Any:
     """Return what two calls have alike that are refused for the same reason."""
     instance = next(iter(call.arguments.values()))
     modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), call.stance

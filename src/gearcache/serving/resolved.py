@@ -103,7 +103,7 @@ def resolve(
         method.__name__,
         method=method_component(method) | ({"mode": mode} if mode else {}),
         options=settings.compile_options,
-        gears=spec.to_plain() | ({"pad": fill_dims(settings.pad_values)} if settings.pad_values else {}),
+        gears=_gears_component(spec, settings, parameters),
         dynamic=_dynamic_component(parameters.dynamic, tensors),
         decompositions=decompositions_component(parameters.custom_decompositions),
         overrides=overrides_component(name, compiled=backend.compiles),
@@ -128,6 +128,15 @@ def resolve(
         mode=mode,
         serves=overrides is None,
     )
+
+
+def _gears_component(spec: GearSpec, settings: Settings, parameters: Parameters) -> dict[str, Any]:
+    found = spec.to_plain()
+    if settings.pad_values:
+        found["pad"] = fill_dims(settings.pad_values)
+    if parameters.apart is not None:
+        found["apart"] = parameters.apart
+    return found
 
 
 def _dynamic_component(dynamic: bool | None, tensors: Mapping[str, torch.Tensor]) -> Any:

@@ -11,10 +11,13 @@ from typing import Any
 
 from gearcache.attaching.attachment import SEAM, attachment_of
 from gearcache.errors import AlreadyAttached, UnknownGear
+from gearcache.ge_cache.private_torch.module_hooks import call_with_hooks, has_hooks
 from gearcache.integrations.transformers.causal_reader import CausalReader
+from gearcache.integrations.transformers.decoder import OtherDtype
 from gearcache.integrations.transformers.generate import Generate
 from gearcache.integrations.transformers.generation_stats import GenerationStats
 from gearcache.integrations.transformers.model_call import Miss
+from gearcache.integrations.transformers.model_state import ModelState
 from gearcache.integrations.transformers.seq2seq_reader import Seq2SeqReader
 from gearcache.integrations.transformers.sizes import Sizes
 from gearcache.integrations.transformers.support import check_model
@@ -39,8 +42,9 @@ class AttachedModel:
         self.sizes = sizes
         self._on_miss = on_miss
         reader = Seq2SeqReader if model.config.is_encoder_decoder else CausalReader
-        self._reader: CausalReader | Seq2SeqReader = reader(model, sizes, parameters)
-        self._generate = Generate(model, self._missed, sizes.too_long if on_miss == "raise" else None)
+        state = ModelState(model)
+        self._reader: CausalReader | Seq2SeqReader = reader(model, state, sizes, parameters)
+        self._generate = Generate(model, state, self._missed, sizes.too_long if on_miss == "raise" else None)
         #: What is put in place, and what was there: dictionaries of modules, names and values.
         self._ours: list[tuple[dict[str, Any], str, Any]] = [
             (vars(model), SEAM, self),
@@ -127,11 +131,27 @@ class AttachedModel:
         """Serve one call of a module, or have the module itself do so."""
         if not self._generate.is_running:
             return module._call_impl(*args, **kwargs)
-        found = serve(args, kwargs)
+        if not has_hooks(module):
+            found = self._found(serve, args, kwargs)
+            return module._call_impl(*args, **kwargs) if found is None else found
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            found = self._found(serve, args, kwargs, is_hooked=True)
+            return module.forward(*args, **kwargs) if found is None else found
+
+        # Around the graph, so that they see what `generate` gives and not what it is filled up to.
+        return call_with_hooks(module, forward, args, kwargs)
+
+    def _found(self, serve: Callable[..., Any], args: Any, kwargs: Any, **more: Any) -> Any:
+        """Return what graphs have served; None for a miss, which is counted."""
+        try:
+            found = serve(args, kwargs, **more)
+        except OtherDtype as error:  # what was written lies beyond what is in use
+            found = Miss("dtype", f"of keys and values {error}", f"{self.model.dtype}, as the model's weights are")
         if not isinstance(found, Miss):
             return found
         self._missed(found)
-        return module._call_impl(*args, **kwargs)
+        return None
 
     def _missed(self, miss: Miss) -> None:
         """Raise for what no graph serves, or count it and warn once of each reason, as `on_miss` says."""

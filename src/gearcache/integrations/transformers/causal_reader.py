@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,11 +12,12 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from gearcache.integrations.transformers.decoder import CausalDecoder
 from gearcache.integrations.transformers.filling import filled, filled_mask, geared
-from gearcache.integrations.transformers.model_call import Miss, ModelCall, read_call
+from gearcache.integrations.transformers.model_call import Miss, ModelCall, other_weights, read_call, sees_nothing
+from gearcache.integrations.transformers.model_state import ModelState
 from gearcache.integrations.transformers.pieces import pieces
 from gearcache.integrations.transformers.sequence_cache import SequenceCache, Slots
 from gearcache.integrations.transformers.sizes import Sizes
-from gearcache.integrations.transformers.support import layer_shapes
+from gearcache.integrations.transformers.support import has_windows
 from gearcache.serving.method import CachedMethod
 from gearcache.serving.parameters import Parameters
 
@@ -23,8 +25,9 @@ from gearcache.serving.parameters import Parameters
 class CausalReader:
     """Reads tokens into the slots of a generation's cache, with two cached methods."""
 
-    def __init__(self, model: Any, sizes: Sizes, parameters: Parameters) -> None:
-        self._model, self._sizes = model, sizes
+    def __init__(self, model: Any, state: ModelState, sizes: Sizes, parameters: Parameters) -> None:
+        self._model, self._sizes, self._shapes = model, sizes, state.shapes
+        parameters = replace(parameters, apart=state.apart(sizes))
         self._owner = uuid.uuid4().hex
         #: Modules within the model whose calls are served too.
         self.inner: dict[Any, Callable[..., Any]] = {}
@@ -43,12 +46,24 @@ class CausalReader:
             ids = torch.zeros(rows, width, dtype=torch.long, device=device)
             self._method(width).warm(**_arguments(slots, ids, self._mask(None, rows, rows), ids.clone(), width))
 
-    def serve(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return what the model returns for a call of it, or a `Miss`."""
-        call = read_call(args, kwargs, self._owner)
+    def serve(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, is_hooked: bool = False) -> Any:
+        """Return what the model returns for a call of it, or a `Miss`; `is_hooked`: hooks see what is returned."""
+        call = read_call(args, kwargs, self._owner, self._model.device, is_hooked=is_hooked)
         if isinstance(call, Miss):
             return call
-        return self._sizes.no_room(call.rows, call.past + call.tokens) or self._read(call)
+        if call.cache is not None and not call.cache.suits(self._model.dtype, self._model.device):
+            return other_weights()
+        miss = self._sizes.no_room(call.rows, call.past + call.tokens) or self._blind(call.attention_mask)
+        return miss or self._read(call)
+
+    def _blind(self, mask: torch.Tensor | None) -> Miss | None:
+        """Return why a mask is not served with which the last token of a row, the one asked for, may see nothing.
+
+        Other tokens that see nothing are hidden themselves, and their logits are not asked for.
+        """
+        if mask is None or mask[:, -1].all():
+            return None
+        return sees_nothing() if has_windows(self._model) or not mask.any(1).all() else None
 
     def _read(self, call: ModelCall) -> Any:
         """Read the tokens of a call into its cache; returns the logits of the last one and the cache."""
@@ -83,13 +98,13 @@ class CausalReader:
 
     def _new_slots(self, batch: int, rows: int) -> Slots:
         model = self._model
-        return Slots(layer_shapes(model), batch, rows, self._sizes.cache_length, model.dtype, model.device)
+        return Slots(self._shapes, batch, rows, self._sizes.cache_length, model.dtype, model.device)
 
     def _mask(self, given: torch.Tensor | None, rows: int, batch: int) -> torch.Tensor:
         """Return a mask of all slots; the slots of tokens to come are hidden from those before them by causality."""
         if given is None:
             return torch.ones(batch, self._sizes.cache_length, dtype=torch.long, device=self._model.device)
-        return filled_mask(given, batch, self._sizes.cache_length)
+        return filled_mask(given, batch, self._sizes.cache_length, self._model.device)
 
 
 def _arguments(

@@ -10,6 +10,10 @@ from transformers import Cache
 from transformers.cache_utils import CacheLayerMixin
 
 
+class OtherDtype(Exception):
+    """A model, or a layer that casts, makes keys or values of another dtype than the slots have, the model's."""
+
+
 class SlotLayer(CacheLayerMixin):  # type: ignore[misc]
     """The keys and values of one layer inside a graph: it writes the slots that it is told to write.
 
@@ -31,9 +35,15 @@ class SlotLayer(CacheLayerMixin):  # type: ignore[misc]
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Write new keys and values; returns those of all slots."""
+        self.check(key_states, value_states)
         self.keys.index_copy_(2, self.slots, key_states)
         self.values.index_copy_(2, self.slots, value_states)
         return self.keys, self.values
+
+    def check(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        """Raise `OtherDtype` for what slots would round."""
+        if (key_states.dtype, value_states.dtype) != (self.keys.dtype, self.values.dtype):
+            raise OtherDtype(f"{key_states.dtype} and {value_states.dtype}")
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Return how many slots there are, and the first one."""
@@ -105,8 +115,8 @@ class CausalDecoder(torch.nn.Module):
         if self._takes_positions:
             more["position_ids"] = position_ids
         cache = Cache(layers=[SlotLayer(key, value, slots) for key, value in zip(keys, values, strict=True)])
-        # Not `self.model(...)`: that is what the attachment serves.
-        call: Any = self.model._call_impl
+        # Not `self.model(...)`: that is what the attachment serves, which runs the hooks of the model.
+        call: Any = self.model.forward
         output = call(
             input_ids=input_ids,
             attention_mask=attention_mask,

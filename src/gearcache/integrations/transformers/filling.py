@@ -23,10 +23,10 @@ def filled(tensor: torch.Tensor, batch: int, width: int) -> torch.Tensor:
     return tensor.clone(memory_format=torch.contiguous_format)  # `contiguous` leaves a row of a longer one as it is
 
 
-def filled_mask(given: torch.Tensor, batch: int, width: int) -> torch.Tensor:
+def filled_mask(given: torch.Tensor, batch: int, width: int, device: torch.device) -> torch.Tensor:
     """Return int64 (batch, width): what was given, its last row again for further rows, and 0 for further columns."""
     rows, tokens = given.shape
-    mask = torch.zeros(batch, width, dtype=torch.long, device=given.device)
+    mask = torch.zeros(batch, width, dtype=torch.long, device=device)
     mask[:rows, :tokens] = given
     mask[rows:, :tokens] = given[-1:]
     return mask

@@ -10,6 +10,7 @@ import torch
 from transformers.generation.configuration_utils import ALL_STATIC_CACHE_IMPLEMENTATIONS
 
 from gearcache.integrations.transformers.model_call import Miss
+from gearcache.integrations.transformers.model_state import ModelState
 
 #: Arguments of `generate` with which it reads drafts of several tokens, or leaves the loop to somebody else.
 _OTHER_LOOPS = ("assistant_model", "custom_generate", "prompt_lookup_num_tokens", "prefill_chunk_size")
@@ -19,10 +20,15 @@ class Generate:
     """The `generate` of one instance."""
 
     def __init__(
-        self, model: Any, missed: Callable[[Miss], None], too_long: Callable[[int], Miss | None] | None
+        self,
+        model: Any,
+        model_state: ModelState,
+        missed: Callable[[Miss], None],
+        too_long: Callable[[int], Miss | None] | None,
     ) -> None:
         """`too_long` says why so many tokens do not fit; None where that is no error."""
         self._model, self._missed, self._too_long = model, missed, too_long
+        self._model_state = model_state
         self._threads = threading.local()
 
     @property
@@ -56,8 +62,12 @@ class Generate:
         for name in _OTHER_LOOPS:
             if self._option(name, args, kwargs) is not None:
                 return Miss(name, "given", "None")
-        if self._too_long is None:
-            return None
+        device = self._model.device.type
+        if torch.is_autocast_enabled(device):
+            return Miss("autocast", f"on for {device}", "calls outside of `torch.autocast`")
+        miss = self._model_state.miss()
+        if miss is not None or self._too_long is None:
+            return miss
         # An error at the first request is better than one after hundreds of tokens. The last token is not read.
         new = self._option("max_new_tokens", args, kwargs)
         total = self._option("max_length", args, kwargs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import torch
 from transformers import Cache, DynamicCache
@@ -54,19 +54,24 @@ class ModelCall:
         return int(self.input_ids.shape[1])
 
 
-def read_call(args: tuple[Any, ...], kwargs: dict[str, Any], owner: str) -> ModelCall | Miss:
-    """Return what a call of the model asks for, or why no graph can answer it."""
+def read_call(
+    args: tuple[Any, ...], kwargs: dict[str, Any], owner: str, device: torch.device, *, is_hooked: bool = False
+) -> ModelCall | Miss:
+    """Return what a call of the model asks for, or why no graph can answer it.
+
+    `device` is the model's; `is_hooked` says that hooks see the result, which else is `generate` alone.
+    """
     if args:
         return Miss("args", f"{len(args)} arguments by position", "arguments by name")
     for name, value in kwargs.items():
         if name not in _KNOWN and value is not None and value is not False:
             return Miss(name, "given", ", ".join(sorted(_KNOWN)))
     ids, mask, positions = (kwargs.get(name) for name in ("input_ids", "attention_mask", "position_ids"))
-    if not isinstance(ids, torch.Tensor) or ids.ndim != 2 or ids.dtype != torch.int64 or 0 in ids.shape:
-        return Miss("input_ids", in_words(ids), "int64 tokens of the shape (batch, tokens)")
+    if not are_tokens(ids, device):
+        return Miss("input_ids", in_words(ids), f"int64 tokens of the shape (batch, tokens) on {device}")
     if kwargs.get("use_cache") is not True:
         return Miss("use_cache", repr(kwargs.get("use_cache")), "True")
-    keep = kwargs.get("logits_to_keep", 1)
+    keep = kwargs.get("logits_to_keep", 0 if is_hooked else 1)
     if not isinstance(keep, int) or (keep != 1 and ids.shape[1] > 1):
         return Miss("logits_to_keep", in_words(keep), "1: the last token of each prompt")
     cache, past = kwargs.get("past_key_values"), 0
@@ -74,20 +79,20 @@ def read_call(args: tuple[Any, ...], kwargs: dict[str, Any], owner: str) -> Mode
         if cache.owner != owner:
             return Miss("past_key_values", "the cache of another model", "a cache of this model, or none")
         if cache.rows != ids.shape[0]:
-            return Miss(
-                "past_key_values", f"a cache of {cache.rows} rows", f"one of {ids.shape[0]}, as `input_ids` has"
-            )
+            found = "a cache that was changed" if cache.rows is None else f"a cache of {cache.rows} rows"
+            return Miss("past_key_values", found, f"one of {ids.shape[0]} rows, as `input_ids` has")
         past = cache.get_seq_length()
     elif not _is_new(cache):
         return Miss("past_key_values", in_words(cache), "none, or what an attached `generate` has returned")
     else:
         cache = None
-    if mask is not None and (not isinstance(mask, torch.Tensor) or mask.shape != (ids.shape[0], past + ids.shape[1])):
-        return Miss("attention_mask", in_words(mask), "a mask of the shape (batch, tokens so far)")
-    if positions is not None and (
-        not isinstance(positions, torch.Tensor) or positions.ndim != 2 or positions.shape[1] != ids.shape[1]
+    if mask is not None and not is_mask(mask, (ids.shape[0], past + ids.shape[1])):
+        return Miss("attention_mask", in_words(mask), "a mask of bools or ints of the shape (batch, tokens so far)")
+    rows = {1, ids.shape[0]}
+    if positions is not None and not (
+        are_tokens(positions, device) and positions.shape[0] in rows and positions.shape[1] == ids.shape[1]
     ):
-        return Miss("position_ids", in_words(positions), "positions of the shape (batch, tokens)")
+        return Miss("position_ids", in_words(positions), f"int64 positions of the shape (batch, tokens) on {device}")
     return ModelCall(ids, mask, positions, cache, past)
 
 
@@ -99,6 +104,34 @@ def _is_new(cache: Any) -> bool:
         and cache.get_seq_length() == 0
         and not getattr(cache, "_is_user_defined", False)
     )
+
+
+def are_tokens(ids: Any, device: torch.device) -> TypeGuard[torch.Tensor]:
+    """Whether it is int64 (batch, tokens): one kind of tensors, so that no call makes graphs that others do not fit."""
+    return (
+        type(ids) is torch.Tensor
+        and ids.ndim == 2
+        and (ids.dtype, ids.device) == (torch.int64, device)
+        and 0 not in ids.shape
+    )
+
+
+def is_mask(mask: Any, shape: tuple[int, int]) -> TypeGuard[torch.Tensor]:
+    """Whether it says of each token that it is seen or not: a fraction, which models take for seen, is no such word."""
+    return type(mask) is torch.Tensor and mask.shape == shape and not (mask.is_floating_point() or mask.is_complex())
+
+
+def sees_nothing() -> Miss:
+    """Return why a mask is not served that hides all from a token which is asked for.
+
+    Attention is even over all that is hidden then, and a graph's slots are more than what the model itself has.
+    """
+    return Miss("attention_mask", "one that hides all tokens of a row", "masks with which each row sees a token")
+
+
+def other_weights() -> Miss:
+    """Return why a cache is not served that a model has made before it was cast or moved."""
+    return Miss("past_key_values", "of other weights", "a cache of the dtype and device that the model has")
 
 
 def in_words(value: Any) -> str:

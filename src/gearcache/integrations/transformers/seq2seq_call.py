@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from transformers import DynamicCache, EncoderDecoderCache
 
-from gearcache.integrations.transformers.model_call import Miss, in_words
+from gearcache.integrations.transformers.model_call import Miss, are_tokens, in_words, is_mask, sees_nothing
 from gearcache.integrations.transformers.sequence_cache import SequenceCache
 
 _OF_ENCODER = {"input_ids", "attention_mask", "return_dict"}
@@ -43,31 +43,41 @@ class Seq2SeqCall:
         return int(self.input_ids.shape[0])
 
 
-def read_encoder_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor] | Miss:
+def read_encoder_call(
+    args: tuple[Any, ...], kwargs: dict[str, Any], device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor] | Miss:
     """Return tokens and mask, (batch, tokens) each, or why no graph encodes them."""
     miss = _unknown(args, kwargs, _OF_ENCODER)
     ids: Any = kwargs.get("input_ids")
     if miss is not None:
         return miss
-    if not _are_tokens(ids):
-        return Miss("input_ids", in_words(ids), "int64 tokens of the shape (batch, tokens)")
+    if not are_tokens(ids, device):
+        return Miss("input_ids", in_words(ids), f"int64 tokens of the shape (batch, tokens) on {device}")
     return _with_mask(ids, kwargs.get("attention_mask"))
 
 
-def read_seq2seq_call(args: tuple[Any, ...], kwargs: dict[str, Any], owner: str) -> Seq2SeqCall | Miss:
-    """Return what a call of the model asks for, or why no graph can answer it."""
+def read_seq2seq_call(
+    args: tuple[Any, ...], kwargs: dict[str, Any], owner: str, like: torch.Tensor, *, is_hooked: bool = False
+) -> Seq2SeqCall | Miss:
+    """Return what a call of the model asks for, or why no graph can answer it.
+
+    `like` has the dtype and device of hidden states and their size as its last dim; `is_hooked` says that hooks see
+    the result, which else is `generate` alone.
+    """
     miss = _unknown(args, kwargs, _OF_MODEL)
     if miss is not None:
         return miss
     ids: Any = kwargs.get("decoder_input_ids")
     encoded, cache = kwargs.get("encoder_outputs"), kwargs.get("past_key_values")
-    if not _are_tokens(ids):
-        return Miss("decoder_input_ids", in_words(ids), "int64 tokens of the shape (batch, tokens)")
+    if not are_tokens(ids, like.device) or (is_hooked and ids.shape[1] > 1):
+        allowed = f"int64 tokens of the shape (batch, {'1' if is_hooked else 'tokens'}) on {like.device}"
+        return Miss("decoder_input_ids", in_words(ids), allowed)
     if kwargs.get("use_cache") is not True:
         return Miss("use_cache", repr(kwargs.get("use_cache")), "True")
     hidden = encoded[0] if encoded is not None else None
-    if not isinstance(hidden, torch.Tensor) or hidden.ndim != 3 or hidden.shape[0] != ids.shape[0]:
-        return Miss("encoder_outputs", in_words(hidden), "hidden states of the shape (batch, tokens, size)")
+    if not _are_states(hidden, like) or hidden.shape[0] != ids.shape[0]:
+        allowed = f"hidden states of {like.dtype} with the shape (batch, tokens, {like.shape[-1]}) on {like.device}"
+        return Miss("encoder_outputs", in_words(hidden), allowed)
     masked = _with_mask(hidden[:, :, 0], kwargs.get("attention_mask"))
     if isinstance(masked, Miss):
         return masked
@@ -90,17 +100,22 @@ def _unknown(args: tuple[Any, ...], kwargs: dict[str, Any], known: set[str]) -> 
     return None
 
 
-def _are_tokens(ids: Any) -> bool:
-    return isinstance(ids, torch.Tensor) and ids.ndim == 2 and ids.dtype == torch.int64 and 0 not in ids.shape
+def _are_states(hidden: Any, like: torch.Tensor) -> TypeGuard[torch.Tensor]:
+    return (
+        isinstance(hidden, torch.Tensor)
+        and hidden.ndim == 3
+        and (hidden.dtype, hidden.device, hidden.shape[2]) == (like.dtype, like.device, like.shape[-1])
+        and 0 not in hidden.shape
+    )
 
 
 def _with_mask(of: torch.Tensor, mask: Any) -> tuple[torch.Tensor, torch.Tensor] | Miss:
     """Return tokens and their mask; all ones where none is given."""
     if mask is None:
         return of, torch.ones(of.shape, dtype=torch.long, device=of.device)
-    if not isinstance(mask, torch.Tensor) or mask.shape != of.shape:
-        return Miss("attention_mask", in_words(mask), "a mask of the shape (batch, tokens)")
-    return of, mask
+    if not is_mask(mask, (of.shape[0], of.shape[1])):
+        return Miss("attention_mask", in_words(mask), "a mask of bools or ints of the shape (batch, tokens)")
+    return (of, mask) if mask.any(1).all() else sees_nothing()
 
 
 def _is_new(cache: Any) -> bool:

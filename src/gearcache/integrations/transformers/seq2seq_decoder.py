@@ -24,6 +24,7 @@ class EncodedLayer(SlotLayer):
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Write all keys and values."""
+        self.check(key_states, value_states)
         self.keys.copy_(key_states)
         self.values.copy_(value_states)
         return self.keys, self.values
@@ -50,7 +51,7 @@ class Seq2SeqDecoder(torch.nn.Module):
     def encode(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """Return the hidden states of the encoder, (batch, encoder tokens, size)."""
         model: Any = self.model
-        output = model.get_encoder()._call_impl(input_ids=input_ids, attention_mask=attention_mask, return_dict=True)
+        output = model.get_encoder().forward(input_ids=input_ids, attention_mask=attention_mask, return_dict=True)
         return output.last_hidden_state  # type: ignore[no-any-return]
 
     def begin(
@@ -97,7 +98,7 @@ class Seq2SeqDecoder(torch.nn.Module):
         encoded: Any,
     ) -> torch.Tensor:
         own = Cache(layers=[SlotLayer(key, value, slots) for key, value in zip(keys, values, strict=True)])
-        call: Any = self.model._call_impl
+        call: Any = self.model.forward
         output = call(
             decoder_input_ids=ids,
             attention_mask=mask,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 from gearcache.integrations.transformers.filling import filled, filled_mask, geared
-from gearcache.integrations.transformers.model_call import Miss
+from gearcache.integrations.transformers.model_call import Miss, other_weights
+from gearcache.integrations.transformers.model_state import ModelState
 from gearcache.integrations.transformers.seq2seq_call import (
     Seq2SeqCall,
     SequencePair,
@@ -20,7 +22,6 @@ from gearcache.integrations.transformers.seq2seq_call import (
 from gearcache.integrations.transformers.seq2seq_decoder import Seq2SeqDecoder
 from gearcache.integrations.transformers.sequence_cache import SequenceCache, Slots
 from gearcache.integrations.transformers.sizes import Sizes
-from gearcache.integrations.transformers.support import layer_shapes
 from gearcache.serving.method import CachedMethod
 from gearcache.serving.parameters import Parameters
 
@@ -28,15 +29,15 @@ from gearcache.serving.parameters import Parameters
 class Seq2SeqReader:
     """Encodes prompts and reads tokens into the slots of a generation's caches, with three cached methods."""
 
-    def __init__(self, model: Any, sizes: Sizes, parameters: Parameters) -> None:
-        self._model, self._sizes = model, sizes
+    def __init__(self, model: Any, state: ModelState, sizes: Sizes, parameters: Parameters) -> None:
+        self._model, self._sizes, self._shapes = model, sizes, state.shapes
         self._owner = uuid.uuid4().hex
         decoder = Seq2SeqDecoder(model)
-        gears = sizes.batch, sizes.prompt, parameters
+        gears, own = (sizes.batch, sizes.prompt), replace(parameters, apart=state.apart(sizes))
         self.methods: dict[str, CachedMethod] = {
-            "encode": geared(decoder.encode, "input_ids", *gears),
-            "begin": geared(decoder.begin, "attention_mask", *gears),
-            "decode": geared(decoder.decode, "attention_mask", *gears),
+            "encode": geared(decoder.encode, "input_ids", *gears, parameters),
+            "begin": geared(decoder.begin, "attention_mask", *gears, own),
+            "decode": geared(decoder.decode, "attention_mask", *gears, own),
         }
         #: Modules within the model whose calls are served too.
         self.inner: dict[Any, Callable[..., Any]] = {model.get_encoder(): self.serve_encoder}
@@ -53,9 +54,9 @@ class Seq2SeqReader:
         self.methods["begin"].warm(**_arguments(*caches, ids[:, :1].clone(), mask), hidden_states=hidden)
         self.methods["decode"].warm(**_arguments(*caches, ids[:, :1].clone(), mask))
 
-    def serve_encoder(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def serve_encoder(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, is_hooked: bool = False) -> Any:
         """Return what the encoder returns for a call of it, or a `Miss`."""
-        call = read_encoder_call(args, kwargs)
+        call = read_encoder_call(args, kwargs, self._model.device)
         if isinstance(call, Miss):
             return call
         ids, mask = call
@@ -65,15 +66,21 @@ class Seq2SeqReader:
             return miss
         batch, width = self._sizes.batch_of(rows), self._sizes.prompt_of(tokens)
         found = self.methods["encode"](
-            input_ids=filled(ids, batch, width), attention_mask=filled_mask(mask, batch, width)
+            input_ids=filled(ids, batch, width), attention_mask=filled_mask(mask, batch, width, ids.device)
         )
         return BaseModelOutput(last_hidden_state=found[:rows, :tokens])
 
-    def serve(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def serve(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, is_hooked: bool = False) -> Any:
         """Return what the model returns for a call of it, or a `Miss`."""
-        call = read_seq2seq_call(args, kwargs, self._owner)
+        call = read_seq2seq_call(
+            args, kwargs, self._owner, self._model.get_input_embeddings().weight, is_hooked=is_hooked
+        )
         if isinstance(call, Miss):
             return call
+        if call.cache is not None:
+            model = self._model
+            if not all(cache.suits(model.dtype, model.device) for cache in call.cache.caches):
+                return other_weights()
         miss = self._no_room(call.rows, call.hidden_states.shape[1])
         return miss or self._sizes.too_long(call.past + call.input_ids.shape[1]) or self._read(call)
 
@@ -85,7 +92,7 @@ class Seq2SeqReader:
     def _read(self, call: Seq2SeqCall) -> Any:
         tokens = call.hidden_states.shape[1]
         own, encoded = self._slots_of(call, tokens)
-        mask = filled_mask(call.attention_mask, own.batch, encoded.slots)
+        mask = filled_mask(call.attention_mask, own.batch, encoded.slots, call.input_ids.device)
         logits: Any = None
         for column in torch.split(call.input_ids, 1, 1):
             arguments = _arguments(own, encoded, filled(column, own.batch, 1), mask)
@@ -99,7 +106,9 @@ class Seq2SeqReader:
                 logits = self.methods["decode"](**arguments)
             own.length += 1
         cache = call.cache or SequencePair(SequenceCache(own, self._owner), SequenceCache(encoded, self._owner))
-        return Seq2SeqLMOutput(logits=logits[: call.rows], past_key_values=cache)
+        return Seq2SeqLMOutput(
+            logits=logits[: call.rows], past_key_values=cache, encoder_last_hidden_state=call.hidden_states
+        )
 
     def _slots_of(self, call: Seq2SeqCall, tokens: int) -> tuple[Slots, Slots]:
         """Return slots of the decoder's and the encoder's tokens that hold what the cache of a call holds."""
@@ -115,7 +124,7 @@ class Seq2SeqReader:
 
     def _new_slots(self, batch: int, rows: int, slots: int) -> Slots:
         model = self._model
-        return Slots(layer_shapes(model), batch, rows, slots, model.dtype, model.device)
+        return Slots(self._shapes, batch, rows, slots, model.dtype, model.device)
 
 
 def _arguments(own: Slots, encoded: Slots, ids: torch.Tensor, mask: torch.Tensor) -> dict[str, Any]:

@@ -85,14 +85,27 @@ class SequenceCache(DynamicCache):  # type: ignore[misc]
 
     @property
     def rows(self) -> int | None:
-        """The size of the batch; None where the layers do not hold one batch with one length, as slots do."""
+        """The size of the batch; None where the layers do not hold what slots can: one batch with one length."""
+        if len(self.layers) != len(self.slots.keys) or not all(isinstance(layer, SlotView) for layer in self.layers):
+            return None
+        if self.is_shared:
+            return self.slots.rows
         sizes = set()
-        for layer in self.layers:
-            for tensor in (layer.keys, layer.values):
+        for index, layer in enumerate(self.layers):
+            for tensor, slots in ((layer.keys, self.slots.keys[index]), (layer.values, self.slots.values[index])):
                 if not isinstance(tensor, torch.Tensor) or tensor.ndim != 4:
                     return None
+                if (tensor.dtype, tensor.device) != (slots.dtype, slots.device):
+                    return None
+                if (tensor.shape[1], tensor.shape[3]) != (slots.shape[1], slots.shape[3]):
+                    return None
                 sizes.add((tensor.shape[0], tensor.shape[2]))
-        return sizes.pop()[0] if len(sizes) == 1 and len(self.layers) == len(self.slots.keys) else None
+        return sizes.pop()[0] if len(sizes) == 1 else None
+
+    def suits(self, dtype: torch.dtype, device: torch.device) -> bool:
+        """Whether a model with such weights goes on with the slots: it may have been cast or moved since."""
+        keys = self.slots.keys[0]
+        return (keys.dtype, keys.device) == (dtype, device)
 
     def write_back(self, new_slots: Callable[[], Slots]) -> None:
         """Copy what the layers hold into the slots, or into new ones where it does not fit or lies in them."""

@@ -34,12 +34,13 @@ def check_model(model: Any) -> None:
     """Raise `UnsupportedMethod` for a model whose `generate` cannot run from slots."""
     if not isinstance(model, transformers.PreTrainedModel):
         raise UnsupportedMethod(f"attach takes a model of transformers, not {a_type(model)}")
-    reason = _reason(model)
+    reason = reason_against(model)
     if reason is not None:
         raise UnsupportedMethod(f"attach cannot serve `{type(model).__name__}`: {reason}")
 
 
-def _reason(model: transformers.PreTrainedModel) -> str | None:
+def reason_against(model: transformers.PreTrainedModel) -> str | None:
+    """Return why the `generate` of a model cannot run from slots; None where it can."""
     config = model.config
     if not model.can_generate():
         return "it has no `generate`; `gearcache.attach` serves its calls"
@@ -69,6 +70,13 @@ def _has_dynamic_rope(config: Any) -> bool:
     found = getattr(config, "rope_parameters", None) or {}
     kinds = [found, *(value for value in found.values() if isinstance(value, dict))]  # one for each kind of layers
     return any(kind.get("rope_type") == "dynamic" for kind in kinds)
+
+
+def has_windows(model: Any) -> bool:
+    """Whether a token of some layer sees no more than the tokens next to it."""
+    config = model.config.get_text_config(decoder=True)
+    kinds = set(get_layer_types_and_kwargs(config)[0])
+    return kinds != {"full_attention"} or getattr(config, "sliding_window", None) is not None
 
 
 def layer_shapes(model: Any) -> LayerShapes:

@@ -1,0 +1,127 @@
+"""Hooks on an attached model see, and may change, what `generate` gives and gets: nothing that it is filled up to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("transformers")
+
+import gearcache
+from gearcache.integrations.transformers import AttachedModel, attach
+from tests.support.language_models import language_model, left_padded, tokens
+
+Log = list[Any]
+CALL: dict[str, Any] = {"input_ids": tokens(3, 5), "attention_mask": left_padded(3, 5), "max_new_tokens": 4}
+
+
+def sizes(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value.shape) for name, value in sorted(values.items()) if isinstance(value, torch.Tensor)}
+
+
+def sees_arguments(model: Any, log: Log) -> None:
+    def hook(module: Any, args: Any, kwargs: Any) -> None:
+        log.append(sizes(kwargs))
+
+    model.register_forward_pre_hook(hook, with_kwargs=True)
+
+
+def changes_arguments(model: Any, log: Log) -> None:
+    def hook(module: Any, args: Any, kwargs: Any) -> Any:
+        return args, {**kwargs, "input_ids": (kwargs["input_ids"] + 1) % 97}
+
+    model.register_forward_pre_hook(hook, with_kwargs=True)
+
+
+def gives_positions(model: Any, log: Log) -> None:
+    """Arguments by position, which no graph takes."""
+
+    def hook(module: Any, args: Any, kwargs: Any) -> Any:
+        return (kwargs["input_ids"],), {name: value for name, value in kwargs.items() if name != "input_ids"}
+
+    model.register_forward_pre_hook(hook, with_kwargs=True)
+
+
+def changes_logits(model: Any, log: Log) -> None:
+    def hook(module: Any, args: Any, output: Any) -> Any:
+        log.append(sizes(output))
+        output.logits = -output.logits
+        return output
+
+    model.register_forward_hook(hook)
+
+
+def is_keyed_by_modules(model: Any, log: Log) -> None:
+    """What a trace could not be told apart by."""
+    seen: dict[Any, Log] = {model: log}
+    model.register_forward_hook(lambda module, args, output: seen[module].append(type(output).__name__))
+
+
+HOOKS = [
+    *[("llama", register) for register in (sees_arguments, changes_arguments, changes_logits, is_keyed_by_modules)],
+    *[("t5", register) for register in (sees_arguments, changes_logits)],
+]
+
+
+def attached_to(model: Any, root: Path) -> AttachedModel:
+    config = gearcache.CompilerConfig(backend="eager", strict=True)
+    return attach(model, batch=[4], prompt=[8], cache_length=16, config=config, cache_dir=root)
+
+
+def told(model: Any, register: Callable[[Any, Log], None], **call: Any) -> tuple[list[Any], Log]:
+    log: Log = []
+    register(model, log)
+    return model.generate(**{**CALL, "do_sample": False, **call}).tolist(), log
+
+
+def small(family: str) -> Any:
+    return language_model(family, **({"num_hidden_layers": 1} if family == "llama" else {}))
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("hooks") / "cache"
+    for family in ("llama", "t5"):
+        attached_to(small(family), root).warm()
+    return root
+
+
+@pytest.mark.parametrize(("family", "register"), HOOKS)
+def test_hooks_on_the_model_see_what_generate_gives(
+    family: str, register: Callable[[Any, Log], None], root: Path
+) -> None:
+    plain, model = small(family), small(family)
+    attached = attached_to(model, root)
+    assert told(model, register) == told(plain, register)
+    assert (attached.stats.eager_reasons, attached.stats.traces) == ({}, 0)
+
+
+def test_hooks_on_an_encoder(root: Path) -> None:
+    plain, model = small("t5"), small("t5")
+    attached = attached_to(model, root)
+
+    def register(model: Any, log: Log) -> None:
+        sees_arguments(model.encoder, log)
+
+    assert told(model, register) == told(plain, register)
+    assert (attached.stats.eager_reasons, attached.stats.traces) == ({}, 0)
+
+
+def test_what_a_hook_makes_of_a_call_may_be_a_miss(root: Path) -> None:
+    plain, model = small("llama"), small("llama")
+    attached = attached_to(model, root)
+    assert told(model, gives_positions) == told(plain, gives_positions)
+    assert list(attached.stats.eager_reasons) == ["args"]
+
+
+def test_logits_of_all_words_are_left_to_the_model_where_hooks_see_them(root: Path) -> None:
+    """`generate` reads those of the last one, and asks other models for no others."""
+    plain, model = small("t5"), small("t5")
+    attached = attached_to(model, root)
+    words = {"decoder_input_ids": tokens(3, 3, 2)}
+    assert told(model, changes_logits, **words) == told(plain, changes_logits, **words)
+    assert list(attached.stats.eager_reasons) == ["decoder_input_ids"]
