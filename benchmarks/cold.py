@@ -29,6 +29,24 @@ def rows(session: Session, model: str) -> list[Ratio]:
         row("peak memory of the process", "own", budget=Budget(ratio_at_least=NOT_SLOWER)),
         row("peak memory of a worker (torch: of the process that compiles)", "worker", budget=Budget(NOT_SLOWER)),
         row("peaks of all processes, added", "total"),
+        *_background(session, model, theirs, label),
+    ]
+
+
+def _background(session: Session, model: str, compiled: Outcome | None, label: str) -> list[Ratio]:
+    """Return the rows of `on_miss="background"`, where the method itself serves while another process compiles."""
+    report = relaunch.background_ours(session, model).report
+    peer = relaunch.eager(session, model).report
+    if report["tokens"] != peer["tokens"][0]:
+        raise RuntimeError(f"eager gives {peer['tokens'][0]}, the call in the background {report['tokens']}")
+    first = Sample.of("ours", [report["first"]], "s")
+    theirs = None if compiled is None else Sample.of("torch.compile", compiled.report["each"][:1], "s")
+    meanwhile, alone = Sample.of("ours", report["meanwhile"], "s"), Sample.of("eager, alone", report["alone"], "s")
+    return [
+        Ratio(f"{label}: on_miss='background': the first answer", theirs, first),
+        Ratio(f"{label}: … the first answer beside eager's", Sample.of("eager", peer["each"][:1], "s"), first),
+        Ratio(f"{label}: … a call while another process compiles", alone, meanwhile),
+        Ratio(f"{label}: … until a graph serves", None, Sample.of("ours", [report["served"]], "s")),
     ]
 
 

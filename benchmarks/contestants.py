@@ -91,6 +91,39 @@ def ours(order: dict[str, Any]) -> dict[str, Any]:
     return {**found, **split, "gear": sum(activated) / len(calls)}
 
 
+def background(order: dict[str, Any]) -> dict[str, Any]:
+    """gearcache on an empty cache with `on_miss="background"`: calls at the first gear until a graph serves them."""
+    decoder, calls = _model(order)
+    call = calls[0]
+
+    method = models.cached(
+        decoder,
+        order["cache_dir"],
+        batches=tuple(order["batches"]),
+        options=order["options"],
+        backend=order["backend"],
+        on_miss="background",
+    )
+    begin = time.perf_counter()
+    with torch.no_grad():
+        tokens = method(*call).flatten().tolist()
+        first = time.perf_counter() - begin
+        meanwhile = []
+        while not method.stats.loads:
+            models.reset(call)
+            start = time.perf_counter()
+            method(*call)
+            meanwhile.append(time.perf_counter() - start)
+        served, alone = time.perf_counter() - begin, []
+        for _ in range(60):
+            models.reset(call)
+            start = time.perf_counter()
+            decoder.decode(*call)
+            alone.append(time.perf_counter() - start)
+    # The last one loaded the graphs.
+    return {"first": first, "served": served, "meanwhile": meanwhile[:-1], "alone": alone[10:], "tokens": tokens}
+
+
 def _step(decoder: models.Decoder, ids: Any, positions: Any, mask: Any, cache: Any) -> Any:
     return decoder.decode(ids, positions, mask, cache)
 

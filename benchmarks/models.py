@@ -79,12 +79,18 @@ def _smollm2() -> Any:
 
 
 def cached(
-    decoder: Decoder, cache_dir: str, *, batches: tuple[int, ...] = BATCHES, options: dict[str, Any], backend: str
+    decoder: Decoder,
+    cache_dir: str,
+    *,
+    batches: tuple[int, ...] = BATCHES,
+    options: dict[str, Any],
+    backend: str,
+    on_miss: str | None = None,
 ) -> Any:
     """Return the decode method through gearcache."""
     import gearcache
 
-    config = gearcache.CompilerConfig(backend=backend, strict=True, jobs=2, options=options)
+    config = gearcache.CompilerConfig(backend=backend, strict=True, jobs=2, options=options, on_miss=on_miss)
     return gearcache.cache_compile(decoder.decode, config=config, cache_dir=cache_dir, gears={"ids": {0: batches}})
 
 

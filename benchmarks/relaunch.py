@@ -84,6 +84,18 @@ def ours(
     return session.run(f"{model}, ours, {stage}", "benchmarks.contestants:ours", order, home=f"ours {model} {stage}")
 
 
+def background_ours(session: Session, model: str) -> Outcome:
+    """Return our process on an empty cache, where no call waits for the compile."""
+    order = {
+        **_order(model),
+        "cache_dir": str(session.folder / "background" / "gearcache"),
+        "options": {},
+        "backend": session.options.backend,
+    }
+    target = "benchmarks.contestants:background"
+    return session.run(f"{model}, ours, background", target, order, home=f"ours {model} background")
+
+
 def eager(session: Session, model: str) -> Outcome:
     """Return eager's process."""
     return session.run(f"{model}, eager", "benchmarks.contestants:eager", _order(model), home=f"eager {model}")

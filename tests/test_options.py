@@ -210,6 +210,7 @@ def test_set_dim_gears_refuses_and_marks_nothing(gears: Any, words: str) -> None
         errors.BundleError("/a", "reason"),
         errors.CaptureError("Net.run", "cause"),
         errors.MethodRaises("Net.run", "cause"),
+        errors.NotExportable("Net.forward", "cause"),
         errors.UncacheableGuard("Net.run", "ID_MATCH", "L['x']", "detail"),
         errors.CompileError("Net.run", "x.size(0)=2", "cause"),
         errors.BackendUnavailable("inductor", "no compiler"),

@@ -23,6 +23,7 @@ from gearcache.ge_cache.private_torch import facts as private_facts
 from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch import identities as private_identities
 from gearcache.ge_cache.private_torch import lookups as private_lookups
+from gearcache.ge_cache.private_torch import raised as private_raised
 from gearcache.ge_cache.private_torch import reads as private_reads
 from gearcache.ge_cache.private_torch import symbols as private_symbols
 from gearcache.ge_cache.private_torch import views as private_views
@@ -30,13 +31,8 @@ from gearcache.ge_cache.private_torch.numpy_wrappers import kept_flags, watched_
 from gearcache.guards.access import Scope
 from gearcache.guards.evidence.code import is_library_file
 
-#: What Dynamo says of an operation that raises; named are the operation and its error.
-_FAILED_OPERATION = re.compile(
-    r"failed to run FX node with fake tensors: call_\w+ "
-    r"(?:<(?:built-in )?(?:function|method) )?([\w.]+).*?\(.*: got (.*)"
-)
-
-
+#: What Dynamo says of an exception that nothing catches.
+_RAISED = re.compile(r"raised exception (\w+)\(")
 #: Where the trace is the first reader of a `functools.cached_property`, up to Python 3.11.
 _CACHED_PROPERTY = "it computes a `functools.cached_property`, under a lock: read it once before the first call"
 
@@ -96,7 +92,8 @@ class Recording:
             raise
         except Exception as error:  # Dynamo itself broke, or a function that it called
             cause = f"Dynamo could not form one graph: it failed with {type(error).__name__}: {error}"
-            raise CaptureError(self.method, cause) from error
+            kind = MethodRaises if private_raised.is_raised_by_arguments(error) else CaptureError
+            raise kind(self.method, cause) from error
         if self._numbers and floats:
             raise CaptureError(self.method, "a float is computed from a number, or from a size beside one")
         self.facts.raise_refusals()
@@ -109,8 +106,8 @@ class Recording:
         own = getattr(error, "inner_exception", None)
         if isinstance(own, CaptureError):  # raised by our hook: already complete
             return own
-        kind = MethodRaises if private_dynamo.is_raised_by_method(error) else CaptureError
-        return kind(self.method, _cause(error))
+        kind = MethodRaises if private_raised.is_raised_by_method(error) else CaptureError
+        return kind(self.method, cause_of(error))
 
     @property
     def scope(self) -> Scope:
@@ -120,7 +117,8 @@ class Recording:
         return Scope(local, self.frame.globals, closure)
 
 
-def _cause(error: BaseException) -> str:
+def cause_of(error: BaseException) -> str:
+    """Return in a sentence why Dynamo could not trace something, and where."""
     text = str(getattr(error, "inner_exception", error)).strip()
     first, _, rest = text.partition("\n")
     detail = [line.strip() for line in rest.splitlines() if line.strip().startswith(("Explanation:", "Hint:"))]
@@ -129,10 +127,12 @@ def _cause(error: BaseException) -> str:
         stack = _stack(error)
         frames = [frame for frame in stack if not is_library_file(frame.filename)] or stack
         where = [f'File "{frame.filename}", line {frame.lineno}, in {frame.name}' for frame in frames]
-    if (failed := _FAILED_OPERATION.search(text)) is not None:
+    if (failed := private_raised.FAILED_OPERATION.search(text)) is not None:
         return "; ".join([f"`{failed[1]}` fails for tensors like these: {failed[2]}", *where[-1:]])
     if "`RLock` context manager" in text and any(frame.name == "__get__" for frame in _stack(error)):
         return "; ".join([_CACHED_PROPERTY, *where[-1:]])
+    if (raised := _RAISED.search(rest)) is not None:
+        return "; ".join([f"its trace ends in an exception, {raised[1]}", *where[-1:]])
     return "; ".join([f"Dynamo could not form one graph: {first}", *detail[:2], *where[-1:]])
 
 

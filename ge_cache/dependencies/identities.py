@@ -94,15 +94,7 @@ class Identities:
                 found.append(Check("same", first, second.to_plain()))
             elif _may_be_one(one, other):
                 apart.setdefault(first, set()).add(second)
-        hashed = [(path, value(path)) for path in map(access, self._hashed)]
-        hashed = [(path, item) for path, item in hashed if type(item).__hash__ in _IDENTITY_HASHES]
-        found += _apart(
-            [
-                (path, item, True)
-                for path, item in hashed
-                if not isinstance(item, (*_CONSTANTS, types.FunctionType, types.MethodType))
-            ]
-        )
+        found += _one_or_apart([(path, value(path)) for path in map(access, self._hashed)])
         found += [Check("distinct", path, [0, [item.to_plain() for item in rest]]) for path, rest in apart.items()]
         written = {type(item) for _, item, is_written in self._tracked if is_written}
         members = [entry for entry in self._tracked if type(entry[1]) in written]
@@ -123,6 +115,22 @@ class Identities:
         for source, value, _ in self._tracked:
             if isinstance(value, (dict, set)) and any(type(key) is int and key >= _LEAST_ID for key in value):
                 raise CaptureError(self.method, f"it looks an `id` up in `{source.name}`, which holds such numbers")
+
+
+def _one_or_apart(keys: list[tuple[Access, Any]]) -> list[Check]:
+    """Return checks that what is looked up by its identity is one object at several paths, or apart from the others."""
+    found, objects, firsts = [], [], dict[int, Access]()
+    for path, item in keys:
+        if type(item).__hash__ not in _IDENTITY_HASHES:
+            continue
+        if isinstance(item, (*_CONSTANTS, types.FunctionType, types.MethodType)):
+            continue
+        first = firsts.setdefault(id(item), path)
+        if first is path:
+            objects.append((path, item, True))
+        else:
+            found.append(Check("same", path, first.to_plain()))
+    return found + _apart(objects)
 
 
 def _apart(objects: list[tuple[Access, Any, bool]]) -> list[Check]:

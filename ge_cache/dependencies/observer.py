@@ -7,7 +7,7 @@ import types
 from dataclasses import dataclass, field
 from typing import Any
 
-from gearcache.errors import CaptureError
+from gearcache.errors import CaptureError, MethodRaises
 from gearcache.guards.evidence.code import is_versioned
 from gearcache.guards.evidence.identity import is_users
 from gearcache.guards.evidence.names import name_of
@@ -105,7 +105,7 @@ class Observer:
 
     def missing(self, name: str) -> None:
         """Refuse to delete what is not there: an `AttributeError` in eager, and nothing for Dynamo."""
-        raise CaptureError(self.method, f"it deletes `{name}`, which is not there at this call")
+        raise MethodRaises(self.method, f"it deletes `{name}`, which is not there at this call")
 
     def left_untraced(self, function: Any, source: Any) -> None:
         """Note a function that Dynamo puts into the graph as it is: it runs when the graph is recorded."""

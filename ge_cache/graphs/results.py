@@ -15,7 +15,7 @@ that aliasing is the same as in eager mode on every backend.
 | `["output_view", k, size, stride, offset]` | a view of compiled output `k` |
 | `["result", k]` | the very view that an earlier result `k` is |
 
-A view of another dtype (`view_as_real`, `x.real`, `x.view(torch.int32)`) names it after the offset, which then counts
+A view of another dtype (`view_as_real`, `x.real`, `x.view(torch.int8)`) names it after the offset, which then counts
 elements of the smaller one. A view of something that requires grad does so too, unless the method detached it: then a
 last item `True` follows.
 
@@ -103,12 +103,6 @@ class ResultPlan:
 
     def _view(self, kind: str, owner: Any, value: torch.Tensor, base: torch.Tensor, index: int) -> Result:
         unit = min(value.element_size(), base.element_size())
-        is_part = value.dtype == base.dtype.to_real() or base.dtype == value.dtype.to_real()  # of complex numbers
-        if not is_part and value.element_size() != base.element_size():
-            raise CaptureError(
-                self._method,
-                f"output {index} is a {value.dtype} view of a {base.dtype} tensor; return a clone of it",
-            )
         begin, base_begin = (tensor.storage_offset() * (tensor.element_size() // unit) for tensor in (value, base))
         sizes = [self._number(size) for size in value.shape]
         form = [

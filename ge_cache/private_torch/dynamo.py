@@ -72,14 +72,6 @@ def capture_settings(weights: Weights, *, dynamic: bool, numbers: tuple[str, ...
         yield
 
 
-def is_raised_by_method(error: BaseException) -> bool:
-    """Whether an error of Dynamo's says that the traced code raises an exception which nothing in it catches."""
-    text = str(error)
-    if text.startswith("Data-dependent assertion failed"):
-        return "ConstantVariable(bool: False)" in text  # those of a tensor's value become operators
-    return text.startswith(("Observed exception", "Assertion failed on symbolic shapes"))
-
-
 @contextlib.contextmanager
 def observed(observer: Any) -> Iterator[None]:
     """Tell an observer (`dependencies.observer.Observer`) what Dynamo inlines and what it folds into constants."""

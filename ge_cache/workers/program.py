@@ -51,7 +51,7 @@ def main(parent: int, life_line: int, folder: str, compiler: str) -> None:
     os.dup2(2, 1)
     # A handler, so that this process outlives the signal that it sends to its group; compilers get the default again.
     signal.signal(signal.SIGTERM, lambda *_: None)
-    threading.Thread(target=_watch, args=(parent, life_line), daemon=True).start()
+    threading.Thread(target=watch_parent, args=(parent, life_line), daemon=True).start()
     import torch
 
     from gearcache.ge_cache.backend import Backend, job_of_plain
@@ -80,7 +80,7 @@ def main(parent: int, life_line: int, folder: str, compiler: str) -> None:
             send(output, {"kind": kind, "error": f"{type(error).__name__}: {error}", "trace": trace})
 
 
-def _watch(parent: int, life_line: int) -> None:
+def watch_parent(parent: int, life_line: int) -> None:
     """End this process and the compilers that it has started, once the parent is gone or closes the life line.
 
     The number of the parent is watched too: a fork of the parent may hold the other end of the life line.

@@ -29,11 +29,17 @@ def retyped_view(
 ) -> torch.Tensor:
     """Return a part of a tensor as another dtype; `offset` counts elements of the smaller one from the tensor's own.
 
-    `RuntimeError`, as from `torch.view_as_complex`, where a complex number would begin at an odd offset.
+    `RuntimeError`, as in eager, where a larger element would begin at a place that is none of its own.
     """
     with torch.no_grad():
-        if dtype.itemsize > tensor.element_size():
+        begin = tensor.storage_offset()
+        if not tensor.is_complex() and dtype.is_complex and dtype.to_real() == tensor.dtype:
             pairs = (*(2 * stride for stride in strides), 1)
-            return torch.view_as_complex(tensor.as_strided((*sizes, 2), pairs, tensor.storage_offset() + offset))
-        whole = tensor.view(dtype) if dtype.itemsize == tensor.element_size() else torch.view_as_real(tensor)
+            return torch.view_as_complex(tensor.as_strided((*sizes, 2), pairs, begin + offset))
+        if dtype.itemsize > tensor.element_size():
+            return tensor.as_strided((0,), (1,), begin + offset).view(dtype).as_strided(sizes, strides)
+        if tensor.is_complex() and tensor.dtype.to_real() == dtype:
+            whole = torch.view_as_real(tensor)
+        else:  # of nothing, since a view of other elements' size asks for strides that the tensor may not have
+            whole = tensor.as_strided((0,), (1,), begin).view(dtype)
         return whole.as_strided(sizes, strides, whole.storage_offset() + offset)

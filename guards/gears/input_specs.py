@@ -77,15 +77,19 @@ class InputSpecs:
         )
 
 
-def _checked(spec: Any, owner: str) -> Any:
+def _checked(spec: Any, owner: str, around: tuple[Any, ...] = ()) -> Any:
+    """Return a checked spec; `around` are the containers that it is in."""
     if isinstance(spec, TensorSpec) or type(spec) in _VALUES:
         return spec
     if isinstance(spec, torch.Tensor):
         return ExampleSpec.of(spec)
+    if any(spec is other for other in around):
+        raise GearSpecError(f"{owner} is {a_type(spec)} that holds itself; it must be of specs and have an end")
+    inside = (*around, spec)
     if type(spec) in (list, tuple):
-        return type(spec)(_checked(item, f"{owner}[{index}]") for index, item in enumerate(spec))
+        return type(spec)(_checked(item, f"{owner}[{index}]", inside) for index, item in enumerate(spec))
     if type(spec) is dict:
-        return {key: _checked(item, f"{owner}[{key!r}]") for key, item in spec.items()}
+        return {key: _checked(item, f"{owner}[{key!r}]", inside) for key, item in spec.items()}
     raise GearSpecError(
         f"{owner} is {a_type(spec)}; it must be a TensorSpec, an example tensor, None, a number, a text, a dtype, a "
         "device, or a list, tuple or dict of these; an argument of another kind can be left out where specs have names"
@@ -133,7 +137,7 @@ def difference(spec: Any, value: Any, path: str, *, open_dims: Mapping[str, set[
             if found is not None:
                 return found
         return None
-    if type(value) is type(spec) and value == spec:
+    if type(value) is type(spec) and (value == spec or (spec != spec and value != value)):  # nan is no other nan
         return None
     return path, repr(value) if type(value) in _VALUES else a_type(value), f"{spec!r}, as its spec says"
 

@@ -11,6 +11,7 @@
     │   └── BundleError               a bundle cannot be exported or imported
     ├── CaptureError                  a method cannot be cached; the text names the method and the cause
     │   ├── MethodRaises              its trace ends in an exception that it does not raise when it runs
+    │   ├── NotExportable             a model cannot be exported (`dynamo_export`)
     │   └── UncacheableGuard          Dynamo guards on something gearcache cannot check
     ├── CompileError                  a backend failed; names the gear
     ├── GraphError                    a compiled graph failed while it ran (also `RuntimeError`)
@@ -147,10 +148,30 @@ class MethodRaises(CaptureError):
 
     #: Whether the method has run, and not raised: what it changes is changed.
     has_run = False
+    #: What is remembered of it for like calls; None where nothing is.
+    remembered: MethodRaises | None = None
+    #: Whether the call was like one before, and not traced.
+    is_repeated = False
+    #: Whether the method has returned at a later call: the next like call is traced.
+    is_outdated = False
+
+    def note_return(self) -> None:
+        """Note that the method was run and returns: Dynamo cannot trace it, or it has changed since it was traced."""
+        if not self.is_repeated:
+            self.has_run = True
+        if self.remembered is not None:
+            self.remembered.has_run, self.remembered.is_outdated = self.has_run, self.is_repeated
 
     def __str__(self) -> str:
         ran = "; to see whether it raises, it was run once, and what it changes is changed" if self.has_run else ""
         return super().__str__() + ran
+
+
+class NotExportable(CaptureError):
+    """A model that cannot be turned into one static graph for an export."""
+
+    def __str__(self) -> str:
+        return f"`{self.method}` cannot be exported: {self.cause}"
 
 
 class UncacheableGuard(CaptureError):

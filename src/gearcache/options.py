@@ -20,7 +20,7 @@ Number = TypeVar("Number", int, float)
 _ALLOWED: dict[str, tuple[Any, ...]] = {
     "backend": ("auto", "inductor", "torchair", "eager"),
     "validate": ("inputs", "gears"),
-    "on_miss": (None, "compile", "raise", "eager", "pad"),
+    "on_miss": (None, "compile", "raise", "eager", "pad", "background"),
     "on_strides": ("compile", "copy"),
     "gear_execution": ("static", "ge"),
     "count_shapes": (False, True),
@@ -108,7 +108,8 @@ class CompilerConfig(_Checked):
       caller and only looks the gear up. A wrong tensor under `gears` is an out-of-bounds read.
     - `on_miss`: what a call outside all gears does: `raise`, `compile` (add the gear), `eager`, or
       `pad` (fill the inputs named by `pad_values` up to the next gear and cut the outputs). None is `raise`
-      for methods with gears and `compile` for others.
+      for methods with gears and `compile` for others. `background` is `compile` of which no call waits, at declared
+      gears neither: the method itself serves while another process builds (a fork: CPU only).
     - `on_strides`: what a tensor of a gear's sizes and of other strides (a transposed or sliced batch) gets: `compile`
       makes another variant for such calls, `copy` copies it into the strides of the gear (static graphs only). A
       tensor that the method writes, or with which a result shares memory, is never copied; results then have the

@@ -11,7 +11,7 @@ import torchair
 from torch import Tensor, nn
 
 from gearcache import dynamo_export, set_dim_gears
-from gearcache.errors import CompileError, GearSpecError
+from gearcache.errors import CompileError, GearSpecError, NotExportable
 from gearcache.exporting.export_manifest import MANIFEST
 from gearcache.exporting.torchair_export import UNCHECKED_SUFFIX
 from gearcache.ge_cache.npu.options import config_leaves
@@ -104,6 +104,44 @@ def test_a_failed_export_leaves_the_earlier_one(tmp_path: Path) -> None:
 def test_a_failed_export_is_an_exception_and_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(CompileError, match="roll"):
         dynamo_export(torch.randn(2, 2), model=Rolling(), export_path=tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+class Branching(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x + 1 if x.sum() > 0 else x
+
+
+class Raising(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        raise KeyError("of the model")
+
+
+X = torch.randn(2, 2)
+
+
+@pytest.mark.parametrize(
+    ("model", "arguments", "options", "kind", "words"),
+    [
+        ("m", (X,), {}, TypeError, "model is a str; it must be a torch.nn.Module"),
+        (Linears(), (X,), {}, TypeError, r"dynamo_export: `Linears\.forward`: missing a required argument: 'y'"),
+        (Linears(), (X, X), {"export_name": "../evil"}, ValueError, r"export_name is '\.\./evil'; it must be the name"),
+        (Linears(), (X, X), {"export_name": ""}, ValueError, "export_name is ''"),
+        (
+            Branching(),
+            (X,),
+            {},
+            NotExportable,
+            r"`Branching\.forward` cannot be exported: .*ata-dependent branching",
+        ),
+        (Raising(), (X,), {}, NotExportable, r"`Raising\.forward` cannot be exported: .*KeyError"),
+    ],
+)
+def test_what_cannot_be_exported_is_named(
+    model: Any, arguments: Any, options: Any, kind: type, words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(kind, match=words):
+        dynamo_export(*arguments, model=model, export_path=tmp_path / "out", **options)
     assert list(tmp_path.iterdir()) == []
 
 

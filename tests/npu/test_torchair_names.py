@@ -13,7 +13,7 @@ import torchair
 from torch import Tensor, nn
 
 from gearcache.compat import torchair as compat
-from gearcache.errors import InputError
+from gearcache.errors import InputError, OptionError
 from tests.npu import native
 
 SCALE = 3.0
@@ -230,3 +230,8 @@ def test_uninstall_puts_torchairs_own_back() -> None:
     assert torchair.inference.cache_compile.__module__ == compat.__name__
     compat.uninstall()
     assert torchair.inference.cache_compile is own
+
+
+def test_a_config_that_is_none_is_refused_at_once(installed: None) -> None:
+    with pytest.raises(OptionError, match=r"config is an int; it must be a torchair\.CompilerConfig"):
+        torchair.inference.cache_compile(Model().outer, config=5)

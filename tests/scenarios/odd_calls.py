@@ -238,7 +238,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[Any, ...]], str]] = {
     "bytes": (Net.sized, [(X, b"ab"), (X, b"abc")], ""),
     "bytearray": (Net.sized, [(X, bytearray(b"ab"))], "bytearray"),
     "huge int": (Net.remainder, [(X, 10**30), (X, 10**30 + 1), (X, 2**63), (X, -(2**64))], ""),
-    "huge factor": (Net.times, [(X, 2**63 - 1), (X, 2**64)], "fails for"),
+    "huge factor": (Net.times, [(X, 2**63 - 1), (X, 2**64)], ""),
     "huge attribute": (Net.big, [(X,), (X,)], ""),
     "not a number": (Net.not_a_number, [(X,), (X,)], ""),
     "floats": (Net.times, [(X, value) for value in (float("nan"), float("inf"), -0.0, 0.0, 1 + 2j)], ""),

@@ -140,6 +140,37 @@ def test_unchecked_calls_get_no_graph_of_another_dtype(cache_dir: Path, first: t
     assert (cached.entry_path, cached.stats.traces) == (other.entry_path, 0)
 
 
+def test_a_spec_that_holds_itself_is_refused() -> None:
+    cyclic: list[Any] = [IDS]
+    cyclic.append({"inner": cyclic})
+    with pytest.raises(GearSpecError, match=r"input_signature\[0\]\[1\]\['inner'\] is a list that holds itself"):
+        _cached(Net().doubled, input_signature=(cyclic,))
+    twice = [IDS]
+    _cached(input_signature=(twice, twice))
+
+
+@pytest.mark.parametrize("spec", [TensorSpec((2,), torch.quint8), TensorSpec((10**12, 1000), FLOATS)])
+@pytest.mark.filterwarnings("ignore:.*quantized tensor creation")
+def test_a_spec_without_an_example_asks_for_one(spec: TensorSpec) -> None:
+    with pytest.raises(GearSpecError, match=r"no tensor can be made for `x`, declared as .* give one: `.warm\(x="):
+        _cached(Net().doubled, input_signature=spec).warm()
+
+
+def test_warm_names_the_method_whose_argument_is_missing() -> None:
+    with pytest.raises(TypeError, match=r"`Net\.pooled`: warm: missing a required argument: 'mask'; give it,"):
+        _cached().warm(IDS)
+    with pytest.raises(TypeError, match=r"`Net\.pooled`: warm: got an unexpected keyword argument 'odd'$"):
+        _cached().warm(IDS, MASK, odd=1)
+
+
+def test_nan_is_what_a_spec_of_nan_says(cache_dir: Path) -> None:
+    cached = _cached(input_signature=(IDS, MASK, float("nan")))
+    for _ in range(2):
+        assert cached(IDS, MASK, float("nan")).isnan().all()
+    with pytest.raises(InputError, match=r"`scale` is 1\.0; allowed: nan"):
+        cached(IDS, MASK, 1.0)
+
+
 DIMS: list[Any] = [
     pytest.param(lambda: _batch(), id="gears"),
     pytest.param(lambda: Symbol("batch"), id="range"),
@@ -204,9 +235,7 @@ def test_an_example_keeps_the_order_of_its_strides_and_its_gears(cache_dir: Path
 def test_warm_takes_what_is_given_and_makes_the_rest(cache_dir: Path) -> None:
     cached = _cached()
     cached.set_inputs(ids=TensorSpec((2, 7), INTS))
-    with pytest.raises(
-        TypeError, match=r"`Net\.pooled`: warm: missing a required argument: 'mask'; give it, or declare"
-    ):
+    with pytest.raises(TypeError, match=r"`Net\.pooled`: warm: missing a required argument: 'mask'; give it,"):
         cached.warm()
     cached.warm(mask=MASK)
     cached(IDS, MASK)

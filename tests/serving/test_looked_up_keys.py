@@ -216,3 +216,77 @@ def test_a_call_makes_no_item_of_a_defaultdict_among_its_arguments(cache_dir: Pa
         lists: collections.defaultdict[str, list[Tensor]] = collections.defaultdict(list, {name: [2 * x]})
         assert torch.equal(cached(lists, x), 2 * x)
         assert list(lists) == [name]
+
+
+class Noting(nn.Module):
+    """Keeps a table by its modules, as forward hooks do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.other = nn.Identity(), nn.Identity(), nn.Identity()
+        self.table: dict[Any, Any] = {}
+        for layer in (self.first, self.second):
+            layer.register_forward_hook(self._note)
+
+    def _note(self, layer: nn.Module, _: Any, result: Tensor) -> None:
+        self.table[layer] = result
+
+    def hooked(self, x: Tensor) -> Tensor:
+        return self.second(self.first(x) + 1)  # type: ignore[no-any-return]
+
+    def get(self, x: Tensor) -> Tensor:
+        return x * self.table.get(self.first, 5.0)
+
+    def counted(self, x: Tensor) -> Tensor:
+        self.table[self.first] = self.table.get(self.first, 0.0) + 1.0
+        return x * self.table[self.first] + len(self.table)
+
+    def paired(self, x: Tensor) -> Tensor:
+        self.table[self.first, "a"] = 2.0
+        return x * self.table.get((self.second, "a"), 3.0)
+
+    def popped(self, x: Tensor) -> Tensor:
+        return x * self.table.pop(self.first, 4.0) + len(self.table)
+
+    def placed(self, x: Tensor) -> Tensor:
+        self.table[self.first] = 1.0
+        for place, (layer, factor) in enumerate(self.table.items()):
+            x = x * factor + place * (3 if layer is self.first else 1)
+        return x
+
+    def named(self) -> list[Any]:
+        """Return the table with the names of modules."""
+        names = {layer: name for name, layer in self.named_children()}
+
+        def shown(key: Any) -> Any:
+            return (shown(key[0]), key[1]) if isinstance(key, tuple) else names.get(key, "foreign")
+
+        return [
+            (shown(key), value.tolist() if isinstance(value, Tensor) else value) for key, value in self.table.items()
+        ]
+
+
+@pytest.mark.parametrize("name", ["hooked", "get", "counted", "paired", "popped", "placed"])
+def test_modules_as_keys_of_a_table_are_found_and_stay_apart(cache_dir: Path, name: str) -> None:
+    x = torch.ones(2)
+    first_keys: list[Callable[[Noting], list[Any]]] = [
+        lambda net: [],
+        lambda net: [net.first],
+        lambda net: [net.other, net.first],
+        lambda net: [net.first, net.other],
+        lambda net: [nn.Identity()],
+        lambda net: [(net.second, "a"), net.second],
+    ]
+    traces = []
+    for _ in range(2):
+        net, reference = Noting(), Noting()
+        cached = gearcache.cache_compile(getattr(net, name), config=strict_config(), dynamic=False)
+        for keys in first_keys:
+            for each in (net, reference):
+                each.table.clear()
+                each.table.update(dict.fromkeys(keys(each), 2.0))
+            for _ in range(2):
+                assert torch.equal(cached(x), getattr(reference, name)(x))
+                assert net.named() == reference.named()
+        traces.append(cached.stats.traces)
+    assert traces[0] > 0 == traces[1]

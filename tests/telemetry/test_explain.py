@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import gearcache
+from gearcache.errors import InputError
 from gearcache.guards.evidence.reason import Reason
 from tests.scenarios.symbols import Net
 from tests.support.scenarios import strict_config
@@ -156,6 +157,18 @@ def test_what_was_formed_can_be_read(cache_dir: Path) -> None:
     assert "not called yet" in cached.explain()
     cached(torch.randn(2, 4))
     assert "loaded gears: x.size(0)=2, x.size(0)=4" in cached.explain()
+
+
+def test_a_call_that_was_refused_is_told_of_until_one_is_served(cache_dir: Path) -> None:
+    cached = gearcache.cache_compile(Net().scaled, config=strict_config(), gears={"x": {0: [2, 4]}})
+    with pytest.raises(InputError):
+        cached(torch.randn(3, 4))
+    assert "the last call was refused: UnknownGear: " in cached.explain()
+    cached(torch.randn(2, 4))
+    assert "the last call" not in cached.explain()
+    with pytest.raises(InputError):
+        cached(torch.randn(2, 4).double())
+    assert "the last call was refused: InputError: " in cached.explain()
 
 
 def test_the_text_of_a_cached_method_says_what_it_is(tmp_path: Path) -> None:

@@ -45,9 +45,7 @@ def build(request: BuildRequest, counters: Counters) -> BuildResult:
     units = Units(request, tracer)
     jobs, compiled, interrupted = GearJobs(request, units), _Compiled(), False
     with (
-        CompilePool(
-            request.backend, min(request.jobs, expected), torch.get_num_threads(), request.compile_timeout
-        ) as pool,
+        CompilePool(request.backend, min(request.jobs, expected), request.threads, request.compile_timeout) as pool,
         BuildProgress(request.name, expected) as progress,
     ):
         try:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-import torch
-
 from gearcache.building.request import BuildRequest
 from gearcache.building.units import TraceUnit
 from gearcache.errors import CaptureError
@@ -162,5 +160,5 @@ def _job(request: BuildRequest, capture: Capture, text: str, graph: GearGraph) -
         inputs=[*graph.inputs, *graph.feeds],
         attributes=graph.attributes,
         options=dict(request.options),
-        threads=torch.get_num_threads(),
+        threads=request.threads,
     )

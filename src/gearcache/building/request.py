@@ -48,6 +48,8 @@ class BuildRequest:
     grad_modes: tuple[bool, ...] = (False,)
     #: With `on_miss="pad"`: what to fill with.
     fills: Fills | None = None
+    #: Threads that the compiled code is for.
+    threads: int = field(default_factory=torch.get_num_threads)
     #: What earlier builds have shown.
     findings: Findings = Findings()
 

@@ -23,9 +23,11 @@ from gearcache.compat import npugraph_ex as _npugraph_ex
 from gearcache.compat.arguments import check_method, check_owner, config_of
 from gearcache.compat.entrances import entrances
 from gearcache.compat.replacement import Replacement
+from gearcache.errors import OptionError
 from gearcache.exporting.torchair_export import dynamo_export as dynamo_export
 from gearcache.ge_cache.npu.ascend import torchair_config_class, torchair_module, watch_ge
 from gearcache.ge_cache.private_torch.dynamo import mark_for_compile
+from gearcache.guards.evidence.names import a_type
 from gearcache.guards.gears.parse import set_dim_gears as _set_dim_gears
 from gearcache.options import CompilerConfig as _Config
 from gearcache.options import InferenceConfig
@@ -66,14 +68,16 @@ def cache_compile(
     """Cache a bound method of an `nn.Module`, as `torchair.inference.cache_compile` does.
 
     `config` is a `torchair.CompilerConfig`, `backend` what `get_npu_backend` returned for it. `ValueError` for a
-    function that is no such method, or for a config that differs from the backend's; `TypeError` for any keyword that
-    torchair would have dropped silently.
+    function that is no such method, for a config that is none or differs from the backend's; `TypeError` for any
+    keyword that torchair would have dropped silently.
     """
     config = config_of(config, backend)
     check_method(func)
     check_owner(cache_dir)
     if config is None:
         config = torchair_config_class()()
+    elif not all(hasattr(config, name) for name in ("mode", "inference_config", "experimental_config")):
+        raise OptionError(f"config is {a_type(config)}; it must be a torchair.CompilerConfig")
     if ge_cache and config.mode.value != "max-autotune":
         warnings.warn(
             f"Ge_cache will not take effect when config.mode is set to {config.mode.value}.", UserWarning, stacklevel=2

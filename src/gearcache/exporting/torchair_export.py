@@ -7,6 +7,7 @@ the config is a copy, a failure is an exception, and the folder is replaced as a
 from __future__ import annotations
 
 import copy
+import inspect
 import logging
 import os
 import sys
@@ -15,12 +16,14 @@ from typing import Any
 
 import torch
 
-from gearcache.errors import CompileError, GearSpecError
+from gearcache.errors import CompileError, GearSpecError, NotExportable
 from gearcache.exporting.export_folder import NEW, check_place, publish, take_over, work_folder
 from gearcache.exporting.export_manifest import walk
 from gearcache.exporting.export_ranks import Ranks, all_ranks
 from gearcache.ge_cache.npu.ascend import torchair_module
+from gearcache.ge_cache.private_torch.dynamo import dynamo_errors
 from gearcache.guards.arguments import find_tensors
+from gearcache.guards.evidence.names import a_type
 
 logger = logging.getLogger("gearcache")
 #: What stands in place of `.air` where no CANN has read the graph back: a serialised ModelDef.
@@ -46,13 +49,15 @@ def dynamo_export(
     `numa_config.json`; those of one folder are put in place together. Without CANN the graph is stored as
     `<name>.modeldef-not-an-air`: it is what torchair hands over, and no ATC has accepted it.
 
+    `TypeError` is for a model that is no module and for arguments that its `forward` does not take, `ValueError` for a
+    name that is no file name, `NotExportable` for a model that is no single graph, or raises.
     `FileExistsError` names a file that is not from an export, or was edited, where this one would write another;
     `ValueError` is for a symbolic link, a mount point, the working folder or another mode than `max-autotune`,
     `GearSpecError` for inputs with gears, `CompileError` when torchair cannot convert the model or another rank failed,
     `TimeoutError` when another rank does not come.
     """
-    name = os.path.split(export_name)[-1]
-    target = Path(export_path)
+    _check_arguments(model, export_name, args, kwargs)
+    name, target = export_name, Path(export_path)
     ranks = all_ranks(f"{type(model).__name__}.forward")
     with ranks.reporting():
         place = Path(os.path.abspath(target))  # not `resolve`, which would follow links
@@ -65,6 +70,19 @@ def dynamo_export(
             _mark_unchecked(folder, name, ranks.rank)
             _replace_paths(folder, target)
             put_in_place_together(ranks, work, place)
+
+
+def _check_arguments(model: Any, name: Any, args: Any, kwargs: Any) -> None:
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"dynamo_export: model is {a_type(model)}; it must be a torch.nn.Module")
+    if not isinstance(name, str) or name in ("", ".", "..") or "/" in name or "\0" in name:
+        raise ValueError(
+            f"dynamo_export: export_name is {name!r}; it must be the name of a file; export_path gives its folder"
+        )
+    try:
+        inspect.signature(model.forward).bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"dynamo_export: `{type(model).__name__}.forward`: {error}") from None
 
 
 def _config(config: Any) -> tuple[Any, Any]:
@@ -145,6 +163,10 @@ def _export(
             cause = cause.__cause__ or cause.__context__  # type: ignore[assignment]
         if cause is None:
             method = f"{type(model).__name__}.forward"
+            from gearcache.ge_cache.capture.recording import cause_of
+
+            if isinstance(error, dynamo_errors()) and not hasattr(error, "inner_exception"):
+                raise NotExportable(method, cause_of(error)) from error
             raise CompileError(method, "of the export", f"{type(error).__name__}: {error}") from error
         return
     finally:

@@ -41,6 +41,8 @@ class Builds:
         self._counters = record.counters
         self._delayed = delayed
         self._findings: Findings | None = None
+        #: Threads that compiled code is for, where this process has another number for the time of a build.
+        self.threads: int | None = None
 
     def build(self, call: Call, spec: GearSpec, why: str, *, is_padded: bool = False) -> bool:
         """Compile under the key's lock, unless another process did it meanwhile; publish; load what was stored.
@@ -178,6 +180,7 @@ class Builds:
             decompositions=self._method.decompositions,
             jobs=self._method.settings.jobs,
             compile_timeout=self._method.settings.compile_timeout,
+            threads=self.threads or torch.get_num_threads(),
             findings=self._findings or Findings(),
             mode=self._method.mode,
             grad_modes=_grad_modes(present, call),

@@ -18,11 +18,23 @@ from gearcache.guards.gears.spec import GearSpec
 class Call:
     """The arguments of one call, where access paths of it lead, and the stance of `torch.compiler.set_stance`."""
 
-    def __init__(self, function: types.MethodType, arguments: Mapping[str, Any], stance: str = "default") -> None:
+    def __init__(
+        self,
+        function: types.MethodType,
+        arguments: Mapping[str, Any],
+        stance: str = "default",
+        *,
+        waits: bool = True,
+        is_run: bool = False,
+    ) -> None:
         #: By parameter name, the instance first, defaults applied.
         self.arguments = arguments
         self.scope = scope_of(function, arguments)
         self.stance = stance
+        #: Whether it is for a build, also with `on_miss="background"`.
+        self.waits = waits
+        #: Whether it is run then, and not just prepared.
+        self.is_run = is_run
 
     @cached_property
     def tensors(self) -> dict[str, torch.Tensor]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from gearcache.errors import GearSpecError
 from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.guards.gears.example_sizes import ExampleSizes, Special
 from gearcache.guards.gears.input_specs import leaves
@@ -30,7 +31,13 @@ def example_inputs(
             shape = [
                 sizes.of(path, dim) or (size if isinstance(size, int) else 1) for dim, size in enumerate(spec.shape)
             ]
-            return spec.tensor(shape, torch.device("meta") if is_shape else spec.device or default)
+            try:
+                return spec.tensor(shape, torch.device("meta") if is_shape else spec.device or default)
+            except (RuntimeError, NotImplementedError) as error:  # too large, of a dtype without zeros, no such device
+                raise GearSpecError(
+                    f"no tensor can be made for `{path}`, declared as {spec.dtype} of shape {spec.shape_text} "
+                    f"({str(error).splitlines()[0]}); give one: `.warm({path}=...)`"
+                ) from error
         if isinstance(spec, (list, tuple)):
             return type(spec)(made(item, f"{path}[{index}]") for index, item in enumerate(spec))
         if isinstance(spec, dict):

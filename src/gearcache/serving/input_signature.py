@@ -111,13 +111,16 @@ class InputSignature:
             kwargs = kwargs | fresh
         else:
             args = inspect.BoundArguments(signature, given | fresh).args
-        try:
-            signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise TypeError(
-                f"`{self._name}`: warm: {error}; give it, or declare it with input_signature= or set_inputs"
-            ) from None
+        self.check_given(lambda: signature.bind(*args, **kwargs))
         return args, kwargs
+
+    def check_given(self, bind: Callable[[], object]) -> None:
+        """Bind the arguments of a call that is not run; `TypeError` names the method and what is missing."""
+        try:
+            bind()
+        except TypeError as error:
+            hint = "; give it, or declare it with input_signature= or set_inputs" if "missing" in str(error) else ""
+            raise TypeError(f"`{self._name}`: warm: {error}{hint}") from None
 
     def _examples(self, special: Special | None) -> dict[str, Any]:
         from gearcache.serving.example_inputs import example_inputs

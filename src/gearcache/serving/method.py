@@ -32,6 +32,7 @@ from gearcache.serving.loaded import Frame
 from gearcache.serving.parameters import Parameters
 from gearcache.serving.preparing import MethodLock, is_preparing, preparing
 from gearcache.serving.stance import FORCE_EAGER, follow, present_stance
+from gearcache.serving.warming import begin_build, take_wait
 from gearcache.telemetry.gear_use import GearUse
 from gearcache.telemetry.interrupts import raise_interrupt
 from gearcache.telemetry.outcomes import Outcomes
@@ -142,11 +143,17 @@ class CachedMethod:
         return str(self._binding.entry.layout.manifest(self._binding.entry.key)) if self._binding is not None else None
 
     def explain(self) -> str:
-        """Return what happened at the lookups so far: entry, hits, misses with their reasons, loaded gears."""
-        if self._binding is None:
-            return f"{self.name}: not called yet"
-        lines = [f"{self.name}: entry {self.entry_path}", *self._binding.history.lines]
-        gears = self._binding.loaded.gear_texts()
+        """Return what happened at the lookups so far: entry, hits, misses with their reasons, loaded gears.
+
+        If the last call that was looked up got no graph, that is told as well.
+        """
+        binding = self._binding or self._tried
+        if binding is None:
+            return f"{self.name}: {self._refusal or 'not called yet'}"
+        lines = [f"{self.name}: entry {binding.entry.layout.manifest(binding.entry.key)}", *binding.history.lines]
+        if self._refusal:
+            lines.append(self._refusal)
+        gears = binding.loaded.gear_texts()
         lines.append(f"loaded gears: {', '.join(gears) if gears else 'none'}")
         return "\n".join(lines)
 
@@ -171,17 +178,29 @@ class CachedMethod:
         """Compile and load every gear for a call like this one, without running it.
 
         Arguments that are declared (`input_signature=`, `set_inputs`) need not be given: zeros stand for tensors.
+        With `on_miss="background"` it returns while the compile has just begun, unless `wait=True` is given too;
+        `OptionError` for `wait=False` with another `on_miss`, which always waits. `wait` is an argument of the method
+        itself where that has one of this name.
         """
+        waits = take_wait(self.name, self._function.__func__, kwargs, is_background=self._is_background)
         args, kwargs = self.filled(args, kwargs)
         if (opened := session.current()) is not None:
             opened.warm(self, args, kwargs)
-        else:
-            with preparing(self._lock):
-                self._prepare(self.call_of(args, kwargs))
+            return
+        if self._is_background:
+            begin_build(self._prepared, Call(self._function, self._bound(args, kwargs), waits=False), waits=waits)
+        if waits:
+            self._prepared(self.call_of(args, kwargs))
 
     def filled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments of a call with examples for what is declared and not given."""
-        return self._signature.filled(args, kwargs) if self._signature else (args, kwargs)
+        """Return the arguments of a call with examples for what is declared and not given.
+
+        `TypeError` where an argument is neither given nor declared.
+        """
+        if self._signature:
+            return self._signature.filled(args, kwargs)
+        self._signature.check_given(lambda: self._bound(args, kwargs))
+        return args, kwargs
 
     def special_calls(self) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
         """Return calls as they are declared, at those sizes of open dims that take traces of their own (size 1)."""
@@ -200,6 +219,9 @@ class CachedMethod:
         """Check the evidence and bind the weights again at the next call, after the module was changed."""
         with self._lock:
             self._binding: Binding | None = None
+            #: That of the last call that was looked up, also where that failed; and how it failed.
+            self._tried: Binding | None = None
+            self._refusal = ""
             self._bindings.drop()
             self._failures.clear()
             self._serve_by(CachedMethod.__call__)
@@ -244,10 +266,12 @@ class CachedMethod:
         for _ in range(_ATTEMPTS):
             try:
                 frame = self._ready(args, kwargs)
-            except MethodRaises as error:
-                refusal = error
-                break
             except GearcacheError as error:
+                if isinstance(error, MethodRaises) and not error.has_run:
+                    refusal = error
+                    self._refusal = f"the last call was left to the method: its trace ends in an exception: {error}"
+                    break
+                self._refusal = f"the last call was refused: {type(error).__name__}: {error}"
                 self._outcomes.was_refused(error)
                 raise
             if frame is None:
@@ -257,10 +281,11 @@ class CachedMethod:
             except Mismatch:  # another thread has changed what was found to fit
                 continue
         found = self._run_original(args, kwargs)
-        if refusal is not None:  # the method does not raise: Dynamo cannot trace it
-            refusal.has_run = True
-            self._outcomes.was_refused(refusal)
-            raise refusal
+        if refusal is not None:
+            refusal.note_return()
+            if refusal.has_run:  # Dynamo cannot trace it
+                self._outcomes.was_refused(refusal)
+                raise refusal
         return found
 
     def _ready(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Frame | None:
@@ -272,9 +297,13 @@ class CachedMethod:
         if self._failures.are_many:
             self._outcomes.ran_eagerly("fault")
             return None
+        if self._is_background and self._lock.is_held_elsewhere:
+            self._outcomes.ran_eagerly("background")
+            return None
         try:
-            with preparing(self._lock):
-                return self._prepare(Call(self._function, arguments, present_stance()))
+            return self._prepared(
+                Call(self._function, arguments, present_stance(), waits=not self._is_background, is_run=True)
+            )
         except Exception as error:
             raise_interrupt(error)
             if isinstance(error, GearcacheError):
@@ -284,12 +313,22 @@ class CachedMethod:
             self._outcomes.ran_eagerly("fault")
             return None
 
+    @property
+    def _is_background(self) -> bool:
+        return getattr(self._parameters.config, "on_miss", None) == "background"
+
+    def _prepared(self, call: Call) -> Frame | None:
+        """Prepare a call, alone."""
+        with preparing(self._lock):
+            return self._prepare(call)
+
     def _prepare(self, call: Call) -> Frame | None:
         if self._bindings.are_outdated(call) or self._lock.is_abandoned:
             self._lock.is_abandoned = False
             self.refresh()
-        binding = self.binding_for(call)
+        binding = self._tried = self.binding_for(call)
         frame = binding.prepare(call)
+        self._refusal = ""
         binding.note_state()
         if binding in self._bindings:  # else a refresh came in between
             self._binding = binding

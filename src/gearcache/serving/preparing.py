@@ -33,6 +33,14 @@ class MethodLock:
     def __exit__(self, *exception: object) -> None:
         self._lock.release()
 
+    @property
+    def is_held_elsewhere(self) -> bool:
+        """Whether another thread prepares a call at this moment."""
+        if self._lock.acquire(blocking=False):
+            self._lock.release()
+            return False
+        return True
+
     def after_fork(self) -> None:
         """In a forked child: be free, unless this very thread holds the lock."""
         if not self._lock.acquire(blocking=False):

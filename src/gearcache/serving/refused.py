@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from gearcache.errors import GearcacheError
+from gearcache.errors import GearcacheError, MethodRaises
 from gearcache.guards.access import own_attributes
 from gearcache.guards.evidence.names import module_of
 from gearcache.guards.evidence.tensor_facts import PLAIN_TYPES
@@ -36,10 +36,14 @@ class RefusedCalls:
         """Raise the error of a like call again, unless an attempt is due."""
         if not self._errors:
             return
-        error, due = self._errors.get(_likeness(call), (None, 0.0))
+        error, due = self._errors.get(likeness(call), (None, 0.0))
         if error is None or time.monotonic() >= due:
             return
         again = copy.copy(error)
+        if isinstance(again, MethodRaises) and isinstance(error, MethodRaises):
+            if error.is_outdated:
+                return
+            again.remembered, again.is_repeated, again.has_run = error, True, error.has_run
         if hasattr(again, "add_note"):  # since Python 3.11
             again.add_note(
                 "a like call was refused before, so this one was not traced: it will be in "
@@ -55,10 +59,13 @@ class RefusedCalls:
             return
         if len(self._errors) >= _MOST:
             self._errors.clear()
-        self._errors[_likeness(call)] = error.with_traceback(None), time.monotonic() + _PATIENCE * seconds
+        remembered = copy.copy(error)  # without the frames, which hold tensors of the call
+        if isinstance(error, MethodRaises):
+            error.remembered = remembered  # type: ignore[assignment]
+        self._errors[likeness(call)] = remembered, time.monotonic() + _PATIENCE * seconds
 
 
-def _likeness(call: Call) -> Any:
+def likeness(call: Call) -> Any:
     """Return what two calls have alike that are refused for the same reason."""
     instance = next(iter(call.arguments.values()))
     modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), call.stance

@@ -22,6 +22,7 @@ from gearcache.guards.dispatch.padded_call import Fills
 from gearcache.guards.dispatch.problems import Problems
 from gearcache.guards.evidence.reason import Reason
 from gearcache.guards.gears.parse import gear_text
+from gearcache.serving.background import BackgroundBuilds
 from gearcache.serving.builds import Builds
 from gearcache.serving.call import Call
 from gearcache.serving.delayed_calls import DelayedCalls
@@ -41,7 +42,9 @@ class UnservedCalls:
 
     def __init__(self, method: ResolvedMethod, variants: Variants, record: Record) -> None:
         settings = method.settings
-        self._rules = Rules(method.name, method.spec, settings.on_miss, is_compared=settings.validate == "inputs")
+        self._is_background = settings.on_miss == "background"
+        on_miss = "compile" if self._is_background else settings.on_miss
+        self._rules = Rules(method.name, method.spec, on_miss, is_compared=settings.validate == "inputs")
         self._copies = settings.on_strides == "copy" and settings.validate == "inputs"
         self._variants = variants
         self._record = record
@@ -53,6 +56,7 @@ class UnservedCalls:
         #: Set when the entry is full: it stays so.
         self._is_full = False
         self.builds = Builds(method, variants, record, self._delayed)
+        self._background = BackgroundBuilds(method, self.builds, variants, record)
 
     def serve(self, call: Call, problems: Problems, told: str) -> Frame | None:
         """Return the frame that serves a call after all; None when the method itself is to run.
@@ -125,6 +129,12 @@ class UnservedCalls:
 
     def _build(self, call: Call, verdict: Compile | Pad, why: str) -> bool:
         """Compile and load the gears of a verdict; whether that could be done."""
+        if self._is_background and not call.waits:
+            reason = self._background.serve(call, verdict.spec, why)
+            if reason and call.is_run:
+                self._record.outcomes.ran_eagerly(reason)
+                self._record.shapes.count_call(call.tensors)
+            return not reason
         if not (self._runs_original or self._is_full):
             self._refused.check(call)
             begin = time.monotonic()
@@ -132,8 +142,6 @@ class UnservedCalls:
                 if self.builds.build(call, verdict.spec, why, is_padded=isinstance(verdict, Pad)):
                     return True
                 self._runs_original = True
-            except MethodRaises:
-                raise
             except (CaptureError, GearSpecError) as error:
                 self._refused.add(call, error, time.monotonic() - begin)
                 raise

@@ -114,7 +114,7 @@ class Variants:
             return known
         alike = [variant for variant in known if takes(variant, call)]
         exact = [variant for variant in alike if takes(variant, call, any_sizes=False)]
-        if settings.on_miss == "compile" and known and not alike:
+        if settings.on_miss in ("compile", "background") and known and not alike:
             return [variant for variant in known if tensors_of(variant, call.scope) is None]  # for their reasons
         return exact or alike or known
 

@@ -58,6 +58,10 @@ class History:
         if str(found) not in self._told:
             self._untold[str(found)] = None
 
+    def untold(self) -> list[str]:
+        """Return the faults of the present call."""
+        return list(self._untold)
+
     def tell(self) -> None:
         """Give one warning of the faults of a call, at its end; of each fault once."""
         if self._untold:

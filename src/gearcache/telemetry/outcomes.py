@@ -9,6 +9,8 @@ from collections import Counter
 #: Why the method itself ran, as `.stats.eager_reasons` and the metrics name it.
 EAGER_REASONS: dict[str, str] = {
     "on_miss": 'no graph takes such arguments, and `on_miss` is "eager"',
+    "background": 'its graph was being compiled, with `on_miss="background"`',
+    "refused": 'no graph could be made of it, with `on_miss="background"`',
     "stance": "`torch.compiler.set_stance` said so",
     "max_variants": "the entry has as many variants as it may have",
     "fault": "the cache failed, or what a compile needs was missing",

@@ -1,0 +1,106 @@
+"""Private names of torch that tell an exception of the traced code from code that Dynamo cannot trace.
+
+It is a first guess: the method is run then, and raises or not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+#: What Dynamo says of an operation that raises; named are the operation and its error.
+FAILED_OPERATION = re.compile(
+    r"failed to run FX node with fake tensors: call_\w+ "
+    r"(?:<(?:built-in )?(?:function|method) )?([\w.]+).*?\(.*: got (.*)"
+)
+#: What Dynamo says where Python raises a `NameError`, an `ImportError`, or a `TypeError` for the arguments of a call.
+_RAISED_BY_PYTHON = (
+    "failed to find name in frame builtins",
+    "Import failure",
+    "failed to bind arguments when attempting to inline",
+)
+#: It calls a plain value, such as a layer that is None.
+_NOT_CALLABLE = re.compile(r"(?s)\AUnsupported function call\n.*call_function ConstantVariable\(")
+#: What operators and builtins raise for wrong arguments.
+_BY_ARGUMENTS: tuple[type[Exception], ...] = (
+    ArithmeticError,
+    AssertionError,
+    IndexError,
+    KeyError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+_NAMES = tuple(f"{kind.__name__}(" for kind in (*_BY_ARGUMENTS, ZeroDivisionError, OverflowError, NotImplementedError))
+_ENDS = ("RETURN_VALUE", "RETURN_CONST", "YIELD_VALUE", "YIELD_FROM")
+
+
+def is_raised_by_method(error: BaseException) -> bool:
+    """Whether an error of Dynamo's says that the traced code raises an exception which nothing in it catches."""
+    text = str(error)
+    if text.startswith("Data-dependent assertion failed"):
+        return "ConstantVariable(bool: False)" in text  # those of a tensor's value become operators
+    if text.startswith(("Observed exception", "Assertion failed on symbolic shapes", *_RAISED_BY_PYTHON)):
+        return True
+    return _NOT_CALLABLE.match(text) is not None or _is_of_operation(error) or _is_about_to_raise(error)
+
+
+def is_raised_by_arguments(error: BaseException) -> bool:
+    """Whether an exception that came out of Dynamo is such as operators and builtins raise for wrong arguments."""
+    return isinstance(error, _BY_ARGUMENTS) and not isinstance(error, (NotImplementedError, RecursionError))
+
+
+def _is_of_operation(error: BaseException) -> bool:
+    """Whether an operation raises for the tensors of the call, as it does without a trace."""
+    text = str(getattr(error, "inner_exception", error)).strip()
+    failed = FAILED_OPERATION.search(text)
+    return text.startswith("TypeError when making fake tensor call") or (
+        failed is not None and failed[2].startswith(_NAMES)
+    )
+
+
+def _is_about_to_raise(error: BaseException) -> bool:
+    """Whether Dynamo stops where a function that it traces can only raise: it makes the exception, or its text."""
+    return any(_can_only_raise(translator) for translator in _translators(error))
+
+
+def _translators(error: BaseException) -> Iterator[Any]:
+    """Yield what traces the functions that an error came through, the outermost first."""
+    from torch._dynamo.symbolic_convert import InstructionTranslatorBase
+
+    last, trace = None, error.__traceback__
+    while trace is not None:
+        found = trace.tb_frame.f_locals.get("self")
+        if isinstance(found, InstructionTranslatorBase) and found is not last:
+            yield found
+            last = found
+        trace = trace.tb_next
+
+
+def _can_only_raise(translator: Any) -> bool:
+    """Whether each way from the present instruction on ends in a `raise` that nothing in the function catches."""
+    instructions, pointer = translator.instructions, translator.instruction_pointer
+    if pointer is None:
+        return False
+    places = {id(instruction): index for index, instruction in enumerate(instructions)}
+    waiting, met, raises = [pointer - 1], set(), False
+    while waiting:
+        place = waiting.pop()
+        if place in met or place >= len(instructions):
+            continue
+        met.add(place)
+        instruction = instructions[place]
+        name = instruction.opname
+        if name in _ENDS:
+            return False
+        if name in ("RAISE_VARARGS", "RERAISE"):
+            raises = True
+            if (entry := instruction.exn_tab_entry) is not None:  # Python 3.11: its handler is next
+                waiting.append(places[id(entry.target)])
+            continue
+        if instruction.target is not None:
+            waiting.append(places[id(instruction.target)])
+        if not name.startswith("JUMP") or "_IF_" in name:
+            waiting.append(place + 1)
+    return raises

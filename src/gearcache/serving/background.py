@@ -1,0 +1,187 @@
+"""`on_miss="background"`: another process builds what a call needs, and the method itself serves meanwhile."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections import deque
+from typing import Any
+
+import torch
+
+from gearcache.errors import OptionError, TooManyVariants
+from gearcache.guards.dispatch.problems import Problems
+from gearcache.guards.gears.parse import GearSpec
+from gearcache.serving.builds import Builds
+from gearcache.serving.call import Call
+from gearcache.serving.forked_build import ForkedBuild, Report
+from gearcache.serving.refused import likeness
+from gearcache.serving.resolved import ResolvedMethod
+from gearcache.serving.variants import Variants
+from gearcache.telemetry.record import Record
+
+logger = logging.getLogger("gearcache")
+#: A build that failed is tried again after so many times what it took, whatever may have changed meanwhile.
+_PATIENCE = 20.0
+#: And none at all is begun after so many times what it took, twice as many after the next one that fails.
+_REST = 4.0
+_MOST = 64
+_POLL_SECONDS = 0.02
+
+
+class _Slot:
+    """The one build of this process that may be under way in the background."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._build: ForkedBuild | None = None
+        self._reports: deque[Report] = deque()
+        os.register_at_fork(after_in_child=self._after_fork)
+
+    def _after_fork(self) -> None:
+        self._lock = threading.Lock()
+        self._build = None  # it is the parent's
+
+    def is_free(self) -> bool:
+        """Whether no build is under way; hands in the report of one that has ended."""
+        with self._lock:
+            if self._build is not None and (report := self._build.poll()) is not None:
+                self._build = None
+                self._reports.append(report)
+            return self._build is None
+
+    def begin(self, work: Any, seconds: float, reports: deque[Report]) -> bool:
+        """Begin a build, whose report will be in `reports`; False where another one is under way."""
+        with self._lock:
+            if self._build is not None:
+                return False
+            self._build, self._reports = ForkedBuild(work, seconds), reports
+            return True
+
+
+_slot = _Slot()
+
+
+def wait_for_slot() -> bool:
+    """Return when no build is under way in the background; whether there was one."""
+    waited = False
+    while not _slot.is_free():
+        waited = True
+        time.sleep(_POLL_SECONDS)
+    return waited
+
+
+class BackgroundBuilds:
+    """The builds of one binding that go on while the method itself serves. Not thread safe: its owner locks."""
+
+    def __init__(self, method: ResolvedMethod, builds: Builds, variants: Variants, record: Record) -> None:
+        self._method = method
+        self._builds = builds
+        self._variants = variants
+        self._record = record
+        self._reports: deque[Report] = deque()
+        self._begun = 0.0
+        #: Of the call for which the build that is under way was begun.
+        self._wanted: Any = None
+        #: Of the call for which graphs were stored last.
+        self._stored: Any = None
+        #: When calls of which no graph could be made may be tried again.
+        self._due: dict[Any, float] = {}
+        self._told: set[str] = set()
+        #: Builds that have failed since one succeeded, and until when none is begun at all: what calls differ in may
+        #: have nothing to do with it.
+        self._failures, self._rest = 0, 0.0
+        #: Set when nothing more can be built, to the reason for which the method itself runs.
+        self._ended = ""
+
+    def serve(self, call: Call, spec: GearSpec, why: str) -> str:
+        """Load what was built for a call, or see to it that it will be; returns why the method itself is to run.
+
+        `""` where a graph serves the call now. `OptionError` where a process cannot be forked.
+        """
+        is_free = _slot.is_free()
+        while self._reports:
+            self._take(self._reports.popleft())
+        if self._ended:
+            return self._ended
+        if not is_free:
+            return "background"
+        wanted = likeness(call)
+        if time.monotonic() < max(self._rest, self._due.get(wanted, 0.0)):
+            return "refused"
+        if self._is_stored(call):
+            return ""
+        if wanted == self._stored:  # building it once more would end alike
+            self._failed(wanted, "what was compiled does not serve the call", 0.0)
+            return "refused"
+        self._begin(call, spec, why, wanted)
+        return "background"
+
+    def _is_stored(self, call: Call) -> bool:
+        """Whether this process or another one has stored what serves a call; it is loaded then."""
+        try:
+            _, is_fresh = self._variants.take_fresh()
+            loaded = is_fresh and self._variants.load(call, counted=False) is None
+        except Exception as error:
+            self._record.history.fault(error)
+            self._ended = "fault"
+            return False
+        return loaded and not isinstance(self._variants.find(call), Problems)
+
+    def _begin(self, call: Call, spec: GearSpec, why: str, wanted: Any) -> None:
+        _check_fork(self._method)
+        threads = torch.get_num_threads()
+
+        def work() -> None:
+            self._builds.threads = threads
+            if not self._builds.build(call, spec, why):
+                raise RuntimeError("; ".join(self._record.history.untold()) or "it could not be made")
+            if self._variants.entry.is_in_memory:
+                raise RuntimeError("; ".join(self._record.history.untold()) or "it could not be stored")
+
+        limit = self._method.settings.compile_timeout * (1 + max(1, len(spec.gears)))
+        if _slot.begin(work, limit, self._reports):
+            self._begun, self._wanted = time.monotonic(), wanted
+            logger.info("%s: compiling in the background", self._method.name)
+
+    def _take(self, report: Report) -> None:
+        """Note what came of a build; an error is told once."""
+        seconds, self._begun = time.monotonic() - self._begun, 0.0
+        for event in report.events:
+            self._record.counters.note(event)
+        for level, text in report.logged:
+            logger.log(level, "%s", text)
+        if not report.kind:
+            self._stored, self._failures = self._wanted, 0
+            return
+        if report.kind == TooManyVariants.__name__:
+            self._ended = "max_variants"
+            logger.warning("%s; it runs without a graph, as will others like it", report.error)
+            return
+        cause = report.error if report.kind == "RuntimeError" else f"{report.kind}: {report.error}"
+        self._failed(self._wanted, cause, seconds, raises=report.kind in ("MethodRaises", "OperationRaises"))
+
+    def _failed(self, wanted: Any, cause: str, seconds: float, *, raises: bool = False) -> None:
+        """Let like calls run without a graph for some time; `raises`: the method itself does, and the call has told."""
+        if len(self._due) >= _MOST:
+            self._due.clear()
+        self._due[wanted] = time.monotonic() + _PATIENCE * max(seconds, 1.0)
+        self._rest = time.monotonic() + min(_PATIENCE, _REST * 2**self._failures) * max(seconds, 1.0)
+        self._failures += 1
+        if cause in self._told:
+            return
+        self._told.add(cause)
+        self._record.history.lines.append(f"failed in the background: {cause}")
+        if not raises:
+            logger.warning("%s runs without a graph: compiling in the background failed: %s", self._method.name, cause)
+
+
+def _check_fork(method: ResolvedMethod) -> None:
+    is_on_cpu = method.backend.name in ("inductor", "eager") and not torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    if not hasattr(os, "fork") or not is_on_cpu:
+        raise OptionError(
+            f"option `on_miss` is 'background' for `{method.name}`; it forks the process, for which no CUDA device or "
+            "NPU may be in use: take 'eager' with `.warm()` in a thread, or `gearcache prewarm`"
+        )
