@@ -63,7 +63,7 @@ class Generate:
             if self._option(name, args, kwargs) is not None:
                 return Miss(name, "given", "None")
         device = self._model.device.type
-        if torch.is_autocast_enabled(device):
+        if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
             return Miss("autocast", f"on for {device}", "calls outside of `torch.autocast`")
         miss = self._model_state.miss()
         if miss is not None or self._too_long is None:
