@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 import gearcache
-from gearcache.errors import InputError
 from tests.support.scenarios import strict_config
 
 
@@ -37,7 +36,7 @@ def test_dims_that_the_trace_proved_equal_are_compared(cache_dir: Path) -> None:
     x, y = torch.randn(6, 3), torch.randn(1, 3)
     assert torch.equal(cached(x, y), x + y)
     assert cached.stats.compiles == 2, "a broadcast call needs a graph of its own"
-    with pytest.raises((InputError, gearcache.GearcacheError)):
+    with pytest.raises(RuntimeError, match="size of tensor a"):  # as eager
         cached(torch.randn(6, 3), torch.randn(5, 3))
 
 

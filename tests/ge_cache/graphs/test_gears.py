@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import gearcache
-from gearcache.errors import GearcacheError, GearSpecError, UnknownGear
+from gearcache.errors import GearSpecError, UnknownGear
 from tests.scenarios.geared import Net
 from tests.support.relaunch import Outcome, cold_and_warm, run_python
 from tests.support.scenarios import strict_config
@@ -131,12 +131,12 @@ def test_warm_compiles_and_loads_every_gear_without_a_call(cache_dir: Path) -> N
     assert cached.stats.compiles == 2
 
 
-def test_a_gear_that_cannot_be_traced_is_named_at_its_call_and_the_others_are_kept(cache_dir: Path) -> None:
+def test_a_gear_for_which_the_method_raises_raises_that_and_the_others_are_kept(cache_dir: Path) -> None:
     net = Net()
     cached = gearcache.cache_compile(net.encode, config=strict_config(), gears={"x": {1: [4, 8]}})
     x = torch.randn(4, 4)
     assert torch.equal(cached(x)[0], net.encode(x)[0])
-    with pytest.raises(GearcacheError, match=r"`Net\.encode`.*(x\.size\(1\)=8|is of shape \(4, 8\))"):
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
         cached(torch.randn(4, 8))
     assert torch.equal(cached(x)[0], net.encode(x)[0])
 
