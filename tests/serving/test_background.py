@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +22,8 @@ from torch import Tensor
 
 import gearcache
 from gearcache.errors import CaptureError, OptionError
-from gearcache.serving import background
+from gearcache.ge_cache.private_torch.threads import compile_lock
+from gearcache.serving import background, forked_build, pulse
 from tests.support.scenarios import strict_config
 
 SECONDS = 60.0
@@ -29,9 +34,13 @@ class Net(torch.nn.Module):
         super().__init__()
         self.linear = torch.nn.Linear(4, 4)
         self.factor = 1
+        self.settings = types.SimpleNamespace(factor=1)
 
     def run(self, x: Tensor) -> Tensor:
         return self.linear(x) * self.factor
+
+    def scaled(self, x: Tensor) -> Tensor:
+        return self.linear(x) * self.settings.factor
 
     def counts(self, x: Tensor) -> Tensor:
         self.factor += 1
@@ -126,7 +135,7 @@ def test_a_failed_build_is_told_once_and_not_repeated_in_a_loop(
     assert len(told) == 1
     assert "`print`" in told[0]
     assert "Net.prints runs without a graph" in told[0]
-    assert "failed in the background: CaptureError" in cached.explain()
+    assert "compiling in the background failed: CaptureError" in cached.explain()
     with pytest.raises(CaptureError, match="`print`"):
         cached.warm(x, wait=True)
 
@@ -206,14 +215,137 @@ def test_a_child_that_is_killed_is_a_failed_build(cache_dir: Path, caplog: pytes
     assert cached.stats.loads == 1
 
 
-def test_a_build_that_hangs_is_stopped(cache_dir: Path, caplog: pytest.LogCaptureFixture) -> None:
-    cached = _cached(Net().run, compile_timeout=1.0)
-    monkeypatch = pytest.MonkeyPatch()
+@pytest.mark.parametrize(
+    ("limit", "still", "told"),
+    [
+        (1.0, SECONDS, "had not ended after 2 s and was stopped"),
+        (SECONDS, 1.5, "did nothing for 1.5 s and was stopped"),
+    ],
+)
+def test_a_build_that_hangs_is_stopped(
+    cache_dir: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    limit: float,
+    still: float,
+    told: str,
+) -> None:
+    for module in (pulse, forked_build):
+        monkeypatch.setattr(module, "STILL_SECONDS", still)
+    cached = _cached(Net().run, compile_timeout=limit)
     with monkeypatch.context() as patch:
         patch.setattr("gearcache.serving.builds.Builds.build", lambda *_, **__: time.sleep(SECONDS))
         cached.warm(torch.ones(2, 4))
     _until(lambda: cached.stats.eager_reasons.get("refused"), lambda: cached(torch.ones(2, 4)))
-    assert "had not ended after 2 s and was stopped" in caplog.text
+    assert told in caplog.text
+
+
+def test_a_build_that_works_or_waits_for_a_child_is_not_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pulse, "STILL_SECONDS", 1.0)
+    monkeypatch.setattr(pulse, "_SAMPLE_SECONDS", 0.0)
+    busy = "while True: pass"
+    waiting = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {busy!r}])"
+    for program, is_still in ((busy, False), (waiting, False), ("import time; time.sleep(60)", True)):
+        with subprocess.Popen([sys.executable, "-c", program], start_new_session=True) as run:
+            beat = pulse.Pulse(run.pid)
+            found = []
+            for _ in range(18):
+                time.sleep(0.1)
+                found.append(beat.is_still())
+            os.killpg(run.pid, signal.SIGKILL)
+        assert found[-1] == is_still, program
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_what_changes_during_the_build_is_built_after_it(cache_dir: Path, back: bool) -> None:
+    net = Net()
+    cached, x = _cached(net.scaled), torch.ones(2, 4)
+    cached(x)
+    net.settings.factor = 3
+    _until(lambda: not cached.stats.eager_calls or background._slot.is_free())
+    if back:
+        cached(x)
+        net.settings.factor = 1
+    _until(lambda: cached.stats.loads, lambda: torch.testing.assert_close(cached(x), net.scaled(x)))
+
+
+def test_a_module_that_changes_before_each_graph_is_there_is_not_built_in_a_loop(
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun: list[int] = []
+    fork = os.fork
+    monkeypatch.setattr(os, "fork", lambda: begun.append(1) or fork())
+    net = Net()
+    cached, x = _cached(net.scaled), torch.ones(2, 4)
+
+    def call() -> None:
+        net.settings.factor += 1
+        assert torch.equal(cached(x), net.scaled(x))
+
+    _until(lambda: cached.stats.eager_reasons.get("refused"), call)
+    for _ in range(20):
+        call()
+    assert len(begun) == 2
+    assert caplog.text.count("the module changes meanwhile") == 1
+    assert len(cached.explain()) < 20_000
+
+
+def test_who_waits_for_the_end_of_a_connection_does_not_wait_for_the_build(cache_dir: Path) -> None:
+    cached = _cached(Net().run)
+    ours, theirs = socket.socketpair()
+    read, write = os.pipe()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gearcache.serving.builds.Builds.build", lambda *_, **__: time.sleep(SECONDS))
+        cached.warm(torch.ones(2, 4))
+    ours.close()
+    os.close(write)
+    theirs.settimeout(SECONDS / 2)
+    assert theirs.recv(1) == b""
+    assert os.read(read, 1) == b""
+    os.close(read)
+    theirs.close()
+    assert background._slot._build is not None
+    os.kill(background._slot._build._pid, signal.SIGKILL)
+    background.wait_for_slot()
+
+
+def test_no_process_is_forked_while_a_thread_imports_or_holds_dynamos_lock(cache_dir: Path, tmp_path: Path) -> None:
+    (tmp_path / "slow_module.py").write_text("import threading\nbegun.set()\ndone.wait()\n")
+    begun, done = threading.Event(), threading.Event()
+
+    def slow_import() -> None:
+        spec = importlib.util.spec_from_file_location("slow_module", tmp_path / "slow_module.py")
+        assert spec is not None
+        module = importlib.util.module_from_spec(spec)
+        module.begun, module.done = begun, done  # type: ignore[attr-defined]
+        with importlib._bootstrap._ModuleLockManager("slow_module"):  # type: ignore[attr-defined]
+            spec.loader.exec_module(module)  # type: ignore[union-attr]
+
+    def hold() -> None:
+        with compile_lock():
+            begun.set()
+            done.wait()
+
+    for busy in (slow_import, hold):
+        begun.clear()
+        done.clear()
+        thread = threading.Thread(target=busy)
+        thread.start()
+        begun.wait()
+        assert not forked_build.can_fork()
+        cached = _cached(Net().run)
+        cached(torch.ones(2, 4))
+        assert background._slot._build is None
+        done.set()
+        thread.join()
+        assert forked_build.can_fork()
+    _until(lambda: cached.stats.loads, lambda: cached(torch.ones(2, 4)))
+
+
+def test_a_signal_handler_that_asks_while_it_is_asked_does_not_wait(cache_dir: Path) -> None:
+    with background._slot._lock:
+        assert not background._slot.is_free()
+        assert not background._slot.begin(lambda: None, 1.0, background.deque())
 
 
 PROGRAM = """

@@ -16,7 +16,7 @@ from gearcache.guards.dispatch.problems import Problems
 from gearcache.guards.gears.parse import GearSpec
 from gearcache.serving.builds import Builds
 from gearcache.serving.call import Call
-from gearcache.serving.forked_build import ForkedBuild, Report
+from gearcache.serving.forked_build import ForkedBuild, Report, can_fork
 from gearcache.serving.refused import likeness
 from gearcache.serving.resolved import ResolvedMethod
 from gearcache.serving.variants import Variants
@@ -32,7 +32,10 @@ _POLL_SECONDS = 0.02
 
 
 class _Slot:
-    """The one build of this process that may be under way in the background."""
+    """The one build of this process that may be under way in the background.
+
+    Nobody waits for its lock: who holds it may be the same thread, which a signal handler has interrupted.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -46,19 +49,27 @@ class _Slot:
 
     def is_free(self) -> bool:
         """Whether no build is under way; hands in the report of one that has ended."""
-        with self._lock:
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
             if self._build is not None and (report := self._build.poll()) is not None:
                 self._build = None
                 self._reports.append(report)
             return self._build is None
+        finally:
+            self._lock.release()
 
     def begin(self, work: Any, seconds: float, reports: deque[Report]) -> bool:
-        """Begin a build, whose report will be in `reports`; False where another one is under way."""
-        with self._lock:
-            if self._build is not None:
+        """Begin a build, whose report will be in `reports`; False where that cannot be now."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            if self._build is not None or not can_fork():
                 return False
             self._build, self._reports = ForkedBuild(work, seconds), reports
             return True
+        finally:
+            self._lock.release()
 
 
 _slot = _Slot()
@@ -89,6 +100,8 @@ class BackgroundBuilds:
         self._stored: Any = None
         #: When calls of which no graph could be made may be tried again.
         self._due: dict[Any, float] = {}
+        #: How often in a row nothing that was stored has served the call that it was built for; of the last, its time.
+        self._useless, self._seconds = 0, 0.0
         self._told: set[str] = set()
         #: Builds that have failed since one succeeded, and until when none is begun at all: what calls differ in may
         #: have nothing to do with it.
@@ -112,10 +125,15 @@ class BackgroundBuilds:
         if time.monotonic() < max(self._rest, self._due.get(wanted, 0.0)):
             return "refused"
         if self._is_stored(call):
+            self._useless = 0
             return ""
-        if wanted == self._stored:  # building it once more would end alike
-            self._failed(wanted, "what was compiled does not serve the call", 0.0)
-            return "refused"
+        if wanted == self._stored:  # something has changed meanwhile, as it may once more
+            self._stored = None
+            self._useless += 1
+            if self._useless > 1:
+                self._rest = time.monotonic() + _REST * 2**self._useless * max(self._seconds, 1.0)
+                self._tell("what was compiled does not serve the call: the module changes meanwhile, time and again")
+                return "refused"
         self._begin(call, spec, why, wanted)
         return "background"
 
@@ -148,7 +166,7 @@ class BackgroundBuilds:
 
     def _take(self, report: Report) -> None:
         """Note what came of a build; an error is told once."""
-        seconds, self._begun = time.monotonic() - self._begun, 0.0
+        seconds = self._seconds = time.monotonic() - self._begun
         for event in report.events:
             self._record.counters.note(event)
         for level, text in report.logged:
@@ -170,12 +188,14 @@ class BackgroundBuilds:
         self._due[wanted] = time.monotonic() + _PATIENCE * max(seconds, 1.0)
         self._rest = time.monotonic() + min(_PATIENCE, _REST * 2**self._failures) * max(seconds, 1.0)
         self._failures += 1
-        if cause in self._told:
-            return
-        self._told.add(cause)
-        self._record.history.lines.append(f"failed in the background: {cause}")
-        if not raises:
-            logger.warning("%s runs without a graph: compiling in the background failed: %s", self._method.name, cause)
+        self._tell(f"compiling in the background failed: {cause}", logging.INFO if raises else logging.WARNING)
+
+    def _tell(self, cause: str, level: int = logging.WARNING) -> None:
+        """Say once why calls run without a graph."""
+        if cause not in self._told:
+            self._told.add(cause)
+            self._record.history.lines.append(cause)
+            logger.log(level, "%s runs without a graph: %s", self._method.name, cause)
 
 
 def _check_fork(method: ResolvedMethod) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gc
+import importlib
 import logging
 import os
 import signal
@@ -20,15 +21,21 @@ import traceback
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import msgpack
 import torch
 
 from gearcache.events import Event, held_events
 from gearcache.ge_cache.workers.program import watch_parent
+from gearcache.serving.pulse import STILL_SECONDS, Pulse
 
 _NICE = 19
 _POLL_SECONDS = 0.02
+_CONNECTIONS = ("socket:", "pipe:", "anon_inode:")
+#: Of each module that is being imported, a weak reference to its lock (Python's `importlib._bootstrap`).
+_module_locks: dict[Any, Any] = getattr(importlib._bootstrap, "_module_locks", {})
 #: Events that this process is told of as if they were its own; what the child has loaded is not loaded here.
 _TOLD = ("trace", "compile", "compile_failed", "publish")
 
@@ -69,6 +76,7 @@ class ForkedBuild:
         os.close(write)
         os.close(held)
         os.set_blocking(self._read, False)
+        self._pulse = Pulse(self._pid)
         self._received = b""
 
     @property
@@ -77,14 +85,16 @@ class ForkedBuild:
         return self._parent == os.getpid()
 
     def poll(self) -> Report | None:
-        """Return what came of it; None while it is under way. To be called once after that no more."""
+        """Return what came of it; None while it is under way. After that it is not to be called."""
         with contextlib.suppress(BlockingIOError):
-            while data := os.read(self._read, 1 << 16):
+            while self._read >= 0 and (data := os.read(self._read, 1 << 16)):
                 self._received += data
             return self._ended(self._reported())
-        if time.monotonic() < self._deadline:
-            return None
-        return self._ended(Report("TimeoutError", f"it had not ended after {self._seconds:g} s and was stopped"))
+        if time.monotonic() >= self._deadline:
+            return self._ended(Report("TimeoutError", f"it had not ended after {self._seconds:g} s and was stopped"))
+        if self._pulse.is_still():
+            return self._ended(Report("TimeoutError", f"it did nothing for {STILL_SECONDS:g} s and was stopped"))
+        return None
 
     def wait(self) -> Report:
         """Return what came of it when it has ended."""
@@ -100,13 +110,44 @@ class ForkedBuild:
         return Report("RuntimeError", "the process of the build has ended without a report")
 
     def _ended(self, report: Report) -> Report:
-        os.close(self._read)
-        os.close(self._life_line)  # whatever is left of its group ends itself
+        for descriptor in (self._read, self._life_line):  # whatever is left of its group ends itself
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._read = self._life_line = -1
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._pid, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):  # another part of the program waits for all children
             os.waitpid(self._pid, 0)
         return report
+
+
+def can_fork() -> bool:
+    """Whether no other thread imports a module or compiles with Dynamo: its locks would never be free in the child."""
+    for reference in list(_module_locks.values()):
+        owner = getattr(reference(), "owner", None)
+        if owner is not None and owner != threading.get_ident():
+            return False
+    lock = getattr(sys.modules.get("torch._dynamo.convert_frame"), "compile_lock", None)
+    if lock is None:
+        return True
+    if not lock.acquire(blocking=False):
+        return False
+    lock.release()
+    return True
+
+
+def _close_connections(own: set[int]) -> None:
+    """Close sockets and pipes that the child has no use for: whoever is at the other end would wait for it."""
+    with contextlib.suppress(OSError):
+        for link in list(Path("/proc/self/fd").iterdir()):
+            number = int(link.name)
+            with contextlib.suppress(OSError):
+                if number > 2 and number not in own and str(link.readlink()).startswith(_CONNECTIONS):
+                    os.close(number)
+    with contextlib.suppress(OSError):
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.close(null)
 
 
 class _Log(logging.Handler):
@@ -123,7 +164,7 @@ class _Log(logging.Handler):
 def _run(work: Callable[[], None], write: int, life_line: int, parent: int) -> None:
     """Work as the child, report, and end; never returns."""
     try:
-        log = _enter(life_line, parent)
+        log = _enter(write, life_line, parent)
         kind = error = ""
         with held_events() as events:
             try:
@@ -140,11 +181,15 @@ def _run(work: Callable[[], None], write: int, life_line: int, parent: int) -> N
         os._exit(0)
 
 
-def _enter(life_line: int, parent: int) -> _Log:
+def _enter(write: int, life_line: int, parent: int) -> _Log:
+    _close_connections({write, life_line})
     gc.freeze()  # nothing that the parent has is collected here: it would run finalizers twice
     os.setsid()
     with contextlib.suppress(OSError):
         os.nice(_NICE)
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):  # a handler of the parent's
+            signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: None)  # as compile workers do: it survives what it sends to its group
     signal.set_wakeup_fd(-1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from typing import Any
 
 from gearcache.errors import CacheError, GearcacheError
@@ -12,6 +13,8 @@ from gearcache.telemetry.interrupts import raise_interrupt
 from gearcache.telemetry.stats import Counters
 
 logger = logging.getLogger("gearcache")
+#: Lines that `.explain()` has; the earliest ones go.
+_MOST = 400
 
 
 class History:
@@ -19,7 +22,9 @@ class History:
 
     def __init__(self, name: str, key_name: str, counters: Counters, *, strict: bool) -> None:
         self.name = name
-        self.lines: list[str] = []
+        self.lines: deque[str] = deque(maxlen=_MOST)
+        #: What was explained: calls that run without a graph meet the same reasons each time.
+        self._explained: set[tuple[Reason, ...]] = set()
         #: Reasons of misses that the cache does not know yet: it is told when it is there, before a compile.
         self.uncounted: list[str] = []
         self._key_name = key_name
@@ -39,7 +44,12 @@ class History:
         self.explain(reasons)
 
     def explain(self, reasons: tuple[Reason, ...]) -> None:
-        """Keep and log why nothing that is stored or loaded serves a call."""
+        """Keep and log, once, why nothing that is stored or loaded serves a call."""
+        if reasons in self._explained:
+            return
+        if len(self._explained) >= _MOST:
+            self._explained.clear()
+        self._explained.add(reasons)
         self._counters.reasons.extend(reasons)
         self.lines.extend(line for reason in reasons for line in reason.explained())
         logger.info("%s: miss: %s", self.name, "; ".join(str(reason) for reason in reasons))
