@@ -17,6 +17,7 @@ from gearcache.ge_cache.backend import Backend
 from gearcache.ge_cache.private_torch import shapes as private_shapes
 from gearcache.ge_cache.select import select_backend
 from gearcache.guards.arguments import find_tensors
+from gearcache.guards.dispatch.padded_call import Fills
 from gearcache.guards.evidence.identity import decompositions_component, method_component
 from gearcache.guards.evidence.overrides import overrides_component
 from gearcache.guards.gears.parse import GearSpec, fill_dims, gears_of_arguments, parse_gears, with_specs
@@ -53,6 +54,18 @@ class ResolvedMethod:
     def original(self) -> types.FunctionType:
         """Return the function in the class."""
         return self.function.__func__  # type: ignore[return-value]
+
+    @property
+    def fills(self) -> Fills:
+        """What calls between gears are filled with."""
+        return Fills(self.settings.pad_values, self.settings.filling == "vouched")
+
+
+def _pad_component(settings: Settings) -> dict[str, Any]:
+    """Return the part of the key that says which dims are filled, and on what that rests."""
+    if not settings.pad_values:
+        return {}
+    return {"pad": fill_dims(settings.pad_values)} | ({"filling": settings.filling} if settings.filling != "proven" else {})
 
 
 class Overrides(Protocol):
@@ -103,7 +116,7 @@ def resolve(
         method.__name__,
         method=method_component(method) | ({"mode": mode} if mode else {}),
         options=settings.compile_options,
-        gears=spec.to_plain() | ({"pad": fill_dims(settings.pad_values)} if settings.pad_values else {}),
+        gears=spec.to_plain() | _pad_component(settings),
         dynamic=_dynamic_component(parameters.dynamic, tensors),
         decompositions=decompositions_component(parameters.custom_decompositions),
         overrides=overrides_component(name, compiled=backend.compiles),

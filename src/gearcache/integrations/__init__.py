@@ -1,0 +1,1 @@
+"""One line for models of other libraries; each library is imported in its own folder or file only."""
