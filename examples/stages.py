@@ -21,7 +21,7 @@ from typing import Any
 #: What no relaunch needs.
 COMPILERS = ("torch._dynamo", "torch._inductor", "sympy")
 COUNTERS = ("hits", "misses", "traces", "compiles", "loads", "faults", "calls")
-_EVENT = re.compile(r"\S+: gear (?P<gear>.+?):? (?P<stage>wait|lower|compile|done|failed) \(")
+_EVENT = re.compile(r"\S+: gear (?P<gear>.+?):? (?P<stage>wait|lower|compile|done|failed)(?: after |$)")
 
 
 def parse_options(description: str, name: str) -> argparse.Namespace:

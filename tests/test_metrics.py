@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import urllib.request
@@ -13,6 +14,7 @@ import torch
 import gearcache
 from gearcache import metrics
 from tests.support.scenarios import strict_config
+from tests.support.source_tree import ROOT
 from tests.test_events import Net, cached
 
 
@@ -84,6 +86,46 @@ def test_a_stopped_collector_leaves_its_registry_empty(cache_dir: Path) -> None:
     remove()
     assert generate_latest(registry) == b""
     metrics.register(registry)()
+
+
+WORKER = """
+import os, sys, torch, gearcache
+from gearcache import metrics
+from tests.test_events import Net, cached
+
+remove = metrics.register()
+served = cached(Net(), on_miss="pad", pad_values={"x": 0.0})
+for rows in (2, 2, 3):
+    served(torch.randn(rows, 4))
+if sys.argv[1] == "twice":
+    remove()
+    metrics.register()
+    served(torch.randn(2, 4))
+"""
+
+
+def test_workers_write_their_calls_where_the_scrape_of_another_process_finds_them(
+    cache_dir: Path, tmp_path: Path
+) -> None:
+    """The second worker has removed the metrics and registered them again: each call still counts once."""
+    from prometheus_client import CollectorRegistry, generate_latest
+    from prometheus_client.multiprocess import MultiProcessCollector
+
+    folder = tmp_path / "metrics"
+    folder.mkdir()
+    environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(folder)}
+    for how in ("once", "twice"):
+        command = [sys.executable, "-c", WORKER, how]
+        subprocess.run(command, env=environment, cwd=ROOT, timeout=200, check=True)
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry, path=str(folder))
+    lines = generate_latest(registry).decode().splitlines()
+    found = {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[:1] != "#")}
+    assert found['gearcache_misses_total{method="Net.decode",reason="absent"}'] == 1
+    assert found['gearcache_hits_total{method="Net.decode"}'] == 1
+    assert found['gearcache_gear_calls_total{gear="x.size(0)=2",method="Net.decode"}'] == 5
+    assert found['gearcache_gear_calls_total{gear="x.size(0)=3",method="Net.decode"}'] == 2
+    assert found['gearcache_padded_calls_total{method="Net.decode"}'] == 2
 
 
 def test_without_prometheus_client_the_extra_is_named() -> None:

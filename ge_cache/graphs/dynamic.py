@@ -157,7 +157,12 @@ class SizePrinter:
                     text = str(size) if isinstance(size, int) else f"({self.text(size)})"
                     occurrences.append((axis, f"{item.access.text}.size({axis.dim})", text))
         found = [text for check in spec.range_checks(occurrences) for text in check.conditions]
-        return [checked_expression(text) for text in found if re.search(r"\b[su]\d", text)]
+        return [checked_expression(text) for text in found if re.search(r"\b[su]\d", text) and not self._is_known(text)]
+
+    def _is_known(self, text: str) -> bool:
+        """Whether a condition is that a symbol is 1 or more, and its trace says so of it: a call compares it once."""
+        found = re.fullmatch(r"\((\w+)\) >= 1", text)
+        return found is not None and self.bounds(found[1])[0] >= 1
 
     def layout(
         self, sizes: list[list[Any]], strides: list[list[Any]], owners: list[Owner]

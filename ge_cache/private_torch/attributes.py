@@ -8,6 +8,9 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+#: Attributes of a tensor that make a tensor.
+_MADE = ("T", "mT", "H", "mH", "real", "imag", "data")
+
 
 def watched_attributes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     """Yield (owner, name, replacement) of what reads an attribute or asks for one."""
@@ -19,6 +22,17 @@ def watched_attributes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     slot: Any = MemberDescriptorVariable
     read_slot = slot.tp_descr_get_impl
 
+    conjugates: set[Any] = set()
+    outputs: list[Any] = []
+
+    def is_lazy_and_new(variable: Any, tx: Any, name: str) -> bool:
+        """Whether it is the first read of a lazy conjugate, which a frame can give out and no graph can."""
+        read = (id(tx.output), variable.source, name)
+        is_lazy = name in ("H", "mH") and variable.dtype.is_complex and read not in conjugates
+        conjugates.add(read)
+        outputs.append(tx.output)  # so that no other trace gets its id
+        return bool(is_lazy)
+
     def is_written(variable: Any, tx: Any, name: str) -> bool:
         return bool(tx.output.side_effects.has_pending_mutation_of_attr(variable, name))
 
@@ -27,6 +41,8 @@ def watched_attributes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
         def var_getattr(self: Any, tx: Any, name: Any, *rest: Any, **keywords: Any) -> Any:
             facts.asked_for(name)
             try:
+                if _is_made(self, name) and not is_lazy_and_new(self, tx, name):
+                    return _without_source(function, self, tx, name, *rest, **keywords)
                 found = function(self, tx, name, *rest, **keywords)
                 if self.source is not None and isinstance(name, str):
                     _note_maker(facts, self, name)
@@ -67,6 +83,28 @@ def watched_attributes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
         for name, watched in (("var_getattr", reading), ("call_obj_hasattr", asking)):
             if name in vars(cls):
                 yield cls, name, watched(vars(cls)[name])
+
+
+def _is_made(variable: Any, name: Any) -> bool:
+    """Whether an attribute is a new tensor at each read: `x.real` is `x` itself where `x` is not complex."""
+    from torch._dynamo.variables.tensor import NumpyNdarrayVariable, TensorVariable
+
+    if not isinstance(variable, TensorVariable) or isinstance(variable, NumpyNdarrayVariable):
+        return False
+    is_tensor = name in _MADE and variable.source is not None and variable.dtype is not None
+    return is_tensor and (name != "real" or bool(variable.dtype.is_complex))
+
+
+def _without_source(function: Any, variable: Any, *arguments: Any, **keywords: Any) -> Any:
+    """Read an attribute as that of a tensor which the trace has made.
+
+    Dynamo takes what is read at one path for one object, and gives it out as often as it is read (torch 2.13).
+    """
+    source, variable.source = variable.source, None
+    try:
+        return function(variable, *arguments, **keywords)
+    finally:
+        variable.source = source
 
 
 def watched_sources() -> Iterator[tuple[Any, str, Any]]:

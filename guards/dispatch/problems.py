@@ -35,6 +35,11 @@ class Problems:
         """`found`: one for each loaded graph that takes such arguments, beside the text of its gear."""
         self._found = tuple(found)
 
+    @property
+    def gears(self) -> tuple[str, ...]:
+        """The texts of the gears of those graphs."""
+        return tuple(text for text, _ in self._found)
+
     def decisive(self, gear: str | None = None) -> Problem | None:
         """Return the problem to tell: of the call's own gear if that is loaded, and of the nearest graph."""
         own = [problem for text, problem in self._found if text == gear]

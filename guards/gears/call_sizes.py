@@ -1,12 +1,13 @@
-"""The sizes that a call has in the dims of a gear spec."""
+"""What a gear spec says of one call, and the sizes that the call has in its dims."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import torch
 
-from gearcache.guards.gears.spec import GearSpec
+from gearcache.guards.gears.spec import Axis, GearSpec
+from gearcache.guards.gears.symbol import Symbol
 
 
 def call_sizes(spec: GearSpec, tensors: Mapping[str, torch.Tensor]) -> tuple[int, ...]:
@@ -17,3 +18,20 @@ def call_sizes(spec: GearSpec, tensors: Mapping[str, torch.Tensor]) -> tuple[int
         if found and axis.dim < found[0].dim():
             sizes.append(found[0].size(axis.dim))
     return tuple(sizes)
+
+
+def without(spec: GearSpec, names: Collection[str]) -> GearSpec:
+    """Return a spec without the dims of some parameters, and without what is computed from the sizes of those."""
+    kept = [index for index, axis in enumerate(spec.axes) if axis.argument not in names]
+    ranges = tuple(axis for axis in spec.ranges if axis.argument not in names)
+    if len(kept) == len(spec.axes) and len(ranges) == len(spec.ranges):
+        return spec
+    told = {axis.size for axis in ranges if isinstance(axis.size, Symbol)}
+    ranges = tuple(axis for axis in ranges if isinstance(axis.size, int) or told.issuperset(axis.size.symbols()))
+    gears = dict.fromkeys(tuple(gear[index] for index in kept) for gear in spec.gears)
+    columns = list(zip(*gears, strict=True))
+    axes = [spec.axes[index] for index in kept]
+    return GearSpec(
+        tuple(Axis(axis.path, axis.dim, tuple(column)) for axis, column in zip(axes, columns, strict=True)),
+        ranges=ranges,
+    )

@@ -2,31 +2,65 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from gearcache.guards.gears.spec import GearSpec
+from gearcache.guards.gears.spec import GearSpec, RangeAxis
 from gearcache.guards.gears.symbol import SizeExpression, Symbol
 
+#: Up to how many open dims are of size 1 in all combinations.
+_COMBINED = 3
 #: Where the search for a size begins that only a range limits: no divisor, no power of two, no usual width.
 _FIRST = 17
+
+
+@dataclass(frozen=True)
+class Special:
+    """Sizes at which a call takes a trace of its own: a gear, and the open dims (their owners) of size 1."""
+
+    gear: tuple[int, ...]
+    ones: frozenset[Any]
+
+
+def specials(spec: GearSpec) -> list[Special]:
+    """Return all sizes that a call may have of which a trace of a range says nothing: torch specialises size 1.
+
+    Beyond three open dims each is 1 alone, and all are together.
+    """
+    owners = list(dict.fromkeys(_owner(axis) for axis in spec.ranges if _admits_one(axis)))
+    counts = range(1, len(owners) + 1) if len(owners) <= _COMBINED else sorted({1, len(owners)})
+    chosen = [frozenset(ones) for count in counts for ones in itertools.combinations(owners, count)]
+    return [Special(gear, ones) for gear in spec.gears or ((),) for ones in chosen]
+
+
+def _admits_one(axis: RangeAxis) -> bool:
+    return isinstance(axis.size, Symbol) and axis.size.admits(1)
+
+
+def _owner(axis: RangeAxis) -> Any:
+    """Return what has a size of its own: a symbol, or one dim of a symbol that is not unique."""
+    return axis.size if isinstance(axis.size, Symbol) and axis.size.unique else (axis.size, axis)
 
 
 class ExampleSizes:
     """A size for every declared dim. Dims that differ in meaning differ in size, so that a trace does not tie them."""
 
-    def __init__(self, spec: GearSpec, fixed: set[int]) -> None:
-        """`fixed`: the sizes of all dims that have one in every call."""
+    def __init__(self, spec: GearSpec, fixed: set[int], special: Special | None = None) -> None:
+        """`fixed`: the sizes of all dims that have one in every call; `special`: those to have another one."""
         self._spec = spec
         taken = fixed | {axis.size for axis in spec.ranges if isinstance(axis.size, int)}
-        self._gear = min(spec.gears, key=lambda gear: _likeness(gear, taken), default=())
+        gear = min(spec.gears, key=lambda gear: _likeness(gear, taken), default=())
+        self._gear = gear if special is None else special.gear
         taken |= set(self._gear)
         self._symbols: dict[Any, int] = {}
         for axis in spec.ranges:
             if isinstance(axis.size, Symbol):
-                owner = axis.size if axis.size.unique else (axis.size, axis)
+                owner = _owner(axis)
                 if owner not in self._symbols:
-                    self._symbols[owner] = size = _size_of(axis.size, taken)
+                    is_one = special is not None and owner in special.ones
+                    self._symbols[owner] = size = 1 if is_one else _size_of(axis.size, taken)
                     taken.add(size)
 
     def of(self, path: str, dim: int) -> int | None:

@@ -94,7 +94,7 @@ def taken_dims(gears: GearSpec, path: str) -> set[int]:
 
 def _add(axes: list[Axis], ranges: list[RangeAxis], path: str, dim: int, sizes: Any, *, is_shape: bool) -> None:
     if is_shape and sizes is None:
-        ranges.append(RangeAxis(path, dim, Symbol()))
+        ranges.append(RangeAxis(path, dim, Symbol.of_any_size()))
     elif is_shape and isinstance(sizes, int) and not isinstance(sizes, bool):
         ranges.append(RangeAxis(path, dim, check_size_list(f"`{path}`, dim {dim}", [sizes])[0]))
     elif isinstance(sizes, SizeExpression):

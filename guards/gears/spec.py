@@ -20,7 +20,7 @@ import torch
 from gearcache.errors import GearSpecError
 from gearcache.guards.gears.expressions import expression_function
 from gearcache.guards.gears.sizes import MAX_GEARS
-from gearcache.guards.gears.symbol import SizeExpression, Symbol
+from gearcache.guards.gears.symbol import SizeExpression, Symbol, check_names
 
 POLICIES = ("zip", "product")
 
@@ -34,6 +34,11 @@ class _Dim:
     def text(self) -> str:
         """The dim as messages name it, e.g. `ids.size(0)`."""
         return f"{self.path}.size({self.dim})"
+
+    @property
+    def argument(self) -> str:
+        """The name of the parameter at which the path begins."""
+        return re.split(r"[.\[]", self.path, maxsplit=1)[0]
 
     def matches(self, path: str) -> bool:
         """Whether the path pattern covers an argument path."""
@@ -158,6 +163,8 @@ class GearSpec:
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
             raise GearSpecError(f"gear merge policy is {self.policy!r}; allowed: 'zip', 'product'")
+        axes: list[Axis | RangeAxis] = [*self.axes, *self.ranges]
+        check_names((axis.text, axis.size) for axis in axes)
         lengths = {axis.text: len(axis.sizes) for axis in self.axes if axis.size is None}
         if self.policy == "zip" and len(set(lengths.values())) > 1:
             listed = ", ".join(f"{name} has {count}" for name, count in lengths.items())

@@ -8,7 +8,7 @@ The parameters are those of MindSpore's `Symbol`, plus `name` and `gears`.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from gearcache.errors import GearSpecError
@@ -25,7 +25,7 @@ _OPERATORS: dict[str, Callable[[int, int], int]] = {
 
 
 class SizeExpression:
-    """A size computed from symbols. Compared by identity: `b == c` says whether two symbols are the same one."""
+    """A size computed from symbols. `b == c` says whether two symbols are the same one."""
 
     def symbols(self) -> tuple[Symbol, ...]:
         """Return the symbols that it is made of, in order of first appearance."""
@@ -105,10 +105,11 @@ def _join(name: str, left: Any, right: Any) -> SizeExpression:
 class Symbol(SizeExpression):
     """One named size.
 
-    - `name`: for messages only; symbols are told apart by identity, and renaming one changes nothing.
+    - `name`: two symbols of one name are one symbol, and a spec in which they differ in anything else is refused.
+      Without a name each object is a symbol of its own. Renaming one in a whole spec changes nothing.
     - `gears`: the sizes to compile a static graph for. Without them the dim stays dynamic: one graph serves all
       sizes of the range, and each call is checked against it.
-    - `min`, `max`: least and greatest size; `max=None` or 0 is no limit.
+    - `min`, `max`: least and greatest size; `max=None` or 0 is no limit. Only None in a shape admits size 0.
     - `divisor`, `remainder`: sizes are `divisor * n + remainder` with `n` of at least 1.
     - `unique`: True (unlike MindSpore's default) makes all dims of this symbol one size; False shares only gears and
       range, and each dim has a size of its own.
@@ -150,6 +151,21 @@ class Symbol(SizeExpression):
         self.divisor, self.remainder, self.unique = divisor, remainder, unique
         self.gears = None if gears is None else self._checked(gears)
 
+    @staticmethod
+    def of_any_size() -> Symbol:
+        """Return what None in a shape means: any size, 0 included."""
+        symbol = Symbol()
+        symbol.min = 0
+        return symbol
+
+    def __eq__(self, other: object) -> bool:
+        if self is other or not isinstance(other, Symbol) or self.name is None:
+            return self is other
+        return self.name == other.name and self.to_plain() == other.to_plain()
+
+    def __hash__(self) -> int:
+        return object.__hash__(self) if self.name is None else hash(self.name)
+
     def _checked(self, gears: Sequence[int]) -> tuple[int, ...]:
         sizes = check_size_list(f"symbol `{self.text()}`", gears)
         for size in sizes:
@@ -160,7 +176,7 @@ class Symbol(SizeExpression):
     @property
     def least(self) -> int:
         """The least size: `min`, and with a divisor at least one full step."""
-        return max(self.min, self.divisor + self.remainder if self.divisor > 1 else 1)
+        return max(self.min, self.divisor + self.remainder if self.divisor > 1 else 0)
 
     def admits(self, size: int) -> bool:
         """Whether a size is in the range."""
@@ -177,12 +193,18 @@ class Symbol(SizeExpression):
 
     def conditions(self, size: str) -> list[str]:
         """Return the range as conditions on a size given as source text."""
-        found = [f"{size} >= {self.least}"] if self.least > 1 else []
+        found = [f"{size} >= {self.least}"] if self.least > 0 else []
         if self.max is not None:
             found.append(f"{size} <= {self.max}")
         if self.divisor > 1:
             found.append(f"{size} % {self.divisor} == {self.remainder}")
         return found
+
+    @property
+    def facts(self) -> str:
+        """All but the name, as messages say it."""
+        sizes = self.range_text if self.gears is None else f"gears {list(self.gears)}, {self.range_text}"
+        return sizes if self.unique else f"{sizes}, not unique"
 
     def to_plain(self) -> list[Any]:
         """Return what goes into the key: everything but the name."""
@@ -200,3 +222,18 @@ class Symbol(SizeExpression):
     def text(self, names: Mapping[Symbol, str] | None = None) -> str:
         """Return its name."""
         return names[self] if names is not None else self.name or "size"
+
+
+def check_names(sizes: Iterable[tuple[str, Any]]) -> None:
+    """Refuse two symbols of one name that differ (`GearSpecError`); `sizes` are those of dims, by the dim's text."""
+    named: dict[str, tuple[Symbol, str]] = {}
+    for text, size in sizes:
+        for symbol in size.symbols() if isinstance(size, SizeExpression) else ():
+            if symbol.name is None:
+                continue
+            other, where = named.setdefault(symbol.name, (symbol, text))
+            if other != symbol:
+                raise GearSpecError(
+                    f"`{text}` has a symbol `{symbol.name}` ({symbol.facts}), and `{where}` another one of this name "
+                    f"({other.facts}); give both the same gears and range, or one of them another name"
+                )

@@ -18,15 +18,21 @@
 | `gearcache_padded_calls_total` | method | those among them that were padded to a larger gear |
 | `gearcache_eager_calls_total` | method, reason | calls that the method itself served, see `EAGER_REASONS` |
 | `gearcache_refused_calls_total` | method, error | calls that ended in one of gearcache's errors |
+
+Several worker processes: with `PROMETHEUS_MULTIPROC_DIR` set, which prometheus_client reads when it is imported, call
+`register()` in every worker, and `prometheus_client.multiprocess.MultiProcessCollector` has the sums of all of them.
+The calls are at most a second old then.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gearcache.events import Event, add_listener
 from gearcache.telemetry.gear_use import gear_calls, padded_calls
+from gearcache.telemetry.mirrored_calls import MirroredCalls
 from gearcache.telemetry.outcomes import EAGER_REASONS as EAGER_REASONS
 from gearcache.telemetry.outcomes import eager_calls, refused_calls
 
@@ -98,11 +104,12 @@ class Server:
 
 
 class _Collector:
-    """Counts events into Prometheus metrics; the calls per gear are read when a scrape asks."""
+    """Counts events into Prometheus metrics; the calls are read when a scrape asks, or mirrored."""
 
     def __init__(self, client: Any, registry: Any) -> None:
         self._registry = registry
         self._parts: list[Any] = []
+        self._mirror: MirroredCalls | None = None
 
         def counter(name: str, text: str, *labels: str) -> Any:
             return self._add(client.Counter(f"gearcache_{name}", text, ["method", *labels], registry=registry))
@@ -122,8 +129,17 @@ class _Collector:
             self._compile = histogram("compile_seconds", "Compile of one gear", _COMPILE_BUCKETS)
             self._trace = histogram("trace_seconds", "Dynamo capture of a method", _TRACE_BUCKETS)
             self._load = histogram("load_seconds", "Read, verify, check and load stored variants", _LOAD_BUCKETS)
-            self._add(_Calls())
-            registry.register(self._parts[-1])
+            if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
+                # Another process answers the scrape from the files of counters, and asks no collector of this one.
+                self._mirror = MirroredCalls(
+                    [
+                        (name, counter(name.removeprefix("gearcache_"), text, *labels[1:]), read)
+                        for (name, text, labels), read in zip(_FAMILIES, _READ, strict=True)
+                    ]
+                )
+            else:
+                self._add(_Calls())
+                registry.register(self._parts[-1])
         except ValueError:
             self._parts = [part for part in self._parts if not isinstance(part, _Calls)]
             self.unregister()
@@ -135,6 +151,8 @@ class _Collector:
 
     def unregister(self) -> None:
         """Take every metric out of the registry."""
+        if self._mirror is not None:
+            self._mirror.close()
         for part in self._parts:
             self._registry.unregister(part)
         self._parts = []
@@ -170,16 +188,22 @@ _FAMILIES = (
 )
 
 
+def _padded() -> Mapping[tuple[str, ...], int]:
+    return {(method,): calls for method, calls in padded_calls().items()}
+
+
+#: What reads each family: label values -> calls of this process.
+_READ: tuple[Callable[[], Mapping[Any, int]], ...] = (gear_calls, _padded, eager_calls, refused_calls)
+
+
 class _Calls:
     """Reads what became of the calls of this process; nothing is counted here, so that no call pays for it."""
 
     def collect(self) -> Iterable[Metric]:
         """Return the families with the calls of every method."""
-        padded = {(method,): calls for method, calls in padded_calls().items()}
-        found: list[Mapping[Any, int]] = [gear_calls(), padded, eager_calls(), refused_calls()]
         families = self.describe()
-        for family, counts in zip(families, found, strict=True):
-            for labels, calls in sorted(counts.items()):
+        for family, read in zip(families, _READ, strict=True):
+            for labels, calls in sorted(read().items()):
                 family.add_metric(labels, calls)
         return families
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -28,6 +29,12 @@ class Net(nn.Module):
 
     def both(self, x: Tensor, y: Tensor) -> Tensor:
         return self.linear(x) * y
+
+    def optional(self, x: Tensor, y: Tensor | None = None) -> Tensor:
+        return self.linear(x) if y is None else self.linear(x) + y
+
+    def second_row(self, x: Tensor) -> Tensor:
+        return x[1] * 2
 
     @gearcache.cache_compile(config=strict_config(), input_signature=SPEC)
     def decorated(self, x: Tensor) -> Tensor:
@@ -102,3 +109,64 @@ def test_another_device_than_that_of_the_prewarm_is_in_the_report(cache_dir: Pat
 
     (failure,) = gearcache.prewarm(build).entries[0].failed.values()
     assert "argument `x` is on device cpu; allowed: device cuda" in failure
+
+
+OPEN = [
+    ((Symbol("rows"), 4), [(1, 4), (5, 4)]),
+    ((None, 4), [(1, 4), (5, 4)]),
+    ((Symbol("rows", min=2, max=6, divisor=2), 4), [(2, 4), (6, 4)]),
+    ((BATCH, Symbol("length"), 4), [(2, 1, 4), (4, 1, 4), (2, 3, 4)]),
+    ((Symbol("rows"), Symbol("length"), 4), [(1, 1, 4), (1, 3, 4), (3, 1, 4), (3, 5, 4)]),
+    ((None, None, None, None, 4), [(1, 1, 1, 1, 4), (3, 1, 5, 6, 4), (3, 4, 5, 6, 4)]),
+]
+
+
+@pytest.mark.parametrize("shape, shapes", OPEN)
+def test_size_one_of_an_open_dim_is_compiled_too(shape: tuple[object, ...], shapes: list[Any], cache_dir: Path) -> None:
+    signature = TensorSpec(shape, torch.float32)
+
+    def made() -> Any:
+        return gearcache.cache_compile(Net().run, config=strict_config(), input_signature=signature)
+
+    report = gearcache.prewarm(made)
+    assert report.is_complete
+    assert gearcache.prewarm(made, dry_run=True).missing == 0
+    served = made()
+    for sizes in shapes:
+        served(torch.randn(sizes))
+    assert (served.stats.traces, served.stats.misses) == (0, 0)
+
+
+def test_a_method_that_size_one_is_not_for_is_prewarmed_without_it(cache_dir: Path) -> None:
+    signature = TensorSpec((None, 4), torch.float32)
+
+    def made() -> Any:
+        return gearcache.cache_compile(Net().second_row, config=strict_config(), input_signature=signature)
+
+    report = gearcache.prewarm(made)
+    assert (report.is_complete, report.failed) == (True, 0)
+    served = made()
+    served(torch.randn(5, 4))
+    assert served.stats.traces == 0
+
+
+@pytest.mark.parametrize("gears", [{"y": {0: [2, 4]}}, {"x": {0: [2, 4]}, "y": {0: [2, 4]}}, {"y": (None, 4)}])
+def test_gears_of_an_argument_that_is_not_given_are_left_out(gears: Any, cache_dir: Path) -> None:
+    signature = {"x": TensorSpec((None if "x" in gears else 4, 4), torch.float32)}
+    net = Net()
+
+    def made() -> Any:
+        return gearcache.cache_compile(net.optional, config=strict_config(), input_signature=signature, gears=gears)
+
+    assert gearcache.prewarm(made).is_complete
+    served = made()
+    rows = (2, 4) if "x" in gears else (4,)
+    for size in rows:
+        x = torch.randn(size, 4)
+        assert torch.equal(served(x), net.linear(x))
+    assert (served.stats.traces, served.stats.misses) == (0, 0)
+    for size in rows:
+        x, y = torch.randn(2, size, 4)
+        assert torch.equal(served(x, y), net.linear(x) + y)
+        assert torch.equal(served(x), net.linear(x))
+    assert served.stats.traces == 1

@@ -140,6 +140,35 @@ def test_unchecked_calls_get_no_graph_of_another_dtype(cache_dir: Path, first: t
     assert (cached.entry_path, cached.stats.traces) == (other.entry_path, 0)
 
 
+DIMS: list[Any] = [
+    pytest.param(lambda: _batch(), id="gears"),
+    pytest.param(lambda: Symbol("batch"), id="range"),
+    pytest.param(lambda: None, id="any"),
+]
+
+
+@pytest.mark.parametrize("dim", DIMS)
+@pytest.mark.parametrize("validate", ["inputs", "gears"])
+def test_what_is_declared_is_compiled_whatever_else_was(cache_dir: Path, dim: Any, validate: str) -> None:
+    """By another binding or process, or before `set_inputs`; in any order."""
+    kinds = [(2, 7, FLOATS), (2, 7, torch.float64), (2, 7, INTS), (2, 1, FLOATS)]
+    net, config = Net(), strict_config(validate=validate)
+    for round_ in range(2):
+        last = gearcache.cache_compile(net.doubled, config=config)
+        for rows, columns, dtype in kinds if round_ == 0 else reversed(kinds):
+            signature, x = TensorSpec((dim(), columns), dtype), torch.ones(rows, columns, dtype=dtype)
+            cached = gearcache.cache_compile(net.doubled, config=config, input_signature=signature)
+            last.set_inputs(signature)
+            for each in (cached, last):
+                each.warm()
+                assert torch.equal(each(x), x * 2)
+                assert each(x).dtype is dtype
+            assert cached.stats.traces == (1 if round_ == 0 else 0)
+            if validate == "inputs":
+                with pytest.raises(InputError, match=f"allowed: dtype {dtype}"):
+                    cached(x.bool())
+
+
 def test_an_argument_that_no_graph_reads_is_compared_on_every_call(cache_dir: Path) -> None:
     cached = _cached(input_signature=(IDS, MASK, 1, torch.zeros(3)))
     for _ in range(2):

@@ -107,6 +107,17 @@ def test_a_wrong_tensor_is_refused_unless_another_graph_can_be_told_from_the_loa
         assert found.error.found == "of float64"
 
 
+@pytest.mark.parametrize("rows, gears", [(4, ((4,),)), (5, ((5,),))])
+def test_another_dtype_at_sizes_that_no_graph_is_loaded_for_is_compiled_alone_where_only_sizes_are_compared(
+    rows: int, gears: Any
+) -> None:
+    rules = Rules("Net.forward", parse_gears(GEARS), "compile", is_compared=False)
+    known = Known(loaded=(TWO,), missing=((2,), (4,)))
+    found = decide(call(rows), Problems([(TWO, Problem("x", "of float64", "float32", "dtype"))]), rules, known)
+    assert isinstance(found, Compile)
+    assert gears_of(found) == gears
+
+
 @pytest.mark.parametrize("kind", ["dtype", "stride"])
 @pytest.mark.parametrize("on_miss, expected", [("raise", Refuse), ("compile", Compile), ("eager", Eager)])
 def test_without_gears_on_miss_says_what_becomes_of_another_dtype_or_strides(

@@ -169,8 +169,8 @@ class Attachment:
             present = held.get(SEAM, _ABSENT)
             if present is self._entrance:
                 return
-            other = getattr(present, _ATTACHMENT, None)
-            if isinstance(other, Attachment) and other.module is self.module:
+            other = attachment_of(present)
+            if other is not None and other.module is self.module:
                 raise AlreadyAttached(type(self.module).__name__, repr(other))
             self._before = present
             held[SEAM] = self._entrance
@@ -197,6 +197,12 @@ class Attachment:
 
     def __reduce__(self) -> Any:
         return Attachment, (self.module, self._parameters)
+
+
+def attachment_of(seam: Any) -> Attachment | None:
+    """Return the attachment whose entrance a module holds at its seam; None where it holds something else."""
+    found = getattr(seam, _ATTACHMENT, None)
+    return found if isinstance(found, Attachment) else None
 
 
 def _entrance(attachment: Attachment) -> Callable[..., Any]:

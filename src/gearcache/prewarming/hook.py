@@ -37,6 +37,9 @@ class Preparable(Protocol):
     def warm(self, /, *args: Any, **kwargs: Any) -> None:
         """Compile what a call needs; arguments that are declared need not be given."""
 
+    def special_calls(self) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
+        """Return declared calls at sizes that take traces of their own."""
+
     def refresh(self) -> None:
         """Forget all bindings."""
 

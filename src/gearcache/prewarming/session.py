@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import threading
 import time
 import weakref
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from gearcache.prewarming.hook import Preparable
     from gearcache.serving.binding import Binding
     from gearcache.serving.call import Call
+
+logger = logging.getLogger("gearcache")
 
 
 class PrewarmSession:
@@ -75,11 +78,18 @@ class PrewarmSession:
             if self._serials.get(method, -1) in self._silent:
                 try:
                     method.warm()
+                    calls = [] if self._dry_run else method.special_calls()
                 except (TypeError, GearcacheError) as error:  # of an argument that is not declared
                     self._entry(method.name, "").failed[f"call {len(self._entries)}"] = str(error)
+                    continue
+                for args, kwargs in calls:
+                    self.warm(method, args, kwargs, is_needed=False)
 
-    def warm(self, method: Preparable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Compile what a call needs."""
+    def warm(
+        self, method: Preparable, args: tuple[Any, ...], kwargs: dict[str, Any], *, is_needed: bool = True
+    ) -> None:
+        """Compile what a call needs; one that is not needed, since a method may not be for such sizes, is left out
+        where that fails."""
         with self._lock, method.locked(), stand_ins(self._device):
             self._called.add(method)
             self._silent.pop(self._serials.get(method, -1), None)
@@ -93,7 +103,7 @@ class PrewarmSession:
             if self._dry_run:
                 self._look(binding, call, entry)
             else:
-                self._compile(binding, call, entry)
+                self._compile(binding, call, entry, is_needed=is_needed)
 
     def call(self, method: Preparable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Compile what a call needs, then run the original method: on `meta`, too, results have shapes."""
@@ -122,8 +132,9 @@ class PrewarmSession:
         entry.reason = entry.reason or found.reason
         entry.size = found.size
 
-    def _compile(self, binding: Binding, call: Call, entry: Prewarmed) -> None:
+    def _compile(self, binding: Binding, call: Call, entry: Prewarmed, *, is_needed: bool) -> None:
         failure: GearcacheError | None = None
+        failed = dict(entry.failed)
         with held_events() as events:
             try:
                 binding.prepare(call)
@@ -132,7 +143,10 @@ class PrewarmSession:
                 failure = error
             finally:
                 self._count(entry, events)
-        if failure is not None and not (isinstance(failure, CompileError) and failure.gear in entry.failed):
+        if failure is not None and not is_needed:
+            logger.info("prewarm: %s is not compiled for a declared call of size 1: %s", entry.method, failure)
+            entry.failed = failed
+        elif failure is not None and not (isinstance(failure, CompileError) and failure.gear in entry.failed):
             gear = failure.gear if isinstance(failure, CompileError) else f"call {len(entry.failed) + 1}"
             entry.failed[gear] = str(failure)
 

@@ -32,7 +32,7 @@ def survey(binding: Binding, call: Call) -> Survey:
     Blobs are only checked for being there.
     """
     found = Survey()
-    spec = binding.method.spec
+    spec = call.spec(binding.method.spec)
     manifest, reason = binding.entry.look_up()
     variants = binding.entry.decode(manifest) if manifest is not None else []
     reasons = [reason] if reason else []

@@ -42,15 +42,16 @@ class Builds:
         self._delayed = delayed
         self._findings: Findings | None = None
 
-    def build(self, call: Call, spec: GearSpec, why: str) -> bool:
+    def build(self, call: Call, spec: GearSpec, why: str, *, is_padded: bool = False) -> bool:
         """Compile under the key's lock, unless another process did it meanwhile; publish; load what was stored.
 
         Where the cache faults, what was compiled is loaded from memory. False where that cannot be, or the host lacks
         what a compile needs: the method itself serves the call. `why` nothing that is stored does is for errors.
+        `is_padded`: a larger gear is to serve the call.
         """
         try:
             with contextlib.ExitStack() as lock:
-                present = self._begin(lock, call, why)
+                present = self._begin(lock, call, why, is_padded=is_padded)
                 if present is None:
                     return True
                 result = self._compile(call, spec, present)
@@ -63,11 +64,13 @@ class Builds:
             self._history.fault(error)
             return False
 
-    def _begin(self, lock: contextlib.ExitStack, call: Call, why: str) -> list[StoredVariant] | None:
+    def _begin(
+        self, lock: contextlib.ExitStack, call: Call, why: str, *, is_padded: bool
+    ) -> list[StoredVariant] | None:
         """Lock the key, and return the variants to keep; None when one that fits this call has appeared."""
         try:
             lock.enter_context(self._entry.exclusive())
-            present = self._look_again(call)
+            present = self._look_again(call, is_padded=is_padded)
             return None if present is None else self._make_room(self._variants.sound(present), call, why)
         except Exception as error:
             self._fault(error)
@@ -120,7 +123,7 @@ class Builds:
                 missing = self.missing_gears(call)
                 if missing:
                     present = self._make_room(present, call, "gears of it are missing")
-                    spec = self._method.spec.only(missing)
+                    spec = call.spec(self._method.spec).only(missing)
                     self._entry.publish(self._compile(call, spec, present), present)
             self._variants.read_again()
             self._variants.load(call, counted=False)
@@ -128,13 +131,17 @@ class Builds:
     def missing_gears(self, call: Call) -> list[tuple[int, ...]]:
         """Return the gears of the spec that no loaded variant has for such a call, and that can exist."""
         known = {*self._entry.impossible, *self._variants.loaded.gears_for(call)}
-        return [gear for gear in self._method.spec.gears if gear_text(self._method.spec, gear) not in known]
+        spec = call.spec(self._method.spec)
+        return [gear for gear in spec.gears if gear_text(spec, gear) not in known]
 
-    def _look_again(self, call: Call) -> list[StoredVariant] | None:
+    def _look_again(self, call: Call, *, is_padded: bool) -> list[StoredVariant] | None:
         """Return the variants to keep; None when one that fits this call has appeared and is loaded now."""
         present, is_fresh = self._variants.take_fresh()
-        is_loaded = is_fresh and self._variants.load(call) is None
-        return None if is_loaded and not isinstance(self._variants.find(call), Problems) else present
+        if not (is_fresh and self._variants.load(call) is None):
+            return present
+        is_served = not isinstance(self._variants.find(call), Problems)
+        # No graph of a padded call's own sizes is ever stored: it has all that a build could make.
+        return None if is_served or (is_padded and not self.missing_gears(call)) else present
 
     def _make_room(self, present: list[StoredVariant], call: Call, why: str) -> list[StoredVariant]:
         """Return the variants to keep beside a new one; those of edited source go first when there are too many."""
@@ -163,7 +170,7 @@ class Builds:
             function=self._method.function,
             arguments=call.given,
             spec=spec,
-            dynamic=bool(self._method.dynamic) and bool(spec.ranges) == bool(self._method.spec.ranges),
+            dynamic=bool(self._method.dynamic) and bool(spec.ranges) == bool(call.spec(self._method.spec).ranges),
             changing=self._delayed.changing_dims(call, self._variants.known) if is_changing else [],
             backend=self._method.backend,
             options=self._method.settings.options,

@@ -11,7 +11,7 @@ import torch
 
 from gearcache.guards.access import Scope
 from gearcache.guards.arguments import find_tensors, parameter_names
-from gearcache.guards.gears.call_sizes import call_sizes
+from gearcache.guards.gears.call_sizes import call_sizes, without
 from gearcache.guards.gears.spec import GearSpec
 
 
@@ -34,6 +34,11 @@ class Call:
         """The arguments without the instance."""
         instance = next(iter(self.arguments))
         return {name: value for name, value in self.arguments.items() if name != instance}
+
+    def spec(self, spec: GearSpec) -> GearSpec:
+        """Return what a spec says of this call: nothing of an argument that is None here."""
+        absent = {name for name, value in self.given.items() if value is None}
+        return without(spec, absent) if absent else spec
 
     def sizes(self, spec: GearSpec) -> tuple[int, ...]:
         """Return one size per geared dim; fewer where an argument lacks the dim."""

@@ -8,16 +8,18 @@ from typing import Any
 import torch
 
 from gearcache.ge_cache.private_torch import fake as private_fake
-from gearcache.guards.gears.example_sizes import ExampleSizes
+from gearcache.guards.gears.example_sizes import ExampleSizes, Special
 from gearcache.guards.gears.input_specs import leaves
 from gearcache.guards.gears.parse import GearSpec
 from gearcache.guards.gears.tensor_spec import TensorSpec
 
 
-def example_inputs(specs: Mapping[str, Any], gears: GearSpec, module: torch.nn.Module) -> dict[str, Any]:
-    """Return an argument for each spec: tensors of zeros at one gear, values as they are."""
+def example_inputs(
+    specs: Mapping[str, Any], gears: GearSpec, module: torch.nn.Module, special: Special | None = None
+) -> dict[str, Any]:
+    """Return an argument for each spec: tensors of zeros at one gear or at `special` sizes, values as they are."""
     tensors = [leaf for name, spec in specs.items() for _, leaf in leaves(spec, name) if isinstance(leaf, TensorSpec)]
-    sizes = ExampleSizes(gears, {size for spec in tensors for size in spec.shape if isinstance(size, int)})
+    sizes = ExampleSizes(gears, {size for spec in tensors for size in spec.shape if isinstance(size, int)}, special)
     held = next(iter((*module.parameters(), *module.buffers())), None)
     default = torch.device("cpu") if held is None else held.device
     # Without weights (a prewarm) no argument has memory either: the device that it is for may not be in this host.

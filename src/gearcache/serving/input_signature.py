@@ -6,16 +6,20 @@ import inspect
 import types
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gearcache.errors import GearSpecError, InputError
 from gearcache.guards.dispatch.function import BoundGear
 from gearcache.guards.dispatch.variant import StoredVariant
+from gearcache.guards.evidence.reason import Reason
 from gearcache.guards.gears.input_specs import Difference, InputSpecs, containers, difference, leaves
 from gearcache.guards.gears.parse import GearSpec, parse_gears, taken_dims, with_specs
 from gearcache.guards.gears.tensor_spec import ExampleSpec, TensorSpec
 from gearcache.serving.parameters import Parameters
 from gearcache.serving.wrapped_names import at_their_places, place_of_argument
+
+if TYPE_CHECKING:
+    from gearcache.guards.gears.example_sizes import Special
 
 Arguments = Mapping[str, Any]
 
@@ -30,7 +34,7 @@ class InputSignature:
         self._name, self._function = name, function
         self._parameters = parameters
         self._specs = _by_name(name, function, parameters.input_signature)
-        self._spec()  # what contradicts `gears=` is told here
+        _ = self._spec  # what contradicts `gears=` is told here
 
     def __bool__(self) -> bool:
         """Whether anything is declared."""
@@ -50,6 +54,7 @@ class InputSignature:
         found = {name: place_of_argument(name, self._function, arguments) for name in self._specs}
         return {name: place[0] for name, place in found.items() if place is not None}
 
+    @cached_property
     def _spec(self) -> GearSpec:
         """Return all gears by the names that users know."""
         return with_specs(self._gears(), self._tensors) if self else GearSpec(())
@@ -84,7 +89,15 @@ class InputSignature:
 
     # -- the first call ----------------------------------------------------------------------------------
 
-    def filled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def specials(self) -> list[Special]:
+        """Return the sizes at which declared calls take traces of their own."""
+        from gearcache.guards.gears.example_sizes import specials
+
+        return specials(self._spec)
+
+    def filled(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], special: Special | None = None
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments of a call with examples for what is declared and not given.
 
         `TypeError` where an argument is neither given nor declared.
@@ -93,7 +106,7 @@ class InputSignature:
         given = signature.bind_partial(*args, **kwargs).arguments
         by_keyword = _name_of(signature, inspect.Parameter.VAR_KEYWORD)
         known = {**given, **given.get(by_keyword or "", {})}
-        fresh = {name: example for name, example in self._examples().items() if name not in known}
+        fresh = {name: example for name, example in self._examples(special).items() if name not in known}
         if self._parameters.input_signature.named or kwargs:  # behind a wrapper, each way of passing is another call
             kwargs = kwargs | fresh
         else:
@@ -106,11 +119,24 @@ class InputSignature:
             ) from None
         return args, kwargs
 
-    def _examples(self) -> dict[str, Any]:
+    def _examples(self, special: Special | None) -> dict[str, Any]:
         from gearcache.serving.example_inputs import example_inputs
 
         module: Any = self._function.__self__
-        return example_inputs(self._specs, self._spec(), module)
+        return example_inputs(self._specs, self._spec, module, special)
+
+    # -- what is stored ----------------------------------------------------------------------------------
+
+    def contradiction(self, variant: StoredVariant, arguments: Arguments) -> Reason | None:
+        """Return why a variant is not for calls such as are declared, or None.
+
+        It is another one's who shares the entry, and says nothing about this method's calls: it is not loaded.
+        """
+        for path, spec in self.tensors_of(arguments).items():
+            if _contradicts(variant, path, spec):
+                declared = f"{spec.dtype} of shape {spec.shape_text}"
+                return Reason("arguments", f"argument `{path}` is declared as {declared}; compiled for another", path)
+        return None
 
     # -- every call --------------------------------------------------------------------------------------
 
@@ -124,7 +150,7 @@ class InputSignature:
         """
         specs = [leaf for name, place in places.items() for leaf in leaves(self._specs[name], place)]
         tensors = [(path, leaf) for path, leaf in specs if isinstance(leaf, TensorSpec)]
-        kept = [bound for bound in gears if not any(_contradicts(bound, *item) for item in tensors)]
+        kept = [bound for bound in gears if not any(_contradicts(bound.variant, *item) for item in tensors)]
         variants = {id(bound.variant): bound.variant for bound in kept}.values()
         asked = [
             name
@@ -173,9 +199,9 @@ def _name_of(signature: inspect.Signature, kind: Any) -> str | None:
     return next((parameter.name for parameter in signature.parameters.values() if parameter.kind is kind), None)
 
 
-def _contradicts(bound: BoundGear, path: str, spec: TensorSpec) -> bool:
-    """Whether a gear takes only tensors that a spec does not allow."""
-    for stored, sizes in zip(bound.variant.inputs, bound.gear.sizes, strict=True):
+def _contradicts(variant: StoredVariant, path: str, spec: TensorSpec) -> bool:
+    """Whether a variant takes only tensors that a spec does not allow."""
+    for stored, sizes in zip(variant.inputs, variant.gears[0].sizes, strict=True):
         if stored.access.text == path:
             is_elsewhere = spec.device is not None and stored.device != spec.device.type
             if stored.dtype != spec.dtype or len(sizes) != spec.rank or is_elsewhere:

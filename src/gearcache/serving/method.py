@@ -183,6 +183,10 @@ class CachedMethod:
         """Return the arguments of a call with examples for what is declared and not given."""
         return self._signature.filled(args, kwargs) if self._signature else (args, kwargs)
 
+    def special_calls(self) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
+        """Return calls as they are declared, at those sizes of open dims that take traces of their own (size 1)."""
+        return [self._signature.filled((), {}, special) for special in self._signature.specials()]
+
     def suggest_gears(self, k: int) -> SuggestedGears:
         """Return the at most `k` gears that minimise padded work for the shapes met so far (`.stats.shapes`).
 

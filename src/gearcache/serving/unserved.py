@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import replace
 
 from gearcache.errors import (
     CaptureError,
@@ -19,7 +20,7 @@ from gearcache.errors import (
 from gearcache.guards.dispatch.inputs import Problem
 from gearcache.guards.dispatch.problems import Problems
 from gearcache.guards.evidence.reason import Reason
-from gearcache.guards.gears.parse import GearSpec, gear_text
+from gearcache.guards.gears.parse import gear_text
 from gearcache.serving.builds import Builds
 from gearcache.serving.call import Call
 from gearcache.serving.delayed_calls import DelayedCalls
@@ -58,9 +59,10 @@ class UnservedCalls:
         `problems` say why the loaded graphs do not serve it; `told` is the reason of a miss that the lookup has logged.
         Raises as `Binding.prepare` does.
         """
+        rules = replace(self._rules, spec=call.spec(self._rules.spec))
         reasons = () if told else self._reasons(call, problems)
         why = told or "; ".join(map(str, reasons)) or "its arguments are new"
-        verdict = decide(call, problems, self._rules, self._known(call, why))
+        verdict = decide(call, problems, rules, self._known(call, rules, problems, why))
         if isinstance(verdict, Refuse):
             if isinstance(verdict.error, UnknownGear):  # no gears would serve another one that is refused
                 self._record.shapes.count_call(call.tensors)
@@ -76,11 +78,11 @@ class UnservedCalls:
             return None
         padded = self._pad(call) if isinstance(verdict, Pad) else None
         if isinstance(padded, Unpadded) and padded.reason is not None:  # the call's own variant is loaded
-            raise self._rules.outside(call, padded.reason)
+            raise rules.outside(call, padded.reason)
         if not isinstance(padded, Padded):
             if reasons:  # the entry is there, a graph for this call is not
                 self._record.history.explain(reasons)
-            if not self._built(call, verdict.spec, why, problems.decisive()):
+            if not self._built(call, verdict, why, problems.decisive()):
                 return None
         if isinstance(verdict, Compile):
             found = self._variants.find(call)
@@ -89,14 +91,14 @@ class UnservedCalls:
             return found
         padded = padded if isinstance(padded, Padded) else self._pad(call)
         if isinstance(padded, Unpadded):
-            raise self._rules.outside(call, padded.reason)
+            raise rules.outside(call, padded.reason)
         return self._variants.loaded.accept(padded.active, padded.graph, padded.tensors, call)
 
-    def _known(self, call: Call, why: str) -> Known:
+    def _known(self, call: Call, rules: Rules, problems: Problems, why: str) -> Known:
         # Only a build of declared gears asks what is missing; a call that runs eagerly should not pay for the answer.
-        is_asked = self._rules.on_miss == "pad" or call.sizes(self._rules.spec) in self._rules.spec.gears
+        is_asked = rules.on_miss == "pad" or call.sizes(rules.spec) in rules.spec.gears
         return Known(
-            loaded=tuple(self._variants.loaded.gear_texts()),
+            loaded=problems.gears,
             missing=tuple(self.builds.missing_gears(call)) if is_asked else (),
             has_delayed=bool(self._delayed),
             why=why,
@@ -108,10 +110,10 @@ class UnservedCalls:
         self._record.shapes.count_call(call.tensors)
         self._record.outcomes.ran_eagerly(verdict.reason)
 
-    def _built(self, call: Call, spec: GearSpec, why: str, problem: Problem | None) -> bool:
+    def _built(self, call: Call, verdict: Compile | Pad, why: str, problem: Problem | None) -> bool:
         """Build for a call; where that cannot be, a tensor unlike those of the loaded graphs is what is wrong."""
         try:
-            return self._build(call, spec, why)
+            return self._build(call, verdict, why)
         except MethodRaises:
             raise
         except CaptureError as error:
@@ -120,13 +122,13 @@ class UnservedCalls:
             allowed = f"{problem.allowed} (no graph can be made for it: {error})"
             raise InputError(self._rules.name, problem.argument, problem.found, allowed) from error
 
-    def _build(self, call: Call, spec: GearSpec, why: str) -> bool:
-        """Compile and load the gears of a spec; whether that could be done."""
+    def _build(self, call: Call, verdict: Compile | Pad, why: str) -> bool:
+        """Compile and load the gears of a verdict; whether that could be done."""
         if not (self._runs_original or self._is_full):
             self._refused.check(call)
             begin = time.monotonic()
             try:
-                if self.builds.build(call, spec, why):
+                if self.builds.build(call, verdict.spec, why, is_padded=isinstance(verdict, Pad)):
                     return True
                 self._runs_original = True
             except MethodRaises:
@@ -144,7 +146,8 @@ class UnservedCalls:
 
     def _pad(self, call: Call) -> Padded | Unpadded:
         """Pad a call to a loaded gear; `InputError` for tensors that no gear takes."""
-        text = gear_text(self._rules.spec, call.sizes(self._rules.spec))
+        spec = call.spec(self._rules.spec)
+        text = gear_text(spec, call.sizes(spec))
         made = self._padded.add(self._variants.loaded.variants, call, text)
         if isinstance(made, Padded):
             self._record.use.add(text, made.graph.counter, is_padded=True)

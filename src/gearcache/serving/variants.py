@@ -11,7 +11,7 @@ from gearcache.errors import CacheError, CorruptEntry, GearcacheError
 from gearcache.guards.dispatch.problems import Problems
 from gearcache.guards.dispatch.variant import StoredVariant
 from gearcache.guards.evidence.reason import Reason
-from gearcache.serving.activate import ActiveVariant, EvidenceCheck, activate, misfit
+from gearcache.serving.activate import ActiveVariant, EvidenceCheck, activate, misfit, tensors_of
 from gearcache.serving.basis import Bases
 from gearcache.serving.call import Call
 from gearcache.serving.entry import Entry
@@ -105,12 +105,18 @@ class Variants:
         return Unloaded(kind, "; ".join(dict.fromkeys(reason.text for reason in reasons)))
 
     def _candidates(self, call: Call) -> list[StoredVariant]:
-        """Return the variants to look at: under `validate="gears"` no call tells those of other dtypes or strides."""
-        known = self.known
-        if self._method.settings.validate == "inputs" or len(known) < 2:
+        """Return the variants to look at: under `validate="gears"` no call tells those of other dtypes or strides.
+
+        Where all are others, one says what is wrong with the call; where misses compile, the call gets its own.
+        """
+        known, settings = self.known, self._method.settings
+        if settings.validate == "inputs":
             return known
         alike = [variant for variant in known if takes(variant, call)]
-        return [variant for variant in alike if takes(variant, call, any_sizes=False)] or alike or known
+        exact = [variant for variant in alike if takes(variant, call, any_sizes=False)]
+        if settings.on_miss == "compile" and known and not alike:
+            return [variant for variant in known if tensors_of(variant, call.scope) is None]  # for their reasons
+        return exact or alike or known
 
     def _note_load(self, variants: list[StoredVariant], seconds: float, *, counted: bool) -> None:
         history = self._record.history
@@ -152,7 +158,12 @@ class Variants:
     def _take(self, variant: StoredVariant, call: Call, evidence: EvidenceCheck, bases: Bases) -> Reason | None:
         """Load one variant if it fits the call; or return why not, whatever it holds."""
         try:
-            return misfit(variant, call.scope) or evidence.stale_reason(variant) or self._activate(variant, call, bases)
+            return (
+                misfit(variant, call.scope)
+                or self._method.signature.contradiction(variant, call.arguments)
+                or evidence.stale_reason(variant)
+                or self._activate(variant, call, bases)
+            )
         except GearcacheError:
             raise
         except Exception as error:

@@ -73,7 +73,7 @@ class Rules:
 class Known:
     """What is known of a method when a call is decided about."""
 
-    #: The texts of the loaded gears.
+    #: The texts of the loaded gears whose variants take such arguments, but for what their tensors are.
     loaded: tuple[str, ...] = ()
     #: The gears of the spec that no loaded variant has for such a call.
     missing: tuple[Gear, ...] = ()
@@ -89,8 +89,8 @@ class _Wanted:
 
     #: Whether its sizes are outside the gears and ranges of the spec.
     is_outside: bool = False
-    #: Whether a loaded gear of these sizes is for other strides, or assumes more than the spec says: the others are not
-    #: wanted anew.
+    #: Whether the other gears are not wanted anew: a loaded gear of these sizes is for other strides, or assumes more
+    #: than the spec says; or nothing but sizes tells this graph from those of another dtype.
     is_alone: bool = False
 
 
@@ -130,8 +130,11 @@ def _wanted(call: Call, problems: Problems, rules: Rules, loaded: tuple[str, ...
     is_other = is_strided or (problem is not None and problem.kind == "dtype" and rules.is_compared)
     if is_other and rules.on_miss == "eager":
         return _Wanted(is_outside=True)
-    if is_other and not is_strided and rules.on_miss == "compile":
-        problem = None
+    if problem is not None and problem.kind == "dtype" and rules.on_miss == "compile":
+        if rules.is_compared:
+            problem = None
+        elif is_complete and gear not in loaded:  # the sizes tell its graph from the loaded ones
+            return _Wanted(is_outside=sizes not in spec.gears, is_alone=True)
     if problem is not None and not is_strided and problem.kind not in ("shape", "rank", "read"):
         return _error(rules, problem)
     if problem is not None and problem.kind == "rank" and raises:

@@ -60,6 +60,61 @@ def test_a_symbol_that_is_not_unique_shares_only_its_gears() -> None:
     assert _gears({"x": {0: b}, "y": {0: b}}) == ((2, 2), (2, 4), (4, 2), (4, 4))
 
 
+def test_two_symbols_of_one_name_are_one() -> None:
+    def b(**options: Any) -> Symbol:
+        return Symbol("b", **options)
+
+    assert _gears({"x": {0: b(gears=[2, 4])}, "y": {0: b(gears=[2, 4]), 1: 10 * b(gears=[2, 4])}}) == (
+        (2, 2, 20),
+        (4, 4, 40),
+    )
+    one = b(gears=[2, 4])
+    twice = parse_gears({"x": {0: one}, "y": {0: b(gears=[2, 4])}})
+    assert twice.to_plain() == parse_gears({"x": {0: one}, "y": {0: one}}).to_plain()
+    assert (b(), {b(): 1}[b()], b() == Symbol(), Symbol() == Symbol()) == (b(), 1, False, False)
+    tied = parse_gears({"x": {0: b(max=8)}, "y": {0: b(max=8)}})
+    problem = tied.range_problem({"x": torch.ones(2), "y": torch.ones(5)})
+    assert problem == (
+        "y",
+        "outside the declared sizes: y.size(0) is 5",
+        "the size of x.size(0) (both are `b`)",
+    )
+
+
+@pytest.mark.parametrize(
+    "first, second, words",
+    [
+        ({"gears": [2]}, {"gears": [3]}, r"\(gears \[3\], 1 or more\).*\(gears \[2\], 1 or more\)"),
+        ({"gears": [2]}, {}, r"`b` \(.*\), and `x.size\(0\)` another one of this name \(gears \[2\]"),
+        ({"max": 8}, {"max": 9}, r"\(1 to 9\).*\(1 to 8\)"),
+        ({"unique": False}, {}, r"\(1 or more\).*\(1 or more, not unique\)"),
+    ],
+)
+def test_two_symbols_of_one_name_that_differ_are_refused(first: Any, second: Any, words: str) -> None:
+    with pytest.raises(GearSpecError, match=words):
+        parse_gears({"x": {0: Symbol("b", **first)}, "y": {0: Symbol("b", **second)}})
+    signature = {"x": gearcache.TensorSpec((Symbol("b", **second), 4), torch.float32)}
+    with pytest.raises(GearSpecError, match="another one of this name"):
+        gearcache.cache_compile(Net().added, input_signature=signature, gears={"y": {0: Symbol("b", **first)}})
+
+
+@pytest.mark.parametrize("order", [(0, 4, 1), (4, 1, 0)])
+@pytest.mark.parametrize("options, words", [({"max": 8}, "1 to 8"), ({}, "1 or more")])
+def test_size_zero_is_outside_the_range_of_a_symbol(
+    cache_dir: Path, order: tuple[int, ...], options: Any, words: str
+) -> None:
+    cached = gearcache.cache_compile(Net().scaled, config=strict_config(), gears={"x": {0: Symbol("n", **options)}})
+    for rows in (*order, *order):
+        if rows:
+            assert cached(torch.ones(rows, 4)).shape == (rows, 4)
+            continue
+        with pytest.raises(UnknownGear, match=rf"x.size\(0\) is 0; allowed: {words}"):
+            cached(torch.ones(rows, 4))
+    any_size = gearcache.cache_compile(Net().scaled, config=strict_config(), gears={"x": (None, 4)})
+    for rows in order:
+        assert any_size(torch.ones(rows, 4)).shape == (rows, 4)
+
+
 def test_names_and_order_do_not_change_the_key_and_everything_else_does() -> None:
     def plain(name: str, **options: Any) -> Any:
         b = Symbol(name, **{"gears": [2, 4]} | options)

@@ -1,0 +1,64 @@
+"""`attach`: one line for a model of transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from gearcache.errors import GearSpecError, OptionError
+from gearcache.integrations.transformers.attached_model import AttachedModel
+from gearcache.integrations.transformers.sizes import Sizes
+from gearcache.options import CompilerConfig
+from gearcache.serving.parameters import Parameters
+
+
+def attach(
+    model: Any,
+    /,
+    *,
+    batch: Sequence[int] = (1, 2, 4),
+    prompt: Sequence[int] = (16, 64, 256),
+    cache_length: int = 512,
+    config: Any = None,
+    **options: Any,
+) -> AttachedModel:
+    """Have `model.generate(...)` run prefill and decode from graphs kept on disk.
+
+    - `model`: a causal language model of transformers. Its `generate` takes what it took, and returns what it returned.
+    - `batch`: sizes of batches, beams and returned sequences counted; others are filled up to the next one.
+    - `prompt`: lengths of prompts; others are filled up to the next one, longer ones are read in pieces.
+    - `cache_length`: slots of the static cache: tokens of a prompt and new tokens together.
+    - `config`: a `CompilerConfig`. `on_miss="eager"` (the default) has the model itself serve what no graph serves,
+      with one warning for each reason; `"raise"` raises `UnknownGear`.
+    - `options`: `cache_dir`, ranks and others of `cache_compile`.
+
+    Raises `UnsupportedMethod` for a model that cannot be served, `GearSpecError` for sizes that make no sense, and
+    `AlreadyAttached` for a model whose calls are served already. Training the model goes on as before.
+    """
+    if config is None:
+        config = CompilerConfig()
+    on_miss = getattr(config, "on_miss", None) or "eager"
+    if on_miss not in ("eager", "raise"):
+        raise OptionError(
+            f"option `on_miss` is {on_miss!r}; for a model of transformers it is 'eager' or 'raise': batches and "
+            "prompts are filled up to the next size anyway"
+        )
+    if isinstance(config, CompilerConfig):
+        config = replace(config, on_miss="raise")
+    for name in ("gears", "input_signature", "dynamic"):
+        if name in options:
+            raise TypeError(f"attach takes no `{name}`: batch=, prompt= and cache_length= say what the graphs take")
+    if isinstance(cache_length, bool) or not isinstance(cache_length, int) or cache_length < 2:
+        raise GearSpecError(f"attach: cache_length is {cache_length!r}; it must be an int of at least 2")
+    sizes = Sizes(_sizes("batch", batch, 4096), _sizes("prompt", prompt, cache_length), cache_length)
+    attached = AttachedModel(model, sizes, on_miss, Parameters(config=config, **options))
+    attached.attach()
+    return attached
+
+
+def _sizes(name: str, given: Any, most: int) -> tuple[int, ...]:
+    sizes = list(given) if isinstance(given, (list, tuple, range)) else []
+    if not sizes or any(isinstance(size, bool) or not isinstance(size, int) or not 0 < size <= most for size in sizes):
+        raise GearSpecError(f"attach: {name} is {given!r}; it must be a list of ints from 1 to {most}")
+    return tuple(sorted(set(sizes)))

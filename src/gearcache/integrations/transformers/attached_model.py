@@ -1,0 +1,151 @@
+"""A model whose `generate` runs from graphs: what `attach` returns."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from gearcache.attaching.attachment import SEAM, attachment_of
+from gearcache.errors import AlreadyAttached, UnknownGear
+from gearcache.integrations.transformers.causal_reader import CausalReader
+from gearcache.integrations.transformers.generate import Generate
+from gearcache.integrations.transformers.generation_stats import GenerationStats
+from gearcache.integrations.transformers.model_call import Miss
+from gearcache.integrations.transformers.seq2seq_reader import Seq2SeqReader
+from gearcache.integrations.transformers.sizes import Sizes
+from gearcache.integrations.transformers.support import check_model
+from gearcache.serving.method import CachedMethod
+from gearcache.serving.parameters import Parameters
+
+logger = logging.getLogger("gearcache")
+_ABSENT = object()
+
+
+class AttachedModel:
+    """What `attach` returns, and what calls of the model run. Safe to call from several threads.
+
+    Calls inside of `generate` are served from graphs; any other call of the model runs as it would without.
+    """
+
+    def __init__(self, model: Any, sizes: Sizes, on_miss: str, parameters: Parameters) -> None:
+        check_model(model)
+        #: Whose `generate` is served.
+        self.model = model
+        #: What the graphs take.
+        self.sizes = sizes
+        self._on_miss = on_miss
+        reader = Seq2SeqReader if model.config.is_encoder_decoder else CausalReader
+        self._reader: CausalReader | Seq2SeqReader = reader(model, sizes, parameters)
+        self._generate = Generate(model, self._missed, sizes.too_long if on_miss == "raise" else None)
+        #: What is put in place, and what was there: dictionaries of modules, names and values.
+        self._ours: list[tuple[dict[str, Any], str, Any]] = [
+            (vars(model), SEAM, self),
+            (vars(model), "generate", self._generate),
+        ]
+        for module, serve in self._reader.inner.items():
+            self._ours.append((vars(module), SEAM, functools.partial(self._serve, module, serve)))
+        self._before: list[Any] = []
+        self._eager: Counter[str] = Counter()
+        self._lock = threading.RLock()
+
+    def __repr__(self) -> str:
+        return f"<{'attached' if self.is_attached else 'detached'} {self.name}, {self.sizes}>"
+
+    @property
+    def name(self) -> str:
+        """`Class.generate`, as messages name it."""
+        return f"{type(self.model).__name__}.generate"
+
+    @property
+    def methods(self) -> dict[str, CachedMethod]:
+        """The cached methods by name: `prefill` (none where prompts are read token by token) and `decode`.
+
+        Of an encoder-decoder: `encode`, `begin` (the first token) and `decode`.
+        """
+        return dict(self._reader.methods)
+
+    @property
+    def stats(self) -> GenerationStats:
+        """Counters of all methods together, and of the calls that the model itself served."""
+        with self._lock:
+            return GenerationStats(self.methods, self._eager)
+
+    def explain(self) -> str:
+        """Return what happened at the lookups of all methods, and why the model itself served calls."""
+        lines = [method.explain() for method in self.methods.values()]
+        lines += [f"ran eagerly {calls} times: {name}" for name, calls in sorted(self.stats.eager_reasons.items())]
+        return "\n".join(lines)
+
+    def warm(self) -> None:
+        """Compile and load every gear of every method, without a prompt; the model may be on `meta`."""
+        self._reader.warm()
+
+    def refresh(self) -> None:
+        """Look everything up again at the next call."""
+        for method in self.methods.values():
+            method.refresh()
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether the model's calls come here."""
+        return vars(self.model).get(SEAM) is self
+
+    def attach(self) -> None:
+        """Have `generate` come here; `AlreadyAttached` where the model's calls are served from graphs already."""
+        with self._lock:
+            present = vars(self.model).get(SEAM)
+            if present is self:
+                return
+            if isinstance(present, AttachedModel) or attachment_of(present) is not None:
+                raise AlreadyAttached(type(self.model).__name__, repr(attachment_of(present) or present))
+            self._before = []
+            for held, name, value in self._ours:
+                self._before.append(held.get(name, _ABSENT))
+                held[name] = value
+
+    def detach(self) -> None:
+        """Put back what was there before. Caches that were given away stay usable by the plain model."""
+        with self._lock:
+            for (held, name, value), before in zip(self._ours, self._before, strict=False):
+                if held.get(name) is not value:
+                    continue
+                if before is _ABSENT:
+                    del held[name]
+                else:
+                    held[name] = before
+            self._before = []
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Serve one call of the model."""
+        return self._serve(self.model, self._reader.serve, *args, **kwargs)
+
+    def _serve(self, module: Any, serve: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Serve one call of a module, or have the module itself do so."""
+        if not self._generate.is_running:
+            return module._call_impl(*args, **kwargs)
+        found = serve(args, kwargs)
+        if not isinstance(found, Miss):
+            return found
+        self._missed(found)
+        return module._call_impl(*args, **kwargs)
+
+    def _missed(self, miss: Miss) -> None:
+        """Raise for what no graph serves, or count it and warn once of each reason, as `on_miss` says."""
+        if self._on_miss == "raise":
+            raise UnknownGear(self.name, miss.argument, miss.found, miss.allowed)
+        miss = self._generate.cause_of(miss)
+        with self._lock:
+            self._eager[miss.argument] += 1
+            is_new = self._eager[miss.argument] == 1
+        if is_new:
+            logger.warning("`%s` runs without graphs: %s", self.name, miss)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> None:
+        """A copy of the model is a plain one."""
+
+    def __reduce__(self) -> Any:
+        return type(None), ()

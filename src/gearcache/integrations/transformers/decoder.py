@@ -1,0 +1,118 @@
+"""What is compiled: a causal language model that reads tokens into the slots of a static cache."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+from transformers import Cache
+from transformers.cache_utils import CacheLayerMixin
+
+
+class SlotLayer(CacheLayerMixin):  # type: ignore[misc]
+    """The keys and values of one layer inside a graph: it writes the slots that it is told to write.
+
+    A layer with a sliding window has all its slots too: its mask hides the old ones, and a slot is a position.
+    """
+
+    is_sliding = False
+    #: Else a mask of one token is left out where the method runs without a graph, and hidden slots are seen.
+    is_compileable = True
+
+    def __init__(self, keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor) -> None:
+        self.keys, self.values, self.slots = keys, values, slots
+        self.is_initialized = True
+
+    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        """Nothing is left to make."""
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Write new keys and values; returns those of all slots."""
+        self.keys.index_copy_(2, self.slots, key_states)
+        self.values.index_copy_(2, self.slots, value_states)
+        return self.keys, self.values
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """Return how many slots there are, and the first one."""
+        return self.keys.shape[2], 0
+
+    def get_seq_length(self) -> Any:
+        """Return how many slots are in use: a tensor, as no graph may know the number."""
+        return self.slots[0]
+
+    def get_max_length(self) -> int:
+        """Return how many slots there are."""
+        return self.keys.shape[2]
+
+
+class CausalDecoder(torch.nn.Module):
+    """A causal language model over slots. Both methods return logits of shape (batch, 1, vocabulary).
+
+    - `input_ids`, `position_ids`: int64 (batch, tokens); tokens beyond the prompt repeat its last one.
+    - `attention_mask`: int64 (batch, slots); 0 hides a slot that holds the user's own padding.
+    - `slots`: int64 (tokens,), one after the other: where the keys and values of the tokens go.
+    - `keys`, `values`: for each layer (batch, heads, slots, head size); written in place.
+    """
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.model = model
+        parameters = inspect.signature(model.forward).parameters
+        self._takes_positions = "position_ids" in parameters
+        self._takes_logits_to_keep = "logits_to_keep" in parameters
+        self.training = False  # of no meaning here: each module below has its own
+
+    def prefill(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        position_ids: torch.Tensor,
+        slots: torch.Tensor,
+        last: torch.Tensor,
+        keys: list[torch.Tensor],
+        values: list[torch.Tensor],
+    ) -> torch.Tensor:
+        """Read a piece of the prompts; `last`, int64 (1,), is the index of its last token that is not filling."""
+        if self._takes_logits_to_keep:
+            return self._read(input_ids, attention_mask, position_ids, slots, keys, values, logits_to_keep=last)
+        return self._read(input_ids, attention_mask, position_ids, slots, keys, values).index_select(1, last)
+
+    def decode(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        position_ids: torch.Tensor,
+        slots: torch.Tensor,
+        keys: list[torch.Tensor],
+        values: list[torch.Tensor],
+    ) -> torch.Tensor:
+        """Read one token of each row."""
+        return self._read(input_ids, attention_mask, position_ids, slots, keys, values)
+
+    def _read(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        position_ids: torch.Tensor,
+        slots: torch.Tensor,
+        keys: list[torch.Tensor],
+        values: list[torch.Tensor],
+        **more: Any,
+    ) -> torch.Tensor:
+        if self._takes_positions:
+            more["position_ids"] = position_ids
+        cache = Cache(layers=[SlotLayer(key, value, slots) for key, value in zip(keys, values, strict=True)])
+        # Not `self.model(...)`: that is what the attachment serves.
+        call: Any = self.model._call_impl
+        output = call(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            past_key_values=cache,
+            use_cache=True,
+            return_dict=True,
+            **more,
+        )
+        return output.logits  # type: ignore[no-any-return]

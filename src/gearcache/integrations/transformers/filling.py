@@ -1,0 +1,42 @@
+"""Batches and prompts filled up to a gear, and the methods that take them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from gearcache.guards.gears.symbol import Symbol
+from gearcache.serving.method import CachedMethod
+from gearcache.serving.parameters import Parameters
+
+
+def filled(tensor: torch.Tensor, batch: int, width: int) -> torch.Tensor:
+    """Fill up with copies of the last row and of the last token of each row: nothing that a model would not meet."""
+    rows, tokens = tensor.shape
+    if rows < batch:
+        tensor = torch.cat([tensor, tensor[-1:].expand(batch - rows, -1)])
+    if tokens < width:
+        tensor = torch.cat([tensor, tensor[:, -1:].expand(-1, width - tokens)], 1)
+    return tensor.clone(memory_format=torch.contiguous_format)  # `contiguous` leaves a row of a longer one as it is
+
+
+def filled_mask(given: torch.Tensor, batch: int, width: int) -> torch.Tensor:
+    """Return int64 (batch, width): what was given, its last row again for further rows, and 0 for further columns."""
+    rows, tokens = given.shape
+    mask = torch.zeros(batch, width, dtype=torch.long, device=given.device)
+    mask[:rows, :tokens] = given
+    mask[rows:, :tokens] = given[-1:]
+    return mask
+
+
+def geared(
+    method: Any, name: str, batch: Sequence[int], widths: Sequence[int] | None, parameters: Parameters
+) -> CachedMethod:
+    """Return a cached method with gears for the rows, and the tokens, of one argument: all others follow it."""
+    dims: dict[int, Any] = {0: Symbol("batch", gears=list(batch))}
+    if widths is not None:
+        dims[1] = Symbol("tokens", gears=list(widths))
+    return CachedMethod(method, replace(parameters, gears={name: dims}))

@@ -1,0 +1,99 @@
+"""`model.generate` of an attached model: transformers' own, within which calls of the model are served."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from transformers.generation.configuration_utils import ALL_STATIC_CACHE_IMPLEMENTATIONS
+
+from gearcache.integrations.transformers.model_call import Miss
+
+#: Arguments of `generate` with which it reads drafts of several tokens, or leaves the loop to somebody else.
+_OTHER_LOOPS = ("assistant_model", "custom_generate", "prompt_lookup_num_tokens", "prefill_chunk_size")
+
+
+class Generate:
+    """The `generate` of one instance."""
+
+    def __init__(
+        self, model: Any, missed: Callable[[Miss], None], too_long: Callable[[int], Miss | None] | None
+    ) -> None:
+        """`too_long` says why so many tokens do not fit; None where that is no error."""
+        self._model, self._missed, self._too_long = model, missed, too_long
+        self._threads = threading.local()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether this thread is in a `generate` whose calls of the model are to be served."""
+        return getattr(self._threads, "is_running", False)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Generate, as the model's class does."""
+        state = self._threads
+        before, state.is_running, state.cause = (self.is_running, getattr(state, "cause", None)), False, None
+        try:
+            miss = self._miss(args, kwargs)
+            if miss is not None:
+                self._missed(miss)
+            elif self._option("cache_implementation", args, kwargs) in ALL_STATIC_CACHE_IMPLEMENTATIONS:
+                kwargs["cache_implementation"] = "dynamic"  # what it asks for is what the graphs have anyway
+            state.is_running = miss is None
+            return type(self._model).generate(self._model, *args, **kwargs)
+        finally:
+            state.is_running, state.cause = before
+
+    def cause_of(self, miss: Miss) -> Miss:
+        """Return why this thread's generation has left the graphs, if a call with the plain model's cache follows."""
+        cause: Miss | None = self._threads.cause
+        if cause is None:
+            self._threads.cause = miss
+        return cause if cause is not None and miss.argument == "past_key_values" else miss
+
+    def _miss(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Miss | None:
+        for name in _OTHER_LOOPS:
+            if self._option(name, args, kwargs) is not None:
+                return Miss(name, "given", "None")
+        if self._too_long is None:
+            return None
+        # An error at the first request is better than one after hundreds of tokens. The last token is not read.
+        new = self._option("max_new_tokens", args, kwargs)
+        total = self._option("max_length", args, kwargs)
+        if isinstance(new, int):
+            return self._too_long(self._begin(args, kwargs) + new - 1)
+        return self._too_long(total - 1) if new is None and isinstance(total, int) else None
+
+    def _begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+        """Return how many tokens the cache holds at least before the first new one."""
+        if self._model.config.is_encoder_decoder:
+            given = (kwargs.get("decoder_input_ids"),)
+        else:
+            given = (*args[:1], kwargs.get("inputs"), kwargs.get("input_ids"))
+        ids = next((value for value in given if value is not None), None)
+        return int(ids.shape[1]) if isinstance(ids, torch.Tensor) and ids.ndim == 2 else 1
+
+    def _option(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return what `generate` will take for an option: of the call, of the config given, or of the model's."""
+        if kwargs.get(name) is not None:
+            return kwargs[name]
+        given = kwargs.get("generation_config", args[1] if len(args) > 1 else None)
+        for config in (given, self._model.generation_config):
+            value = getattr(config, name, None)
+            if value is not None:
+                return value
+        return None
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        from copy import deepcopy
+
+        model = deepcopy(self._model, memo)
+        return type(model).generate.__get__(model)
+
+    def __reduce__(self) -> Any:
+        return _plain, (self._model,)
+
+
+def _plain(model: Any) -> Any:
+    return type(model).generate.__get__(model)

@@ -1,0 +1,80 @@
+"""Which models can be attached, or why one cannot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import transformers
+from transformers.cache_utils import get_layer_types_and_kwargs
+
+from gearcache.errors import UnsupportedMethod
+from gearcache.guards.evidence.names import a_type
+from gearcache.integrations.transformers.sequence_cache import LayerShapes
+
+#: Kinds of layers for which a token sees nothing of the tokens after it, and keeps nothing but keys and values.
+LAYER_TYPES = ("full_attention", "sliding_attention")
+ATTENTION = ("sdpa", "eager")
+#: Encoder-decoders whose encoder gives each token the same beside filling that its mask hides: not those that attend in
+#: blocks or count tokens.
+ENCODER_DECODERS = (
+    "bart",
+    "blenderbot",
+    "blenderbot-small",
+    "m2m_100",
+    "marian",
+    "mbart",
+    "mt5",
+    "pegasus",
+    "t5",
+    "umt5",
+)
+
+
+def check_model(model: Any) -> None:
+    """Raise `UnsupportedMethod` for a model whose `generate` cannot run from slots."""
+    if not isinstance(model, transformers.PreTrainedModel):
+        raise UnsupportedMethod(f"attach takes a model of transformers, not {a_type(model)}")
+    reason = _reason(model)
+    if reason is not None:
+        raise UnsupportedMethod(f"attach cannot serve `{type(model).__name__}`: {reason}")
+
+
+def _reason(model: transformers.PreTrainedModel) -> str | None:
+    config = model.config
+    if not model.can_generate():
+        return "it has no `generate`; `gearcache.attach` serves its calls"
+    if model.main_input_name != "input_ids" or (config.get_text_config() is not config):
+        return "it takes more than text; give a model of text alone"
+    if config.is_encoder_decoder and config.model_type not in ENCODER_DECODERS:
+        return f"of encoder-decoders, served are: {', '.join(ENCODER_DECODERS)}; this is a {config.model_type}"
+    text_config = config.get_text_config(decoder=True)
+    if model._is_stateful or not model._can_compile_fullgraph:
+        return "transformers says that it takes no static cache (`_can_compile_fullgraph`)"
+    if not getattr(config, "is_causal", True):
+        return "its tokens see the tokens after them (`config.is_causal` is False)"
+    kinds = sorted(set(get_layer_types_and_kwargs(text_config)[0]) - set(LAYER_TYPES))
+    if kinds:
+        return f"it has layers of the kind {', '.join(map(repr, kinds))}; allowed: {', '.join(map(repr, LAYER_TYPES))}"
+    if _has_dynamic_rope(config):
+        return "its rotary embeddings are of the type 'dynamic', which computes them anew for longer texts"
+    if config._attn_implementation not in ATTENTION:
+        allowed = " and ".join(map(repr, ATTENTION))
+        return f"its attn_implementation is {config._attn_implementation!r}; allowed: {allowed}"
+    if model._get_static_cache_init_shape() is None:
+        return "its layers lie on several devices, or its keys and values have sizes that its config does not tell"
+    return None
+
+
+def _has_dynamic_rope(config: Any) -> bool:
+    found = getattr(config, "rope_parameters", None) or {}
+    kinds = [found, *(value for value in found.values() if isinstance(value, dict))]  # one for each kind of layers
+    return any(kind.get("rope_type") == "dynamic" for kind in kinds)
+
+
+def layer_shapes(model: Any) -> LayerShapes:
+    """Return heads, size of a key's head and of a value's, of each layer."""
+    heads, size = model._get_static_cache_init_shape()
+    count = len(model.config.get_text_config(decoder=True).per_layer_config)
+    every_heads = heads if isinstance(heads, list) else [heads] * count
+    every_size = size if isinstance(size, list) else [size] * count
+    return [(head, width, width) for head, width in zip(every_heads, every_size, strict=True)]

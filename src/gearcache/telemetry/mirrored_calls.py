@@ -1,0 +1,55 @@
+"""Calls as counters of prometheus_client, for scrapes that another process answers (its multi-process mode)."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+#: Label values -> calls of this process.
+Read = Callable[[], Mapping[tuple[str, ...], int]]
+
+#: Seconds for which a scrape may be behind.
+INTERVAL = 1.0
+
+_lock = threading.Lock()
+#: What the files of this process hold, by family: they outlive a counter that is registered again.
+_told: dict[str, dict[tuple[str, ...], int]] = {}
+
+
+class MirroredCalls:
+    """Adds the calls of this process to counters, each second and once more when it is closed or the process exits.
+
+    Nothing is counted at a call. A scrape of this process could read the calls, but that of another one finds only what
+    prometheus_client's counters have written into their files. Threads do not survive a fork: make it in the process
+    that serves.
+    """
+
+    def __init__(self, families: Sequence[tuple[str, Any, Read]]) -> None:
+        """Start to mirror families: name, counter with labels, and what reads the calls."""
+        self._families = families
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="gearcache-metrics", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+
+    def close(self) -> None:
+        """Add what is left, and stop."""
+        atexit.unregister(self.close)
+        self._closed.set()
+        self._thread.join()
+        self._update()
+
+    def _run(self) -> None:
+        while not self._closed.wait(INTERVAL):
+            self._update()
+
+    def _update(self) -> None:
+        with _lock:
+            for name, counter, read in self._families:
+                told = _told.setdefault(name, {})
+                for labels, calls in read().items():
+                    if new := calls - told.get(labels, 0):
+                        counter.labels(*labels).inc(new)
+                        told[labels] = calls

@@ -1,0 +1,195 @@
+"""Which models of transformers can be attached, with which sizes, and graphs that are made before traffic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("transformers")
+
+import transformers
+
+import gearcache
+from gearcache.errors import AlreadyAttached, GearSpecError, OptionError, UnsupportedMethod
+from gearcache.integrations.transformers import attach
+from gearcache.integrations.transformers.filling import filled
+from gearcache.integrations.transformers.model_call import Miss, read_call
+from gearcache.integrations.transformers.pieces import pieces
+from gearcache.integrations.transformers.sequence_cache import SequenceCache, Slots
+from tests.support.language_models import language_model, tokens
+
+DYNAMIC = {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 10000.0}
+
+
+def with_config(**values: Any) -> Any:
+    model = language_model("llama", num_hidden_layers=1)
+    for name, value in values.items():
+        setattr(model.config, name, value)
+    return model
+
+
+def mamba() -> Any:
+    return transformers.MambaForCausalLM(transformers.MambaConfig(vocab_size=97, hidden_size=16, num_hidden_layers=1))
+
+
+def gemma3_with_images() -> Any:
+    text = {"hidden_size": 32, "num_hidden_layers": 1, "intermediate_size": 32, "vocab_size": 97, "head_dim": 8}
+    vision = {"hidden_size": 16, "num_hidden_layers": 1, "intermediate_size": 16, "num_attention_heads": 2}
+    config = transformers.Gemma3Config(text_config=text, vision_config={**vision, "image_size": 8, "patch_size": 4})
+    with torch.device("meta"):
+        return transformers.Gemma3ForConditionalGeneration(config)
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "a module": (lambda: torch.nn.Linear(2, 2), "takes a model of transformers, not a Linear"),
+    "a model without a head": (
+        lambda: language_model("llama").model,
+        "it has no `generate`; `gearcache.attach` serves",
+    ),
+    "a recurrent model": (mamba, "it takes no static cache"),
+    "a model of images": (gemma3_with_images, "it takes more than text"),
+    "another attention": (lambda: with_config(_attn_implementation="flex_attention"), "allowed: 'sdpa' and 'eager'"),
+    "both directions": (lambda: with_config(is_causal=False), r"`config.is_causal` is False"),
+    "other layers": (lambda: with_config(layer_types=["linear_attention"]), "layers of the kind 'linear_attention'"),
+    "dynamic rotary embeddings": (lambda: language_model("llama", rope_parameters=DYNAMIC), "of the type 'dynamic'"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_models_that_slots_cannot_serve_are_refused_by_name(name: str) -> None:
+    make, message = REFUSED[name]
+    model = make()
+    before = dict(vars(model))
+    with pytest.raises(UnsupportedMethod, match=message):
+        attach(model)
+    assert vars(model) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "message"),
+    [
+        ({"batch": []}, GearSpecError, r"batch is \[\]; it must be a list of ints from 1 to 4096"),
+        ({"batch": 4}, GearSpecError, "batch is 4; it must be a list of ints"),
+        ({"prompt": [0, 4]}, GearSpecError, r"prompt is \[0, 4\]; it must be a list of ints from 1 to 512"),
+        ({"prompt": [64], "cache_length": 32}, GearSpecError, r"prompt is \[64\]; .* from 1 to 32"),
+        ({"cache_length": True}, GearSpecError, "cache_length is True; it must be an int of at least 2"),
+        ({"config": gearcache.CompilerConfig(on_miss="compile")}, OptionError, "`on_miss` is 'compile'; .*'eager' or"),
+        ({"gears": {"input_ids": {0: [2]}}}, TypeError, "attach takes no `gears`"),
+        ({"cachedir": "x"}, TypeError, "cachedir"),
+    ],
+    ids=str,
+)
+def test_sizes_and_options_are_checked(options: dict[str, Any], kind: type[Exception], message: str) -> None:
+    model = language_model("llama", num_hidden_layers=1)
+    with pytest.raises(kind, match=message):
+        attach(model, **options)
+    assert "generate" not in vars(model)
+
+
+def test_a_model_has_one_attachment_of_either_kind() -> None:
+    model = language_model("llama", num_hidden_layers=1)
+    plain = gearcache.attach(model)
+    with pytest.raises(AlreadyAttached):
+        attach(model)
+    plain.detach()
+    attach(model).detach()
+    assert not {"generate", "_compiled_call_impl"} & set(vars(model))
+
+
+@pytest.mark.parametrize("past", range(0, 40, 3))
+def test_pieces_cover_a_prompt_and_stay_within_the_slots(past: int) -> None:
+    for tokens_ in range(1, 41 - past):
+        found = pieces(tokens_, past, (4, 16), 40)
+        assert sum(count for count, _ in found) == tokens_
+        begin = past
+        for count, width in found:
+            assert width in (1, 4, 16)
+            assert 0 < count <= width
+            assert begin + width <= 40
+            begin += count
+        assert len(found) <= -(-tokens_ // 16) + 6
+
+
+def test_pieces_take_the_next_gear() -> None:
+    assert pieces(3, 0, (4, 16), 64) == [(3, 4)]
+    assert pieces(5, 0, (4, 16), 64) == [(5, 16)]
+    assert pieces(1, 0, (4, 16), 64) == [(1, 1)]
+    assert pieces(37, 0, (4, 16), 64) == [(16, 16), (16, 16), (5, 16)]
+    assert pieces(5, 55, (4, 16), 64) == [(4, 4), (1, 1)]
+    assert pieces(3, 0, (1,), 64) == [(1, 1), (1, 1), (1, 1)]
+
+
+def test_filling_repeats_what_is_there_in_the_strides_of_a_gear() -> None:
+    ids = torch.arange(6).reshape(2, 3)
+    assert filled(ids, 3, 4).tolist() == [[0, 1, 2, 2], [3, 4, 5, 5], [3, 4, 5, 5]]
+    piece = torch.arange(50)[None][:, :16]  # contiguous, with the strides of the whole prompt
+    assert (piece.stride(), filled(piece, 1, 16).stride()) == ((50, 1), (16, 1))
+
+
+@pytest.mark.parametrize(
+    ("more", "argument"),
+    [
+        ({"logits_to_keep": 2}, "logits_to_keep"),
+        ({"logits_to_keep": torch.tensor([0])}, "logits_to_keep"),
+        ({"output_attentions": True}, "output_attentions"),
+        ({"token_type_ids": tokens(2, 5)}, "token_type_ids"),
+        ({"attention_mask": torch.ones(2, 1, 5, 9)}, "attention_mask"),
+        ({"attention_mask": torch.ones(2, 4)}, "attention_mask"),
+        ({"position_ids": torch.zeros(3, 2, 5, dtype=torch.long)}, "position_ids"),
+        ({"input_ids": tokens(2, 5).int()}, "input_ids"),
+        ({"past_key_values": None}, "past_key_values"),
+        ({"past_key_values": transformers.StaticCache(transformers.LlamaConfig(), max_cache_len=9)}, "past_key_values"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_calls_that_graphs_cannot_answer_are_misses(more: dict[str, Any], argument: str) -> None:
+    call = {"input_ids": tokens(2, 5), "use_cache": True, "past_key_values": transformers.DynamicCache()}
+    assert not isinstance(read_call((), call, "owner"), Miss)
+    found = read_call((), {**call, **more}, "owner")
+    assert isinstance(found, Miss)
+    assert found.argument == argument
+
+
+def test_a_cache_that_lost_its_first_tokens_keeps_the_others() -> None:
+    slots = Slots([(1, 2, 2)], 2, 2, 8, torch.float32, torch.device("cpu"))
+    slots.keys[0].copy_(torch.arange(32.0).reshape(2, 1, 8, 2))
+    slots.length = 8
+    cache = SequenceCache(slots, "owner")
+    layer = cache.layers[0]
+    layer.keys, layer.values = layer.keys[:, :, 3:], layer.values[:, :, 3:]
+    expected = layer.keys.clone()
+    cache.write_back(lambda: Slots([(1, 2, 2)], 2, 2, 8, torch.float32, torch.device("cpu")))
+    assert (cache.is_shared, cache.get_seq_length(), cache.slots is slots) == (True, 5, False)
+    assert torch.equal(cache.layers[0].keys, expected)
+
+
+def test_graphs_made_on_meta_serve_real_weights(tmp_path: Path) -> None:
+    config = gearcache.CompilerConfig(backend="eager", strict=True, on_miss="raise")
+    options: dict[str, Any] = {"batch": [2], "prompt": [8], "cache_length": 32, "config": config, "cache_dir": tmp_path}
+
+    def build() -> None:
+        with torch.device("meta"):
+            attach(language_model("gpt2", num_hidden_layers=1), **options).warm()
+
+    gearcache.prewarm(build)
+    model = language_model("gpt2", num_hidden_layers=1)
+    call: dict[str, Any] = {"inputs": tokens(2, 6), "max_new_tokens": 8, "do_sample": False}
+    expected = model.generate(**call)
+    attached = attach(model, **options)
+    assert torch.equal(model.generate(**call), expected)
+    assert (attached.stats.traces, attached.stats.compiles, attached.stats.hits) == (0, 0, 2)
+
+
+def test_without_graphs_the_same_code_gives_the_same(tmp_path: Path) -> None:
+    """What a fault of the cache or a stance leaves: masks that a model may leave out would show empty slots."""
+    model = language_model("llama", num_hidden_layers=1)
+    call: dict[str, Any] = {"inputs": tokens(3, 6), "max_new_tokens": 12, "do_sample": False}
+    expected = model.generate(**call)
+    attached = attach(model, batch=[4], prompt=[8], cache_length=32, cache_dir=tmp_path)
+    with torch.compiler.set_stance("force_eager"):
+        assert torch.equal(model.generate(**call), expected)
+    assert attached.methods["decode"].stats.eager_reasons == {"stance": 11}

@@ -1,0 +1,302 @@
+"""`generate` of an attached model gives what plain `generate` gives, cold and relaunched, whatever it is asked for."""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import pickle
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("transformers")
+
+import gearcache
+from gearcache.errors import AlreadyAttached, UnknownGear
+from gearcache.integrations.transformers import AttachedModel, attach
+from tests.support.language_models import language_model, left_padded, tokens
+from tests.support.relaunch import run_python
+
+#: A sliding window of 6, so windows, rotary positions and padding meet.
+FAMILY = "mistral"
+SIZES: dict[str, Any] = {"batch": [2, 4], "prompt": [4, 16], "cache_length": 64}
+#: Calls that graphs serve throughout.
+SERVED: dict[str, dict[str, Any]] = {
+    "one prompt": {"input_ids": tokens(1, 5)},
+    "one token": {"input_ids": tokens(1, 1)},
+    "a batch between gears": {"input_ids": tokens(3, 9)},
+    "left padding": {"input_ids": tokens(3, 9), "attention_mask": left_padded(3, 9)},
+    "just a gear": {"input_ids": tokens(4, 16), "max_new_tokens": 3},
+    "longer than all gears": {"input_ids": tokens(2, 45)},
+    "longer, with left padding": {"input_ids": tokens(3, 45), "attention_mask": left_padded(3, 45)},
+    "up to the last slot": {"input_ids": tokens(1, 53), "max_new_tokens": 12},
+    "an end token": {"input_ids": tokens(3, 6), "eos_token_id": list(range(2, 30)), "max_new_tokens": 20},
+    "sampling": {"input_ids": tokens(2, 7), "do_sample": True, "temperature": 1.3, "top_k": 30},
+    "returned sequences": {"input_ids": tokens(1, 7), "do_sample": True, "num_return_sequences": 3},
+    "beams": {"input_ids": tokens(1, 7), "num_beams": 4},
+    "beams and sampling": {"input_ids": tokens(2, 7), "num_beams": 2, "do_sample": True},
+    "penalties": {"input_ids": tokens(2, 12), "repetition_penalty": 1.5, "no_repeat_ngram_size": 2},
+    "a static cache": {"input_ids": tokens(2, 5), "cache_implementation": "static"},
+}
+#: Calls that the model itself serves, in part or throughout, and the argument that is why.
+UNSERVED: dict[str, tuple[str, dict[str, Any]]] = {
+    "past the last slot": ("max_length", {"input_ids": tokens(1, 50), "max_new_tokens": 20}),
+    "a prompt past the last slot": ("max_length", {"input_ids": tokens(2, 70)}),
+    "a batch above all gears": ("input_ids", {"input_ids": tokens(5, 5)}),
+    "no cache": ("use_cache", {"input_ids": tokens(2, 5), "use_cache": False}),
+    "hidden states": ("output_hidden_states", {"input_ids": tokens(2, 5), "output_hidden_states": True}),
+    "drafts": ("prompt_lookup_num_tokens", {"input_ids": tokens(1, 9), "prompt_lookup_num_tokens": 3}),
+}
+
+
+def generated(model: Any, seed: int = 7, **arguments: Any) -> list[Any]:
+    torch.manual_seed(seed)
+    found = model.generate(**{"max_new_tokens": 10, "do_sample": False, **arguments})
+    return found.tolist()  # type: ignore[no-any-return]
+
+
+def plain_of(call: dict[str, Any]) -> list[Any]:
+    return generated(language_model(FAMILY), **call)
+
+
+def as_data(value: Any) -> Any:
+    return value.tolist() if isinstance(value, torch.Tensor) else value
+
+
+def eager(on_miss: str | None = None) -> gearcache.CompilerConfig:
+    return gearcache.CompilerConfig(backend="eager", strict=True, on_miss=on_miss)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache that holds the graphs of `FAMILY` with `SIZES`."""
+    root = tmp_path_factory.mktemp("generate") / "cache"
+    attached = attach(language_model(FAMILY), **SIZES, config=eager(), cache_dir=root)
+    attached.warm()
+    assert attached.stats.compiles == 6
+    return root
+
+
+@pytest.fixture
+def attached(root: Path) -> Iterator[AttachedModel]:
+    found = attach(language_model(FAMILY), **SIZES, config=eager(), cache_dir=root)
+    yield found
+    assert found.stats.traces == 0, found.explain()
+
+
+@pytest.fixture
+def raising(root: Path) -> AttachedModel:
+    return attach(language_model(FAMILY), **SIZES, config=eager("raise"), cache_dir=root)
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_served_calls_give_what_plain_generate_gives(attached: AttachedModel, name: str) -> None:
+    assert generated(attached.model, **SERVED[name]) == plain_of(SERVED[name])
+    assert (attached.stats.eager_reasons, attached.stats.calls > 0) == ({}, True)
+
+
+@pytest.mark.parametrize("name", UNSERVED)
+def test_unserved_calls_give_what_plain_generate_gives(
+    attached: AttachedModel, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    argument, call = UNSERVED[name]
+    expected = plain_of(call)
+    with caplog.at_level(logging.WARNING, "gearcache"):
+        assert generated(attached.model, **call) == expected
+        assert generated(attached.model, **call) == expected
+    assert list(attached.stats.eager_reasons) == [argument]
+    told = [record.getMessage() for record in caplog.records if record.name == "gearcache"]
+    assert len(told) == 1
+    assert told[0].startswith(f"`MistralForCausalLM.generate` runs without graphs: `{argument}` is ")
+
+
+@pytest.mark.parametrize("name", UNSERVED)
+def test_unserved_calls_raise_where_misses_raise(raising: AttachedModel, name: str) -> None:
+    argument, call = UNSERVED[name]
+    with pytest.raises(UnknownGear, match=f"argument `{argument}` is .*; allowed: "):
+        generated(raising.model, **call)
+
+
+def test_a_generation_too_long_raises_before_its_first_token(raising: AttachedModel) -> None:
+    with pytest.raises(UnknownGear, match="is 69 tokens or more; allowed: up to 64 tokens in the cache"):
+        generated(raising.model, input_ids=tokens(1, 50), max_new_tokens=20)
+    assert raising.stats.calls == 0
+
+
+def test_several_calls_in_a_row_do_not_meet(attached: AttachedModel) -> None:
+    for seed in range(4):
+        call = {"input_ids": tokens(seed + 1, 3 + 5 * seed, seed)}
+        assert generated(attached.model, **call) == plain_of(call)
+
+
+def test_results_in_a_dict_have_scores_and_a_cache(attached: AttachedModel) -> None:
+    call: dict[str, Any] = {"return_dict_in_generate": True, "output_scores": True, "output_logits": True}
+    call |= {"input_ids": tokens(3, 5), "max_new_tokens": 6, "do_sample": False}
+    expected, found = language_model(FAMILY).generate(**call), attached.model.generate(**call)
+    assert torch.equal(found.sequences, expected.sequences)
+    for name in ("scores", "logits"):
+        for left, right in zip(found[name], expected[name], strict=True):
+            torch.testing.assert_close(left, right, atol=1e-5, rtol=1e-5)
+    assert found.past_key_values.get_seq_length() == expected.past_key_values.get_seq_length() == 10
+
+
+@pytest.mark.parametrize("change", ["none", "crop", "copy", "plain"])
+def test_a_returned_cache_goes_on(attached: AttachedModel, change: str) -> None:
+    """A conversation: the second call reads only what the first one has not."""
+    sequences = []
+    for model in (language_model(FAMILY), attached.model):
+        options = {"do_sample": False, "max_new_tokens": 5, "return_dict_in_generate": True}
+        first = model.generate(tokens(2, 9), **options)
+        cache, ids = first.past_key_values, torch.cat([first.sequences, tokens(2, 6, 1)], 1)
+        if change == "crop":
+            if type(cache).__name__ != "SequenceCache":  # its layers let go of what the window hides
+                cache = None
+            else:
+                cache.crop(-4)
+        if change == "copy":
+            cache = copy.deepcopy(cache)
+        if change == "plain" and model is attached.model:
+            attached.detach()
+        ids = model.generate(ids, past_key_values=cache, **options).sequences
+        sequences.append(ids.tolist())
+    assert sequences[0] == sequences[1]
+    assert attached.stats.eager_reasons == {}
+
+
+def test_a_cache_of_inference_mode_goes_on_outside_of_it(attached: AttachedModel) -> None:
+    call: dict[str, Any] = {"do_sample": False, "max_new_tokens": 5}
+    with torch.inference_mode():
+        first = attached.model.generate(tokens(2, 9), return_dict_in_generate=True, **call)
+    found = attached.model.generate(first.sequences.clone(), past_key_values=first.past_key_values, **call)
+    assert found.tolist() == plain_of({"input_ids": tokens(2, 9), "max_new_tokens": 10})
+    assert attached.stats.eager_reasons == {}
+
+
+def test_a_cache_of_another_model_is_not_served(attached: AttachedModel, raising: AttachedModel) -> None:
+    call: dict[str, Any] = {"do_sample": False, "max_new_tokens": 5}
+    cache = attached.model.generate(tokens(2, 9), return_dict_in_generate=True, **call).past_key_values
+    with pytest.raises(UnknownGear, match="`past_key_values` is the cache of another model"):
+        raising.model.generate(tokens(2, 20), past_key_values=cache, **call)
+
+
+def test_embeddings_as_inputs_are_not_served(attached: AttachedModel, raising: AttachedModel) -> None:
+    plain = language_model(FAMILY)
+    call = {"inputs_embeds": plain.get_input_embeddings()(tokens(2, 6)).detach()}
+    assert generated(attached.model, **call) == generated(plain, **call)
+    assert "inputs_embeds" in attached.stats.eager_reasons
+    with pytest.raises(UnknownGear, match="argument `inputs_embeds` is given"):
+        generated(raising.model, **call)
+
+
+def test_streamers_and_stopping_criteria_see_the_users_tokens(attached: AttachedModel) -> None:
+    seen: dict[str, list[Any]] = {}
+
+    class Streamer:
+        def __init__(self, name: str) -> None:
+            self.told = seen.setdefault(name, [])
+
+        def put(self, value: torch.Tensor) -> None:
+            self.told.append(value.tolist())
+
+        def end(self) -> None:
+            self.told.append("end")
+
+    def stop(ids: torch.Tensor, scores: Any) -> torch.Tensor:
+        return torch.full((ids.shape[0],), ids.shape[1] >= 12)
+
+    call = {"input_ids": tokens(1, 6), "stopping_criteria": [stop], "max_new_tokens": 20}
+    for name, model in (("plain", language_model(FAMILY)), ("attached", attached.model)):
+        assert len(generated(model, streamer=Streamer(name), **call)[0]) == 12
+    assert seen["plain"] == seen["attached"]
+
+
+def test_other_calls_of_the_model_run_as_they_did(attached: AttachedModel) -> None:
+    ids = tokens(5, 70)
+    with torch.no_grad():
+        assert torch.equal(attached.model(ids).logits, language_model(FAMILY)(ids).logits)
+    attached.model(tokens(2, 9), labels=tokens(2, 9)).loss.backward()
+    assert attached.model.lm_head.weight.grad is not None
+    assert attached.stats.calls == 0
+
+
+def test_changed_weights_are_seen(attached: AttachedModel) -> None:
+    plain = language_model(FAMILY)
+    call = SERVED["a batch between gears"]
+    before = generated(attached.model, **call)
+    for model in (attached.model, plain):
+        model.get_input_embeddings().weight.data.mul_(-1.5)
+    assert generated(attached.model, **call) == generated(plain, **call) != before
+
+
+def test_threads_generate_at_once(attached: AttachedModel) -> None:
+    calls = [{"input_ids": tokens(1 + seed % 3, 4 + seed, seed)} for seed in range(6)]
+    expected, found = [plain_of(call) for call in calls], [None] * len(calls)
+
+    def run(index: int) -> None:
+        found[index] = attached.model.generate(**calls[index], max_new_tokens=10, do_sample=False).tolist()
+
+    threads = [threading.Thread(target=run, args=(index,)) for index in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == expected
+
+
+def test_detach_restores_everything(root: Path) -> None:
+    model = language_model(FAMILY)
+    before, config = dict(vars(model)), model.generation_config.to_dict()
+    attached = attach(model, **SIZES, config=eager(), cache_dir=root)
+    with pytest.raises(AlreadyAttached, match="this `MistralForCausalLM` is attached already"):
+        attach(model, **SIZES, config=eager(), cache_dir=root)
+    generated(model, **SERVED["one prompt"])
+    attached.detach()
+    attached.detach()
+    assert (vars(model), model.generation_config.to_dict()) == (before, config)
+    calls = attached.stats.calls
+    assert generated(model, **SERVED["one prompt"]) == plain_of(SERVED["one prompt"])
+    assert attached.stats.calls == calls
+    attached.attach()
+    generated(model, **SERVED["one prompt"])
+    assert attached.stats.calls > calls
+
+
+def test_copies_of_the_model_are_plain(attached: AttachedModel) -> None:
+    call = SERVED["one prompt"]
+    for copied in (copy.deepcopy(attached.model), pickle.loads(pickle.dumps(attached.model))):
+        assert generated(copied, **call) == plain_of(call)
+        assert "_compiled_call_impl" not in vars(copied)
+    assert attached.stats.calls == 0
+
+
+#: What a new process runs: calls by the one line that a user writes; prints texts and counters.
+RELAUNCHED = """
+import json, sys, torch, gearcache
+from gearcache.integrations.transformers import attach
+from tests.support.language_models import language_model
+root, family, sizes, calls = sys.argv[1], sys.argv[2], *map(json.loads, sys.argv[3:])
+model = language_model(family)
+config = gearcache.CompilerConfig(backend="eager", strict=True, on_miss="raise")
+attached = attach(model, **sizes, config=config, cache_dir=root)
+texts = []
+for call in calls:
+    torch.manual_seed(7)
+    call = {name: torch.tensor(value) if isinstance(value, list) else value for name, value in call.items()}
+    texts.append(model.generate(**{"max_new_tokens": 10, "do_sample": False, **call}).tolist())
+counters = {name: getattr(attached.stats, name) for name in ("traces", "compiles", "misses", "hits")}
+print(json.dumps({"texts": texts, **counters}))
+"""
+
+
+def test_a_relaunch_loads_and_gives_the_same(root: Path) -> None:
+    calls = [SERVED[name] for name in ("left padding", "longer than all gears", "sampling", "beams")]
+    plain = [
+        {name: getattr(value, "tolist", lambda value=value: value)() for name, value in call.items()} for call in calls
+    ]
+    report = run_python(RELAUNCHED, str(root), FAMILY, json.dumps(SIZES), json.dumps(plain))
+    assert report == {"texts": [plain_of(call) for call in calls], "traces": 0, "compiles": 0, "misses": 0, "hits": 2}

@@ -1,0 +1,28 @@
+"""Optional libraries are imported by the integration that is for them, and by nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.relaunch import run_python
+
+
+def test_gearcache_imports_no_optional_library() -> None:
+    code = (
+        "import json, sys, gearcache, gearcache.integrations; gearcache.cache_compile; gearcache.attach; "
+        "print(json.dumps([name for name in ('transformers', 'tokenizers', 'safetensors') if name in sys.modules]))"
+    )
+    assert run_python(code) == []
+
+
+def test_an_older_transformers_is_refused_by_its_version() -> None:
+    pytest.importorskip("transformers")
+    code = """
+import json, transformers
+transformers.__version__ = "5.9.1"
+try:
+    import gearcache.integrations.transformers
+except ImportError as error:
+    print(json.dumps(str(error)))
+"""
+    assert "works with transformers 5.23 and later, this is 5.9.1" in run_python(code)
