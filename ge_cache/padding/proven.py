@@ -81,8 +81,8 @@ def vouch_all(
     tied = [next((group for group in groups if symbol in group), [symbol]) for symbol in wanted]
     found = [Proven(symbols, {}, []) for symbols in {tuple(symbols): symbols for symbols in tied}.values()]
     (output,) = [node for node in graph.nodes if node.op == "output"]
-    for index, node in enumerate(output.args[0]):  # type: ignore[arg-type]
-        for dim, size in enumerate(node.meta["val"].shape):  # type: ignore[union-attr]
+    for index, node in enumerate(output.args[0]):
+        for dim, size in enumerate(node.meta["val"].shape):
             simple = simplify(size.node.expr) if isinstance(size, torch.SymInt) else size
             for symbol in getattr(simple, "free_symbols", ()):
                 if symbol in wanted and symbol != simple:

@@ -65,7 +65,9 @@ def _pad_component(settings: Settings) -> dict[str, Any]:
     """Return the part of the key that says which dims are filled, and on what that rests."""
     if not settings.pad_values:
         return {}
-    return {"pad": fill_dims(settings.pad_values)} | ({"filling": settings.filling} if settings.filling != "proven" else {})
+    return {"pad": fill_dims(settings.pad_values)} | (
+        {"filling": settings.filling} if settings.filling != "proven" else {}
+    )
 
 
 class Overrides(Protocol):
