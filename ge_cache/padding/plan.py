@@ -15,7 +15,7 @@ from gearcache.ge_cache.capture.counters import number_results
 from gearcache.ge_cache.capture.symbols import Symbols
 from gearcache.ge_cache.graphs.dynamic import SizePrinter, record_dynamic
 from gearcache.ge_cache.graphs.static import order_inputs
-from gearcache.ge_cache.padding.proven import Unproven, prove_all
+from gearcache.ge_cache.padding.proven import Unproven, prove_all, vouch_all
 from gearcache.guards.dispatch.padded_call import Fills
 
 
@@ -83,11 +83,15 @@ def padding_plan(
     order_inputs(graph)
     sizes = [item.sizes for item in capture.inputs]
     given = [fills.given(item.access.text, item.dtype) for item in capture.inputs]
-    shown = prove_all(graph.module.graph, sizes, symbols.simplify, wanted, groups, given)
+    if fills.is_vouched:
+        shown = vouch_all(graph.module.graph, symbols.simplify, wanted, groups)
+    else:
+        shown = prove_all(graph.module.graph, sizes, symbols.simplify, wanted, groups, given)
     if isinstance(shown, Unproven):
+        advice = "" if fills.is_vouched else ", filling='vouched' if you know that it does not"
         raise GearSpecError(
             f"`{capture.method}`: {shown.label} cannot be padded, because the filling could reach the result: "
-            f"{shown.reason}; use on_miss='compile', or pad inside the method with a mask"
+            f"{shown.reason}; use on_miss='compile'{advice}, or pad inside the method with a mask"
         )
     (output,) = [node for node in graph.module.graph.nodes if node.op == "output"]
     outputs = [node.meta["val"] for node in output.args[0]]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import fx
 
 from gearcache.ge_cache.padding.fills import is_exact
@@ -64,6 +65,28 @@ def prove_all(
                 break
         if isinstance(shown, str):
             return Unproven(label, shown)
+    return found
+
+
+def vouch_all(
+    graph: fx.Graph,
+    simplify: Simplify,
+    wanted: Mapping[Any, str],
+    groups: Sequence[Sequence[Any]],
+) -> list[Proven] | Unproven:
+    """Return what stands for proofs where the caller guarantees that filling reaches no result.
+
+    What is left to show is where the real part of each result lies: a dim is as long as a padded one, or has none.
+    """
+    tied = [next((group for group in groups if symbol in group), [symbol]) for symbol in wanted]
+    found = [Proven(symbols, {}, []) for symbols in {tuple(symbols): symbols for symbols in tied}.values()]
+    (output,) = [node for node in graph.nodes if node.op == "output"]
+    for index, node in enumerate(output.args[0]):
+        for dim, size in enumerate(node.meta["val"].shape):
+            simple = simplify(size.node.expr) if isinstance(size, torch.SymInt) else size
+            for symbol in getattr(simple, "free_symbols", ()):
+                if symbol in wanted and symbol != simple:
+                    return Unproven(wanted[symbol], f"dim {dim} of output {index} is {simple}, and real parts unknown")
     return found
 
 

@@ -39,9 +39,13 @@ Runner = Callable[[list[torch.Tensor]], list[torch.Tensor]]
 
 @dataclass(frozen=True)
 class Fills:
-    """What to fill padding with: path pattern -> a value, or `{dim: value}` to pad only these dims."""
+    """What to fill padding with: path pattern -> a value, or `{dim: value}` to pad only these dims.
+
+    `is_vouched`: the caller guarantees that no filling reaches a result.
+    """
 
     values: Mapping[str, Any]
+    is_vouched: bool = False
 
     @property
     def patterns(self) -> list[str]:

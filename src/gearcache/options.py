@@ -22,6 +22,7 @@ _ALLOWED: dict[str, tuple[Any, ...]] = {
     "validate": ("inputs", "gears"),
     "on_miss": (None, "compile", "raise", "eager", "pad", "background"),
     "on_strides": ("compile", "copy"),
+    "filling": ("proven", "vouched"),
     "gear_execution": ("static", "ge"),
     "count_shapes": (False, True),
     "dynamic_gears_merge_policy": ("zip", "product"),
@@ -118,6 +119,9 @@ class CompilerConfig(_Checked):
       (`x.t().contiguous()`): whether that shares memory with the argument hangs on its strides.
     - `pad_values`: argument path -> number to fill with, or `{dim: number}` to pad these dims only. A method whose
       results the filling could reach is refused with the operator's name.
+    - `filling`: `proven`, or `vouched`: the caller guarantees that no filling reaches a result, as where the library
+      that the model is from fills batches itself, behind the same mask. What the graph gives for the filled inputs is
+      then cut and returned.
     - `strict`: raise on a fault of the cache instead of warning and compiling (None: `$GEARCACHE_STRICT`).
     - `jobs`: compile processes (None: `$GEARCACHE_JOBS`, else the number of cores).
     - `compile_timeout`: seconds that a compile process may take for one gear; one that takes longer is ended with its
@@ -135,6 +139,7 @@ class CompilerConfig(_Checked):
     on_miss: str | None = None
     on_strides: str = "compile"
     pad_values: dict[str, Any] = field(default_factory=dict)
+    filling: str = "proven"
     strict: bool | None = None
     jobs: int | None = None
     compile_timeout: float | None = None
@@ -156,6 +161,7 @@ class Settings:
     on_miss: str
     on_strides: str
     pad_values: Mapping[str, Any]
+    filling: str
     strict: bool
     jobs: int
     max_variants: int
@@ -186,6 +192,8 @@ def resolve_settings(config: Any, *, has_gears: bool, environ: Mapping[str, str]
             f"option `on_miss` is {config.on_miss!r} and `pad_values` is {config.pad_values!r}"
             f"{'' if has_gears else ', without gears'}; padding needs on_miss='pad', pad_values and gears"
         )
+    if config.filling == "vouched" and not config.pad_values:
+        raise OptionError("option `filling` is 'vouched' without filling: it needs on_miss='pad' and pad_values")
     strict = config.strict
     if strict is None:
         strict = environ.get("GEARCACHE_STRICT", "0") not in ("", "0", "false")
@@ -196,6 +204,7 @@ def resolve_settings(config: Any, *, has_gears: bool, environ: Mapping[str, str]
         policy=config.inference_config.dynamic_gears_merge_policy,
         validate=config.validate,
         pad_values=dict(config.pad_values),
+        filling=config.filling,
         on_miss=config.on_miss or ("raise" if has_gears else "compile"),
         on_strides=config.on_strides,
         strict=strict,

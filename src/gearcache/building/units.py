@@ -122,7 +122,11 @@ class Units:
                 yield unit
 
     def _padded_units(self, capture: Capture, planned: list[PlannedGear]) -> Iterator[TraceUnit]:
-        """Yield captures with symbolic dims and a plan for padding, as many as cover the gears of at least 2."""
+        """Yield captures with symbolic dims and a plan for padding, as many as cover the gears.
+
+        A size of 1 is never symbolic; the other dims of such a gear are in a capture of their own, so that a call of
+        one row is filled up in them alone.
+        """
         spec = self._request.spec
         if spec.dynamic_axes:
             raise GearSpecError(f"`{capture.method}`: on_miss='pad' needs gears for all dims; the spec has ranges")
@@ -131,13 +135,21 @@ class Units:
             covered = [gear for gear in planned if gear.broken is None and gear.sizes in [item.sizes for item in rest]]
             if covered:
                 unit = TraceUnit(capture, [(gear.text(spec), gear) for gear in covered])
-                unit.padding = self._padding_plan(unit, covered)
+                try:
+                    unit.padding = self._padding_plan(unit, covered)
+                except GearSpecError as error:
+                    if all(min(gear.sizes) >= 2 for gear in covered):
+                        raise
+                    logger.info("%s: no padding at a size of 1: %s", capture.method, error)
+                    yield from self._own_units(capture, rest)
+                    return
                 yield unit
             elif capture is first:
                 raise GearSpecError(f"`{capture.method}`: on_miss='pad' finds no gear that the trace leaves symbolic")
             done = [gear.sizes for gear in covered]
             rest = [gear for gear in rest if gear.sizes not in done]
-            symbolic = [gear for gear in rest if gear.assignment and min(gear.sizes) >= 2]
+            symbolic = [gear for gear in rest if gear.assignment and max(gear.sizes) >= 2]
+            symbolic.sort(key=lambda gear: min(gear.sizes) < 2)
             if not covered or not symbolic:
                 yield from self._own_units(capture, rest)
                 return

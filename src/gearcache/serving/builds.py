@@ -165,7 +165,6 @@ class Builds:
         from gearcache.building.build import build
         from gearcache.building.request import BuildInterrupted, BuildRequest, Findings
         from gearcache.ge_cache.private_torch.fake import normal_modes
-        from gearcache.guards.dispatch.padded_call import Fills
 
         is_changing = self._method.dynamic is None
         request = BuildRequest(
@@ -184,7 +183,7 @@ class Builds:
             findings=self._findings or Findings(),
             mode=self._method.mode,
             grad_modes=_grad_modes(present, call),
-            fills=Fills(self._method.settings.pad_values) if self._method.settings.on_miss == "pad" else None,
+            fills=self._method.fills if self._method.settings.on_miss == "pad" else None,
         )
         try:
             with resumed_collection(), normal_modes():

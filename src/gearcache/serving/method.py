@@ -137,6 +137,10 @@ class CachedMethod:
         """Counters of this binding, see `gearcache.telemetry.stats.Stats`."""
         return Stats(self._counters, self._outcomes, self._use, self._bindings.shape_calls)
 
+    def count_eager(self, reason: str) -> None:
+        """Count a call that who holds this method left to the function; `reason` is one of `EAGER_REASONS`."""
+        self._outcomes.ran_eagerly(reason)
+
     @property
     def entry_path(self) -> str | None:
         """Path of the entry's manifest; None before the first call."""

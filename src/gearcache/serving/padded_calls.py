@@ -68,7 +68,9 @@ class PaddedCalls:
                 else:
                     other = problem
         if not found:
-            return Unpadded(reason, other)
+            # Of a call that is too large for all gears, those of a size of 1 differ in a dim that they do not fill.
+            is_of_size = reason is not None and other is not None and other.kind == "shape"
+            return Unpadded(reason, None if is_of_size else other)
         smallest, active, graph, tensors = min(found, key=lambda item: item[0].work)
         padded = graph.resized(smallest.gear, smallest.run)
         active.graphs.append(padded)

@@ -17,6 +17,7 @@ from gearcache.ge_cache.backend import Backend
 from gearcache.ge_cache.private_torch import shapes as private_shapes
 from gearcache.ge_cache.select import select_backend
 from gearcache.guards.arguments import find_tensors
+from gearcache.guards.dispatch.padded_call import Fills
 from gearcache.guards.evidence.identity import decompositions_component, method_component
 from gearcache.guards.evidence.overrides import overrides_component
 from gearcache.guards.gears.parse import GearSpec, fill_dims, gears_of_arguments, parse_gears, with_specs
@@ -53,6 +54,11 @@ class ResolvedMethod:
     def original(self) -> types.FunctionType:
         """Return the function in the class."""
         return self.function.__func__  # type: ignore[return-value]
+
+    @property
+    def fills(self) -> Fills:
+        """What calls between gears are filled with."""
+        return Fills(self.settings.pad_values, self.settings.filling == "vouched")
 
 
 class Overrides(Protocol):
@@ -132,8 +138,10 @@ def resolve(
 
 def _gears_component(spec: GearSpec, settings: Settings, parameters: Parameters) -> dict[str, Any]:
     found = spec.to_plain()
-    if settings.pad_values:
+    if settings.pad_values:  # which dims are filled, and on what that rests
         found["pad"] = fill_dims(settings.pad_values)
+        if settings.filling != "proven":
+            found["filling"] = settings.filling
     if parameters.apart is not None:
         found["apart"] = parameters.apart
     return found

@@ -18,7 +18,6 @@ from gearcache.errors import (
     UnknownGear,
 )
 from gearcache.guards.dispatch.inputs import Problem
-from gearcache.guards.dispatch.padded_call import Fills
 from gearcache.guards.dispatch.problems import Problems
 from gearcache.guards.evidence.reason import Reason
 from gearcache.guards.gears.parse import gear_text
@@ -50,7 +49,7 @@ class UnservedCalls:
         self._record = record
         self._delayed = DelayedCalls()
         self._refused = RefusedCalls()
-        self._padded = PaddedCalls(Fills(method.settings.pad_values), record.shapes)
+        self._padded = PaddedCalls(method.fills, record.shapes)
         #: Set when the cache and its fallback have failed: the method itself serves what no loaded graph does.
         self._runs_original = False
         #: Set when the entry is full: it stays so.

@@ -15,6 +15,14 @@ EAGER_REASONS: dict[str, str] = {
     "max_variants": "the entry has as many variants as it may have",
     "fault": "the cache failed, or what a compile needs was missing",
     "function mode": "a torch function mode was to see what the method calls",
+    # Those of `gearcache.integrations.sentence_transformers`:
+    "size": "more texts, or a longer one, than the largest graph takes",
+    "features": "something else than texts, or arguments beside them",
+    "empty text": "a text of which the mask shows no token",
+    "prompt": "a pooling leaves out the prompt, whose length no graph takes",
+    "modules": "the model was given other modules since it was attached",
+    "training": "autograd was on, or the model in training mode",
+    "no graph": "no graph could be made, or its result could not be cut",
 }
 
 _lock = threading.Lock()

@@ -1,0 +1,98 @@
+"""`attach`: one line for a model of sentence-transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from gearcache.errors import GearSpecError, OptionError
+from gearcache.guards.evidence.names import a_type
+from gearcache.guards.gears.symbol import Symbol
+from gearcache.integrations.sentence_transformers.attached_encoder import AttachedEncoder
+from gearcache.integrations.sentence_transformers.layout import Layout
+from gearcache.integrations.sentence_transformers.text_features import TextFeatures
+from gearcache.options import CompilerConfig
+from gearcache.serving.parameters import Parameters
+
+#: Lengths of graphs where the user names none: from the first one by this factor up to the last one.
+_SHORTEST, _FACTOR, _LONGEST = 16, 2, 512
+_MOST = 1 << 20
+
+
+def attach(
+    model: Any,
+    /,
+    *,
+    batch: Sequence[int] = (1, 8, 32),
+    sequence: Sequence[int] | None = None,
+    config: Any = None,
+    **options: Any,
+) -> AttachedEncoder:
+    """Have `model.encode(...)` run from graphs kept on disk. It takes what it took, and returns what it returned.
+
+    - `model`: a `SentenceTransformer` that reads texts.
+    - `batch`: numbers of texts; a call between two of them is filled up to the larger one.
+    - `sequence`: lengths in tokens, the same way; None is 16, 32, 64 and so on up to `model.max_seq_length`, and to 512
+      at most. There is one graph for each pair of batch and length.
+    - `config`: a `CompilerConfig`. `on_miss="eager"` (the default) has the model itself serve what no graph serves,
+      counted in `stats.eager_reasons`, with one warning for each reason; `"raise"` raises `UnknownGear`. `filling` is
+      "vouched" for the models that were tried (docs/sentence-transformers.md); for others it is what the config says.
+    - `options`: `cache_dir`, ranks and others of `cache_compile`.
+
+    Raises `UnsupportedMethod` for a model that does not read texts, `GearSpecError` for sizes that make no sense,
+    `OptionError` for another `on_miss`, and `AlreadyAttached` for a model whose calls are served already.
+    """
+    for name in ("gears", "input_signature", "dynamic"):
+        if name in options:
+            raise TypeError(f"attach takes no `{name}`: batch= and sequence= say what the graphs take")
+    if not isinstance(config, (CompilerConfig, type(None))):
+        raise TypeError(f"attach: config is {a_type(type(config))}; it must be a gearcache.CompilerConfig or None")
+    config = config or CompilerConfig()
+    on_miss = config.on_miss or "eager"
+    if on_miss not in ("eager", "raise"):
+        raise OptionError(
+            f"option `on_miss` is {on_miss!r}; for a model of sentence-transformers it is 'eager' or 'raise': batches "
+            "and texts are filled up to the next size anyway"
+        )
+    if config.pad_values:
+        raise OptionError(
+            f"option `pad_values` is {config.pad_values!r}; for a model of sentence-transformers it must be empty: the "
+            "tokenizer says what texts are filled up with"
+        )
+    features = TextFeatures(model)
+    batches = _sizes("batch", batch)
+    lengths = _lengths(model) if sequence is None else _sizes("sequence", sequence)
+    rows, length = Symbol("batch", gears=batches), Symbol("sequence", gears=lengths)
+    parameters = Parameters(
+        config=replace(
+            config,
+            on_miss="pad",
+            pad_values=features.fills,
+            filling="vouched" if Layout(model).is_known else config.filling,
+        ),
+        # Named for each: where a batch of 1 is traced, nothing ties the mask to the ids.
+        gears={path: {0: rows, 1: length} for path in features.fills},
+        **options,
+    )
+    attached = AttachedEncoder(model, parameters, features, on_miss)
+    attached.attach()
+    return attached
+
+
+def _lengths(model: Any) -> list[int]:
+    longest = model.max_seq_length
+    if not isinstance(longest, int) or not 0 < longest <= _MOST:
+        raise GearSpecError(f"attach: sequence is None and `max_seq_length` of the model {longest!r}; name the lengths")
+    found, length = [], _SHORTEST
+    while length < min(longest, _LONGEST):
+        found.append(length)
+        length *= _FACTOR
+    return [*found, min(longest, _LONGEST)]
+
+
+def _sizes(name: str, given: Any) -> list[int]:
+    sizes = list(given) if isinstance(given, (list, tuple, range)) else []
+    if not sizes or any(isinstance(size, bool) or not isinstance(size, int) or not 0 < size <= _MOST for size in sizes):
+        raise GearSpecError(f"attach: {name} is {given!r}; it must be a list of ints from 1 to {_MOST}")
+    return sorted(set(sizes))

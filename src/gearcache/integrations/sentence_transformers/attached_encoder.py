@@ -1,0 +1,100 @@
+"""A model whose `encode` runs from graphs: what `attach` returns."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import threading
+from typing import Any
+
+import torch
+
+from gearcache.attaching.attachment import Attachment
+from gearcache.errors import CaptureError, CompileError, GearSpecError, InputError, PaddedResultError, UnknownGear
+from gearcache.ge_cache.private_torch import core as private_core
+from gearcache.integrations.sentence_transformers.layout import Layout
+from gearcache.integrations.sentence_transformers.text_features import Miss, TextFeatures, made_features
+from gearcache.serving.parameters import Parameters
+
+logger = logging.getLogger("gearcache")
+
+
+class AttachedEncoder(Attachment):
+    """What `attach` returns: an `Attachment` that has the model itself serve what no graph serves.
+
+    Training (autograd on, or `model.train()`) goes on as before.
+    """
+
+    def __init__(self, model: Any, parameters: Parameters, features: TextFeatures, on_miss: str) -> None:
+        super().__init__(model, parameters)
+        self._features = features
+        self._on_miss = on_miss
+        self._layout = Layout(model)
+        self._told: set[str] = set()
+        self._lock = threading.Lock()
+
+    def warm(self, /, *args: Any, **kwargs: Any) -> None:
+        """Compile and load every graph, without running any; needs no text."""
+        if args or kwargs:
+            raise TypeError("warm takes no arguments: batch= and sequence= of `attach` say what the graphs take")
+        made = self._features.read(made_features(self.module))
+        assert not isinstance(made, Miss), made
+        with torch.inference_mode():
+            super().warm(made)
+
+    def _call_forward(self, /, *args: Any, **kwargs: Any) -> Any:
+        if private_core.is_traced() or torch.compiler.is_compiling():
+            return self.module.forward(*args, **kwargs)
+        if self.module.training or torch.is_grad_enabled():
+            self.method.count_eager("training")
+            return self.module.forward(*args, **kwargs)
+        found = self._read(args, kwargs)
+        if not isinstance(found, Miss):
+            try:
+                results = super()._call_forward(found)
+            except (CaptureError, CompileError, GearSpecError, InputError, PaddedResultError) as error:
+                if self._on_miss == "raise":
+                    raise
+                found = _miss_of(error)
+            else:
+                args[0].update(results)  # the forward writes into what it is given, too
+                return args[0]
+        elif self._on_miss == "raise":
+            raise UnknownGear(self.name, found.reason, found.found, found.allowed)
+        self._count(found)
+        return self.module.forward(*args, **kwargs)
+
+    def _read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | Miss:
+        """Return what a graph takes of a call, or why none does."""
+        if len(args) != 1 or kwargs:
+            return Miss("features", f"{len(args)} arguments and {sorted(kwargs)}", "features alone")
+        layout = Layout(self.module)
+        if layout != self._layout:
+            return Miss("modules", "the model has other modules than those attached", "attach it anew")
+        found = self._features.read(args[0])
+        if isinstance(found, Miss) or "prompt_length" not in args[0]:
+            return found
+        if layout.drops_prompts or not layout.is_known:
+            return Miss("prompt", "a module may read how long the prompt is", "poolings that include prompts")
+        return found
+
+    def _count(self, miss: Miss) -> None:
+        self.method.count_eager(miss.reason)
+        with self._lock:
+            is_new = miss.reason not in self._told
+            self._told.add(miss.reason)
+        if is_new:
+            logger.warning("`%s` runs without a graph: %s", self.name, miss)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> AttachedEncoder:
+        model = copy.deepcopy(self.module, memo)
+        return AttachedEncoder(model, self._parameters, self._features, self._on_miss)
+
+    def __reduce__(self) -> Any:
+        return AttachedEncoder, (self.module, self._parameters, self._features, self._on_miss)
+
+
+def _miss_of(error: Exception) -> Miss:
+    if isinstance(error, UnknownGear):
+        return Miss("size", str(error), "up to the largest sizes")
+    return Miss("no graph", str(error), "what a graph can be made of")

