@@ -47,3 +47,30 @@ def test_embeddings_are_those_of_eager_and_the_relaunch_does_not_trace(tmp_path:
     output = run("encode_sentences.py", tmp_path / "cache")
     assert "The embeddings equal eager's" in output
     assert "the cached calls imported 0 modules" in output
+
+
+@pytest.mark.slow
+@needs("sentence_transformers")
+def test_attached_sentences_are_those_of_plain_encode(tmp_path: Path) -> None:
+    for is_relaunched in (False, True):
+        output = run("attach_sentences.py", tmp_path / "cache", "--model", "tiny")
+        assert "The embeddings equal those of plain `encode`" in output
+        assert ("s: 0 traces, 0 compiled" in output) == is_relaunched
+
+
+@pytest.mark.slow
+@needs("diffusers")
+def test_images_of_an_attached_pipeline_are_those_of_the_plain_one(tmp_path: Path) -> None:
+    for is_relaunched in (False, True):
+        output = run("attach_pipeline.py", tmp_path / "cache")
+        assert "The images equal those of the plain pipeline" in output
+        assert ("s: 0 traces, 0 compiled" in output) == is_relaunched
+
+
+@pytest.mark.slow
+@needs("timm", "torchvision")
+def test_scores_of_an_attached_model_of_timm_are_those_of_the_plain_one(tmp_path: Path) -> None:
+    for is_relaunched in (False, True):
+        output = run("attach_vision.py", tmp_path / "cache")
+        assert "The scores equal those of the plain model" in output
+        assert ("s: 0 traces, 0 compiled" in output) == is_relaunched
