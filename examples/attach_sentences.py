@@ -26,7 +26,7 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 import gearcache
 from gearcache.integrations.sentence_transformers import attach
 
-TEXTS = ["a cat sits on a warm stone", "rain", "a cat sits on a warm stone while rain falls over the town", "a stone"]
+TEXTS = [
     "a cat sits on a warm stone",
     "rain",
     "a cat sits on a warm stone while rain falls over the old town",
