@@ -9,15 +9,17 @@ from __future__ import annotations
 import enum
 import functools
 import math
+import sys
 import types
 from collections.abc import Callable, KeysView, Mapping
 from typing import Any
 
 import msgpack
-import torch
 
 #: Classes of keys that are equal to themselves only, or to a key of another form that `plain_key` takes them to.
-_ITSELF = (type(None), bool, int, str, bytes, float, complex, torch.dtype, torch.layout, torch.memory_format)
+_ITSELF = (type(None), bool, int, str, bytes, float, complex)
+#: The same of torch, which commands that read an entry do without.
+_ENUMS, _DEVICE = ("dtype", "layout", "memory_format"), ("device",)
 #: Marks a packed key among what checks expect.
 _PACKED = "key"
 _BASES: tuple[Any, ...] = (int, float, complex, str, bytes, tuple)
@@ -34,7 +36,7 @@ def plain_key(key: Any) -> Any:
     kind = type(key)
     if isinstance(key, float) and math.isnan(key):
         raise NotKey("nan, which is equal to nothing")
-    if kind in _ITSELF or isinstance(key, torch.device):
+    if kind in _ITSELF or _is_of_torch(kind, (*_ENUMS, *_DEVICE)):
         return key
     if kind is frozenset:
         return frozenset(map(plain_key, key))
@@ -44,6 +46,18 @@ def plain_key(key: Any) -> Any:
                 return tuple(map(plain_key, key))
             return plain_key(base(key) if base is not str else str.__str__(key))
     raise NotKey(f"{kind.__module__}.{kind.__qualname__}")
+
+
+def _torch() -> Any:
+    import torch
+
+    return torch
+
+
+def _is_of_torch(kind: type, names: tuple[str, ...]) -> bool:
+    """Whether a class is one of torch's with these names; whoever has an object of it has imported torch."""
+    module = sys.modules.get("torch")
+    return module is not None and any(kind is getattr(module, name, None) for name in names)
 
 
 def _compares_as(kind: type, base: type) -> bool:
@@ -68,9 +82,9 @@ def _encoded(key: Any) -> Any:
     if kind in (tuple, frozenset):
         items = [_encoded(item) for item in key]
         return [kind.__name__, items if kind is tuple else sorted(items, key=msgpack.packb)]
-    if kind in (torch.dtype, torch.layout, torch.memory_format):
+    if _is_of_torch(kind, _ENUMS):
         return ["torch", str(key).removeprefix("torch.")]
-    if kind is torch.device:
+    if _is_of_torch(kind, _DEVICE):
         return ["device", str(key)]
     return key
 
@@ -78,8 +92,8 @@ def _encoded(key: Any) -> Any:
 _MADE: dict[str, Callable[[Any], Any]] = {
     "complex": complex,
     "int": int,
-    "device": torch.device,
-    "torch": functools.partial(getattr, torch),
+    "device": lambda text: _torch().device(text),
+    "torch": lambda name: getattr(_torch(), name),
     "tuple": lambda items: tuple(map(_decoded, items)),
     "frozenset": lambda items: frozenset(map(_decoded, items)),
 }

@@ -107,7 +107,9 @@ def every_name_as_attribute_global_closure_and_key(run: Run) -> None:
         attributes, tensors, weights = (
             [name for name in group if name not in of_module] for group in (attributes, tensors, weights)
         )
-        globals_ = [name for name in globals_ if name not in ("__builtins__", "__name__", "__import__", "super")]
+        globals_ = [
+            name for name in globals_ if name not in ("__builtins__", "__name__", "__import__", "super", "make")
+        ]
         instance, argument = closures.pop(), closures.pop()
         terms = [f"{instance}.{name}" for name in (*attributes, *tensors, *weights)]
         terms += [*globals_, *closures, *(f"{argument}['{name}']" for name in keys)]
