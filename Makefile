@@ -3,6 +3,7 @@
 #   make TORCH=2.14.1 test          another torch (after `make clean`), see scripts/versions.sh
 #   make test ARGS="-k lock -x"     arguments for pytest, or for the demo and the benchmarks
 #   make test FAST=1                without the tests that compile for long
+#   make test THOROUGH=1            with further slow cases of what other tests show
 #   make test PROCESSES=0           one test after the other in one process
 
 PYTHON ?= python3
@@ -12,6 +13,7 @@ NPU_VENV ?= .venv-npu
 DOCS_VENV ?= .venv-docs
 ARGS ?=
 FAST ?=
+THOROUGH ?=
 PROCESSES ?= 2
 BIN := $(VENV)/bin
 
@@ -21,6 +23,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 test test-npu check coverage: export TORCH_DEVICE_BACKEND_AUTOLOAD := 0
 # Several processes share the cores: threads of OpenMP that spin while they wait would take them from each other.
 test test-npu fuzz coverage: export OMP_WAIT_POLICY := passive
+test test-npu coverage: export THOROUGH
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-npu fuzz bench check format coverage docs hooks clean

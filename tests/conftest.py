@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,6 +33,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip the tests of a device that this host lacks."""
     if item.get_closest_marker("npu") and importlib.util.find_spec("torch_npu") is None:
         pytest.skip("torch_npu is not installed")
+    if item.get_closest_marker("thorough") and not os.environ.get("THOROUGH"):
+        pytest.skip("runs with `make test THOROUGH=1`, `make test-npu THOROUGH=1`")
     if item.get_closest_marker("gpu"):
         import torch
 

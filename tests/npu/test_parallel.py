@@ -14,7 +14,7 @@ import pytest
 from tests.npu import hccl, static_kernels
 from tests.support.relaunch import ROOT
 
-MODES = pytest.mark.parametrize("mode", ["max-autotune", "npugraph_ex"])
+MODES = pytest.mark.parametrize("mode", ["max-autotune", pytest.param("npugraph_ex", marks=pytest.mark.thorough)])
 TOGETHER = [[0, 1]]
 
 

@@ -117,7 +117,7 @@ def test_a_changed_model_gets_kernels_of_its_own(cann: Path) -> None:
     assert len(folders(cann)) == 2
 
 
-@pytest.mark.parametrize("stage", ["compile", "install"])
+@pytest.mark.parametrize("stage", ["install", pytest.param("compile", marks=pytest.mark.thorough)])
 def test_what_a_dead_process_left_is_never_installed(cann: Path, monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
     monkeypatch.setenv(static_kernels.KILL_AT, stage)
     assert run(cann, rows=(2,))[0] == {}

@@ -121,6 +121,7 @@ def test_an_unknown_section_is_refused() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_dispatch_is_measured_without_a_compiler() -> None:
     done = _benchmarks("dispatch", "--quick", "--backend", "eager")
     assert done.returncode == 0, done.stderr

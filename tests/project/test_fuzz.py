@@ -100,6 +100,7 @@ def planted(case: Case, folder: Path) -> Any:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_planted_difference_is_found_and_made_small(tmp_path: Path) -> None:
     stale = Step("planted", "if s.__name__.endswith('_plain'): s.Model.compute = lambda self, x, y: x * 3.0")
     steps = (*STEPS[:2], stale, STEPS[2], Step("after", "m.late = 1"))

@@ -83,7 +83,9 @@ def test_an_int_of_more_than_64_bits_raises_what_eager_raises(cache_dir: Path) -
     assert machine.position == 2**63 - 1, "the method itself has counted, once"
 
 
-@pytest.mark.parametrize(("family", "dynamic"), [("Mistral", False), ("Gemma2", True)])
+@pytest.mark.parametrize(
+    ("family", "dynamic"), [("Mistral", False), pytest.param("Gemma2", True, marks=pytest.mark.thorough)]
+)
 def test_a_sliding_window_cache_takes_few_variants(cache_dir: Path, family: str, dynamic: bool) -> None:
     transformers = pytest.importorskip("transformers")
     model = _model(transformers, family)

@@ -106,6 +106,7 @@ def test_a_folder_that_cannot_be_written_costs_the_sharing_alone(tmp_path: Path)
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_compiles_share_headers(cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
     monkeypatch.setenv("GEARCACHE_JOBS", "1")
