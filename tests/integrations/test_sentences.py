@@ -160,6 +160,48 @@ def test_a_model_that_was_given_another_module_is_not_filled_up(root: Path) -> N
     assert again.stats.eager_reasons == {"no graph": 1}
 
 
+class Centred(torch.nn.Module):
+    """A token sees all others in it, whatever the mask says."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x - x.mean(1, keepdim=True)
+
+
+def _change(model: Any, how: str) -> None:
+    inner = model[0].auto_model
+    if how == "hook":
+        inner.embeddings.register_forward_hook(lambda module, inputs, output: Centred()(output))
+    elif how == "module":
+        inner.embeddings.dropout = Centred()
+    elif how == "class of torch":
+        inner.embeddings.dropout = torch.nn.Softmax(dim=1)
+    elif how == "own forward":
+        whole = model[1].forward
+        model[1].forward = lambda features: whole(
+            {**features, "token_embeddings": Centred()(features["token_embeddings"])}
+        )
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+@pytest.mark.parametrize("how", ["hook", "module", "class of torch", "own forward"])
+def test_a_model_in_which_tokens_see_others_past_the_mask_is_not_filled_up(
+    root: Path, how: str, is_before: bool
+) -> None:
+    model = sentence_model(root / f"inside-{how}")
+    if is_before:
+        _change(model, how)
+    config = gearcache.CompilerConfig(backend="eager")
+    attached = attach(model, **SIZES, config=config, cache_dir=root / "cache")
+    if not is_before:
+        model.encode(TEXTS[:1])
+        _change(model, how)
+    found = model.encode(TEXTS[1])
+    reasons = set(attached.stats.eager_reasons)
+    attached.detach()
+    close(found, model.encode(TEXTS[1]))
+    assert reasons == ({"no graph"} if is_before else {"modules"})
+
+
 def test_copies_are_plain_models_and_detach_gives_the_model_back(root: Path) -> None:
     model, attached = served(root, root / "cache")
     pickle.loads(pickle.dumps(model)).encode(TEXTS)

@@ -13,6 +13,7 @@ from sentence_transformers.sentence_transformer.modules import (
     Pooling,
     Transformer,
 )
+from torch.nn.modules.module import _global_forward_hooks, _global_forward_pre_hooks
 
 #: `model_type` of the models of transformers of which it was tried that filling behind the mask changes no result
 #: (tests/integrations/test_sentences.py). In each of them a token sees others through the mask alone.
@@ -23,6 +24,19 @@ TRIED = frozenset(
 _AFTER = (Dense, Dropout, LayerNorm, Normalize)
 _BY_ELEMENT = (torch.nn.Identity, torch.nn.Tanh, torch.nn.ReLU, torch.nn.GELU, torch.nn.Sigmoid, torch.nn.SiLU)
 _ATTENTION = ("eager", "sdpa")
+#: Of torch, what works on each token by itself, or runs nothing.
+_BY_TOKEN = (
+    *_BY_ELEMENT,
+    torch.nn.Dropout,
+    torch.nn.Embedding,
+    torch.nn.LayerNorm,
+    torch.nn.Linear,
+    torch.nn.ModuleDict,
+    torch.nn.ModuleList,
+    torch.nn.RMSNorm,
+)
+#: Whose modules were tried as they are.
+_LIBRARIES = ("transformers.", "sentence_transformers.")
 
 
 class Layout:
@@ -31,9 +45,11 @@ class Layout:
     def __init__(self, model: Any) -> None:
         self._modules = tuple(model.children())
         self._classes = tuple(map(_class_of, self._modules))
+        #: Of each module below: its class, or None where it may do something else than its library wrote.
+        self._inside = tuple(map(_class_inside, (inner for module in self._modules for inner in module.modules())))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Layout) and self._classes == other._classes
+        return isinstance(other, Layout) and (self._classes, self._inside) == (other._classes, other._inside)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -44,6 +60,8 @@ class Layout:
         sentence-transformers itself fills up the shorter texts of a batch, and masks them.
         """
         if len(self._modules) < 2 or type(self._modules[0]) is not Transformer or type(self._modules[1]) is not Pooling:
+            return False
+        if None in self._inside or _global_forward_hooks or _global_forward_pre_hooks:
             return False
         return _is_tried(self._modules[0]) and all(map(_is_by_vector, self._modules[2:]))
 
@@ -58,6 +76,18 @@ def _class_of(module: Any) -> Any:
     if inner is None:
         return type(module), type(getattr(module, "activation_function", None))
     return type(module), type(inner), getattr(inner.config, "_attn_implementation", None)
+
+
+def _class_inside(module: Any) -> Any:
+    """Return the class of a module that runs what its library wrote; None for one with hooks or code of its own."""
+    kind, own = type(module), vars(module)
+    if "forward" in own or own.get("_forward_hooks") or own.get("_forward_pre_hooks"):
+        return None
+    if kind in _BY_TOKEN:
+        return kind if kind.forward.__module__.startswith("torch.nn.") else None
+    code = getattr(kind, "forward", None)
+    is_as_written = kind.__module__.startswith(_LIBRARIES) and getattr(code, "__module__", "").startswith(_LIBRARIES)
+    return kind if is_as_written else None
 
 
 def _is_tried(transformer: Any) -> bool:
