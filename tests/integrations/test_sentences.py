@@ -130,6 +130,21 @@ def test_a_text_of_which_no_token_is_shown_is_not_filled_up(root: Path) -> None:
     assert attached.stats.eager_reasons == {"empty text": 1}
 
 
+def test_queries_and_documents_and_a_module_that_tells_them_apart(root: Path) -> None:
+    model, attached = served(root, root / "cache")
+    plain = copy.deepcopy(model)
+    close(model.encode_query(TEXTS), plain.encode_query(TEXTS))
+    close(model.encode_document(TEXTS), plain.encode_document(TEXTS))
+    assert (attached.stats.calls, attached.stats.eager_calls) == (2, 0)
+    model.module_kwargs = {"1": ["task"]}
+    model[1].forward_kwargs = {"task"}
+    whole = type(model[1]).forward
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(model[1]), "forward", lambda self, features, task=None: whole(self, features))
+        model.encode_query(TEXTS)
+    assert attached.stats.eager_reasons == {"features": 1}
+
+
 def test_a_pooling_that_leaves_out_prompts(root: Path) -> None:
     model, attached = served(root, root / "cache", "bert", "mean", include_prompt=False)
     plain = copy.deepcopy(model)

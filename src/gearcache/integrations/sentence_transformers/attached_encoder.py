@@ -66,9 +66,9 @@ class AttachedEncoder(Attachment):
 
     def _read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | Miss:
         """Return what a graph takes of a call, or why none does."""
-        if len(args) != 1 or kwargs:
-            return Miss("features", f"{len(args)} arguments and {sorted(kwargs)}", "features alone")
         layout = Layout(self.module)
+        if len(args) != 1 or not layout.ignores(kwargs):
+            return Miss("features", f"{len(args)} arguments and {sorted(kwargs)}", "features alone")
         if layout != self._layout:
             return Miss("modules", "the model has other modules than those attached", "attach it anew")
         found = self._features.read(args[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from sentence_transformers.sentence_transformer.modules import (
     LayerNorm,
     Normalize,
     Pooling,
+    Router,
     Transformer,
 )
 from torch.nn.modules.module import _global_forward_hooks, _global_forward_pre_hooks
@@ -43,6 +45,7 @@ class Layout:
     """The classes of a model's modules at one time. Equal ones treat filling alike."""
 
     def __init__(self, model: Any) -> None:
+        self._model = model
         self._modules = tuple(model.children())
         self._classes = tuple(map(_class_of, self._modules))
         #: Of each module below: its class, or None where it may do something else than its library wrote.
@@ -64,6 +67,20 @@ class Layout:
         if None in self._inside or _global_forward_hooks or _global_forward_pre_hooks:
             return False
         return _is_tried(self._modules[0]) and all(map(_is_by_vector, self._modules[2:]))
+
+    def ignores(self, names: Collection[str]) -> bool:
+        """Whether no module is given arguments of these names, which `forward` takes beside the features.
+
+        `encode_query` and `encode_document` give it `task`, which a `Router` reads.
+        """
+        if not type(self._model).forward.__module__.startswith("sentence_transformers."):
+            return False
+        taken = self._model.module_kwargs or {}
+        return not any(
+            isinstance(module, Router)
+            or any(name in taken.get(child, ()) or name in getattr(module, "forward_kwargs", ()) for name in names)
+            for child, module in self._model.named_children()
+        )
 
     @property
     def drops_prompts(self) -> bool:
