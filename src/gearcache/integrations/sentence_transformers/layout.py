@@ -15,7 +15,8 @@ from sentence_transformers.sentence_transformer.modules import (
     Router,
     Transformer,
 )
-from torch.nn.modules.module import _global_forward_hooks, _global_forward_pre_hooks
+
+from gearcache.ge_cache.private_torch.module_hooks import has_hooks
 
 #: `model_type` of the models of transformers of which it was tried that filling behind the mask changes no result
 #: (tests/integrations/test_sentences.py). In each of them a token sees others through the mask alone.
@@ -64,7 +65,7 @@ class Layout:
         """
         if len(self._modules) < 2 or type(self._modules[0]) is not Transformer or type(self._modules[1]) is not Pooling:
             return False
-        if None in self._inside or _global_forward_hooks or _global_forward_pre_hooks:
+        if None in self._inside:
             return False
         return _is_tried(self._modules[0]) and all(map(_is_by_vector, self._modules[2:]))
 
@@ -98,7 +99,7 @@ def _class_of(module: Any) -> Any:
 def _class_inside(module: Any) -> Any:
     """Return the class of a module that runs what its library wrote; None for one with hooks or code of its own."""
     kind, own = type(module), vars(module)
-    if "forward" in own or own.get("_forward_hooks") or own.get("_forward_pre_hooks"):
+    if "forward" in own or has_hooks(module):
         return None
     if kind in _BY_TOKEN:
         return kind if kind.forward.__module__.startswith("torch.nn.") else None
