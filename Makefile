@@ -20,10 +20,10 @@ BIN := $(VENV)/bin
 # No model hub is ever asked; tests load no device backend that they did not import.
 export HF_HUB_OFFLINE := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export THOROUGH
 test test-npu check coverage: export TORCH_DEVICE_BACKEND_AUTOLOAD := 0
 # Several processes share the cores: threads of OpenMP that spin while they wait would take them from each other.
 test test-npu fuzz coverage: export OMP_WAIT_POLICY := passive
-test test-npu coverage: export THOROUGH
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-npu fuzz bench check format coverage docs hooks clean
