@@ -22,7 +22,8 @@ Stage = Callable[[str], None]
 class CompileJob:
     """One gear to compile, as plain data, so that it can be sent to another process.
 
-    `graph` is the form of `ge_cache.aten`; its placeholders are `inputs`, then `attributes` in order.
+    `graph` is the form of `ge_cache.aten`; its placeholders are `inputs`, then `attributes` in order. `repeats` lets a
+    backend compile operations once that come again and again.
     """
 
     method: str
@@ -32,6 +33,7 @@ class CompileJob:
     attributes: dict[str, TensorSpec]
     options: dict[str, Any]
     threads: int
+    repeats: bool = False
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,7 @@ def plain_job(job: CompileJob) -> dict[str, Any]:
         "attributes": [[name, plain_spec(spec)] for name, spec in job.attributes.items()],
         "options": job.options,
         "threads": job.threads,
+        "repeats": job.repeats,
     }
 
 
@@ -143,4 +146,5 @@ def job_of_plain(plain: dict[str, Any]) -> CompileJob:
         attributes={name: spec_of_plain(spec) for name, spec in plain["attributes"]},
         options=plain["options"],
         threads=plain["threads"],
+        repeats=plain["repeats"],
     )

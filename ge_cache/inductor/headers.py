@@ -14,7 +14,8 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-_SUFFIX = ".gch"
+#: Headers of g++ (those of clang hold the time of a file that each worker writes anew), and `runtime.py`.
+_SUFFIXES = (".gch", ".o")
 #: Each is of one compiler, its flags and the text of all that it includes.
 _MAX_SHARED = 8
 
@@ -48,7 +49,7 @@ class SharedHeaders:
         taken = False
         with contextlib.suppress(OSError):
             self._own.mkdir(parents=True, exist_ok=True)
-            for path in self._shared.glob(f"*{_SUFFIX}"):
+            for path in _files(self._shared):
                 if not path.is_symlink() and path.stat().st_uid == os.geteuid():
                     _link(path, self._own / path.name)
                     taken = True
@@ -57,12 +58,12 @@ class SharedHeaders:
     def give(self) -> None:
         """Share the headers of the worker, none of which is being written, that are not there yet."""
         with contextlib.suppress(OSError):
-            for path in self._own.glob(f"*{_SUFFIX}"):
+            for path in _files(self._own):
                 if not (self._shared / path.name).exists():
                     self._publish(path)
 
     def _publish(self, path: Path) -> None:
-        others = sorted(self._shared.glob(f"*{_SUFFIX}"), key=lambda other: other.stat().st_mtime)
+        others = sorted(_files(self._shared), key=lambda other: other.stat().st_mtime)
         for other in others[: max(0, len(others) + 1 - _MAX_SHARED)]:
             other.unlink(missing_ok=True)
         hidden = self._shared / f".{path.name}.{os.getpid()}"
@@ -73,6 +74,10 @@ class SharedHeaders:
             hidden.replace(self._shared / path.name)
         finally:
             hidden.unlink(missing_ok=True)
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in folder.glob("*") if path.suffix in _SUFFIXES and not path.name.startswith(".")]
 
 
 def _link(source: Path, target: Path) -> None:

@@ -21,6 +21,8 @@ from gearcache.ge_cache.dependencies.custom_operators import custom_operators
 from gearcache.ge_cache.graphs.examples import symbolic_examples
 from gearcache.ge_cache.inductor.artifact_names import CONSTANTS, EXTERN, LIBRARY
 from gearcache.ge_cache.inductor.options import compile_options
+from gearcache.ge_cache.inductor.repeated import Built, build_repeats, keeping_constants
+from gearcache.ge_cache.inductor.runtime import make_object
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import inductor as private_inductor
 from gearcache.ge_cache.private_torch import symbols as private_symbols
@@ -37,26 +39,14 @@ def build_library(job: CompileJob, stage: Stage) -> Artifact:
             "change no later process would see; give it to cache_compile as one of `custom_decompositions`"
         )
     names = _attach_attributes(module, job)
-    weights = {name: module.get_buffer(name) for name in names.values()}
     inputs, symbolic = _inputs(job)
-    folded: dict[str, torch.Tensor] = dict(constants)
-
-    def inner(compile_inner: Any, graph: Any, example_inputs: Any, **keywords: Any) -> Any:
-        for node in graph.graph.nodes:
-            if node.op == "get_attr" and node.target not in weights:
-                value = getattr(graph, node.target)
-                if isinstance(value, torch.Tensor):
-                    folded[node.target] = value
-        stage("compile")
-        return compile_inner(graph, example_inputs, **keywords)
-
-    stage("lower")
-    with torch.no_grad():
-        library = Path(
-            private_inductor.inductor_compile(
-                module, inputs, compile_options(job), inner, linker_flags(), list(weights.values())
-            )
-        )
+    built = None
+    if job.repeats and symbolic is None:
+        built = build_repeats(module, inputs, list(names.values()), job, stage, linker_flags())
+    if built is None:
+        built = _build_whole(module, inputs, list(names.values()), job, stage)
+    library, values, counts = built
+    folded = constants | values
     _strip(library)
     data, extern = library.read_bytes(), library.with_suffix(".json")
     if library.with_name("custom_objs_config.json").exists():
@@ -78,7 +68,28 @@ def build_library(job: CompileJob, stage: Stage) -> Artifact:
     if extern.exists():
         blobs[EXTERN] = extern.read_bytes()
     conditions = [checked_expression(text) for text in symbolic.assumptions()] if symbolic is not None else []
-    return Artifact({"bound": bound, "extern": EXTERN in blobs}, blobs, conditions)
+    header = {"bound": bound, "extern": EXTERN in blobs}
+    return Artifact(header | ({"repeats": counts} if counts else {}), blobs, conditions)
+
+
+def _build_whole(
+    module: torch.fx.GraphModule, inputs: list[torch.Tensor], attached: list[str], job: CompileJob, stage: Stage
+) -> Built:
+    """Return the object of a graph that is compiled as one; the attributes `attached` are its weights."""
+    weights = {name: module.get_buffer(name) for name in attached}
+    folded: dict[str, torch.Tensor] = {}
+    stage("lower")
+    with torch.no_grad():
+        library = private_inductor.inductor_compile(
+            module,
+            inputs,
+            compile_options(job),
+            keeping_constants(weights, folded, stage),
+            linker_flags(),
+            list(weights.values()),
+            make_object,
+        )
+    return Path(library), folded, []
 
 
 def prepare(threads: int) -> None:
@@ -86,7 +97,9 @@ def prepare(threads: int) -> None:
     module = torch.fx.symbolic_trace(_Increment())
     job = CompileJob("", "", None, [], {}, {}, threads)
     with torch.no_grad():
-        private_inductor.inductor_compile(module, [torch.zeros(64)], compile_options(job), _pass_on, linker_flags())
+        private_inductor.inductor_compile(
+            module, [torch.zeros(64)], compile_options(job), _pass_on, linker_flags(), (), make_object
+        )
 
 
 class _Increment(torch.nn.Module):

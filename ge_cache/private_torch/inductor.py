@@ -15,6 +15,7 @@ import torch
 
 from gearcache.errors import UnsafePath
 from gearcache.ge_cache.private_torch.core import OpOverload, storage_key
+from gearcache.ge_cache.private_torch.cpp_objects import ObjectMaker, objects_by
 from gearcache.ge_cache.workers.interpreter import python_command, python_environment
 from gearcache.guards.evidence.identity import is_users
 from gearcache.guards.evidence.operators import is_outside
@@ -27,10 +28,12 @@ def inductor_compile(
     inner: Callable[..., Any],
     linker_flags: Sequence[str] = (),
     weights: Sequence[torch.Tensor] = (),
+    objects: ObjectMaker | None = None,
 ) -> Any:
     """Compile with AOTInductor; `inner(compile_inner, module, inputs, **options)` wraps the last stage.
 
-    `weights` are the attributes of the module whose values must not get into the code.
+    `weights` are the attributes of the module whose values must not get into the code. `objects` makes the object of the
+    C++ that Inductor has written, in place of Inductor.
     """
     from torch._inductor.compile_fx import compile_fx_aot, compile_fx_inner
 
@@ -38,7 +41,7 @@ def inductor_compile(
         return inner(compile_fx_inner, graph, example_inputs, **keywords)
 
     patches = {**unassigned_settings(), **options}
-    with linked_with(linker_flags), unread(weights), probed_alike():
+    with unread(weights), probed_alike(), objects_by(objects, linker_flags, header_folder()):
         return compile_fx_aot(module, inputs, inner_compile=wrapped, config_patches=patches)  # type: ignore[arg-type]
 
 
@@ -109,25 +112,6 @@ def _environment(command: list[str], keywords: dict[str, Any]) -> dict[str, Any]
         return {}
     libraries = (keywords.get("env") or {}).get("LD_LIBRARY_PATH")
     return {"env": python_environment() | ({"LD_LIBRARY_PATH": libraries} if libraries else {})}
-
-
-@contextlib.contextmanager
-def linked_with(flags: Sequence[str]) -> Iterator[None]:
-    """Add flags, without their leading dash, to each link of Inductor's C++ builder, which has no setting for it."""
-    from torch._inductor import cpp_builder as builder_module
-
-    builder: Any = builder_module
-    original = builder._get_optimization_cflags
-
-    def extended(*arguments: Any, **keywords: Any) -> tuple[list[str], list[str]]:
-        compiler_flags, linker_flags = original(*arguments, **keywords)
-        return compiler_flags, [*linker_flags, *flags]
-
-    builder._get_optimization_cflags = extended
-    try:
-        yield
-    finally:
-        builder._get_optimization_cflags = original
 
 
 @contextlib.contextmanager

@@ -25,6 +25,7 @@ _ALLOWED: dict[str, tuple[Any, ...]] = {
     "filling": ("proven", "vouched"),
     "gear_execution": ("static", "ge"),
     "count_shapes": (False, True),
+    "repeats": (True, False),
     "dynamic_gears_merge_policy": ("zip", "product"),
 }
 
@@ -129,6 +130,8 @@ class CompilerConfig(_Checked):
     - `count_shapes`: also count the shapes that a dynamic graph serves, for `.stats.shapes` and `suggest_gears`; static
       graphs count theirs anyway.
     - `max_variants`: how many traces one entry may hold.
+    - `repeats`: compile the layers of a model that do the same once for each gear, instead of as often as there are
+      layers (Inductor only). Results may differ from those of one graph by rounding. False compiles the graph as one.
     """
 
     backend: str = "auto"
@@ -147,6 +150,7 @@ class CompilerConfig(_Checked):
     count_shapes: bool = False
     gear_execution: str = "static"
     torchair: Any = None
+    repeats: bool = True
 
 
 @dataclass(frozen=True)
@@ -174,11 +178,13 @@ class Settings:
     hmac_key_file: Path | None = None
     max_size: int | None = None
     max_age: float | None = None
+    repeats: bool = True
 
     @property
     def compile_options(self) -> dict[str, Any]:
         """The part that changes compiled code, for the key."""
-        return {"mode": self.mode, "options": dict(self.options), "gear_execution": self.gear_execution}
+        found = {"mode": self.mode, "options": dict(self.options), "gear_execution": self.gear_execution}
+        return found if self.repeats else found | {"repeats": False}
 
 
 def resolve_settings(config: Any, *, has_gears: bool, environ: Mapping[str, str] = os.environ) -> Settings:
@@ -214,6 +220,7 @@ def resolve_settings(config: Any, *, has_gears: bool, environ: Mapping[str, str]
         compile_timeout=config.compile_timeout or float(_positive(environ, "GEARCACHE_COMPILE_TIMEOUT", 3600)),
         lock_timeout=float(_positive(environ, "GEARCACHE_LOCK_TIMEOUT", 1800)),
         gear_execution=config.gear_execution,
+        repeats=config.repeats,
         torchair_config=config.torchair,
         hmac_key_file=Path(environ[KEY_FILE_VARIABLE]) if environ.get(KEY_FILE_VARIABLE) else None,
         max_size=_limit(environ, "GEARCACHE_MAX_SIZE", parse_size),

@@ -161,4 +161,5 @@ def _job(request: BuildRequest, capture: Capture, text: str, graph: GearGraph) -
         attributes=graph.attributes,
         options=dict(request.options),
         threads=request.threads,
+        repeats=request.repeats,
     )

@@ -48,6 +48,8 @@ class BuildRequest:
     grad_modes: tuple[bool, ...] = (False,)
     #: With `on_miss="pad"`: what to fill with.
     fills: Fills | None = None
+    #: Whether operations that come again and again are compiled once.
+    repeats: bool = True
     #: Threads that the compiled code is for.
     threads: int = field(default_factory=torch.get_num_threads)
     #: What earlier builds have shown.

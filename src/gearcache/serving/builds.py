@@ -179,6 +179,7 @@ class Builds:
             decompositions=self._method.decompositions,
             jobs=self._method.settings.jobs,
             compile_timeout=self._method.settings.compile_timeout,
+            repeats=self._method.settings.repeats,
             threads=self.threads or torch.get_num_threads(),
             findings=self._findings or Findings(),
             mode=self._method.mode,

@@ -1,0 +1,149 @@
+"""Building the object of a graph in which a stretch of operations comes again and again: each stretch is compiled once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gearcache.ge_cache.backend import CompileJob, Stage
+from gearcache.ge_cache.graphs.operations import Operations, drop_aliases, give_values
+from gearcache.ge_cache.graphs.repeats import stretches
+from gearcache.ge_cache.inductor.options import compile_options
+from gearcache.ge_cache.inductor.program import Part, Program, make_program
+from gearcache.ge_cache.inductor.runtime import make_linked
+from gearcache.ge_cache.inductor.sources import NotMergeable, merged
+from gearcache.ge_cache.private_torch import inductor as private_inductor
+from gearcache.ge_cache.private_torch.cpp_objects import Lowered, Make, Written
+
+logger = logging.getLogger("gearcache")
+
+#: The file of an object, the values of its constants, and count and operations of each repeat in it.
+Built = tuple[Path, dict[str, torch.Tensor], list[list[int]]]
+
+
+def build_repeats(
+    module: torch.fx.GraphModule,
+    inputs: Sequence[torch.Tensor],
+    weights: Sequence[str],
+    job: CompileJob,
+    stage: Stage,
+    linker_flags: Sequence[str],
+) -> Built | None:
+    """Return the object of a graph whose weights are attributes; None where nothing repeats, or parts do not fit."""
+    stage("repeats")
+    give_values(module, inputs)
+    drop_aliases(module)
+    attributes = [node for node in module.graph.nodes if node.op == "get_attr"]
+    operations = Operations(
+        module.graph,
+        [node for node in attributes if node.target in weights],
+        lambda name: _content(module.get_buffer(name)),
+    )
+    found = stretches(operations)
+    if all(stretch.count == 1 for stretch in found):
+        return None
+    program = make_program(module, len(inputs), operations, found)
+    if program is None:
+        return None
+    try:
+        library, folded = _Parts(program, job, stage, linker_flags).build()
+    except Exception as error:  # whatever the compiler raises, it may take the whole graph
+        if not _is_of_parts(error):
+            raise
+        logger.debug("%s is compiled as a whole: %s", job.method, error)
+        return None
+    return library, folded, [[stretch.count, stretch.length] for stretch in found if stretch.count > 1]
+
+
+def _is_of_parts(error: BaseException) -> bool:
+    """Whether an exception, or what it came of, says that parts do not fit."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, NotMergeable):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return isinstance(getattr(error, "inner_exception", None), NotMergeable)
+
+
+def keeping_constants(
+    weights: Mapping[str, torch.Tensor], constants: dict[str, torch.Tensor], stage: Stage, prefix: str = ""
+) -> Callable[..., Any]:
+    """Return what wraps Inductor's last stage and keeps the values of the attributes that are no weights."""
+
+    def inner(compile_inner: Any, graph: Any, example_inputs: Any, **keywords: Any) -> Any:
+        for node in graph.graph.nodes:
+            if node.op == "get_attr" and node.target not in weights:
+                value = getattr(graph, node.target)
+                if isinstance(value, torch.Tensor):
+                    constants[prefix + node.target] = value
+        stage("compile")
+        return compile_inner(graph, example_inputs, **keywords)
+
+    return inner
+
+
+def _content(tensor: torch.Tensor) -> tuple[Any, ...]:
+    data = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    return (tensor.dtype, tuple(tensor.shape), data)
+
+
+class _Parts:
+    """The parts of a program, lowered one after the other; with the last one the object of all is made."""
+
+    def __init__(self, program: Program, job: CompileJob, stage: Stage, linker_flags: Sequence[str]) -> None:
+        self._program = program
+        self._job = job
+        self._stage = stage
+        self._flags = linker_flags
+        self._sources: list[Written] = []
+        self._constants = {
+            f"part{number}_{name}": value
+            for number, part in enumerate(program.parts)
+            for name, value in part.module.named_buffers()
+            if name not in part.weights
+        }
+
+    def build(self) -> tuple[Path, dict[str, torch.Tensor]]:
+        library = ""
+        for number, part in enumerate(self._program.parts):
+            self._stage("lower")
+            weights = {name: part.module.get_buffer(name) for name in part.weights}
+            with torch.no_grad():
+                library = private_inductor.inductor_compile(
+                    part.module,
+                    part.inputs,
+                    compile_options(self._job),
+                    keeping_constants(weights, self._constants, self._stage, f"part{number}_"),
+                    self._flags,
+                    list(weights.values()),
+                    self._take,
+                )
+        return Path(library), self._constants
+
+    def _take(self, make: Make, lowered: Lowered) -> str:
+        part = self._program.parts[len(self._sources)]
+        if lowered.calls_back:
+            raise NotMergeable("a part calls operators that have no C interface")
+        if not _fit(part, lowered.strides):
+            raise NotMergeable("a part gives other strides than the next one takes")
+        self._sources.append(lowered.written)
+        if len(self._sources) < len(self._program.parts):
+            return ""
+        return make_linked(make, merged(self._program, self._sources))
+
+
+def _fit(part: Part, strides: list[tuple[int, ...] | None]) -> bool:
+    """Whether a part gives its outputs the strides with which the next one was lowered."""
+    if len(strides) != len(part.outputs):
+        return False
+    for tensor, given in zip(part.outputs, strides, strict=True):
+        if given is None or len(given) != tensor.dim():
+            return False
+        pairs = zip(tensor.shape, tensor.stride(), given, strict=True)
+        if tensor.numel() and any(size > 1 and own != other for size, own, other in pairs):
+            return False
+    return True

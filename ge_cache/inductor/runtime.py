@@ -1,0 +1,47 @@
+"""What each object of AOTInductor holds whatever its graph is: compiled once for a host, and linked to every object.
+
+Inductor writes it into the source of every graph, where it takes g++ three times as long as the graph's own code: the C
+interface, and the templates of which the class of the graph is made. Here the graph's source is told that they are elsewhere.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from gearcache.ge_cache.private_torch.cpp_objects import Lowered, Make, Written
+
+logger = logging.getLogger("gearcache")
+
+_BEGIN = "// Definition of AOTI runtime interface functions\n"
+_END = '} // extern "C"\n'
+_BASE = "template class torch::aot_inductor::AOTInductorModelBase<torch::aot_inductor::AOTInductorModel>;\n"
+
+
+def make_object(make: Make, lowered: Lowered) -> str:
+    """Make the object of a graph; as Inductor would, where it cannot be linked to the runtime."""
+    return make_linked(make, lowered.written)
+
+
+def make_linked(make: Make, written: Written) -> str:
+    """Make an object that is linked to the runtime; one with a runtime of its own, where that fails."""
+    parted = without_runtime(written)
+    if not parted.runtime:
+        return make(written)
+    try:
+        return make(parted)
+    except Exception as error:  # whatever compilers and linkers do
+        logger.debug("the graph gets a runtime of its own: %s", error)
+        return make(written)
+
+
+def without_runtime(written: Written) -> Written:
+    """Return a source without its runtime, which is beside it then; as it was where it is not written as expected."""
+    text = written.wrapper
+    if text.count(_BEGIN) != 1 or text.count(_END) != 1 or written.runtime:
+        return written
+    head, _, rest = text.partition(_BEGIN)
+    interface, _, own = rest.partition(_END)
+    includes = "".join(f"{line}\n" for line in interface.splitlines() if line.startswith("#include "))
+    runtime = f"{head}{_BEGIN}{interface}{_END}{_BASE}"
+    return replace(written, wrapper=f"{head}{includes}extern {_BASE}{own}", runtime=runtime)

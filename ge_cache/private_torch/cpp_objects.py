@@ -1,0 +1,141 @@
+"""Private names of Inductor with which its C++ becomes a shared object. One test per name."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+Make = Callable[["Written"], str]
+
+
+@dataclass(frozen=True)
+class Written:
+    """The C++ of one graph; `runtime` is C++ that is compiled once for all graphs and linked to each, empty for none."""
+
+    wrapper: str
+    kernels: str
+    runtime: str = ""
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """What Inductor made of a graph, before any compiler runs."""
+
+    written: Written
+    #: Whether it calls operators that have no C interface.
+    calls_back: bool
+    #: Of each output; None where they are no ints.
+    strides: list[tuple[int, ...] | None]
+
+
+#: Given Inductor's own compiler, and what Inductor made of a graph; returns the path of an object.
+ObjectMaker = Callable[[Make, Lowered], str]
+
+
+def as_written(make: Make, lowered: Lowered) -> str:
+    """Make the object that Inductor would make."""
+    return make(lowered.written)
+
+
+@contextlib.contextmanager
+def objects_by(maker: ObjectMaker | None, linker_flags: Sequence[str], folder: Path) -> Iterator[None]:
+    """Let a function decide what becomes of the C++ that Inductor writes.
+
+    Each link gets some flags, without their leading dash, for which Inductor has no setting. Runtimes are kept in a folder.
+    """
+    from torch._inductor import codecache
+    from torch._inductor import cpp_builder as builder_module
+
+    owner: Any = codecache.AotCodeCompiler
+    builders: Any = builder_module
+    original, original_flags = owner.__dict__["compile"], builders._get_optimization_cflags
+    flags = [*linker_flags]
+
+    def compile_written(graph: Any, wrapper: str, kernels: str, extern: str | None, **keywords: Any) -> Any:
+        def make(written: Written) -> Any:
+            with _linked_to(written.runtime, folder, flags):
+                return original.__func__(owner, graph, written.wrapper, written.kernels, extern, **keywords)
+
+        strides = [_strides_of(output) for output in graph.graph_outputs]
+        return (maker or as_written)(make, Lowered(Written(wrapper, kernels), bool(extern), strides))
+
+    def extended(*arguments: Any, **keywords: Any) -> tuple[list[str], list[str]]:
+        compiler_flags, own = original_flags(*arguments, **keywords)
+        return compiler_flags, [*own, *flags]
+
+    owner.compile, builders._get_optimization_cflags = staticmethod(compile_written), extended
+    try:
+        yield
+    finally:
+        owner.compile, builders._get_optimization_cflags = original, original_flags
+
+
+@contextlib.contextmanager
+def _linked_to(runtime: str, folder: Path, flags: list[str]) -> Iterator[None]:
+    """Compile a runtime, where there is none yet, with the command of the wrapper, and link it to the object."""
+    from torch._inductor import codecache
+
+    builder: Any = codecache.CppBuilder
+    original = builder.build
+    added: list[str] = []
+
+    def build(self: Any) -> None:
+        command = shlex.split(self.get_command_line())
+        if _source(command) is not None:
+            path = _runtime_object(command, self.get_target_file_path(), runtime, folder)
+            added.append(shlex.quote(f"Wl,{path}"))
+            flags.extend(added)
+        original(self)
+
+    if runtime:
+        builder.build = build
+    try:
+        yield
+    finally:
+        builder.build = original
+        for flag in added:
+            flags.remove(flag)
+
+
+def _source(command: list[str]) -> str | None:
+    """Return the file of a wrapper that a command compiles, and does not link."""
+    return next((word for word in command if word.endswith(".wrapper.cpp")), None)
+
+
+def _runtime_object(command: list[str], target: str, source: str, folder: Path) -> str:
+    """Return the object of a runtime, compiled by the command that compiles a wrapper."""
+    from torch._inductor import cpp_builder
+
+    own = _source(command)
+    words = [{own: "SOURCE", target: "TARGET"}.get(word, word.replace(str(folder), "FOLDER")) for word in command]
+    facts = [torch.__version__, cpp_builder.get_compiler_version_info(command[0]), source, *words]
+    path = folder / f"gearcache-{hashlib.sha256(chr(0).join(facts).encode()).hexdigest()}.o"
+    if "," in str(path):
+        raise ValueError(f"the linker cannot be given {path}: its name has a comma")
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        made, text = path.with_suffix(f".{os.getpid()}"), path.with_suffix(f".{os.getpid()}.cpp")
+        try:
+            text.write_text(source)
+            own_words = [{own: str(text), target: str(made)}.get(word, word) for word in command]
+            cpp_builder.run_compile_cmd(shlex.join(own_words), cwd=str(folder))
+            made.replace(path)
+        finally:
+            made.unlink(missing_ok=True)
+            text.unlink(missing_ok=True)
+    return str(path)
+
+
+def _strides_of(output: Any) -> tuple[int, ...] | None:
+    try:
+        return tuple(int(stride) for stride in output.get_stride())
+    except (AttributeError, NotImplementedError, TypeError):
+        return None
