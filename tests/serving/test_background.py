@@ -64,6 +64,12 @@ def _cached(function: Callable[..., Any], gears: Any = None, **options: Any) -> 
     return gearcache.cache_compile(function, gears=gears, config=strict_config(on_miss="background", **options))
 
 
+@pytest.fixture(autouse=True)
+def _free_slot() -> None:
+    """A process has one build at a time: that of a test before is over."""
+    background.wait_for_slot()
+
+
 def _until(is_so: Callable[[], object], call: Callable[[], object] = lambda: None) -> None:
     end = time.monotonic() + SECONDS
     while not is_so():
@@ -287,7 +293,7 @@ def test_a_module_that_changes_before_each_graph_is_there_is_not_built_in_a_loop
         call()
     assert len(begun) == 2
     assert caplog.text.count("the module changes meanwhile") == 1
-    assert len(cached.explain()) < 20_000
+    assert len(cached.explain().splitlines()) < 410  # the latest 400, and what stands around them
 
 
 def test_who_waits_for_the_end_of_a_connection_does_not_wait_for_the_build(cache_dir: Path) -> None:
@@ -331,13 +337,15 @@ def test_no_process_is_forked_while_a_thread_imports_or_holds_dynamos_lock(cache
         done.clear()
         thread = threading.Thread(target=busy)
         thread.start()
-        begun.wait()
-        assert not forked_build.can_fork()
-        cached = _cached(Net().run)
-        cached(torch.ones(2, 4))
-        assert background._slot._build is None
-        done.set()
-        thread.join()
+        try:
+            begun.wait()
+            assert not forked_build.can_fork()
+            cached = _cached(Net().run)
+            cached(torch.ones(2, 4))
+            assert background._slot._build is None
+        finally:
+            done.set()
+            thread.join()
         assert forked_build.can_fork()
     _until(lambda: cached.stats.loads, lambda: cached(torch.ones(2, 4)))
 
