@@ -34,7 +34,7 @@ class Operations:
     def wiring(self, begin: int, length: int) -> list[int]:
         """Return where each argument of some operations in a row comes from.
 
-        From one of them: how many operations it is away from the first; from elsewhere: the how manieth such tensor, below 0.
+        What one of them gives counts from the first one; what is from elsewhere is numbered downwards from -1.
         """
         slots: dict[fx.Node, int] = {}
         found = []
@@ -46,7 +46,7 @@ class Operations:
         return found
 
     def alive_after(self, stretch: Stretch) -> list[fx.Node] | None:
-        """Return what the first repeat hands on; None where the graph may not be cut between the repeats, or around them.
+        """Return what the first repeat hands on; None where the graph may not be cut between repeats or around them.
 
         A part of the graph sees its inputs as tensors without common memory. So nothing that shares memory with what
         the graph writes goes from one part to another, and only tensors do.
@@ -56,9 +56,9 @@ class Operations:
                 if not self._may_cross(node):
                     return None
         for node in self.calls[: stretch.start]:
-            if any(self.number.get(user, stretch.end) >= stretch.start for user in node.users):
-                if not self._may_cross(node):
-                    return None
+            goes_on = any(self.number.get(user, stretch.end) >= stretch.start for user in node.users)
+            if goes_on and not self._may_cross(node):
+                return None
         return list(self._handed_on(stretch.start, stretch.start + stretch.length))
 
     def _handed_on(self, begin: int, end: int) -> Iterator[fx.Node]:
@@ -97,11 +97,13 @@ class Operations:
 def give_values(module: fx.GraphModule, arguments: Sequence[torch.Tensor]) -> None:
     """Run the graph on fakes of some tensors; each node keeps its own as `meta["val"]`."""
     mode = private_fake.fake_mode()
-    _Recorder(module).run(*(private_fake.with_own_memory(mode, argument) for argument in arguments), mode=mode)
+    fakes = [private_fake.with_own_memory(mode, argument) for argument in arguments]
+    with mode, torch.no_grad():
+        _Recorder(module).run(*fakes)
 
 
 def drop_aliases(module: fx.GraphModule) -> None:
-    """Let uses of an operation that gives back a tensor that it was given (`x.to(x.dtype)`, `x.add_(y)`) use that tensor."""
+    """Where an operation gives back a tensor that it was given (`x.to(x.dtype)`, `x.add_(y)`), let uses be of that."""
     (output,) = [node for node in module.graph.nodes if node.op == "output"]
     for node in module.graph.nodes:
         if node.op != "call_function":
@@ -128,10 +130,6 @@ def _is_same(left: Any, right: Any) -> bool:
 
 class _Recorder(fx.Interpreter):
     """Keeps what each node gives."""
-
-    def run(self, *arguments: Any, mode: Any) -> Any:
-        with mode, torch.no_grad():
-            return super().run(*arguments)
 
     def run_node(self, n: fx.Node) -> Any:
         n.meta["val"] = super().run_node(n)

@@ -1,8 +1,8 @@
 """Stretches of a graph that come again one after the other, as the layers of a model do.
 
-They are found by what they do: operators, sizes, strides, dtypes and constants, and how they are wired. Names and modules
-play no part. A search over all lengths takes milliseconds: what each operation does is one number, and numbers are
-compared at a distance.
+They are found by what they do: operators, sizes, strides, dtypes and constants, and how they are wired. Names and
+modules play no part. A search over all lengths takes milliseconds: what each operation does is one number, and numbers
+are compared at a distance.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class Program:
 def make_program(
     module: fx.GraphModule, count: int, operations: Operations, parts: Sequence[Stretch]
 ) -> Program | None:
-    """Return the program of a graph of `count` inputs whose weights are attributes; None where it returns no values."""
+    """Return the program of a graph of `count` inputs whose weights are attributes; None where it returns a weight."""
     placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
     (output,) = [node for node in module.graph.nodes if node.op == "output"]
     numbers = {node: number for number, node in enumerate(placeholders)}
@@ -97,7 +97,7 @@ def _part(module: fx.GraphModule, operations: Operations, stretch: Stretch, offs
     """Return the operations of the first repeat as a module of their own."""
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
-    inputs = []
+    inputs: list[torch.Tensor] = []
     externals = externals_of(operations, stretch.start, stretch.length)
     for node in externals:
         if node.op != "get_attr":

@@ -1,4 +1,4 @@
-"""Building the object of a graph in which a stretch of operations comes again and again: each stretch is compiled once."""
+"""Building the object of a graph in which operations come again and again: those are compiled once."""
 
 from __future__ import annotations
 

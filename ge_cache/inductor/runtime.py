@@ -1,7 +1,7 @@
 """What each object of AOTInductor holds whatever its graph is: compiled once for a host, and linked to every object.
 
 Inductor writes it into the source of every graph, where it takes g++ three times as long as the graph's own code: the C
-interface, and the templates of which the class of the graph is made. Here the graph's source is told that they are elsewhere.
+interface, and the templates of which the class of the graph is made. Here the source says that they are elsewhere.
 """
 
 from __future__ import annotations

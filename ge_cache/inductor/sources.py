@@ -1,9 +1,9 @@
 """The C++ that Inductor writes for the parts of a program, put together as the source of one object.
 
 Each part's `run_impl` becomes the member of a class of its own, which has what the text of AOTInductor refers to: the
-device and the constants. `run_impl` of the object runs the steps of the program by tables. So the fixed cost of an object
-is paid once, and the operations of a repeat are lowered and compiled once. What is not written as expected is refused
-with `NotMergeable`, and the graph is compiled as a whole.
+device and the constants. `run_impl` of the object runs the steps of the program by tables. So the fixed cost of an
+object is paid once, and the operations of a repeat are lowered and compiled once. What is not written as expected is
+refused with `NotMergeable`, and the graph is compiled as a whole.
 """
 
 from __future__ import annotations
@@ -181,9 +181,9 @@ def _tables(program: Program, constants: _Constants) -> str:
         inputs = [-1 - value if last[value] == number else value for value in step.inputs]
         at = len(numbers)
         numbers += [*inputs, *held, *step.outputs]
-        steps.append(
-            f"{{{step.part}, {at}, {len(inputs)}, {at + len(inputs)}, {at + len(inputs) + len(held)}, {len(step.outputs)}}}"
-        )
+        behind = at + len(inputs)
+        row = [step.part, at, len(inputs), behind, behind + len(held), len(step.outputs)]
+        steps.append(f"{{{', '.join(map(str, row))}}}")
     return (
         f"static constexpr int32_t program_numbers[] = {{{', '.join(map(str, [*numbers, 0]))}}};\n"
         f"static constexpr Step program_steps[] = {{{', '.join(steps)}}};\n"
@@ -197,16 +197,13 @@ def _driver(program: Program, parts: int) -> str:
         "part.run_impl(taken, given, stream, proxy_executor); break; }"
         for number in range(parts)
     )
-    seen: set[int] = set()
     results = []
     for number, value in enumerate(program.outputs):
         if value in program.outputs[number + 1 :]:
-            results.append(
-                f"    AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_new_tensor_handle(values[{value}].get(), &output_handles[{number}]));"
-            )
+            copied = f"aoti_torch_new_tensor_handle(values[{value}].get(), &output_handles[{number}])"
+            results.append(f"    AOTI_TORCH_ERROR_CODE_CHECK({copied});")
         else:
             results.append(f"    output_handles[{number}] = values[{value}].release();")
-        seen.add(value)
     return _DRIVER % {
         "inputs": program.inputs,
         "values": program.values,

@@ -18,7 +18,7 @@ Make = Callable[["Written"], str]
 
 @dataclass(frozen=True)
 class Written:
-    """The C++ of one graph; `runtime` is C++ that is compiled once for all graphs and linked to each, empty for none."""
+    """The C++ of one graph; `runtime`, which may be empty, is compiled once for all graphs and linked to each."""
 
     wrapper: str
     kernels: str
@@ -49,7 +49,7 @@ def as_written(make: Make, lowered: Lowered) -> str:
 def objects_by(maker: ObjectMaker | None, linker_flags: Sequence[str], folder: Path) -> Iterator[None]:
     """Let a function decide what becomes of the C++ that Inductor writes.
 
-    Each link gets some flags, without their leading dash, for which Inductor has no setting. Runtimes are kept in a folder.
+    Each link gets some flags, without their leading dash, for which Inductor has no setting. Runtimes lie in a folder.
     """
     from torch._inductor import codecache
     from torch._inductor import cpp_builder as builder_module
@@ -81,9 +81,9 @@ def objects_by(maker: ObjectMaker | None, linker_flags: Sequence[str], folder: P
 @contextlib.contextmanager
 def _linked_to(runtime: str, folder: Path, flags: list[str]) -> Iterator[None]:
     """Compile a runtime, where there is none yet, with the command of the wrapper, and link it to the object."""
-    from torch._inductor import codecache
+    from torch._inductor import cpp_builder
 
-    builder: Any = codecache.CppBuilder
+    builder: Any = cpp_builder.CppBuilder
     original = builder.build
     added: list[str] = []
 

@@ -32,8 +32,8 @@ def inductor_compile(
 ) -> Any:
     """Compile with AOTInductor; `inner(compile_inner, module, inputs, **options)` wraps the last stage.
 
-    `weights` are the attributes of the module whose values must not get into the code. `objects` makes the object of the
-    C++ that Inductor has written, in place of Inductor.
+    `weights` are the attributes of the module whose values must not get into the code. `objects` makes the object of
+    the C++ that Inductor has written, in place of Inductor.
     """
     from torch._inductor.compile_fx import compile_fx_aot, compile_fx_inner
 

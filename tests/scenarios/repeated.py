@@ -1,0 +1,72 @@
+"""Models of equal layers, compiled for real: each layer once, and run as often as there are layers."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor, nn
+
+from tests.support.scenarios import Run
+
+LAYERS = 5
+
+
+class Layer(nn.Module):
+    """One layer with a static cache that it writes in place, a constant, and a weight that all layers share."""
+
+    def __init__(self, shared: nn.Parameter) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(16)
+        self.first = nn.Linear(16, 32)
+        self.second = nn.Linear(32, 16)
+        self.shared = shared
+
+    def forward(self, x: Tensor, cache: Tensor, position: Tensor, scale: Tensor) -> Tensor:
+        cache.index_copy_(1, position, x)
+        weights = torch.softmax(self.norm(x) @ cache.transpose(1, 2) * scale, -1)
+        mixed = weights @ cache
+        hidden = torch.nn.functional.gelu(self.first(mixed)) * torch.tensor(0.5) + self.shared
+        return x + self.second(hidden) * hidden.mean()
+
+
+class Stacks(nn.Module):
+    """Two stacks of layers, as an encoder and a decoder: what the first one gives, all layers of the second take."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shared = nn.Parameter(torch.randn(32))
+        self.embedding = nn.Embedding(11, 16)
+        self.layers = nn.ModuleList(Layer(self.shared) for _ in range(LAYERS))
+        self.crossing = nn.ModuleList(nn.Bilinear(16, 16, 16) for _ in range(4 * LAYERS))
+        self.head = nn.Linear(16, 11)
+
+    def decode(self, ids: Tensor, caches: list[Tensor], position: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        x = self.embedding(ids)
+        scale = torch.rsqrt(position + 2.0)
+        for layer, cache in zip(self.layers, caches, strict=True):
+            x = layer(x, cache, position, scale)
+        y = torch.tanh(x)
+        for number, layer in enumerate(self.crossing):
+            y = torch.sin(layer(x, y)) if number % 2 else torch.cos(layer(x, y)) + y
+        return self.head(y), y, scale
+
+
+def _caches(size: int) -> list[Tensor]:
+    return [torch.randn(size, 4, 16) for _ in range(LAYERS)]
+
+
+def stacks(run: Run) -> None:
+    ours = Stacks().eval()
+    theirs = copy.deepcopy(ours)
+    cached = run.cache(ours.decode, gears={"ids": {0: [2, 3]}})
+    for number, size in enumerate((2, 3, 2, 3)):
+        if number == 2:
+            # Each layer has its own weights: exchanged and changed ones are seen.
+            for net in (ours, theirs):
+                with torch.no_grad():
+                    net.layers[1].first.weight.mul_(2)
+                    net.layers[3].second.bias.add_(1)
+                    net.shared.add_(0.5)
+        ids = torch.arange(size).reshape(size, 1)
+        run.compare(f"{number}", cached, theirs.decode, ids, _caches(size), torch.tensor([number]))
