@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import fx
 
+from gearcache.ge_cache.graphs.stretch import Stretch
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import fake as private_fake
-
-if TYPE_CHECKING:
-    from gearcache.ge_cache.graphs.repeats import Stretch
 
 
 class Operations:

@@ -8,33 +8,15 @@ are compared at a distance.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import torch
 from torch import fx
 
 from gearcache.ge_cache.graphs.operations import Operations
+from gearcache.ge_cache.graphs.stretch import Stretch
 
 #: A repeat that saves fewer operations than this costs more in parts than it saves.
 _WORTH = 32
-
-
-@dataclass(frozen=True)
-class Stretch:
-    """`length` operations from operation `start` on, `count` times one after the other; 1 for what does not repeat."""
-
-    start: int
-    length: int
-    count: int = 1
-
-    @property
-    def end(self) -> int:
-        """Return the first operation behind all of them."""
-        return self.start + self.length * self.count
-
-    def begins(self) -> Iterator[int]:
-        """Yield the first operation of each repeat."""
-        return iter(range(self.start, self.end, self.length))
 
 
 def stretches(operations: Operations) -> list[Stretch]:

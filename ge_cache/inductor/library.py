@@ -5,10 +5,12 @@ The weights stay outside, as attributes whose tensors are uninitialised: nothing
 
 from __future__ import annotations
 
+import copy
 import shlex
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +42,8 @@ def build_library(job: CompileJob, stage: Stage) -> Artifact:
         )
     names = _attach_attributes(module, job)
     inputs, symbolic = _inputs(job)
-    built = None
-    if job.repeats and symbolic is None:
-        built = build_repeats(module, inputs, list(names.values()), job, stage, linker_flags())
-    if built is None:
-        built = _build_whole(module, inputs, list(names.values()), job, stage)
-    library, values, counts = built
-    folded = constants | values
+    built = _build(module, inputs, list(names.values()), job, stage, is_static=symbolic is None)
+    library, folded = built.library, constants | built.constants
     _strip(library)
     data, extern = library.read_bytes(), library.with_suffix(".json")
     if library.with_name("custom_objs_config.json").exists():
@@ -68,8 +65,27 @@ def build_library(job: CompileJob, stage: Stage) -> Artifact:
     if extern.exists():
         blobs[EXTERN] = extern.read_bytes()
     conditions = [checked_expression(text) for text in symbolic.assumptions()] if symbolic is not None else []
-    header = {"bound": bound, "extern": EXTERN in blobs}
-    return Artifact(header | ({"repeats": counts} if counts else {}), blobs, conditions)
+    return Artifact({"bound": bound, "extern": EXTERN in blobs, **built.header}, blobs, conditions)
+
+
+def _build(
+    module: torch.fx.GraphModule,
+    inputs: list[torch.Tensor],
+    attached: list[str],
+    job: CompileJob,
+    stage: Stage,
+    *,
+    is_static: bool,
+) -> Built:
+    """Return the object of a graph, in parts where operations come again and again."""
+    if not (job.repeats and is_static):
+        return _build_whole(module, inputs, attached, job, stage)
+    copied = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
+    found = build_repeats(copied, inputs, attached, job, stage, linker_flags())
+    if isinstance(found, Built):
+        return found
+    whole = _build_whole(module, inputs, attached, job, stage)
+    return replace(whole, header={"whole": found}) if found else whole
 
 
 def _build_whole(
@@ -89,7 +105,7 @@ def _build_whole(
             list(weights.values()),
             make_object,
         )
-    return Path(library), folded, []
+    return Built(Path(library), folded)
 
 
 def prepare(threads: int) -> None:

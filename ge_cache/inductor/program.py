@@ -9,7 +9,8 @@ import torch
 from torch import fx
 
 from gearcache.ge_cache.graphs.operations import Operations
-from gearcache.ge_cache.graphs.repeats import Stretch, externals_of, outputs_of
+from gearcache.ge_cache.graphs.repeats import externals_of, outputs_of
+from gearcache.ge_cache.graphs.stretch import Stretch
 
 
 @dataclass
@@ -47,10 +48,8 @@ class Program:
     values: int = 0
 
 
-def make_program(
-    module: fx.GraphModule, count: int, operations: Operations, parts: Sequence[Stretch]
-) -> Program | None:
-    """Return the program of a graph of `count` inputs whose weights are attributes; None where it returns a weight."""
+def make_program(module: fx.GraphModule, count: int, operations: Operations, parts: Sequence[Stretch]) -> Program:
+    """Return the program of a graph of `count` inputs whose weights are attributes; it may not return one."""
     placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
     (output,) = [node for node in module.graph.nodes if node.op == "output"]
     numbers = {node: number for number, node in enumerate(placeholders)}
@@ -79,7 +78,7 @@ def make_program(
                     step.outputs.append(-1)
             program.steps.append(step)
     if not all(isinstance(node, fx.Node) and node in numbers for node in output.args[0]):
-        return None
+        raise ValueError("the graph returns a weight or a constant")
     program.outputs = [numbers[node] for node in output.args[0]]
     return program
 

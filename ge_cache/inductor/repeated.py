@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,16 @@ from gearcache.ge_cache.private_torch.cpp_objects import Lowered, Make, Written
 
 logger = logging.getLogger("gearcache")
 
-#: The file of an object, the values of its constants, and count and operations of each repeat in it.
-Built = tuple[Path, dict[str, torch.Tensor], list[list[int]]]
+_MOST_TEXT = 300
+
+
+@dataclass(frozen=True)
+class Built:
+    """A shared object, the values of its constants, and what a header tells of how it was made."""
+
+    library: Path
+    constants: dict[str, torch.Tensor]
+    header: dict[str, Any] = field(default_factory=dict)
 
 
 def build_repeats(
@@ -32,41 +41,46 @@ def build_repeats(
     job: CompileJob,
     stage: Stage,
     linker_flags: Sequence[str],
-) -> Built | None:
-    """Return the object of a graph whose weights are attributes; None where nothing repeats, or parts do not fit."""
+) -> Built | str:
+    """Return the object of a graph whose weights are attributes; else why it is compiled as a whole, or "".
+
+    The header says of each repeat how many there are, of how many operations, which nodes of the graph the first one
+    begins and ends at, and where the last one ends.
+    """
     stage("repeats")
-    give_values(module, inputs)
-    drop_aliases(module)
-    attributes = [node for node in module.graph.nodes if node.op == "get_attr"]
-    operations = Operations(
-        module.graph,
-        [node for node in attributes if node.target in weights],
-        lambda name: _content(module.get_buffer(name)),
-    )
-    found = stretches(operations)
-    if all(stretch.count == 1 for stretch in found):
-        return None
-    program = make_program(module, len(inputs), operations, found)
-    if program is None:
-        return None
     try:
-        library, folded = _Parts(program, job, stage, linker_flags).build()
-    except Exception as error:  # whatever the compiler raises, it may take the whole graph
-        if not _is_of_parts(error):
-            raise
-        logger.debug("%s is compiled as a whole: %s", job.method, error)
-        return None
-    return library, folded, [[stretch.count, stretch.length] for stretch in found if stretch.count > 1]
+        give_values(module, inputs)
+        nodes = _numbered(module, job)
+        drop_aliases(module)
+        attributes = [node for node in module.graph.nodes if node.op == "get_attr"]
+        operations = Operations(
+            module.graph,
+            [node for node in attributes if node.target in weights],
+            lambda name: _content(module.get_buffer(name)),
+        )
+        found = stretches(operations)
+        repeats = [stretch for stretch in found if stretch.count > 1]
+        if not repeats:
+            return ""
+        program = make_program(module, len(inputs), operations, found)
+        library, constants = _Parts(program, job, stage, linker_flags).build()
+    except Exception as error:  # whatever torch raises: it may take the whole graph
+        logger.debug("%s is compiled as a whole", job.method, exc_info=True)
+        return f"{type(error).__name__}: {error}"[:_MOST_TEXT]
+    rows = []
+    for stretch in repeats:
+        first, second, last = (
+            nodes[operations.calls[number]]
+            for number in (stretch.start, stretch.start + stretch.length, stretch.end - 1)
+        )
+        rows.append([stretch.count, stretch.length, first, second, last + 1])
+    return Built(library, constants, {"repeats": rows})
 
 
-def _is_of_parts(error: BaseException) -> bool:
-    """Whether an exception, or what it came of, says that parts do not fit."""
-    seen: BaseException | None = error
-    while seen is not None:
-        if isinstance(seen, NotMergeable):
-            return True
-        seen = seen.__cause__ or seen.__context__
-    return isinstance(getattr(error, "inner_exception", None), NotMergeable)
+def _numbered(module: torch.fx.GraphModule, job: CompileJob) -> dict[torch.fx.Node, int]:
+    """Return which node of the stored graph each operation is."""
+    calls = [number for number, node in enumerate(job.graph["nodes"]) if node[0] == "call"]
+    return dict(zip([node for node in module.graph.nodes if node.op == "call_function"], calls, strict=True))
 
 
 def keeping_constants(

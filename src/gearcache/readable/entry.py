@@ -218,6 +218,10 @@ def gear_lines(variant: Mapping[str, Any], manifest: Manifest) -> Iterator[str]:
         shapes = ", ".join(f"{name}{_shape(sizes)}" for name, sizes in zip(names, gear["sizes"], strict=False))
         yield f"{gear['text']}: {shapes}; compiled in {gear.get('seconds', 0):g} s"
         yield from (f"  requires {condition}" for condition in gear["conditions"])
+        for count, length, *_ in gear.get("header", {}).get("repeats", ()):
+            yield f"  {length} operations compiled once, run {count} times"
+        if reason := gear.get("header", {}).get("whole"):
+            yield f"  compiled as a whole: {reason}"
         yield from (
             f"  {name}: {manifest.blobs.get(digest, 0)} bytes, {digest}" for name, digest in gear["blobs"].items()
         )
@@ -240,16 +244,17 @@ def graphs(variant: Mapping[str, Any], layout: Layout) -> list[tuple[list[str], 
     names += [path_text(Access.from_plain(access)) for _, access in variant["attributes"]]
     found: dict[str, list[str]] = {}
     for gear in variant["gears"]:
-        found.setdefault(_graph_text(gear["blobs"], names, layout), []).append(gear["text"])
+        repeats = gear.get("header", {}).get("repeats", ())
+        found.setdefault(_graph_text(gear["blobs"], names, repeats, layout), []).append(gear["text"])
     return [(gears, text.splitlines()) for text, gears in found.items()]
 
 
-def _graph_text(blobs: Mapping[str, str], names: list[str], layout: Layout) -> str:
+def _graph_text(blobs: Mapping[str, str], names: list[str], repeats: Any, layout: Layout) -> str:
     for name in (STORED_GRAPH, PACKED_GRAPH):
         if name in blobs:
             path = layout.blob(blobs[name])
             try:
-                return readable_graph(unpack_graph(name, read_verified(path, blobs[name])), names)
+                return readable_graph(unpack_graph(name, read_verified(path, blobs[name])), names, repeats)
             except (CacheError, OSError, ValueError) as error:
                 return f"cannot be read: {error}"
     return f"the backend stored no graph, only {', '.join(blobs) or 'nothing'}"

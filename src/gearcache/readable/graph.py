@@ -43,8 +43,12 @@ def unpack_graph(name: str, data: bytes) -> dict[str, Any]:
     return graph
 
 
-def readable_graph(graph: Mapping[str, Any], inputs: Sequence[str]) -> str:
-    """Return one line per operation; `inputs` describe the graph's inputs in order, weights last."""
+def readable_graph(graph: Mapping[str, Any], inputs: Sequence[str], repeats: Sequence[Sequence[int]] = ()) -> str:
+    """Return one line per operation; `inputs` describe the graph's inputs in order, weights last.
+
+    Operations that were compiled once and run several times are shown once; `repeats` is as in the header of a gear
+    (`ge_cache/inductor/repeated.py`).
+    """
     names: list[str] = []
     lines: list[str] = []
     waiting = iter(inputs)
@@ -60,6 +64,9 @@ def readable_graph(graph: Mapping[str, Any], inputs: Sequence[str]) -> str:
             arguments = [_value(item) for item in positional]
             arguments += [f"{name}={_value(item)}" for name, item in keyword["dict"]]
             lines.append(f"%{index} = {target}({', '.join(arguments)})")
+    for count, length, _, second, end in sorted(repeats, key=lambda row: -row[2]):
+        again = f"… × {count}: %{second} to %{end - 1} do what these {length} operations do, with other tensors"
+        lines[second:end] = [again]
     lines.append(f"return {_value(graph['outputs'])}")
     return "\n".join(lines) + "\n"
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import operator
 import os
+import shlex
 import subprocess
 import sys
 import threading
@@ -19,6 +21,7 @@ from gearcache.ge_cache.dependencies.autograd_reads import AutogradReads
 from gearcache.ge_cache.dependencies.looked_up import Lookups
 from gearcache.ge_cache.private_torch import autograd as private_autograd
 from gearcache.ge_cache.private_torch import core as private_core
+from gearcache.ge_cache.private_torch import cpp_objects
 from gearcache.ge_cache.private_torch import dynamo as private_dynamo
 from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch import inductor as private_inductor
@@ -171,14 +174,41 @@ def test_expressions_are_printed_as_python() -> None:
     assert private_symbols.print_expression(2 * s0) == "2*s0"
 
 
-def test_linker_flags_reach_the_builder_of_inductor_and_are_taken_back() -> None:
+def test_linker_flags_reach_the_builder_of_inductor_and_are_taken_back(tmp_path: Path) -> None:
+    from torch._inductor import codecache, cpp_builder
+
+    def names() -> list[Any]:
+        owners: list[Any] = [cpp_builder, cpp_builder.CppBuilder, codecache.AotCodeCompiler]
+        taken = zip(owners, ("_get_optimization_cflags", "build", "compile"), strict=True)
+        return [vars(owner)[name] for owner, name in taken]
+
+    original = names()
+    with cpp_objects.objects_by(None, ["Wl,--gc-sections"], tmp_path), cpp_objects._linked_to("int x;", tmp_path, []):
+        options = cpp_builder.CppTorchOptions()
+        assert all(map(operator.is_not, names(), original))
+    assert "Wl,--gc-sections" in options.get_ldflags()
+    assert names() == original
+
+
+def test_a_runtime_is_compiled_by_the_command_of_a_wrapper_and_once(tmp_path: Path) -> None:
     from torch._inductor import cpp_builder
 
-    original = cpp_builder._get_optimization_cflags
-    with private_inductor.linked_with(["Wl,--gc-sections"]):
-        options = cpp_builder.CppTorchOptions()
-    assert "Wl,--gc-sections" in options.get_ldflags()
-    assert cpp_builder._get_optimization_cflags is original
+    wrapper = tmp_path / "graph.wrapper.cpp"
+    wrapper.write_text("int y;")
+    options = cpp_builder.CppOptions(compile_only=True)
+    paths = []
+    for source in ("int x;", "int x;", "int z;"):
+        builder = cpp_builder.CppBuilder("graph.wrapper", [str(wrapper)], options, output_dir=str(tmp_path))
+        flags: list[str] = []
+        with cpp_objects._linked_to(source, tmp_path / "shared folder", flags):
+            builder.build()
+            (flag,) = flags
+        assert flags == []
+        paths.append(Path(shlex.split(flag)[0].removeprefix("Wl,")))
+    assert paths[0] == paths[1] != paths[2]
+    assert sorted(tmp_path.glob("shared*/*")) == sorted(set(paths))
+    assert b"z" in paths[2].read_bytes()
+    assert (tmp_path / "graph.wrapper.o").exists()
 
 
 def test_settings_that_a_program_assigned_are_known_with_what_they_were_before() -> None:

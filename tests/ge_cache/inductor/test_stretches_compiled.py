@@ -1,0 +1,157 @@
+"""Layers that do the same are compiled once, and give what the whole graph gives."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import gearcache
+from gearcache.ge_cache.inductor import repeated, runtime, sources
+from gearcache.ge_cache.private_torch.cpp_objects import Lowered, Written
+from gearcache.ge_cache.private_torch.inductor import inductor_compile
+from tests.scenarios.repeated import LAYERS
+from tests.support.relaunch import Outcome, cold_and_warm
+from tests.support.scenarios import strict_config
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("repeated")
+
+
+@pytest.fixture(scope="module")
+def outcome(root: Path) -> Outcome:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GEARCACHE_JOBS", "2")
+        return cold_and_warm("tests.scenarios.repeated", root, backend="inductor", tolerance=1e-5)
+
+
+def _texts(root: Path) -> list[str]:
+    return [gearcache.readable_cache(path, print_output=False) for path in sorted(root.rglob("manifest*"))]
+
+
+def test_two_stacks_of_layers_give_what_eager_gives_cold_and_relaunched(outcome: Outcome) -> None:
+    outcome.assert_right("stacks")
+
+
+def test_a_reader_is_shown_one_layer_and_how_often_it_is_run(outcome: Outcome, root: Path) -> None:
+    (text,) = _texts(root)
+    runs = [int(times) for times in re.findall(r"operations compiled once, run (\d+) times", text)]
+    assert runs == [LAYERS, 2 * LAYERS] * 2
+    assert text.count("= aten::gelu") == 1, "the graphs of both gears are the same text"
+    assert re.search(rf"… × {LAYERS}: %\d+ to %\d+ do what these \d+ operations do", text)
+
+
+class Tower(nn.Module):
+    """Layers of one matrix each, every one in a graph of its own or not."""
+
+    def __init__(self, depth: int = 8) -> None:
+        super().__init__()
+        self.weights = nn.ParameterList(torch.randn(8, 8) / 3 for _ in range(depth))
+
+    def run(self, x: Tensor) -> Tensor:
+        for weight in self.weights:
+            y = torch.tanh(x @ weight) * 0.5
+            x = x + y.sin().cos().exp().neg().abs()
+        return x
+
+    def written(self, x: Tensor) -> Tensor:
+        for weight in self.weights:
+            x.add_(torch.tanh(x @ weight).sin().cos().exp().neg())
+        return x * 2
+
+
+def _compiled(method: Callable[..., Any], **options: Any) -> Any:
+    return gearcache.cache_compile(method, config=strict_config("inductor", **options), dynamic=False)
+
+
+def test_the_option_compiles_a_graph_as_one_and_is_in_the_key(cache_dir: Path) -> None:
+    tower, x = Tower(), torch.randn(3, 8)
+    expected = tower.run(x)
+    methods = [_compiled(tower.run, repeats=repeats) for repeats in (True, False)]
+    for method in methods:
+        torch.testing.assert_close(method(x), expected)
+    parts, whole = (gearcache.readable_cache(method.entry_path, print_output=False) for method in methods)
+    assert "9 operations compiled once, run 8 times" in parts
+    assert "compiled once" not in whole
+
+
+@pytest.mark.parametrize("fault", ["other text", "no compiler for it"])
+def test_a_graph_that_cannot_be_put_together_is_compiled_as_a_whole_and_says_why(
+    cache_dir: Path, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GEARCACHE_JOBS", "1")
+    monkeypatch.setattr("gearcache.ge_cache.workers.pool._Slot.worker", lambda _: None)  # compiled in this process
+    if fault == "other text":
+        monkeypatch.setattr(sources, "_RUN_END", "} // the end")
+        told = "NotMergeable: '} // the end' stands 0 times in the source of a part"
+    else:
+        monkeypatch.setattr(sources, "_SUPPORT", "no C++\n")
+        told = "CppCompileError"
+    tower, x = Tower(), torch.randn(3, 8)
+    method = _compiled(tower.run)
+    torch.testing.assert_close(method(x), tower.run(x))
+    text = gearcache.readable_cache(method.entry_path, print_output=False)
+    assert re.search(f"compiled as a whole: .*{re.escape(told)}", text)
+
+
+def test_a_tensor_that_layers_write_in_place_is_right_and_no_layer_is_taken_apart(cache_dir: Path) -> None:
+    tower = Tower()
+    method = _compiled(tower.written)
+    ours, theirs = torch.ones(3, 8), torch.ones(3, 8)
+    torch.testing.assert_close((method(ours), ours), (tower.written(theirs), theirs))
+
+
+def test_outputs_of_other_strides_than_the_next_part_takes_are_refused() -> None:
+    part = repeated.Part(torch.fx.GraphModule(nn.Module(), torch.fx.Graph()), [], [torch.empty(2, 3)], [])
+    assert repeated._fit(part, [(3, 1)])
+    assert not repeated._fit(part, [(1, 2)])
+    assert not repeated._fit(part, [None])
+    assert not repeated._fit(part, [])
+    narrow = repeated.Part(part.module, [], [torch.empty(1, 3)], [])
+    assert repeated._fit(narrow, [(7, 1)]), "the stride of a dim of size 1 says nothing"
+
+
+def _written() -> Written:
+    """Return what Inductor writes for a graph of one operation."""
+    found: list[Written] = []
+
+    def keep(make: Any, lowered: Lowered) -> str:
+        found.append(lowered.written)
+        return ""
+
+    module = torch.fx.symbolic_trace(torch.nn.ReLU())
+    module.graph.output_node().args = ([module.graph.output_node().args[0]],)
+    inductor_compile(module, [torch.zeros(8)], {}, lambda run, *args, **keywords: run(*args, **keywords), objects=keep)
+    return found[0]
+
+
+def test_inductor_writes_the_runtime_where_it_is_looked_for() -> None:
+    parted = runtime.without_runtime(_written())
+    assert "AOTInductorModelContainerRun(" in parted.runtime
+    assert "AOTInductorModelContainerRun(" not in parted.wrapper
+    assert "AOTInductorModel::run_impl(" in parted.wrapper
+    assert runtime.without_runtime(parted) == parted
+    assert runtime.without_runtime(Written("other", "")) == Written("other", "")
+
+
+def test_an_object_that_cannot_be_linked_to_the_runtime_gets_its_own() -> None:
+    made: list[bool] = []
+
+    def make(written: Written) -> str:
+        made.append(bool(written.runtime))
+        if written.runtime:
+            raise RuntimeError("the linker has another idea")
+        return "graph.so"
+
+    text = f"{runtime._BEGIN}int x;\n{runtime._END}int y;\n"
+    assert runtime.make_object(make, Lowered(Written(text, ""), False, [])) == "graph.so"
+    assert made == [True, False]
