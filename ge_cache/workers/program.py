@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgpack
@@ -23,6 +24,8 @@ _LENGTH = 8
 #: Seconds in which a compiler that is told to end can delete what it has half written.
 GRACE = 0.5
 _WATCH_MILLISECONDS = 1000
+_TRIES = 20
+_WAIT_SECONDS = 0.11
 
 
 def send(stream: BinaryIO, message: dict[str, Any]) -> None:
@@ -46,6 +49,7 @@ def main(parent: int, life_line: int, folder: str, compiler: str) -> None:
 
     `compiler` is the `worker` of a backend; compilers put temporary files into `folder`.
     """
+    keep_priority()
     # Anything that a compiler prints must not reach the message stream.
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
@@ -78,6 +82,24 @@ def main(parent: int, life_line: int, folder: str, compiler: str) -> None:
             trace = "".join(traceback.format_exception(error)[-6:])
             kind = "unknown" if isinstance(error, LookupError) else "failed"
             send(output, {"kind": kind, "error": f"{type(error).__name__}: {error}", "trace": trace})
+
+
+def keep_priority() -> None:
+    """Let the session of this process count as little as the process itself does.
+
+    Linux gives each session an equal share of the processors, whatever the priority of its processes (`autogroup` in
+    sched(7)): without this, two processes of the lowest priority made calls of their parent six times as slow.
+    """
+    lowered = os.nice(0)
+    for _ in range(_TRIES if lowered > 0 else 0):
+        try:
+            Path("/proc/self/autogroup").write_text(str(lowered))
+        except BlockingIOError:  # one process of the host may do it in a tenth of a second
+            time.sleep(_WAIT_SECONDS)
+        except OSError:  # there are no such groups
+            return
+        else:
+            return
 
 
 def watch_parent(parent: int, life_line: int) -> None:

@@ -23,6 +23,7 @@ from torch import Tensor
 import gearcache
 from gearcache.errors import CaptureError, OptionError
 from gearcache.ge_cache.private_torch.threads import compile_lock
+from gearcache.ge_cache.workers.process import WorkerProcess
 from gearcache.serving import background, forked_build, pulse
 from tests.support.scenarios import strict_config
 
@@ -348,6 +349,26 @@ def test_no_process_is_forked_while_a_thread_imports_or_holds_dynamos_lock(cache
             thread.join()
         assert forked_build.can_fork()
     _until(lambda: cached.stats.loads, lambda: cached(torch.ones(2, 4)))
+
+
+def test_the_session_of_a_build_and_those_of_its_workers_have_the_lowest_priority(tmp_path: Path) -> None:
+    enabled = Path("/proc/sys/kernel/sched_autogroup_enabled")
+    if not enabled.exists() or enabled.read_text().strip() != "1":
+        pytest.skip("sessions share the processors as their processes do here")
+
+    def work() -> None:
+        worker = WorkerProcess("gearcache.ge_cache.inductor.backend:InductorBackend")
+        end = time.monotonic() + SECONDS
+        found = []
+        for pid in (os.getpid(), worker.pid):
+            while "nice 19" not in (text := Path(f"/proc/{pid}/autogroup").read_text()) and time.monotonic() < end:
+                time.sleep(0.05)
+            found.append(text.split(" ", 1)[1])
+        (tmp_path / "found").write_text("".join(found))
+        worker.end()
+
+    assert forked_build.ForkedBuild(work, SECONDS).wait().error == ""
+    assert (tmp_path / "found").read_text() == "nice 19\n" * 2
 
 
 def test_a_signal_handler_that_asks_while_it_is_asked_does_not_wait(cache_dir: Path) -> None:

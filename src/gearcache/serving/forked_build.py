@@ -28,7 +28,7 @@ import msgpack
 import torch
 
 from gearcache.events import Event, held_events
-from gearcache.ge_cache.workers.program import watch_parent
+from gearcache.ge_cache.workers.program import keep_priority, watch_parent
 from gearcache.serving.pulse import STILL_SECONDS, Pulse
 
 _NICE = 19
@@ -187,6 +187,7 @@ def _enter(write: int, life_line: int, parent: int) -> _Log:
     os.setsid()
     with contextlib.suppress(OSError):
         os.nice(_NICE)
+    keep_priority()
     for number in signal.valid_signals():
         if callable(signal.getsignal(number)):  # a handler of the parent's
             signal.signal(number, signal.SIG_DFL)
