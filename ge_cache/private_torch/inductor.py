@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import platform
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -73,16 +74,32 @@ def header_folder() -> Path:
 
 @contextlib.contextmanager
 def probed_alike() -> Iterator[None]:
-    """Let Inductor's probes of instruction sets, which run Python in the working folder, import nothing from there."""
+    """Let Inductor's probes of instruction sets, which run Python in the working folder, import nothing from there.
+
+    Inductor probes all that it knows, up to 1.7 s for each, and takes the first one that works: others are left out.
+    """
     from torch._inductor import cpu_vec_isa
 
     module: Any = cpu_vec_isa
-    original = module.subprocess
-    module.subprocess = _Probes()
+    original, original_list = module.subprocess, module.valid_vec_isa_list
+    module.subprocess, module.valid_vec_isa_list = _Probes(), functools.partial(_instruction_sets, original_list)
     try:
         yield
     finally:
-        module.subprocess = original
+        module.subprocess, module.valid_vec_isa_list = original, original_list
+
+
+def _instruction_sets(original: Callable[[], list[Any]]) -> list[Any]:
+    """Return the instruction set that Inductor would take, where it takes the first one of `original()`."""
+    from torch._inductor import config, cpu_vec_isa
+
+    is_x86 = sys.platform == "linux" and platform.machine() == "x86_64"
+    if not is_x86 or config.cpp.simdlen is not None or os.environ.get("ATEN_CPU_CAPABILITY"):
+        return original()
+    flags = cpu_vec_isa.x86_isa_checker()
+    known = (item for item in cpu_vec_isa.supported_vec_isa_list if all(flag in flags for flag in str(item).split()))
+    first = next((item for item in known if item), None)
+    return [] if first is None else [first]
 
 
 class _Probes:
