@@ -78,7 +78,8 @@ def _build(
     is_static: bool,
 ) -> Built:
     """Return the object of a graph, in parts where operations come again and again."""
-    if not (job.repeats and is_static):
+    specs = [*job.inputs, *job.attributes.values()]
+    if not (job.repeats and is_static and all(spec.device.type == "cpu" for spec in specs)):
         return _build_whole(module, inputs, attached, job, stage)
     copied = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
     found = build_repeats(copied, inputs, attached, job, stage, linker_flags())

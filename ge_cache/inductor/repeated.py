@@ -47,7 +47,7 @@ def build_repeats(
     The header says of each repeat how many there are, of how many operations, which nodes of the graph the first one
     begins and ends at, and where the last one ends.
     """
-    stage("repeats")
+    stage("search")
     try:
         give_values(module, inputs)
         nodes = _numbered(module, job)

@@ -15,7 +15,7 @@ from gearcache.ge_cache.capture.turns import turn
 from gearcache.ge_cache.workers.process import CompileFailed, CompileTimeout, UnknownOperator, WorkerProcess
 from gearcache.ge_cache.workers.scratch import collect_scratch
 
-#: Called with (gear text, stage); stages are `wait`, `lower`, `compile`, `done` and `failed`.
+#: Called with (gear text, stage); stages are `wait`, `search`, `lower`, `compile`, `done` and `failed`.
 Progress = Callable[[str, str], None]
 
 

@@ -110,6 +110,30 @@ def test_a_tensor_that_layers_write_in_place_is_right_and_no_layer_is_taken_apar
     torch.testing.assert_close((method(ours), ours), (tower.written(theirs), theirs))
 
 
+def test_what_was_copied_before_the_layers_is_not_what_they_write(cache_dir: Path) -> None:
+    tower = Tower()
+
+    def run(x: Tensor, cache: Tensor) -> tuple[Tensor, ...]:
+        kept = [cache.clone(), cache + 0, cache.contiguous().clone(), cache.view(24).clone()]
+        for weight in tower.weights:
+            cache.mul_(0.5)
+            x = x + torch.tanh(x @ weight).sin().cos().exp().neg() * cache + kept[0]
+        return (x, *kept, cache * 1)
+
+    class Run(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.tower = tower
+
+        def run(self, x: Tensor, cache: Tensor) -> tuple[Tensor, ...]:
+            return run(x, cache)
+
+    method = _compiled(Run().run)
+    x, ours, theirs = torch.randn(3, 8), torch.ones(3, 8), torch.ones(3, 8)
+    torch.testing.assert_close((method(x, ours), ours), (run(x, theirs), theirs))
+    assert "run 8 times" in gearcache.readable_cache(method.entry_path, print_output=False)
+
+
 def test_outputs_of_other_strides_than_the_next_part_takes_are_refused() -> None:
     part = repeated.Part(torch.fx.GraphModule(nn.Module(), torch.fx.Graph()), [], [torch.empty(2, 3)], [])
     assert repeated._fit(part, [(3, 1)])
