@@ -20,8 +20,9 @@ from typing import Any
 
 #: What no relaunch needs.
 COMPILERS = ("torch._dynamo", "torch._inductor", "sympy")
+_REPEAT = re.compile(r"(\d+) operations compiled once, run (\d+) times")
 COUNTERS = ("hits", "misses", "traces", "compiles", "loads", "faults", "calls")
-_EVENT = re.compile(r"\S+: gear (?P<gear>.+?):? (?P<stage>wait|lower|compile|done|failed)(?: after |$)")
+_EVENT = re.compile(r"\S+: gear (?P<gear>.+?):? (?P<stage>wait|search|lower|compile|done|failed)(?: after |$)")
 
 
 def parse_options(description: str, name: str) -> argparse.Namespace:
@@ -109,7 +110,8 @@ class Recorder:
             self.stages[f"{name}: load all gears"] = end - begin
 
     def _add_gears(self, name: str, events: list[tuple[str, str, float]], begin: float) -> None:
-        started = {gear: moment for gear, stage, moment in events if stage == "lower"}
+        begun = [(gear, moment) for gear, stage, moment in events if stage in ("search", "lower")]
+        started = dict(reversed(begun))  # of a gear in parts, the first
         if started:
             self.stages[f"{name}: trace"] = events[0][2] - begin
         for gear, stage, moment in events:
@@ -132,8 +134,19 @@ class Recorder:
             "imported": self.imported,
             "new_modules": self.new_modules,
             "stats": stats,
+            "repeats": {name: _repeats(method) for name, method in methods.items()},
             **results,
         }
+
+
+def _repeats(method: Any) -> list[list[int]]:
+    """Return the repeats that the graphs of a method have: operations, and how often they are run."""
+    import gearcache
+
+    if method.entry_path is None:
+        return []
+    text = gearcache.readable_cache(method.entry_path, print_output=False)
+    return sorted([int(length), int(times)] for length, times in set(_REPEAT.findall(text)))
 
 
 def _compiler_modules() -> set[str]:
@@ -200,6 +213,9 @@ def print_timeline(title: str, cold: dict[str, Any], relaunched: dict[str, Any])
     table.add_section()
     _add_rows(table, cold["rates"], relaunched["rates"], lambda rate: f"{rate:.1f}")
     Console(width=None if sys.stdout.isatty() else 100).print(table)
+    for name, repeats in cold["repeats"].items():
+        for length, times in repeats:
+            print(f"cold: {name} runs {length} operations {times} times, compiled once for each gear")
     for compiler, stage in relaunched["imported"].items():
         print(f"relaunched: {compiler} was imported by stage `{stage}`, before the first cached call")
     print(f"relaunched: the cached calls imported {len(relaunched['new_modules'])} modules of {', '.join(COMPILERS)}")
