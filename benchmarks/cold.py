@@ -8,6 +8,8 @@ from benchmarks._sample import NO_BUDGET, Budget, Ratio, Sample
 
 #: Runs of one cold start differ by a few percent.
 NOT_SLOWER = 0.95
+#: How many times sooner than torch.compile, where layers are compiled once.
+TIMES_SOONER = {"decode8": 1.5, "decode30": 3.0, "smollm2": 3.0}
 
 
 def rows(session: Session, model: str) -> list[Ratio]:
@@ -24,7 +26,7 @@ def rows(session: Session, model: str) -> list[Ratio]:
         return Ratio(f"{label}: {what}", peer, _figure("ours", mine, figure), budget)
 
     return [
-        row("until all have answered (ours: jobs=2)", "seconds", budget=Budget(ratio_at_least=NOT_SLOWER)),
+        row("until all have answered (ours: jobs=2)", "seconds", budget=Budget(TIMES_SOONER.get(model, NOT_SLOWER))),
         row("processor time of all processes, imports included", "processor"),
         row("peak memory of the process", "own", budget=Budget(ratio_at_least=NOT_SLOWER)),
         row("peak memory of a worker (torch: of the process that compiles)", "worker", budget=Budget(NOT_SLOWER)),
