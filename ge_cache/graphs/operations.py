@@ -8,9 +8,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from gearcache.ge_cache.graphs.stretch import Stretch
 from gearcache.ge_cache.private_torch import core as private_core
-from gearcache.ge_cache.private_torch import fake as private_fake
 
 
 class Operations:
@@ -21,13 +19,12 @@ class Operations:
         self.number = {node: number for number, node in enumerate(self.calls)}
         self.weights = set(weights)
         self._constant = constant
-        (self._output,) = [node for node in graph.nodes if node.op == "output"]
-        self._written = {key for node in self.calls for key in _written(node)}
+        self._bound = {key for node in self.calls for key in (*written_by(node), *_placed_by(node))}
 
     def tokens(self) -> Iterator[Hashable]:
         """Yield what each operation does, whichever tensors it is given."""
         for node in self.calls:
-            yield (str(node.target), self._literal(node.args), self._literal(node.kwargs), _spec(node.meta["val"]))
+            yield (str(node.target), self._literal(node.args), self._literal(node.kwargs), spec_of(node.meta["val"]))
 
     def wiring(self, begin: int, length: int) -> list[int]:
         """Return where each argument of some operations in a row comes from.
@@ -37,45 +34,36 @@ class Operations:
         slots: dict[fx.Node, int] = {}
         found = []
         for node in self.calls[begin : begin + length]:
-            for used in _nodes_in([node.args, node.kwargs]):
+            for used in nodes_in([node.args, node.kwargs]):
                 number = self.number.get(used, -1)
                 inside = begin <= number < begin + length
                 found.append(number - begin if inside else -1 - slots.setdefault(used, len(slots)))
         return found
 
-    def alive_after(self, stretch: Stretch) -> list[fx.Node] | None:
-        """Return what the first repeat hands on; None where the graph may not be cut between repeats or around them.
-
-        A part of the graph sees its inputs as tensors without common memory. So nothing that shares memory with what
-        the graph writes goes from one part to another, and only tensors do.
-        """
-        for begin in stretch.begins():
-            for node in self._handed_on(begin, begin + stretch.length):
-                if not self._may_cross(node):
-                    return None
-        for node in self.calls[: stretch.start]:
-            goes_on = any(self.number.get(user, stretch.end) >= stretch.start for user in node.users)
-            if goes_on and not self._may_cross(node):
-                return None
-        return list(self._handed_on(stretch.start, stretch.start + stretch.length))
-
-    def _handed_on(self, begin: int, end: int) -> Iterator[fx.Node]:
-        for number in range(begin, end):
-            if self.is_used_outside(number, begin, end):
-                yield self.calls[number]
-
     def is_used_outside(self, number: int, begin: int, end: int) -> bool:
         """Whether an operation in a range gives something that is used behind the range."""
         return any(not begin <= self.number.get(user, -1) < end for user in self.calls[number].users)
 
-    def bytes_of(self, node: fx.Node) -> int:
-        """Return the size of a tensor in bytes."""
-        value = node.meta["val"]
-        return int(value.numel() * value.element_size())
+    def last_use(self, number: int) -> int:
+        """Return the last operation that takes what an operation gives; behind all for a result of the graph."""
+        return max((self.number.get(user, len(self.calls)) for user in self.calls[number].users), default=number)
 
-    def _may_cross(self, node: fx.Node) -> bool:
-        value = node.meta["val"]
-        return isinstance(value, torch.Tensor) and private_core.storage_key(value) not in self._written
+    def may_cross(self, number: int) -> bool:
+        """Whether what an operation gives may go from one part of the graph to another.
+
+        A part sees its inputs as tensors without common memory, each at the beginning of its own. So only tensors go
+        from one part to another, and nothing that shares memory with what the graph writes, or of which it takes
+        places by their number.
+        """
+        value = self.calls[number].meta["val"]
+        return isinstance(value, torch.Tensor) and private_core.storage_key(value) not in self._bound
+
+    def bytes_of(self, begin: int, length: int) -> int:
+        """Return the bytes that some operations in a row move at least: what they make, and the weights they read."""
+        nodes = self.calls[begin : begin + length]
+        weights = {used for node in nodes for used in node.all_input_nodes if used in self.weights}
+        values = [node.meta["val"] for node in (*nodes, *weights)]
+        return sum(value.nbytes for value in values if isinstance(value, torch.Tensor))
 
     def _kind(self, node: fx.Node) -> Hashable:
         if node in self.weights:
@@ -84,7 +72,7 @@ class Operations:
 
     def _literal(self, value: Any) -> Hashable:
         if isinstance(value, fx.Node):
-            return (self._kind(value), _spec(value.meta["val"]))
+            return (self._kind(value), spec_of(value.meta["val"]))
         if isinstance(value, (list, tuple)):
             return tuple(self._literal(item) for item in value)
         if isinstance(value, dict):
@@ -92,57 +80,16 @@ class Operations:
         return (type(value).__name__, repr(value))
 
 
-def give_values(module: fx.GraphModule, arguments: Sequence[torch.Tensor]) -> None:
-    """Run the graph on fakes of some tensors; each node keeps its own as `meta["val"]`."""
-    mode = private_fake.fake_mode()
-    fakes = [private_fake.with_own_memory(mode, argument) for argument in arguments]
-    with mode, torch.no_grad():
-        _Recorder(module).run(*fakes)
-
-
-def drop_aliases(module: fx.GraphModule) -> None:
-    """Where an operation gives back a tensor that it was given (`x.to(x.dtype)`, `x.add_(y)`), let uses be of that."""
-    (output,) = [node for node in module.graph.nodes if node.op == "output"]
-    for node in module.graph.nodes:
-        if node.op != "call_function":
-            continue
-        for given in node.all_input_nodes:
-            if _is_same(node.meta["val"], given.meta["val"]):
-                node.replace_all_uses_with(given, delete_user_cb=lambda user: user is not output)
-                if not node.users and not node.is_impure():
-                    module.graph.erase_node(node)
-                break
-
-
-def _is_same(left: Any, right: Any) -> bool:
-    """Whether two tensors are the same numbers in the same memory."""
-    if not (isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor)):
-        return False
-    return (
-        _spec(left) == _spec(right)
-        and private_core.storage_key(left) == private_core.storage_key(right)
-        and left.storage_offset() == right.storage_offset()
-        and (left.is_conj(), left.is_neg()) == (right.is_conj(), right.is_neg())
-    )
-
-
-class _Recorder(fx.Interpreter):
-    """Keeps what each node gives."""
-
-    def run_node(self, n: fx.Node) -> Any:
-        n.meta["val"] = super().run_node(n)
-        return n.meta["val"]
-
-
-def _spec(value: Any) -> Hashable:
+def spec_of(value: Any) -> Hashable:
+    """Return what two values must have in common where one part takes either."""
     if isinstance(value, torch.Tensor):
         return (value.dtype, tuple(value.shape), tuple(value.stride()), value.device, value.layout)
     if isinstance(value, (list, tuple)):
-        return tuple(_spec(item) for item in value)
+        return tuple(spec_of(item) for item in value)
     return (type(value).__name__, repr(value))
 
 
-def _written(node: fx.Node) -> Iterator[Hashable]:
+def written_by(node: fx.Node) -> Iterator[Hashable]:
     """Yield the memory that an operation writes."""
     schema = getattr(node.target, "_schema", None)
     if schema is None or not schema.is_mutable:
@@ -150,15 +97,23 @@ def _written(node: fx.Node) -> Iterator[Hashable]:
     for position, argument in enumerate(schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             given = node.kwargs.get(argument.name, node.args[position] if position < len(node.args) else None)
-            for used in _nodes_in(given):
+            for used in nodes_in(given):
                 yield private_core.storage_key(used.meta["val"])
 
 
-def _nodes_in(value: Any) -> Iterator[fx.Node]:
+def _placed_by(node: fx.Node) -> Iterator[Hashable]:
+    """Yield the memory in which an operation names places by their number, whatever tensor it is given of it."""
+    if "as_strided" in str(node.target):
+        for used in node.all_input_nodes:
+            yield private_core.storage_key(used.meta["val"])
+
+
+def nodes_in(value: Any) -> Iterator[fx.Node]:
+    """Yield the nodes among arguments, in order, each as often as it is there."""
     if isinstance(value, fx.Node):
         yield value
     elif isinstance(value, (list, tuple)):
         for item in value:
-            yield from _nodes_in(item)
+            yield from nodes_in(item)
     elif isinstance(value, dict):
-        yield from _nodes_in(list(value.values()))
+        yield from nodes_in(list(value.values()))

@@ -8,47 +8,80 @@ are compared at a distance.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 from torch import fx
 
+from gearcache.ge_cache.graphs.cuts import Cuts
 from gearcache.ge_cache.graphs.operations import Operations
 from gearcache.ge_cache.graphs.stretch import Stretch
 
 #: A repeat that saves fewer operations than this costs more in parts than it saves.
 _WORTH = 32
+#: A step takes about 1.2 µs more than its operations within a whole graph. Moving so many bytes takes 40 µs (measured
+#: with layers of 16 to 256 columns), of which that is 3 %; where a layer does less, its model is compiled as a whole.
+LEAST_BYTES = 1 << 19
+#: Of stretches that save most, and of the places where one may begin, how many are looked at: the rest is hopeless.
+_TRIED = 12
 
 
-def stretches(operations: Operations) -> list[Stretch]:
-    """Return the whole graph in order as stretches; one of them, with a count of 1, where nothing repeats."""
-    numbers: dict[object, int] = {}
-    tokens = torch.tensor([numbers.setdefault(token, len(numbers)) for token in operations.tokens()])
-    return list(_split(operations, tokens, 0, len(tokens)))
+@dataclass
+class Search:
+    """Looks for stretches that come again; `refused` says why some that do were not taken, if any."""
 
+    operations: Operations
+    refused: str = ""
 
-def _split(operations: Operations, tokens: torch.Tensor, begin: int, end: int) -> Iterator[Stretch]:
-    found = _best(operations, tokens, begin, end)
-    if found is None:
-        if begin < end:
-            yield Stretch(begin, end - begin)
-        return
-    yield from _split(operations, tokens, begin, found.start)
-    yield found
-    yield from _split(operations, tokens, found.end, end)
+    def stretches(self) -> list[Stretch]:
+        """Return the whole graph in order as stretches; one of them, with a count of 1, where nothing repeats."""
+        numbers: dict[object, int] = {}
+        tokens = [numbers.setdefault(token, len(numbers)) for token in self.operations.tokens()]
+        self._cuts = Cuts(self.operations)
+        return list(self._split(torch.tensor(tokens), 0, len(tokens)))
 
+    def _split(self, tokens: torch.Tensor, begin: int, end: int) -> Iterator[Stretch]:
+        found = self._best(tokens, begin, end)
+        if found is None:
+            if begin < end:
+                yield Stretch(begin, end - begin)
+            return
+        yield from self._split(tokens, begin, found.start)
+        yield found
+        yield from self._split(tokens, found.end, end)
 
-def _best(operations: Operations, tokens: torch.Tensor, begin: int, end: int) -> Stretch | None:
-    """Return what saves most among the stretches of a range that may be cut out."""
-    candidates = []
-    for length in range(2, (end - begin) // 2 + 1):
-        for start, size in _runs(tokens[begin:end], length):
-            count = size // length
-            if (count - 1) * length >= _WORTH:
-                candidates.append(((count - 1) * length, -length, begin + start, size))
-    for _, negative, start, size in sorted(candidates, reverse=True):
-        if (found := _rotated(operations, start, -negative, size)) is not None:
-            return found
-    return None
+    def _best(self, tokens: torch.Tensor, begin: int, end: int) -> Stretch | None:
+        """Return what saves most among the stretches of a range that may be cut out."""
+        candidates = []
+        for length in range(2, (end - begin) // 2 + 1):
+            for start, size in _runs(tokens[begin:end], length):
+                saved = (size // length - 1) * length
+                if saved >= _WORTH:
+                    candidates.append((saved, -length, begin + start, size))
+        for _, negative, start, size in sorted(candidates, reverse=True)[:_TRIED]:
+            if (found := self._rotated(start, -negative, size)) is not None:
+                return found
+        return None
+
+    def _rotated(self, start: int, length: int, size: int) -> Stretch | None:
+        """Return the stretch that begins where fewest tensors, then fewest bytes, are alive between repeats."""
+        if (moved := self.operations.bytes_of(start, length)) < LEAST_BYTES:
+            self._refuse(f"{size // length} times {length} operations move {moved} bytes, less than {LEAST_BYTES}")
+            return None
+        possible = []
+        for shift in range(min(length, size - 2 * length + 1)):
+            stretch = Stretch(start + shift, length, (size - shift) // length)
+            if (stretch.count - 1) * length >= _WORTH and self._cuts.allow(stretch):
+                possible.append(((-stretch.count, *self._cuts.alive(stretch.start + length)), stretch.start, stretch))
+        for *_, stretch in sorted(possible, key=lambda item: item[:2])[:_TRIED]:
+            if _is_wired_alike(self.operations, stretch):
+                return stretch
+        cause = "are not wired alike" if possible else "share memory that the graph writes"
+        self._refuse(f"{size // length} times {length} operations {cause}")
+        return None
+
+    def _refuse(self, cause: str) -> None:
+        self.refused = self.refused or cause
 
 
 def _runs(tokens: torch.Tensor, length: int) -> Iterator[tuple[int, int]]:
@@ -59,22 +92,6 @@ def _runs(tokens: torch.Tensor, length: int) -> Iterator[tuple[int, int]]:
         if stop - start >= length:
             yield start, stop - start + length
         start = stop + 1
-
-
-def _rotated(operations: Operations, start: int, length: int, size: int) -> Stretch | None:
-    """Return the stretch that begins where fewest tensors, then fewest bytes, are alive between repeats."""
-    found: tuple[tuple[int, int, int], Stretch] | None = None
-    for shift in range(min(length, size - 2 * length + 1)):
-        stretch = Stretch(start + shift, length, (size - shift) // length)
-        if (stretch.count - 1) * length < _WORTH or not _is_wired_alike(operations, stretch):
-            continue
-        alive = operations.alive_after(stretch)
-        if alive is None:
-            continue
-        cost = (-stretch.count, len(alive), sum(map(operations.bytes_of, alive)))
-        if found is None or cost < found[0]:
-            found = cost, stretch
-    return found[1] if found is not None else None
 
 
 def _is_wired_alike(operations: Operations, stretch: Stretch) -> bool:

@@ -11,8 +11,9 @@ from typing import Any
 import torch
 
 from gearcache.ge_cache.backend import CompileJob, Stage
-from gearcache.ge_cache.graphs.operations import Operations, drop_aliases, give_values
-from gearcache.ge_cache.graphs.repeats import stretches
+from gearcache.ge_cache.graphs.functional import drop_aliases, give_values, write_anew
+from gearcache.ge_cache.graphs.operations import Operations
+from gearcache.ge_cache.graphs.repeats import Search
 from gearcache.ge_cache.inductor.options import compile_options
 from gearcache.ge_cache.inductor.program import Part, Program, make_program
 from gearcache.ge_cache.inductor.runtime import make_linked
@@ -23,6 +24,7 @@ from gearcache.ge_cache.private_torch.cpp_objects import Lowered, Make, Written
 logger = logging.getLogger("gearcache")
 
 _MOST_TEXT = 300
+_NUMBER = "gearcache number"
 
 
 @dataclass(frozen=True)
@@ -49,19 +51,21 @@ def build_repeats(
     """
     stage("search")
     try:
-        give_values(module, inputs)
-        nodes = _numbered(module, job)
+        mode = give_values(module, inputs)
+        _number(module, job)
         drop_aliases(module)
+        write_anew(module, mode)
         attributes = [node for node in module.graph.nodes if node.op == "get_attr"]
         operations = Operations(
             module.graph,
             [node for node in attributes if node.target in weights],
             lambda name: _content(module.get_buffer(name)),
         )
-        found = stretches(operations)
+        search = Search(operations)
+        found = search.stretches()
         repeats = [stretch for stretch in found if stretch.count > 1]
         if not repeats:
-            return ""
+            return search.refused
         program = make_program(module, len(inputs), operations, found)
         library, constants = _Parts(program, job, stage, linker_flags).build()
     except Exception as error:  # whatever torch raises: it may take the whole graph
@@ -69,18 +73,18 @@ def build_repeats(
         return f"{type(error).__name__}: {error}"[:_MOST_TEXT]
     rows = []
     for stretch in repeats:
-        first, second, last = (
-            nodes[operations.calls[number]]
-            for number in (stretch.start, stretch.start + stretch.length, stretch.end - 1)
-        )
+        ends = (stretch.start, stretch.start + stretch.length, stretch.end - 1)
+        first, second, last = (operations.calls[number].meta[_NUMBER] for number in ends)
         rows.append([stretch.count, stretch.length, first, second, last + 1])
     return Built(library, constants, {"repeats": rows})
 
 
-def _numbered(module: torch.fx.GraphModule, job: CompileJob) -> dict[torch.fx.Node, int]:
-    """Return which node of the stored graph each operation is."""
+def _number(module: torch.fx.GraphModule, job: CompileJob) -> None:
+    """Note which node of the stored graph each operation is."""
     calls = [number for number, node in enumerate(job.graph["nodes"]) if node[0] == "call"]
-    return dict(zip([node for node in module.graph.nodes if node.op == "call_function"], calls, strict=True))
+    operations = [node for node in module.graph.nodes if node.op == "call_function"]
+    for node, number in zip(operations, calls, strict=True):
+        node.meta[_NUMBER] = number
 
 
 def keeping_constants(

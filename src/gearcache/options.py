@@ -37,7 +37,7 @@ class _Checked:
         if name not in type(self).__dataclass_fields__:  # type: ignore[attr-defined]
             known = ", ".join(type(self).__dataclass_fields__)  # type: ignore[attr-defined]
             raise AttributeError(f"{type(self).__name__} has no option `{name}`; it has {known}")
-        if name in _ALLOWED and value not in _ALLOWED[name]:
+        if name in _ALLOWED and not any(_is_value(value, item) for item in _ALLOWED[name]):
             allowed = ", ".join(repr(item) for item in _ALLOWED[name])
             raise OptionError(f"option `{name}` is {value!r}; allowed: {allowed}")
         is_right, form = _FORMS.get(name, (None, ""))
@@ -46,6 +46,10 @@ class _Checked:
         if name == "pad_values":
             _check_pad_values(value)
         object.__setattr__(self, name, value)
+
+
+def _is_value(value: Any, allowed: Any) -> bool:
+    return bool(value == allowed) and isinstance(value, bool) == isinstance(allowed, bool)
 
 
 def _is_count(value: Any) -> bool:

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from tests.support.scenarios import Run
 
 LAYERS = 5
+#: Layers that do less than some work are compiled as a whole.
+WIDTH = 192
 
 
 class Layer(nn.Module):
@@ -17,9 +19,9 @@ class Layer(nn.Module):
 
     def __init__(self, shared: nn.Parameter) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(16)
-        self.first = nn.Linear(16, 32)
-        self.second = nn.Linear(32, 16)
+        self.norm = nn.LayerNorm(WIDTH)
+        self.first = nn.Linear(WIDTH, 4 * WIDTH)
+        self.second = nn.Linear(4 * WIDTH, WIDTH)
         self.shared = shared
 
     def forward(self, x: Tensor, cache: Tensor, position: Tensor, scale: Tensor) -> Tensor:
@@ -35,14 +37,11 @@ class Stacks(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.shared = nn.Parameter(torch.randn(32))
-        self.embedding = nn.Embedding(11, 16)
+        self.shared = nn.Parameter(torch.randn(4 * WIDTH))
+        self.embedding = nn.Embedding(11, WIDTH)
         self.layers = nn.ModuleList(Layer(self.shared) for _ in range(LAYERS))
-        self.crossing = nn.ModuleList(nn.Bilinear(16, 16, 16) for _ in range(4 * LAYERS))
-        self.head = nn.Linear(16, 11)
-        with torch.no_grad():
-            for layer in self.crossing:
-                layer.weight.mul_(0.1)  # else the sines make any rounding large
+        self.crossing = nn.ModuleList(nn.Linear(2 * WIDTH, WIDTH) for _ in range(4 * LAYERS))
+        self.head = nn.Linear(WIDTH, 11)
 
     def decode(self, ids: Tensor, caches: list[Tensor], position: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         x = self.embedding(ids)
@@ -51,12 +50,13 @@ class Stacks(nn.Module):
             x = layer(x, cache, position, scale)
         y = torch.tanh(x)
         for number, layer in enumerate(self.crossing):
-            y = torch.sin(layer(x, y)) if number % 2 else torch.cos(layer(x, y)) + y
+            z = layer(torch.cat([x, y], -1))
+            y = torch.sin(z) if number % 2 else torch.cos(z) + y * 0.5
         return self.head(y), y, scale
 
 
 def _caches(size: int) -> list[Tensor]:
-    return [torch.randn(size, 4, 16) for _ in range(LAYERS)]
+    return [torch.randn(size, 4, WIDTH) for _ in range(LAYERS)]
 
 
 def stacks(run: Run) -> None:

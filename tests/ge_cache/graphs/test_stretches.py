@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,11 +11,17 @@ import torch
 from torch import Tensor, fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from gearcache.ge_cache.graphs.operations import Operations, drop_aliases, give_values
-from gearcache.ge_cache.graphs.repeats import externals_of, outputs_of, stretches
-from gearcache.ge_cache.graphs.stretch import Stretch
+from gearcache.ge_cache.graphs import repeats
+from gearcache.ge_cache.graphs.functional import drop_aliases, give_values, write_anew
+from gearcache.ge_cache.graphs.operations import Operations
+from gearcache.ge_cache.graphs.repeats import Search, externals_of, outputs_of
 
 X = torch.randn(3, 8)
+
+
+@pytest.fixture(autouse=True)
+def _small_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repeats, "LEAST_BYTES", 0)
 
 
 def _operations(function: Callable[..., Any], inputs: list[Tensor], weights: list[Tensor]) -> Operations:
@@ -29,8 +36,9 @@ def _operations(function: Callable[..., Any], inputs: list[Tensor], weights: lis
         node.replace_all_uses_with(attribute)
         module.graph.erase_node(node)
         attributes.append(attribute)
-    give_values(module, inputs)
+    mode = give_values(module, inputs)
     drop_aliases(module)
+    write_anew(module, mode)
     return Operations(module.graph, attributes, lambda name: _content(module, name))
 
 
@@ -46,7 +54,7 @@ def _layer(x: Tensor, weight: Tensor, scale: float = 0.5) -> Tensor:
 
 def _counts(function: Callable[..., Any], weights: int = 6, *inputs: Tensor) -> list[tuple[int, int]]:
     operations = _operations(function, list(inputs or (X,)), [torch.randn(8, 8) for _ in range(weights)])
-    return [(found.count, found.length) for found in stretches(operations)]
+    return [(found.count, found.length) for found in Search(operations).stretches()]
 
 
 def test_layers_are_found_with_what_stands_before_and_behind_them() -> None:
@@ -135,7 +143,7 @@ def test_weights_of_other_sizes_or_strides_end_a_repeat() -> None:
 
     for other in (torch.randn(8, 8).t(), torch.randn(8, 16)[:, ::2]):
         weights = [torch.randn(8, 8) if number != 6 else other for number in range(13)]
-        found = stretches(_operations(model, [X], weights))
+        found = Search(_operations(model, [X], weights)).stretches()
         assert max(stretch.count for stretch in found) == 6
 
 
@@ -149,32 +157,97 @@ def test_caches_that_layers_write_in_place_are_inputs_of_their_steps() -> None:
         return x
 
     operations = _operations(model, [X, *caches], [torch.randn(8, 8) for _ in range(6)])
-    (found,) = stretches(operations)
+    (found,) = Search(operations).stretches()
     assert found.count == 6
     # The first layer takes `x` and its cache; the cache that it has written is no result of it.
     assert len(externals_of(operations, found.start, found.length)) == 3
     assert len(outputs_of(operations, found)) == 1
 
 
-@pytest.mark.parametrize("kind", ["the hidden tensor", "a view of an input", "what was made before", "nothing"])
+@pytest.mark.parametrize(
+    "kind", ["a view of an input", "a view of what was made before", "places by number", "nothing"]
+)
 def test_no_part_hands_on_what_shares_memory_with_what_is_written(kind: str) -> None:
     def model(x: Tensor, cache: Tensor, *weights: Tensor) -> Tensor:
         view, made, x = cache[:3], x * 2, x * 3
+        upper = made[1:]
         for weight in weights:
+            x = _layer(x, weight) + view + made
             if kind == "a view of an input":
-                x = _layer(x, weight) + view
                 cache.add_(1)
-            elif kind == "what was made before":
-                x = _layer(x, weight) + made
-                made.mul_(0.5)
-            elif kind == "the hidden tensor":
-                x.add_(_layer(x, weight) + 1)
-            else:
-                x = _layer(x, weight) + view
+            elif kind == "a view of what was made before":
+                upper.mul_(0.5)
+            elif kind == "places by number":
+                x = x + torch.as_strided(upper, (3, 8), (8, 1), 0)
         return x
 
-    most = max(count for count, _ in _counts(model, 6, X.clone(), torch.randn(6, 8)))
+    operations = _operations(model, [X.clone(), torch.randn(6, 8)], [torch.randn(8, 8) for _ in range(6)])
+    search = Search(operations)
+    most = max(stretch.count for stretch in search.stretches())
     assert most == (6 if kind == "nothing" else 1)
+    assert ("share memory that the graph writes" in search.refused) == (kind != "nothing")
+
+
+@pytest.mark.parametrize("written", ["the hidden tensor", "what was made before"])
+def test_what_the_graph_itself_has_made_may_be_written_by_layers(written: str) -> None:
+    def model(x: Tensor, *weights: Tensor) -> Tensor:
+        made, x = x * 2, x * 3
+        for weight in weights:
+            if written == "the hidden tensor":
+                x.add_(_layer(x, weight) + 1)
+            else:
+                x = _layer(x, weight) + made
+                made.mul_(0.5)
+        return x
+
+    assert max(count for count, _ in _counts(model)) == 6
+
+
+def _written_anew(function: Callable[..., Any], *inputs: Tensor) -> fx.GraphModule:
+    module = make_fx(function, pre_dispatch=True)(*inputs)
+    mode = give_values(module, inputs)
+    drop_aliases(module)
+    write_anew(module, mode)
+    module.recompile()
+    return module
+
+
+def test_what_is_written_anew_gives_the_same_results() -> None:
+    def model(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        a, b, c, d, e = x * 1, x * 2, x * 3, x * 4, (x > 0).to(torch.float16)
+        view = b[1:]
+        a += y
+        before = a.sin()
+        a.mul_(2).sub_(y)
+        b.add_(1)
+        c[0] = 5
+        d.index_copy_(0, torch.tensor([1]), y[:1])
+        e += x.double()
+        x.add_(1)
+        return a, before, b, view, c, d, e, x * 1
+
+    inputs = (torch.randn(3, 8), torch.randn(3, 8))
+    module = _written_anew(model, *inputs)
+    theirs, ours = ([item.clone() for item in inputs] for _ in range(2))
+    for found, expected in zip(module(*ours), model(*theirs), strict=True):
+        assert torch.equal(found, expected)
+    assert torch.equal(ours[0], theirs[0])
+    kept = [str(node.target) for node in module.graph.nodes if getattr(node.target, "_schema", None) is not None]
+    mutable = [name for name in kept if name.split(".")[1].endswith("_") and "detach" not in name]
+    # `a` and `d` are written anew; `b` and `c` have views, `e` would have another dtype, `x` is the caller's.
+    assert mutable == ["aten.add_.Tensor", "aten.fill_.Tensor", "aten.add_.Tensor", "aten.add_.Tensor"]
+
+
+def test_an_operator_whose_fake_is_its_argument_is_kept() -> None:
+    with torch.library._scoped_library("gearcache_tests_same", "DEF") as library:
+        library.define("twice(Tensor x) -> Tensor")
+        library.impl("twice", lambda x: x * 2, "CPU")
+        library.impl("twice", lambda x: x, "Meta")
+
+        module = make_fx(lambda x: torch.ops.gearcache_tests_same.twice(x).sin())(X)
+        give_values(module, [X])
+        drop_aliases(module)
+        assert "gearcache_tests_same.twice" in str(module.graph)
 
 
 def test_a_conjugate_view_is_not_the_tensor_that_it_is_a_view_of() -> None:
@@ -213,5 +286,28 @@ def test_a_graph_of_many_operations_is_searched_in_a_moment() -> None:
     module = fx.GraphModule(torch.nn.Module(), graph)
     for node in graph.nodes:
         node.meta["val"] = torch.empty(3)
-    found = stretches(Operations(module.graph, [], str))
-    assert Stretch(0, 7, 428) in found or found[0].count * found[0].length >= 2990
+    found = Search(Operations(module.graph, [], str)).stretches()
+    assert found[0].count * found[0].length >= 2990
+
+
+@pytest.mark.parametrize("kind", ["nothing may be cut", "wired unlike"])
+def test_a_graph_in_which_nothing_can_be_cut_is_searched_in_a_moment(kind: str) -> None:
+    graph = fx.Graph()
+    made = [graph.placeholder("x")]
+    for number in range(3000):
+        other = made[number // 2] if kind == "wired unlike" else made[0]
+        made.append(graph.call_function(torch.ops.aten.add.Tensor, (made[-1], other)))
+    if kind == "nothing may be cut":
+        graph.call_function(torch.ops.aten.add_.Tensor, (made[1], made[0]))
+    graph.output([made[-1]])
+    module = fx.GraphModule(torch.nn.Module(), graph)
+    shared = torch.empty(3)
+    for node in graph.nodes:
+        node.meta["val"] = (
+            shared.view(3) if kind == "nothing may be cut" and node.op != "placeholder" else torch.empty(3)
+        )
+    begin = time.process_time()
+    search = Search(Operations(module.graph, [], str))
+    assert len(search.stretches()) == 1
+    assert search.refused
+    assert time.process_time() - begin < 20, "it took minutes"

@@ -21,6 +21,9 @@ from tests.support.scenarios import strict_config
 
 pytestmark = pytest.mark.slow
 
+#: Layers that do less work than some are compiled as a whole.
+WIDTH = 384
+
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -55,7 +58,7 @@ class Tower(nn.Module):
 
     def __init__(self, depth: int = 8) -> None:
         super().__init__()
-        self.weights = nn.ParameterList(torch.randn(8, 8) / 3 for _ in range(depth))
+        self.weights = nn.ParameterList(torch.randn(WIDTH, WIDTH) / WIDTH for _ in range(depth))
 
     def run(self, x: Tensor) -> Tensor:
         for weight in self.weights:
@@ -74,7 +77,7 @@ def _compiled(method: Callable[..., Any], **options: Any) -> Any:
 
 
 def test_the_option_compiles_a_graph_as_one_and_is_in_the_key(cache_dir: Path) -> None:
-    tower, x = Tower(), torch.randn(3, 8)
+    tower, x = Tower(), torch.randn(3, WIDTH)
     expected = tower.run(x)
     methods = [_compiled(tower.run, repeats=repeats) for repeats in (True, False)]
     for method in methods:
@@ -96,7 +99,7 @@ def test_a_graph_that_cannot_be_put_together_is_compiled_as_a_whole_and_says_why
     else:
         monkeypatch.setattr(sources, "_SUPPORT", "no C++\n")
         told = "CppCompileError"
-    tower, x = Tower(), torch.randn(3, 8)
+    tower, x = Tower(), torch.randn(3, WIDTH)
     method = _compiled(tower.run)
     torch.testing.assert_close(method(x), tower.run(x))
     text = gearcache.readable_cache(method.entry_path, print_output=False)
@@ -106,7 +109,7 @@ def test_a_graph_that_cannot_be_put_together_is_compiled_as_a_whole_and_says_why
 def test_a_tensor_that_layers_write_in_place_is_right_and_no_layer_is_taken_apart(cache_dir: Path) -> None:
     tower = Tower()
     method = _compiled(tower.written)
-    ours, theirs = torch.ones(3, 8), torch.ones(3, 8)
+    ours, theirs = torch.ones(3, WIDTH), torch.ones(3, WIDTH)
     torch.testing.assert_close((method(ours), ours), (tower.written(theirs), theirs))
 
 
@@ -114,7 +117,7 @@ def test_what_was_copied_before_the_layers_is_not_what_they_write(cache_dir: Pat
     tower = Tower()
 
     def run(x: Tensor, cache: Tensor) -> tuple[Tensor, ...]:
-        kept = [cache.clone(), cache + 0, cache.contiguous().clone(), cache.view(24).clone()]
+        kept = [cache.clone(), cache + 0, cache.contiguous().clone(), cache.view(-1).clone()]
         for weight in tower.weights:
             cache.mul_(0.5)
             x = x + torch.tanh(x @ weight).sin().cos().exp().neg() * cache + kept[0]
@@ -129,7 +132,7 @@ def test_what_was_copied_before_the_layers_is_not_what_they_write(cache_dir: Pat
             return run(x, cache)
 
     method = _compiled(Run().run)
-    x, ours, theirs = torch.randn(3, 8), torch.ones(3, 8), torch.ones(3, 8)
+    x, ours, theirs = torch.randn(3, WIDTH), torch.ones(3, WIDTH), torch.ones(3, WIDTH)
     torch.testing.assert_close((method(x, ours), ours), (run(x, theirs), theirs))
     assert "run 8 times" in gearcache.readable_cache(method.entry_path, print_output=False)
 
@@ -142,6 +145,19 @@ def test_outputs_of_other_strides_than_the_next_part_takes_are_refused() -> None
     assert not repeated._fit(part, [])
     narrow = repeated.Part(part.module, [], [torch.empty(1, 3)], [])
     assert repeated._fit(narrow, [(7, 1)]), "the stride of a dim of size 1 says nothing"
+
+
+def test_small_layers_are_compiled_as_a_whole_which_is_told(cache_dir: Path) -> None:
+    class Small(nn.Module):
+        def run(self, x: Tensor) -> Tensor:
+            for _ in range(12):
+                x = x.sin().cos().exp().neg()
+            return x
+
+    method, x = _compiled(Small().run), torch.randn(3)
+    torch.testing.assert_close(method(x), Small().run(x))
+    text = gearcache.readable_cache(method.entry_path, print_output=False)
+    assert "compiled as a whole: 12 times 4 operations move 48 bytes, less than" in text
 
 
 def _written() -> Written:

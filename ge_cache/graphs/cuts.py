@@ -1,0 +1,34 @@
+"""Where a graph may be cut, and what is alive there."""
+
+from __future__ import annotations
+
+import itertools
+
+from gearcache.ge_cache.graphs.operations import Operations
+from gearcache.ge_cache.graphs.stretch import Stretch
+
+
+class Cuts:
+    """For the place before each operation: how many tensors are made before and used behind it; may they be."""
+
+    def __init__(self, operations: Operations) -> None:
+        count = len(operations.calls)
+        alive, sizes, blocked = ([0] * (count + 2) for _ in range(3))
+        for number, node in enumerate(operations.calls):
+            last = min(operations.last_use(number), count - 1)
+            if last <= number:
+                continue
+            may_cross = operations.may_cross(number)
+            size = node.meta["val"].nbytes if may_cross else 0
+            for changes, change in ((alive, 1), (sizes, size), (blocked, int(not may_cross))):
+                changes[number + 1] += change
+                changes[last + 1] -= change
+        self._alive, self._sizes, self._blocked = (list(itertools.accumulate(item)) for item in (alive, sizes, blocked))
+
+    def allow(self, stretch: Stretch) -> bool:
+        """Whether the graph may be cut between the repeats of a stretch, before the first and behind the last one."""
+        return not any(self._blocked[place] for place in (*stretch.begins(), stretch.end))
+
+    def alive(self, place: int) -> tuple[int, int]:
+        """Return how many tensors are alive at a place, and their bytes."""
+        return self._alive[place], self._sizes[place]

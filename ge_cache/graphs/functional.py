@@ -1,0 +1,135 @@
+"""A recorded graph with fake values, without operations that only say how memory is used."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from gearcache.ge_cache.graphs.operations import spec_of, written_by
+from gearcache.ge_cache.private_torch import core as private_core
+from gearcache.ge_cache.private_torch import fake as private_fake
+
+
+def give_values(module: fx.GraphModule, arguments: Sequence[torch.Tensor]) -> Any:
+    """Run the graph on fakes of some tensors; each node keeps its own as `meta["val"]`. Returns the mode of fakes."""
+    mode = private_fake.fake_mode()
+    fakes = [private_fake.with_own_memory(mode, argument) for argument in arguments]
+    with mode, torch.no_grad():
+        _Recorder(module).run(*fakes)
+    return mode
+
+
+class _Recorder(fx.Interpreter):
+    """Keeps what each node gives."""
+
+    def run_node(self, n: fx.Node) -> Any:
+        # Without autograd there is nothing to detach, and fakes of constants refuse it.
+        detaches = n.target is torch.ops.aten.detach_.default
+        n.meta["val"] = n.args[0].meta["val"] if detaches else super().run_node(n)  # type: ignore[union-attr]
+        return n.meta["val"]
+
+
+def drop_aliases(module: fx.GraphModule) -> None:
+    """Where an operation gives back a tensor that it was given (`x.to(x.dtype)`, `x.add_(y)`), let uses be of that."""
+    (output,) = [node for node in module.graph.nodes if node.op == "output"]
+    for node in module.graph.nodes:
+        if node.op != "call_function":
+            continue
+        for given in node.all_input_nodes:
+            if _gives_back(node, given) and _is_same(node.meta["val"], given.meta["val"]):
+                # What is returned of an input is the business of who has planned the results.
+                kept = output if given.op != "call_function" else None
+                node.replace_all_uses_with(given, delete_user_cb=lambda user: user is not kept)  # noqa: B023
+                if not node.users and not node.is_impure():
+                    module.graph.erase_node(node)
+                break
+
+
+def write_anew(module: fx.GraphModule, mode: Any) -> None:
+    """Let operations that write a tensor which the graph itself has made (`x += y`) make another one instead.
+
+    Only where nothing else shares its memory: what uses it later takes the new one, and nobody can tell.
+    """
+    sharing: defaultdict[int, set[fx.Node]] = defaultdict(set)
+    for node in module.graph.nodes:
+        if node.users and isinstance(node.meta["val"], torch.Tensor):
+            sharing[private_core.storage_key(node.meta["val"])].add(node)
+    for node in list(module.graph.nodes):
+        functional = _functional(node)
+        if functional is None or node.users or node.args[0].op != "call_function":
+            continue
+        written = node.args[0]
+        if sharing[private_core.storage_key(written.meta["val"])] != {written}:
+            continue
+        with mode, torch.no_grad():
+            positional, keyword = fx.node.map_arg((node.args, node.kwargs), lambda used: used.meta["val"])
+            value = functional(*positional, **keyword)
+        if spec_of(value) != spec_of(written.meta["val"]):
+            continue  # it would have another dtype, or other strides
+        with module.graph.inserting_before(node):
+            made = module.graph.call_function(functional, node.args, node.kwargs)
+        made.meta = {**node.meta, "val": value}
+        later = _behind(node)
+        written.replace_all_uses_with(made, delete_user_cb=later.__contains__)
+        module.graph.erase_node(node)
+        sharing[private_core.storage_key(value)] = {made}
+
+
+def _functional(node: fx.Node) -> Any:
+    """Return the operator that gives what an operator writes into its first argument; None where there is none."""
+    schema = getattr(node.target, "_schema", None)
+    if node.op != "call_function" or schema is None or not schema.is_mutable or len(list(written_by(node))) != 1:
+        return None
+    first = schema.arguments[0].alias_info
+    namespace, _, name = schema.name.partition("::")
+    if namespace != "aten" or first is None or not first.is_write or not name.endswith("_"):
+        return None
+    if not isinstance(node.args[0], fx.Node):
+        return None
+    packet = getattr(getattr(torch.ops, namespace), name.removesuffix("_"), None)
+    found = getattr(packet, node.target._overloadname or "default", None)  # type: ignore[union-attr]
+    if found is None:
+        return None
+    own = found._schema
+    is_alike = [item.name for item in own.arguments] == [item.name for item in schema.arguments]
+    shares = any(item.alias_info is not None for item in [*own.arguments, *own.returns])
+    return found if is_alike and not shares else None
+
+
+def _behind(node: fx.Node) -> set[fx.Node]:
+    found = set()
+    while node.op != "output":
+        node = node.next
+        found.add(node)
+    return found
+
+
+def _gives_back(node: fx.Node, given: fx.Node) -> bool:
+    """Whether an operator of torch says that it may return an argument itself; what a fake looks like is no proof."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None or not schema.name.startswith("aten::") or len(schema.returns) != 1:
+        return False
+    returned = schema.returns[0].alias_info
+    if returned is None:
+        return False
+    for position, argument in enumerate(schema.arguments):
+        value = node.kwargs.get(argument.name, node.args[position] if position < len(node.args) else None)
+        if value is given:
+            return argument.alias_info is not None and argument.alias_info.before_set == returned.before_set
+    return False
+
+
+def _is_same(left: Any, right: Any) -> bool:
+    """Whether two tensors are the same numbers in the same memory."""
+    if not (isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor)):
+        return False
+    return (
+        spec_of(left) == spec_of(right)
+        and private_core.storage_key(left) == private_core.storage_key(right)
+        and left.storage_offset() == right.storage_offset()
+        and (left.is_conj(), left.is_neg()) == (right.is_conj(), right.is_neg())
+    )
