@@ -1,0 +1,69 @@
+"""What a tier beyond this host does. An engine is one small file; `tests/cache/remote/conformance.py` has the laws."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Protocol
+
+from gearcache.errors import CacheError
+
+#: Seconds to connect.
+CONNECT_SECONDS = 0.5
+
+
+class RemoteError(CacheError):
+    """A tier cannot be reached, is too slow, refuses, or answers what it should not; never breaks a call."""
+
+    def __init__(self, label: str, problem: str) -> None:
+        super().__init__(label, problem)
+        self.label = label
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"tier {self.label}: {self.problem}"
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """The moment, of `time.monotonic`, at which an operation is given up."""
+
+    moment: float
+
+    @classmethod
+    def after(cls, seconds: float) -> Deadline:
+        """Return the deadline in some seconds."""
+        return cls(time.monotonic() + seconds)
+
+    @property
+    def left(self) -> float:
+        """Seconds until then, never below 0."""
+        return max(0.0, self.moment - time.monotonic())
+
+    def check(self, label: str) -> float:
+        """Return the seconds that are left; `RemoteError` where none are."""
+        if (left := self.left) <= 0.0:
+            raise RemoteError(label, "it took longer than its budget")
+        return left
+
+
+class Remote(Protocol):
+    """Objects under names with slashes. Each method raises `RemoteError`, at the latest soon after its deadline.
+
+    Objects other than leases are never changed: a name says what the bytes are. Safe to use from several threads.
+    """
+
+    #: What it is called in messages and counts; without passwords.
+    label: str
+
+    def get(self, name: str, limit: int, deadline: Deadline) -> bytes | None:
+        """Return an object of at most `limit` bytes; None where there is none."""
+
+    def put(self, name: str, data: bytes, deadline: Deadline, *, create: bool = False) -> bool:
+        """Store an object; with `create` only where there is none, False if there was one: a hint, no promise."""
+
+    def names(self, prefix: str, limit: int, deadline: Deadline) -> list[str]:
+        """Return up to `limit` names of objects that begin with a prefix, which ends with a slash."""
+
+    def delete(self, name: str, deadline: Deadline) -> None:
+        """Remove an object, if there is one."""

@@ -1,0 +1,86 @@
+"""`https://host/path`: a web server that gives files, as a bucket's website or nginx does; nothing is stored there.
+
+What lies below a key is named by its file `index.txt`, a name a line, which `gearcache push` writes last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import socket
+import ssl
+from urllib.parse import quote, urlsplit
+
+from gearcache.cache.remote.protocol import CONNECT_SECONDS, Deadline, RemoteError
+from gearcache.cache.remote.within import within
+
+INDEX = "index.txt"
+_MAX_INDEX = 1 << 20
+
+
+class WebRemote:
+    """Files behind HTTP. One request, one connection: redirects are refused, so that no other host is asked."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        if parts.username or parts.password:
+            raise ValueError(f"`{parts.scheme}://{parts.hostname}` has a name or password, which no request would send")
+        self._parts = parts
+        self.label = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+
+    def get(self, name: str, limit: int, deadline: Deadline) -> bytes | None:
+        connection = self._connect(deadline)
+        try:
+            return within(deadline, self.label, lambda: self._ask(connection, name, limit), lambda: _cut(connection))
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise RemoteError(self.label, f"{type(error).__name__}: {error}") from error
+        finally:
+            connection.close()
+
+    def _ask(self, connection: http.client.HTTPConnection, name: str, limit: int) -> bytes | None:
+        connection.request("GET", f"{self._parts.path.rstrip('/')}/{quote(name)}", headers={"Connection": "close"})
+        answer = connection.getresponse()
+        if answer.status in (404, 410):
+            return None
+        if answer.status != 200:
+            raise RemoteError(self.label, f"`{name}`: status {answer.status} {answer.reason}")
+        data = answer.read(limit + 1)
+        if len(data) > limit:
+            raise RemoteError(self.label, f"`{name}` has more than {limit} bytes")
+        if answer.length:
+            raise RemoteError(self.label, f"`{name}` is cut off after {len(data)} bytes")
+        return data
+
+    def put(self, name: str, data: bytes, deadline: Deadline, *, create: bool = False) -> bool:
+        raise RemoteError(self.label, "it is read only")
+
+    def names(self, prefix: str, limit: int, deadline: Deadline) -> list[str]:
+        data = self.get(prefix + INDEX, _MAX_INDEX, deadline)
+        lines = data.decode("ascii", "replace").split() if data is not None else []
+        return sorted(prefix + line for line in lines if "/.." not in f"/{line}")[:limit]
+
+    def delete(self, name: str, deadline: Deadline) -> None:
+        raise RemoteError(self.label, "it is read only")
+
+    def _connect(self, deadline: Deadline) -> http.client.HTTPConnection:
+        left = deadline.check(self.label)
+        host, port = self._parts.hostname or "", self._parts.port
+        timeout = min(CONNECT_SECONDS, left)
+        connection: http.client.HTTPConnection
+        if self._parts.scheme == "https":
+            connection = http.client.HTTPSConnection(host, port, timeout=timeout, context=ssl.create_default_context())
+        else:
+            connection = http.client.HTTPConnection(host, port, timeout=timeout)
+        try:
+            connection.connect()
+        except OSError as error:
+            raise RemoteError(self.label, f"{type(error).__name__}: {error}") from error
+        connection.sock.settimeout(deadline.check(self.label))
+        return connection
+
+
+def _cut(connection: http.client.HTTPConnection) -> None:
+    """End a connection under whoever reads from it."""
+    with contextlib.suppress(OSError):
+        if connection.sock is not None:
+            connection.sock.shutdown(socket.SHUT_RDWR)

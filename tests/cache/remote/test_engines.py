@@ -1,0 +1,174 @@
+"""What any tier does, shown with a real engine of each kind; and what it does when the engine does not answer."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from gearcache.cache.remote.folder import FolderRemote
+from gearcache.cache.remote.objects import ObjectRemote
+from gearcache.cache.remote.protocol import Deadline, Remote, RemoteError
+from gearcache.cache.remote.redis_server import RedisRemote
+from gearcache.cache.remote.web import WebRemote
+from tests.cache.remote.engines import ENGINES
+
+MOST = 1 << 20
+
+
+@pytest.fixture(scope="module", params=ENGINES)
+def remote(request: pytest.FixtureRequest) -> Iterator[Remote]:
+    with ENGINES[request.param]() as made:
+        yield made
+
+
+@pytest.fixture
+def top(request: pytest.FixtureRequest) -> str:
+    return f"v4/{request.node.name.partition('[')[0]}/"
+
+
+def soon(seconds: float = 10.0) -> Deadline:
+    return Deadline.after(seconds)
+
+
+def test_what_was_put_is_found(remote: Remote, top: str) -> None:
+    for size in (0, 1, 70_000, MOST):
+        data = os.urandom(size)
+        assert remote.put(f"{top}a/b.{size}", data, soon())
+        assert remote.get(f"{top}a/b.{size}", MOST, soon()) == data
+
+
+def test_what_is_absent_is_none(remote: Remote, top: str) -> None:
+    assert remote.get(f"{top}nothing", MOST, soon()) is None
+    assert remote.names(f"{top}nothing/", 10, soon()) == []
+    remote.delete(f"{top}nothing", soon())
+
+
+def test_an_object_larger_than_the_limit_is_refused(remote: Remote, top: str) -> None:
+    remote.put(f"{top}large", bytes(5000), soon())
+    with pytest.raises(RemoteError, match="4999|5000"):
+        remote.get(f"{top}large", 4999, soon())
+    assert remote.get(f"{top}large", 5000, soon()) == bytes(5000)
+
+
+def test_names_are_those_below_a_prefix(remote: Remote, top: str) -> None:
+    for name in ("x/1", "x/2", "x/3", "xy/4"):
+        remote.put(top + name, b"data", soon())
+    names = [name for name in remote.names(f"{top}x/", 10, soon()) if not name.endswith("index.txt")]
+    assert names == [f"{top}x/{number}" for number in (1, 2, 3)]
+    assert len(remote.names(f"{top}x/", 2, soon())) == 2
+
+
+def test_what_is_deleted_is_gone(remote: Remote, top: str) -> None:
+    remote.put(f"{top}d/1", b"data", soon())
+    remote.delete(f"{top}d/1", soon())
+    assert remote.get(f"{top}d/1", MOST, soon()) is None
+    assert f"{top}d/1" not in remote.names(f"{top}d/", 10, soon())
+
+
+def test_of_many_that_create_an_object_one_does(remote: Remote, top: str) -> None:
+    won: list[int] = []
+    start = threading.Barrier(8)
+
+    def create(number: int) -> None:
+        start.wait()
+        if remote.put(f"{top}lease", str(number).encode(), soon(), create=True):
+            won.append(number)
+
+    threads = [threading.Thread(target=create, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 1
+    assert remote.get(f"{top}lease", MOST, soon()) == str(won[0]).encode()
+
+
+def test_no_time_left_is_an_error_and_no_request(remote: Remote) -> None:
+    for ask in (
+        lambda: remote.get("a", 1, Deadline.after(-1)),
+        lambda: remote.names("a/", 1, Deadline.after(-1)),
+    ):
+        with pytest.raises(RemoteError, match="budget"):
+            ask()
+
+
+def _clients(port: int) -> dict[str, Remote]:
+    return {
+        "redis": RedisRemote(f"redis://:secret@127.0.0.1:{port}/0"),
+        "bucket": ObjectRemote(
+            "s3://team/gears",
+            {"endpoint": f"http://127.0.0.1:{port}", "access_key_id": "a", "secret_access_key": "secret"},
+        ),
+        "web": WebRemote(f"http://127.0.0.1:{port}/"),
+    }
+
+
+@pytest.mark.parametrize("kind", ["redis", "bucket", "web"])
+def test_an_engine_that_is_not_there_is_an_error_at_once(kind: str) -> None:
+    with socket.socket() as reserved:  # bound and not listening: connections are refused
+        reserved.bind(("127.0.0.1", 0))
+        client = _clients(reserved.getsockname()[1])[kind]
+        begin = time.monotonic()
+        with pytest.raises(RemoteError) as caught:
+            client.get("a", 1, soon(5))
+        assert time.monotonic() - begin < 2
+        assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["redis", "bucket", "web"])
+@pytest.mark.parametrize("behaviour", ["says nothing", "says nonsense", "a byte a second", "hangs up"])
+def test_an_engine_that_misbehaves_costs_its_deadline_at_most(kind: str, behaviour: str) -> None:
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        held = []
+        while True:
+            try:
+                connection, _ = listening.accept()
+            except OSError:
+                return
+            held.append(connection)
+            if behaviour == "hangs up":
+                connection.close()
+            elif behaviour == "says nonsense":
+                connection.sendall(b"%&$ nonsense\r\n" * 10)
+            elif behaviour == "a byte a second":
+                threading.Thread(target=drip, args=(connection,), daemon=True).start()
+
+    def drip(connection: socket.socket) -> None:
+        try:
+            for byte in b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n" + bytes(100):
+                connection.sendall(bytes([byte]))
+                time.sleep(1)
+        except OSError:
+            return
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        client = _clients(listening.getsockname()[1])[kind]
+        begin = time.monotonic()
+        with pytest.raises(RemoteError):
+            client.get("a", 1000, soon(2))
+        assert time.monotonic() - begin < 5
+    finally:
+        listening.close()
+
+
+def test_a_share_that_hangs_is_left_alone_at_the_deadline(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    remote = FolderRemote(str(tmp_path))
+    monkeypatch.setattr("gearcache.cache.remote.folder.os.open", lambda *_: time.sleep(30))
+    begin = time.monotonic()
+    with pytest.raises(RemoteError, match="did not answer within 0.5 s"):
+        remote.get("a", 1, soon(0.5))
+    assert time.monotonic() - begin < 2
+
+
+@pytest.mark.parametrize("name", ["", "/a", "a//b", "../a", "a/../../b", "a/./b", "a\0b"])
+def test_a_name_that_leads_elsewhere_is_refused(tmp_path: object, name: str) -> None:
+    with pytest.raises(RemoteError, match="no name of an object"):
+        FolderRemote(str(tmp_path)).get(name, 1, soon())
