@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import threading
+import contextlib
+from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -13,18 +14,21 @@ from gearcache.cache.remote.within import within
 _Result = TypeVar("_Result")
 #: A server that keeps everything in memory is no place for more.
 MAX_VALUE = 64 << 20
+#: Beyond any deadline: those are kept by `within`.
+SOCKET_SECONDS = 600.0
+_MOST_IDLE = 16
 _PREFIX = "gearcache:"
 _FOLDERS = "gearcache-names:"
 
 
 class RedisRemote:
-    """A Redis database. Each thread has a connection: a command that was cut off leaves none behind for others."""
+    """A Redis database. Each operation has a connection; one that was cut off is not used again."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         self.label = f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"
         self._url = url
-        self._local = threading.local()
+        self._idle: deque[Any] = deque(maxlen=_MOST_IDLE)
 
     def get(self, name: str, limit: int, deadline: Deadline) -> bytes | None:
         def read(client: Any) -> bytes | None:
@@ -66,31 +70,38 @@ class RedisRemote:
         self._do(deadline, remove)
 
     def _do(self, deadline: Deadline, work: Callable[[Any], _Result]) -> _Result:
-        client = self._client(deadline.check(self.label))
+        held: list[Any] = []
+
+        def run() -> _Result:
+            held.append(self._client(deadline.check(self.label)))
+            return work(held[0])
+
+        def cut() -> None:
+            for client in held:
+                client.close()
+
         try:
-            return within(deadline, self.label, lambda: work(client), client.close)
+            result = within(deadline, self.label, run, cut)
         except BaseException as error:
-            # What was asked and not answered must not be read as the next answer.
-            self._local.client = None
-            client.close()
+            cut()  # what was asked and not answered must not be read as the next answer
             if isinstance(error, RemoteError) or not isinstance(error, Exception):
                 raise
             raise RemoteError(self.label, f"{type(error).__name__}: {error}") from error
+        self._idle.extend(held)
+        return result
 
     def _client(self, left: float) -> Any:
+        """Return a client with a connection of its own, which nobody uses meanwhile."""
         from redis import Redis
         from redis.backoff import NoBackoff
         from redis.retry import Retry
 
-        client = getattr(self._local, "client", None)
-        if client is None:
-            client = self._local.client = Redis.from_url(
-                self._url,
-                socket_connect_timeout=min(CONNECT_SECONDS, left),
-                socket_timeout=left,
-                retry=Retry(NoBackoff(), 0),
-                single_connection_client=True,
-            )
-        elif client.connection is not None and client.connection._sock is not None:
-            client.connection._sock.settimeout(left)
-        return client
+        with contextlib.suppress(IndexError):
+            return self._idle.pop()
+        return Redis.from_url(
+            self._url,
+            socket_connect_timeout=min(CONNECT_SECONDS, left),
+            socket_timeout=SOCKET_SECONDS,
+            retry=Retry(NoBackoff(), 0),
+            single_connection_client=True,
+        )

@@ -50,7 +50,7 @@ def test_what_is_absent_is_none(remote: Remote, top: str) -> None:
 
 def test_an_object_larger_than_the_limit_is_refused(remote: Remote, top: str) -> None:
     remote.put(f"{top}large", bytes(5000), soon())
-    with pytest.raises(RemoteError, match="4999|5000"):
+    with pytest.raises(RemoteError, match="more than 4999"):
         remote.get(f"{top}large", 4999, soon())
     assert remote.get(f"{top}large", 5000, soon()) == bytes(5000)
 
@@ -161,9 +161,9 @@ def test_an_engine_that_misbehaves_costs_its_deadline_at_most(kind: str, behavio
 
 def test_a_share_that_hangs_is_left_alone_at_the_deadline(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
     remote = FolderRemote(str(tmp_path))
-    monkeypatch.setattr("gearcache.cache.remote.folder.os.open", lambda *_: time.sleep(30))
+    monkeypatch.setattr(remote, "_read", lambda *_: time.sleep(30))
     begin = time.monotonic()
-    with pytest.raises(RemoteError, match="did not answer within 0.5 s"):
+    with pytest.raises(RemoteError, match="did not answer within"):
         remote.get("a", 1, soon(0.5))
     assert time.monotonic() - begin < 2
 

@@ -1,0 +1,142 @@
+"""Tiers as users write them: URLs, one after the other, in the order in which they are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from gearcache.cache.remote.protocol import Remote
+from gearcache.errors import OptionError
+
+VARIABLE = "GEARCACHE_REMOTES"
+#: Seconds that one lookup may take in a tier, all of its requests together.
+BUDGET_SECONDS = 10.0
+_MOST_BUDGET = 3600.0
+_EXTRAS = {"s3": "s3", "gs": "s3", "az": "s3", "redis": "redis", "rediss": "redis"}
+_READ_ONLY = ("https", "http")
+
+
+@dataclass(frozen=True)
+class TierURL:
+    """One tier as it was written: where it is, whether anything is stored there, and the seconds of a lookup."""
+
+    url: str
+    read_only: bool = False
+    budget: float = BUDGET_SECONDS
+    options: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def scheme(self) -> str:
+        """What kind of engine it is."""
+        return self.url.partition(":")[0]
+
+    def open(self) -> Remote:
+        """Return the tier, without a request; `OptionError` where the package for it is not installed."""
+        return _ENGINES[self.scheme](self)
+
+
+def parse_urls(remotes: str | Sequence[str] | None, source: str) -> list[TierURL]:
+    """Return the tiers of a text with blanks between them, or of a list; `OptionError` names the one that is wrong.
+
+    `source` is what they come from: a variable or an option.
+    """
+    if remotes is None:
+        return []
+    texts = remotes.split() if isinstance(remotes, str) else list(remotes)
+    return [_parse(text, source) for text in texts]
+
+
+def _parse(text: Any, source: str) -> TierURL:
+    if not isinstance(text, str):
+        raise OptionError(f"{source} holds {text!r}; a tier is a text such as 's3://bucket/prefix'")
+    scheme, colon, rest = text.partition(":")
+    if not colon or scheme not in _ENGINES:
+        shown = text if "@" not in text else f"{scheme}:…"
+        raise OptionError(
+            f"{source} names the tier `{shown}`; a tier begins with {', '.join(f'{name}:' for name in _ENGINES)}"
+        )
+    if scheme == "folder":
+        path, _, query = rest.partition("?")
+        url = f"folder:{path}"
+        if not path:
+            raise OptionError(f"{source} names the tier `folder:` without a path")
+    else:
+        parts = urlsplit(text)
+        query, url = parts.query, parts._replace(query="", fragment="").geturl()
+        if not parts.hostname:
+            raise OptionError(f"{source} names the tier `{scheme}:` without a host or bucket: `{scheme}://name/…`")
+    read_only, budget, options = scheme in _READ_ONLY, BUDGET_SECONDS, []
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name == "read_only":
+            read_only = _flag(value, source) or scheme in _READ_ONLY
+        elif name == "budget":
+            budget = _seconds(value, source)
+        elif scheme in ("s3", "gs", "az"):
+            options.append((name, value))
+        else:
+            raise OptionError(f"{source}: the tier `{scheme}:` has no setting `{name}`; it has read_only and budget")
+    return TierURL(url, read_only, budget, tuple(options))
+
+
+def _flag(value: str, source: str) -> bool:
+    if value not in ("0", "1"):
+        raise OptionError(f"{source}: `read_only` is {value!r}; it must be 0 or 1")
+    return value == "1"
+
+
+def _seconds(value: str, source: str) -> float:
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = 0.0
+    if not 0.0 < seconds <= _MOST_BUDGET:
+        raise OptionError(f"{source}: `budget` is {value!r}; it must be seconds, above 0 and at most {_MOST_BUDGET:g}")
+    return seconds
+
+
+def _folder(tier: TierURL) -> Remote:
+    from gearcache.cache.remote.folder import FolderRemote
+
+    return FolderRemote(tier.url.partition(":")[2])
+
+
+def _bucket(tier: TierURL) -> Remote:
+    _need("obstore", tier)
+    from gearcache.cache.remote.objects import ObjectRemote
+
+    return ObjectRemote(tier.url, dict(tier.options))
+
+
+def _redis(tier: TierURL) -> Remote:
+    _need("redis", tier)
+    from gearcache.cache.remote.redis_server import RedisRemote
+
+    return RedisRemote(tier.url)
+
+
+def _web(tier: TierURL) -> Remote:
+    from gearcache.cache.remote.web import WebRemote
+
+    return WebRemote(tier.url)
+
+
+def _need(package: str, tier: TierURL) -> None:
+    from importlib.util import find_spec
+
+    if find_spec(package) is None:
+        extra = _EXTRAS[tier.scheme]
+        raise OptionError(f"a tier `{tier.scheme}:` needs the package {package}: `pip install 'gearcache[{extra}]'`")
+
+
+_ENGINES: dict[str, Callable[[TierURL], Remote]] = {
+    "folder": _folder,
+    "s3": _bucket,
+    "gs": _bucket,
+    "az": _bucket,
+    "redis": _redis,
+    "rediss": _redis,
+    "https": _web,
+    "http": _web,
+}

@@ -1,0 +1,93 @@
+"""Tiers as users write them."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from gearcache.cache.remote import breaker as breaker_module
+from gearcache.cache.remote.breaker import FAULTS, REST_SECONDS, Breaker
+from gearcache.cache.remote.urls import BUDGET_SECONDS, TierURL, parse_urls
+from gearcache.errors import OptionError
+
+
+def test_tiers_are_in_order_with_their_settings() -> None:
+    text = "redis://cache:6379/3 s3://bucket/team?read_only=1&budget=2.5&region=eu-1 folder:/mnt/share?read_only=0"
+    assert parse_urls(text, "GEARCACHE_REMOTES") == [
+        TierURL("redis://cache:6379/3"),
+        TierURL("s3://bucket/team", read_only=True, budget=2.5, options=(("region", "eu-1"),)),
+        TierURL("folder:/mnt/share"),
+    ]
+    assert parse_urls(["https://host/path"], "remotes") == [TierURL("https://host/path", read_only=True)]
+    assert parse_urls(None, "remotes") == parse_urls("", "remotes") == parse_urls([], "remotes") == []
+    assert BUDGET_SECONDS == 10
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("ftp://host/x", r"names the tier `ftp://host/x`; a tier begins with folder:, s3:"),
+        ("bucket/team", "names the tier `bucket/team`"),
+        ("ftp://name:secret@host", "names the tier `ftp:…`"),
+        ("folder:", "`folder:` without a path"),
+        ("s3:///path", "`s3:` without a host or bucket"),
+        ("folder:/x?read_only=yes", "`read_only` is 'yes'; it must be 0 or 1"),
+        ("folder:/x?budget=0", "`budget` is '0'; it must be seconds"),
+        ("folder:/x?budget=nan", "`budget` is 'nan'"),
+        ("redis://h?ttl=3", "the tier `redis:` has no setting `ttl`; it has read_only and budget"),
+        (7, "holds 7; a tier is a text"),
+    ],
+)
+def test_what_is_no_tier_is_refused_with_the_reason(text: object, told: str) -> None:
+    with pytest.raises(OptionError, match=told) as caught:
+        parse_urls([text], "option `remotes`")  # type: ignore[list-item]
+    assert "secret" not in str(caught.value)
+
+
+def test_a_tier_whose_package_is_missing_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    (tier,) = parse_urls("s3://bucket", "remotes")
+    with pytest.raises(OptionError, match=r"needs the package obstore: `pip install 'gearcache\[s3\]'`"):
+        tier.open()
+
+
+def test_some_faults_in_a_row_keep_all_processes_from_asking_for_a_while(tmp_path: Path) -> None:
+    first, second, other = Breaker(tmp_path, "a"), Breaker(tmp_path, "a"), Breaker(tmp_path, "b")
+    for number in range(FAULTS):
+        assert not second.is_open()
+        (first, second)[number % 2].fault()
+    assert first.is_open()
+    assert second.is_open()
+    assert not other.is_open()
+    (path,) = tmp_path.iterdir()
+    old = time.time() - REST_SECONDS - 1
+    os.utime(path, (old, old))
+    assert not first.is_open()
+    first.fault()  # the one try after the rest
+    assert second.is_open()
+    second.success()
+    assert not first.is_open()
+    first.fault()
+    assert not first.is_open()
+
+
+def test_faults_long_ago_do_not_count(tmp_path: Path) -> None:
+    found = Breaker(tmp_path, "a")
+    for _ in range(FAULTS + 2):
+        found.fault()
+        (path,) = tmp_path.iterdir()
+        if path.stat().st_size < FAULTS:
+            old = time.time() - REST_SECONDS - 1
+            os.utime(path, (old, old))
+    assert path.stat().st_size < FAULTS
+    assert breaker_module.FAULTS == FAULTS
+
+
+def test_a_folder_that_cannot_be_written_is_no_fault(tmp_path: Path) -> None:
+    found = Breaker(tmp_path / "absent", "a")
+    found.fault()
+    found.success()
+    assert not found.is_open()
