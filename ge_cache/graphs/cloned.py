@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from gearcache.ge_cache.graphs.arguments import written_arguments
 from gearcache.ge_cache.private_torch import core as private_core
 
 _ATEN = torch.ops.aten
@@ -46,13 +47,8 @@ def _kept(graph: fx.Graph) -> Iterator[fx.Node]:
     for node in graph.nodes:
         if node.op == "output":
             yield from node.all_input_nodes
-        elif isinstance(node.target, private_core.OpOverload):
-            names = {argument.name: argument for argument in node.target._schema.arguments}
-            given = dict(zip(names, node.args, strict=False)) | node.kwargs
-            for name, value in given.items():
-                alias = names[name].alias_info
-                if alias is not None and alias.is_write:
-                    yield from _nodes(value)
+        else:
+            yield from written_arguments(node)
 
 
 def _origins(node: fx.Node) -> Iterator[fx.Node]:
@@ -78,9 +74,3 @@ def _is_view(target: Any) -> bool:
         return False
     alias = target._schema.arguments[0].alias_info
     return alias is not None and any(result.alias_info is not None for result in target._schema.returns)
-
-
-def _nodes(value: Any) -> list[fx.Node]:
-    if isinstance(value, fx.Node):
-        return [value]
-    return [item for item in value if isinstance(item, fx.Node)] if isinstance(value, (list, tuple)) else []

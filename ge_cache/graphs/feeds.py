@@ -11,6 +11,7 @@ from torch import fx
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.backend import Backend
 from gearcache.ge_cache.capture.captured import Capture
+from gearcache.ge_cache.graphs.arguments import given_arguments
 from gearcache.ge_cache.graphs.static import input_spec, lift_attributes, trace_gear
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import symbols as private_symbols
@@ -68,7 +69,6 @@ def _is_operand(number: fx.Node, user: fx.Node) -> bool:
     """Whether an operator takes a number where its schema has a scalar or (as the 2 of `x + 2`) a tensor."""
     if not isinstance(user.target, private_core.OpOverload):
         return False
-    given = dict(zip((item.name for item in user.target._schema.arguments), user.args, strict=False)) | user.kwargs
     kinds = {item.name: str(item.type) for item in user.target._schema.arguments}
-    taken = [name for name, value in given.items() if value is number]
+    taken = [name for name, value in given_arguments(user).items() if value is number]
     return bool(taken) and all(kinds[name] in ("number", "Optional[number]", "Tensor") for name in taken)

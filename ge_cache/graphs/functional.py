@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from gearcache.ge_cache.graphs.operations import spec_of, written_by
+from gearcache.ge_cache.graphs.arguments import given_arguments, written_arguments
+from gearcache.ge_cache.graphs.operations import spec_of
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import fake as private_fake
 
@@ -82,7 +83,7 @@ def write_anew(module: fx.GraphModule, mode: Any) -> None:
 def _functional(node: fx.Node) -> Any:
     """Return the operator that gives what an operator writes into its first argument; None where there is none."""
     schema = getattr(node.target, "_schema", None)
-    if node.op != "call_function" or schema is None or not schema.is_mutable or len(list(written_by(node))) != 1:
+    if node.op != "call_function" or schema is None or not schema.is_mutable or len(list(written_arguments(node))) != 1:
         return None
     first = schema.arguments[0].alias_info
     namespace, _, name = schema.name.partition("::")
@@ -116,9 +117,9 @@ def _gives_back(node: fx.Node, given: fx.Node) -> bool:
     returned = schema.returns[0].alias_info
     if returned is None:
         return False
-    for position, argument in enumerate(schema.arguments):
-        value = node.kwargs.get(argument.name, node.args[position] if position < len(node.args) else None)
-        if value is given:
+    arguments = given_arguments(node)
+    for argument in schema.arguments:
+        if arguments.get(argument.name) is given:
             return argument.alias_info is not None and argument.alias_info.before_set == returned.before_set
     return False
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from gearcache.ge_cache.graphs.arguments import nodes_in, written_arguments
 from gearcache.ge_cache.private_torch import core as private_core
 
 
@@ -19,7 +20,8 @@ class Operations:
         self.number = {node: number for number, node in enumerate(self.calls)}
         self.weights = set(weights)
         self._constant = constant
-        self._bound = {key for node in self.calls for key in (*written_by(node), *_placed_by(node))}
+        bound = (used for node in self.calls for used in (*written_arguments(node), *_placed_by(node)))
+        self._bound = {private_core.storage_key(used.meta["val"]) for used in bound}
 
     def tokens(self) -> Iterator[Hashable]:
         """Yield what each operation does, whichever tensors it is given."""
@@ -89,31 +91,6 @@ def spec_of(value: Any) -> Hashable:
     return (type(value).__name__, repr(value))
 
 
-def written_by(node: fx.Node) -> Iterator[Hashable]:
-    """Yield the memory that an operation writes."""
-    schema = getattr(node.target, "_schema", None)
-    if schema is None or not schema.is_mutable:
-        return
-    for position, argument in enumerate(schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            given = node.kwargs.get(argument.name, node.args[position] if position < len(node.args) else None)
-            for used in nodes_in(given):
-                yield private_core.storage_key(used.meta["val"])
-
-
-def _placed_by(node: fx.Node) -> Iterator[Hashable]:
-    """Yield the memory in which an operation names places by their number, whatever tensor it is given of it."""
-    if "as_strided" in str(node.target):
-        for used in node.all_input_nodes:
-            yield private_core.storage_key(used.meta["val"])
-
-
-def nodes_in(value: Any) -> Iterator[fx.Node]:
-    """Yield the nodes among arguments, in order, each as often as it is there."""
-    if isinstance(value, fx.Node):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from nodes_in(item)
-    elif isinstance(value, dict):
-        yield from nodes_in(list(value.values()))
+def _placed_by(node: fx.Node) -> list[fx.Node]:
+    """Return the tensors in whose memory an operation names places by their number."""
+    return node.all_input_nodes if "as_strided" in str(node.target) else []

@@ -20,6 +20,7 @@ from gearcache.ge_cache.capture.captured import Capture, CapturedInput
 from gearcache.ge_cache.capture.counters import feed
 from gearcache.ge_cache.dependencies.custom_operators import record_expanded
 from gearcache.ge_cache.graphs import inference_regions
+from gearcache.ge_cache.graphs.arguments import given_arguments
 from gearcache.ge_cache.graphs.cloned import cloned_inputs
 from gearcache.ge_cache.graphs.results import Result, ResultPlan, detached_outputs
 from gearcache.ge_cache.private_torch import autograd as private_autograd
@@ -244,8 +245,7 @@ def _random_operators(module: fx.GraphModule) -> list[str]:
     names = set()
     for node in module.graph.nodes:
         if isinstance(node.target, private_core.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags:
-            bound = dict(zip((item.name for item in node.target._schema.arguments), node.args, strict=False))
-            bound |= node.kwargs
+            bound = given_arguments(node)
             # Attention kernels and dropout carry the tag for a dropout that inference does not use.
             if bound.get("dropout_p", bound.get("p")) == 0.0 or bound.get("train") is False:
                 continue

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import torch
 
 from gearcache.ge_cache.backend import CompileJob, Stage
@@ -59,7 +60,7 @@ def build_repeats(
         operations = Operations(
             module.graph,
             [node for node in attributes if node.target in weights],
-            lambda name: _content(module.get_buffer(name)),
+            lambda name: msgpack.packb(job.graph["constants"][name]),
         )
         search = Search(operations)
         found = search.stretches()
@@ -102,11 +103,6 @@ def keeping_constants(
         return compile_inner(graph, example_inputs, **keywords)
 
     return inner
-
-
-def _content(tensor: torch.Tensor) -> tuple[Any, ...]:
-    data = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-    return (tensor.dtype, tuple(tensor.shape), data)
 
 
 class _Parts:

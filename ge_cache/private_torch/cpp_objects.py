@@ -46,7 +46,7 @@ def as_written(make: Make, lowered: Lowered) -> str:
 
 
 @contextlib.contextmanager
-def objects_by(maker: ObjectMaker | None, linker_flags: Sequence[str], folder: Path) -> Iterator[None]:
+def objects_by(maker: ObjectMaker, linker_flags: Sequence[str], folder: Path) -> Iterator[None]:
     """Let a function decide what becomes of the C++ that Inductor writes.
 
     Each link gets some flags, without their leading dash, for which Inductor has no setting. Runtimes lie in a folder.
@@ -65,7 +65,7 @@ def objects_by(maker: ObjectMaker | None, linker_flags: Sequence[str], folder: P
                 return original.__func__(owner, graph, written.wrapper, written.kernels, extern, **keywords)
 
         strides = [_strides_of(output) for output in graph.graph_outputs]
-        return (maker or as_written)(make, Lowered(Written(wrapper, kernels), bool(extern), strides))
+        return maker(make, Lowered(Written(wrapper, kernels), bool(extern), strides))
 
     def extended(*arguments: Any, **keywords: Any) -> tuple[list[str], list[str]]:
         compiler_flags, own = original_flags(*arguments, **keywords)

@@ -16,7 +16,7 @@ import torch
 
 from gearcache.errors import UnsafePath
 from gearcache.ge_cache.private_torch.core import OpOverload, storage_key
-from gearcache.ge_cache.private_torch.cpp_objects import ObjectMaker, objects_by
+from gearcache.ge_cache.private_torch.cpp_objects import ObjectMaker, as_written, objects_by
 from gearcache.ge_cache.workers.interpreter import python_command, python_environment
 from gearcache.guards.evidence.identity import is_users
 from gearcache.guards.evidence.operators import is_outside
@@ -29,7 +29,7 @@ def inductor_compile(
     inner: Callable[..., Any],
     linker_flags: Sequence[str] = (),
     weights: Sequence[torch.Tensor] = (),
-    objects: ObjectMaker | None = None,
+    objects: ObjectMaker = as_written,
 ) -> Any:
     """Compile with AOTInductor; `inner(compile_inner, module, inputs, **options)` wraps the last stage.
 

@@ -113,6 +113,18 @@ def test_a_tensor_that_layers_write_in_place_is_right_and_no_layer_is_taken_apar
     torch.testing.assert_close((method(ours), ours), (tower.written(theirs), theirs))
 
 
+def test_layers_with_constants_of_their_own_keep_them(cache_dir: Path) -> None:
+    class Scaled(Tower):
+        def run(self, x: Tensor) -> Tensor:
+            for number, weight in enumerate(self.weights):
+                y = torch.tanh(x @ weight) * torch.tensor([1.0, float(number)]).sum()
+                x = x + y.sin().cos().exp().neg().abs()
+            return x
+
+    tower, x = Scaled(), torch.randn(3, WIDTH)
+    torch.testing.assert_close(_compiled(tower.run)(x), tower.run(x))
+
+
 def test_what_was_copied_before_the_layers_is_not_what_they_write(cache_dir: Path) -> None:
     tower = Tower()
 

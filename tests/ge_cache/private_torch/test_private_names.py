@@ -183,7 +183,10 @@ def test_linker_flags_reach_the_builder_of_inductor_and_are_taken_back(tmp_path:
         return [vars(owner)[name] for owner, name in taken]
 
     original = names()
-    with cpp_objects.objects_by(None, ["Wl,--gc-sections"], tmp_path), cpp_objects._linked_to("int x;", tmp_path, []):
+    with (
+        cpp_objects.objects_by(cpp_objects.as_written, ["Wl,--gc-sections"], tmp_path),
+        cpp_objects._linked_to("int x;", tmp_path, []),
+    ):
         options = cpp_builder.CppTorchOptions()
         assert all(map(operator.is_not, names(), original))
     assert "Wl,--gc-sections" in options.get_ldflags()
