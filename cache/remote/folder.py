@@ -10,11 +10,12 @@ import errno
 import os
 import secrets
 import socket
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from gearcache.cache.remote.protocol import Deadline, RemoteError
+from gearcache.cache.remote.protocol import Creates, Deadline, RemoteError
 from gearcache.cache.remote.within import within
 
 _Result = TypeVar("_Result")
@@ -28,6 +29,8 @@ _TEMPORARY = ".tmp-"
 class FolderRemote:
     """A shared folder. A file system that hangs is left to its thread: the caller goes on at the deadline."""
 
+    creates: Creates = "yes"
+
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._root = Path(os.path.abspath(os.path.expanduser(path)))
         self.label = f"folder:{self._root}"
@@ -35,7 +38,19 @@ class FolderRemote:
     def get(self, name: str, limit: int, deadline: Deadline) -> bytes | None:
         return self._within(deadline, lambda: self._read(self._path(name), limit))
 
-    def put(self, name: str, data: bytes, deadline: Deadline, *, create: bool = False) -> bool:
+    def size(self, name: str, deadline: Deadline) -> int | None:
+        def look() -> int | None:
+            try:
+                found = self._path(name).lstat()
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+            return found.st_size if stat.S_ISREG(found.st_mode) else None
+
+        return self._within(deadline, look)
+
+    def put(
+        self, name: str, data: bytes, deadline: Deadline, *, create: bool = False, lifetime: float | None = None
+    ) -> bool:
         return self._within(deadline, lambda: self._write(self._path(name), data, create))
 
     def names(self, prefix: str, limit: int, deadline: Deadline) -> list[str]:

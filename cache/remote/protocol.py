@@ -1,15 +1,16 @@
-"""What a tier beyond this host does. An engine is one small file; `tests/cache/remote/conformance.py` has the laws."""
+"""What an engine of a tier beyond this host does; `tests/cache/remote/test_engines.py` has the laws of all of them."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from gearcache.errors import CacheError
 
 #: Seconds to connect.
 CONNECT_SECONDS = 0.5
+Creates = Literal["yes", "no", "perhaps"]
 
 
 class RemoteError(CacheError):
@@ -56,11 +57,23 @@ class Remote(Protocol):
     #: What it is called in messages and counts; without passwords.
     label: str
 
+    @property
+    def creates(self) -> Creates:
+        """Whether of several that `create` one object only one succeeds; "perhaps" where only a try can tell."""
+
     def get(self, name: str, limit: int, deadline: Deadline) -> bytes | None:
         """Return an object of at most `limit` bytes; None where there is none."""
 
-    def put(self, name: str, data: bytes, deadline: Deadline, *, create: bool = False) -> bool:
-        """Store an object; with `create` only where there is none, False if there was one: a hint, no promise."""
+    def size(self, name: str, deadline: Deadline) -> int | None:
+        """Return the size of an object in bytes; None where there is none."""
+
+    def put(
+        self, name: str, data: bytes, deadline: Deadline, *, create: bool = False, lifetime: float | None = None
+    ) -> bool:
+        """Store an object; with `create` only where there is none, False if there was one.
+
+        After `lifetime` seconds an engine that can drops it.
+        """
 
     def names(self, prefix: str, limit: int, deadline: Deadline) -> list[str]:
         """Return up to `limit` names of objects that begin with a prefix, which ends with a slash."""

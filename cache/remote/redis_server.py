@@ -1,14 +1,14 @@
-"""`redis://host:port/number`: a Redis or Valkey server. An object is a key; names of a prefix are in a set."""
+"""`redis://host:port/number`: a Redis or Valkey server. An object is a key; all names are in a sorted set."""
 
 from __future__ import annotations
 
-import contextlib
+import os
 from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from gearcache.cache.remote.protocol import CONNECT_SECONDS, Deadline, RemoteError
+from gearcache.cache.remote.protocol import CONNECT_SECONDS, Creates, Deadline, RemoteError
 from gearcache.cache.remote.within import within
 
 _Result = TypeVar("_Result")
@@ -18,54 +18,84 @@ MAX_VALUE = 64 << 20
 SOCKET_SECONDS = 600.0
 _MOST_IDLE = 16
 _PREFIX = "gearcache:"
-_FOLDERS = "gearcache-names:"
+#: A sorted set of all names, in their order.
+_NAMES = "gearcache-names"
 
 
 class RedisRemote:
-    """A Redis database. Each operation has a connection; one that was cut off is not used again."""
+    """A Redis database. Each operation has a connection; one that was cut off is not used again.
+
+    Connections belong to the process that opened them: a forked child makes its own.
+    """
+
+    creates: Creates = "yes"
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         self.label = f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"
         self._url = url
-        self._idle: deque[Any] = deque(maxlen=_MOST_IDLE)
+        #: With the process that opened each.
+        self._idle: deque[tuple[int, Any]] = deque(maxlen=_MOST_IDLE)
 
     def get(self, name: str, limit: int, deadline: Deadline) -> bytes | None:
         def read(client: Any) -> bytes | None:
-            size = client.strlen(_PREFIX + name)
-            if size > limit:
-                raise RemoteError(self.label, f"`{name}` has {size} bytes, more than {limit}")
-            return client.get(_PREFIX + name)  # type: ignore[no-any-return]
+            asked = client.pipeline(transaction=True)
+            asked.exists(_PREFIX + name)
+            asked.getrange(_PREFIX + name, 0, limit)
+            is_there, data = asked.execute()
+            if len(data) > limit:
+                raise RemoteError(self.label, f"`{name}` has more than {limit} bytes")
+            return data if is_there else None
 
         return self._do(deadline, read)
 
-    def put(self, name: str, data: bytes, deadline: Deadline, *, create: bool = False) -> bool:
+    def size(self, name: str, deadline: Deadline) -> int | None:
+        def read(client: Any) -> int | None:
+            asked = client.pipeline(transaction=True)
+            asked.exists(_PREFIX + name)
+            asked.strlen(_PREFIX + name)
+            is_there, size = asked.execute()
+            return size if is_there else None
+
+        return self._do(deadline, read)
+
+    def put(
+        self, name: str, data: bytes, deadline: Deadline, *, create: bool = False, lifetime: float | None = None
+    ) -> bool:
         if len(data) > MAX_VALUE:
             raise RemoteError(self.label, f"`{name}` has {len(data)} bytes, more than the {MAX_VALUE} of a value")
 
         def write(client: Any) -> bool:
-            stored = bool(client.set(_PREFIX + name, data, nx=create))
-            client.sadd(_FOLDERS + name.rpartition("/")[0] + "/", name)
-            return stored
+            asked = client.pipeline(transaction=True)
+            asked.set(_PREFIX + name, data, nx=create, px=None if lifetime is None else max(1, int(lifetime * 1000)))
+            if lifetime is None:
+                asked.zadd(_NAMES, {name: 0})
+            return bool(asked.execute()[0])
 
         return self._do(deadline, write)
 
     def names(self, prefix: str, limit: int, deadline: Deadline) -> list[str]:
         def read(client: Any) -> list[str]:
             found: list[str] = []
-            for item in client.sscan_iter(_FOLDERS + prefix, count=limit):
-                found.append(item.decode())
-                if len(found) >= limit:
-                    break
-            # A server under pressure drops objects, and not their names.
-            return sorted(name for name in found if client.exists(_PREFIX + name))
+            start, is_more = 0, True
+            while is_more and len(found) < limit:
+                page = client.zrangebylex(_NAMES, f"[{prefix}", f"({prefix}\x7f", start=start, num=limit)
+                start, is_more = start + len(page), len(page) == limit
+                # A server under pressure drops objects, and not their names.
+                asked = client.pipeline(transaction=False)
+                for item in page:
+                    asked.exists(_PREFIX + item.decode())
+                found += [item.decode() for item, is_there in zip(page, asked.execute(), strict=True) if is_there]
+            return found[:limit]
 
         return self._do(deadline, read)
 
     def delete(self, name: str, deadline: Deadline) -> None:
         def remove(client: Any) -> None:
-            client.delete(_PREFIX + name)
-            client.srem(_FOLDERS + name.rpartition("/")[0] + "/", name)
+            asked = client.pipeline(transaction=True)
+            asked.delete(_PREFIX + name)
+            asked.zrem(_NAMES, name)
+            asked.execute()
 
         self._do(deadline, remove)
 
@@ -87,7 +117,7 @@ class RedisRemote:
             if isinstance(error, RemoteError) or not isinstance(error, Exception):
                 raise
             raise RemoteError(self.label, f"{type(error).__name__}: {error}") from error
-        self._idle.extend(held)
+        self._idle.extend((os.getpid(), client) for client in held)
         return result
 
     def _client(self, left: float) -> Any:
@@ -96,8 +126,13 @@ class RedisRemote:
         from redis.backoff import NoBackoff
         from redis.retry import Retry
 
-        with contextlib.suppress(IndexError):
-            return self._idle.pop()
+        while self._idle:
+            try:
+                process, client = self._idle.pop()
+            except IndexError:  # another thread took it
+                break
+            if process == os.getpid():
+                return client
         return Redis.from_url(
             self._url,
             socket_connect_timeout=min(CONNECT_SECONDS, left),

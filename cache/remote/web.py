@@ -9,17 +9,22 @@ import contextlib
 import http.client
 import socket
 import ssl
+from collections.abc import Callable
+from typing import TypeVar
 from urllib.parse import quote, urlsplit
 
-from gearcache.cache.remote.protocol import CONNECT_SECONDS, Deadline, RemoteError
+from gearcache.cache.remote.protocol import CONNECT_SECONDS, Creates, Deadline, RemoteError
 from gearcache.cache.remote.within import within
 
 INDEX = "index.txt"
+_Result = TypeVar("_Result")
 _MAX_INDEX = 1 << 20
 
 
 class WebRemote:
     """Files behind HTTP. One request, one connection: redirects are refused, so that no other host is asked."""
+
+    creates: Creates = "no"
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -29,29 +34,28 @@ class WebRemote:
         self.label = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
 
     def get(self, name: str, limit: int, deadline: Deadline) -> bytes | None:
-        connection = self._connect(deadline)
-        try:
-            return within(deadline, self.label, lambda: self._ask(connection, name, limit), lambda: _cut(connection))
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise RemoteError(self.label, f"{type(error).__name__}: {error}") from error
-        finally:
-            connection.close()
+        def read(answer: http.client.HTTPResponse) -> bytes:
+            data = answer.read(limit + 1)
+            if len(data) > limit:
+                raise RemoteError(self.label, f"`{name}` has more than {limit} bytes")
+            if answer.length:
+                raise RemoteError(self.label, f"`{name}` is cut off after {len(data)} bytes")
+            return data
 
-    def _ask(self, connection: http.client.HTTPConnection, name: str, limit: int) -> bytes | None:
-        connection.request("GET", f"{self._parts.path.rstrip('/')}/{quote(name)}", headers={"Connection": "close"})
-        answer = connection.getresponse()
-        if answer.status in (404, 410):
-            return None
-        if answer.status != 200:
-            raise RemoteError(self.label, f"`{name}`: status {answer.status} {answer.reason}")
-        data = answer.read(limit + 1)
-        if len(data) > limit:
-            raise RemoteError(self.label, f"`{name}` has more than {limit} bytes")
-        if answer.length:
-            raise RemoteError(self.label, f"`{name}` is cut off after {len(data)} bytes")
-        return data
+        return self._ask("GET", name, read, deadline)
 
-    def put(self, name: str, data: bytes, deadline: Deadline, *, create: bool = False) -> bool:
+    def size(self, name: str, deadline: Deadline) -> int | None:
+        def read(answer: http.client.HTTPResponse) -> int:
+            length = answer.getheader("Content-Length", "")
+            if not length.isdigit():
+                raise RemoteError(self.label, f"it does not say the size of `{name}`")
+            return int(length)
+
+        return self._ask("HEAD", name, read, deadline)
+
+    def put(
+        self, name: str, data: bytes, deadline: Deadline, *, create: bool = False, lifetime: float | None = None
+    ) -> bool:
         raise RemoteError(self.label, "it is read only")
 
     def names(self, prefix: str, limit: int, deadline: Deadline) -> list[str]:
@@ -61,6 +65,28 @@ class WebRemote:
 
     def delete(self, name: str, deadline: Deadline) -> None:
         raise RemoteError(self.label, "it is read only")
+
+    def _ask(
+        self, method: str, name: str, read: Callable[[http.client.HTTPResponse], _Result], deadline: Deadline
+    ) -> _Result | None:
+        connection = self._connect(deadline)
+
+        def ask() -> _Result | None:
+            path = f"{self._parts.path.rstrip('/')}/{quote(name)}"
+            connection.request(method, path, headers={"Connection": "close", "Accept-Encoding": "identity"})
+            answer = connection.getresponse()
+            if answer.status in (404, 410):
+                return None
+            if answer.status != 200:
+                raise RemoteError(self.label, f"`{name}`: status {answer.status} {answer.reason}")
+            return read(answer)
+
+        try:
+            return within(deadline, self.label, ask, lambda: _cut(connection))
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise RemoteError(self.label, f"{type(error).__name__}: {error}") from error
+        finally:
+            connection.close()
 
     def _connect(self, deadline: Deadline) -> http.client.HTTPConnection:
         left = deadline.check(self.label)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from gearcache.cache.remote.folder import FolderRemote
 from gearcache.cache.remote.objects import ObjectRemote
-from gearcache.cache.remote.protocol import Deadline, Remote
+from gearcache.cache.remote.protocol import Creates, Deadline, Remote
 from gearcache.cache.remote.redis_server import RedisRemote
 from gearcache.cache.remote.web import INDEX, WebRemote
 
@@ -94,7 +94,11 @@ class Site(WebRemote):
         super().__init__(url)
         self._folder = FolderRemote(path)
 
-    def put(self, name: str, data: bytes, deadline: Deadline, *, create: bool = False) -> bool:
+    creates: Creates = "yes"
+
+    def put(
+        self, name: str, data: bytes, deadline: Deadline, *, create: bool = False, lifetime: float | None = None
+    ) -> bool:
         stored = self._folder.put(name, data, deadline, create=create)
         prefix = name.rpartition("/")[0] + "/"
         self._index(prefix, deadline)

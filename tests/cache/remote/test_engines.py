@@ -40,10 +40,12 @@ def test_what_was_put_is_found(remote: Remote, top: str) -> None:
         data = os.urandom(size)
         assert remote.put(f"{top}a/b.{size}", data, soon())
         assert remote.get(f"{top}a/b.{size}", MOST, soon()) == data
+        assert remote.size(f"{top}a/b.{size}", soon()) == size
 
 
 def test_what_is_absent_is_none(remote: Remote, top: str) -> None:
     assert remote.get(f"{top}nothing", MOST, soon()) is None
+    assert remote.size(f"{top}nothing", soon()) is None
     assert remote.names(f"{top}nothing/", 10, soon()) == []
     remote.delete(f"{top}nothing", soon())
 
@@ -56,11 +58,50 @@ def test_an_object_larger_than_the_limit_is_refused(remote: Remote, top: str) ->
 
 
 def test_names_are_those_below_a_prefix(remote: Remote, top: str) -> None:
-    for name in ("x/1", "x/2", "x/3", "xy/4"):
+    for name in ("x/1", "x/2", "x/3", "xy/4", "y/5"):
         remote.put(top + name, b"data", soon())
     names = [name for name in remote.names(f"{top}x/", 10, soon()) if not name.endswith("index.txt")]
     assert names == [f"{top}x/{number}" for number in (1, 2, 3)]
     assert len(remote.names(f"{top}x/", 2, soon())) == 2
+
+
+@pytest.mark.parametrize("kind", ["folder", "redis", "bucket"])
+def test_names_are_those_of_folders_below_too(kind: str) -> None:
+    with ENGINES[kind]() as remote:
+        for name in ("x/1", "x/y/2", "x/y/z/3", "x.4"):
+            remote.put(name, b"data", soon())
+        assert remote.names("x/", 10, soon()) == ["x/1", "x/y/2", "x/y/z/3"]
+
+
+def test_redis_drops_what_has_a_lifetime() -> None:
+    with ENGINES["redis"]() as remote:
+        assert remote.put("lease", b"one", soon(), create=True, lifetime=0.2)
+        assert not remote.put("lease", b"two", soon(), create=True, lifetime=0.2)
+        time.sleep(0.4)
+        assert remote.put("lease", b"three", soon(), create=True, lifetime=0.2)
+
+
+def test_redis_finds_names_behind_those_that_were_dropped() -> None:
+    with ENGINES["redis"]() as remote:
+        for number in range(20):
+            remote.put(f"x/{number:02d}", b"data", soon())
+        client = remote._client(1.0)  # type: ignore[attr-defined]
+        client.delete(*[f"gearcache:x/{number:02d}" for number in range(15)])
+        assert remote.names("x/", 4, soon()) == ["x/15", "x/16", "x/17", "x/18"]
+
+
+@pytest.mark.parametrize("kind", ["redis"])
+def test_a_forked_child_has_connections_of_its_own(kind: str) -> None:
+    with ENGINES[kind]() as remote:
+        remote.put("a", b"parent", soon())
+        child = os.fork()
+        if not child:
+            try:
+                ok = all(remote.get("a", MOST, soon()) == b"parent" for _ in range(50))
+            finally:
+                os._exit(0 if ok else 1)
+        assert all(remote.get("a", MOST, soon()) == b"parent" for _ in range(50))
+        assert os.waitpid(child, 0)[1] == 0
 
 
 def test_what_is_deleted_is_gone(remote: Remote, top: str) -> None:
