@@ -37,7 +37,7 @@ def test_tiers_are_in_order_with_their_settings() -> None:
         ("folder:/x?read_only=yes", "`read_only` is 'yes'; it must be 0 or 1"),
         ("folder:/x?budget=0", "`budget` is '0'; it must be seconds"),
         ("folder:/x?budget=nan", "`budget` is 'nan'"),
-        ("redis://h?ttl=3", "the tier `redis:` has no setting `ttl`; it has read_only and budget"),
+        ("redis://h?ttl=3", "the tier `redis:` has no setting `ttl`; it has read_only, unsigned and budget"),
         (7, "holds 7; a tier is a text"),
     ],
 )
