@@ -24,6 +24,7 @@ from gearcache.cache.remote.protocol import Deadline, RemoteError
 from gearcache.errors import CacheError, OptionError
 from gearcache.serving import remote_entry, turn
 from tests.cache.remote.engines import ENGINES
+from tests.support.relaunch import run_python
 
 GEARS = {"x": {0: [2, 4]}}
 OFFSET = 1.0
@@ -53,6 +54,7 @@ def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(remote_entry, "_told", set())
     monkeypatch.setattr(tier, "_opened", {})
     monkeypatch.setattr(turn, "_FIRST_PAUSE", 0.05)
+    monkeypatch.setattr(turn, "_LOOK_SECONDS", 0.2)
     yield
     assert outbox().flush(30) == 0
 
@@ -118,6 +120,20 @@ def test_a_local_hit_asks_no_tier(tmp_path: Path, share: str, monkeypatch: pytes
     Host(tmp_path / "a", share).call()
     monkeypatch.setattr(remote_entry, "RemoteEntry", None)
     assert Host(tmp_path / "a", share).call().compiles == 0
+
+
+def test_a_relaunch_imports_nothing_of_tiers(tmp_path: Path) -> None:
+    code = """
+import json, sys, torch, gearcache
+from tests.scenarios.geared import Net
+config = gearcache.CompilerConfig(backend="eager")
+cached = gearcache.cache_compile(Net().encode, config=config, gears={"x": {0: [2]}}, cache_dir=sys.argv[1])
+cached(torch.randn(2, 4))
+print(json.dumps([name for name in sys.modules if ".cache.remote." in name]))
+"""
+    environ = {"GEARCACHE_REMOTES": "redis://127.0.0.1:1/0"}
+    assert run_python(code, str(tmp_path), environ=environ)
+    assert run_python(code, str(tmp_path), environ=environ) == []
 
 
 def test_tiers_are_asked_in_their_order_and_all_get_what_was_compiled(tmp_path: Path) -> None:
@@ -427,7 +443,7 @@ def test_a_host_waits_for_who_holds_the_lease_and_compiles_when_that_gives_up(tm
     host = Host(tmp_path / "a", share).call()
     assert host.compiles == 2
     assert 0.5 <= time.monotonic() - begin < 20
-    assert "waited for process" in host.cached.explain()
+    assert "waiting for process" in host.cached.explain()
     assert not objects(share, "leases")
 
 
