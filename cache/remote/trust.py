@@ -21,6 +21,11 @@ class Trust:
         path = environ.get(KEY_FILE_VARIABLE)
         return cls(Signer(Path(path)) if path else None)
 
+    @property
+    def signs(self) -> bool:
+        """Whether this host signs what it sends, so that it would take it itself."""
+        return self._signer is not None
+
     def check(self, data: bytes, source: str, *, unsigned: bool = False) -> str:
         """Return who signed; raises `UnsignedEntry`."""
         if self._signer is not None and self._signer.has_signed(data):
