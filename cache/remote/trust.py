@@ -73,7 +73,8 @@ class Trust:
 
         One signature that holds is enough. `UnsignedEntry` where none does, with the reason. With `unsigned` the
         result is empty for a manifest without signatures, or with those of unknown keys only; one that is wrong is
-        refused all the same. `source` is what the manifest is called in messages.
+        refused all the same. `source` is what the manifest is called in messages. Whose entry it is, its `key_digest`
+        tells, which is signed with it: the caller compares that with the key that it looks for.
         """
         refused = []
         for found in self.signatures(data, source):
