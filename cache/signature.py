@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gearcache.cache.named_file import read_secret
 from gearcache.cache.trailer import HMAC_SIZE
 from gearcache.errors import UnsafePath
 
@@ -46,6 +45,9 @@ class Signer:
 
 
 def _read_key(path: Path) -> bytes:
+    # Imported here: most caches are not signed.
+    from gearcache.cache.named_file import read_secret
+
     remedy = f"give `{KEY_FILE_VARIABLE}` a file of {MIN_KEY_SIZE} to {MAX_KEY_SIZE} random bytes, mode 0600"
     data = read_secret(path, MAX_KEY_SIZE + 2, remedy).rstrip(b"\r\n")
     if not MIN_KEY_SIZE <= len(data) <= MAX_KEY_SIZE:

@@ -6,8 +6,6 @@ magic, covers all before it, the other signature too.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 HMAC_SIZE = 32
 PUBLIC_KEY_SIZE = 32
 SIGNATURE_SIZE = 64
@@ -17,14 +15,20 @@ _PAIR_SIZE = len(_MAGIC) + PUBLIC_KEY_SIZE + SIGNATURE_SIZE
 _SIZES = (0, HMAC_SIZE, _PAIR_SIZE, _PAIR_SIZE + HMAC_SIZE)
 
 
-class Signed(NamedTuple):
-    """A manifest apart from its signatures; those that it lacks are empty."""
+class Signed:
+    """A manifest apart from its signatures; those that it lacks are empty.
 
-    #: Header and body: what is signed.
-    manifest: bytes
-    public_key: bytes = b""
-    signature: bytes = b""
-    hmac: bytes = b""
+    `manifest` is what is signed: header and body. No named tuple: every relaunch imports this,
+    and one takes longer to define than the rest of the module.
+    """
+
+    __slots__ = ("hmac", "manifest", "public_key", "signature")
+
+    def __init__(self, manifest: bytes, public_key: bytes, signature: bytes, hmac: bytes) -> None:
+        self.manifest = manifest
+        self.public_key = public_key
+        self.signature = signature
+        self.hmac = hmac
 
     @property
     def pair(self) -> bytes:
