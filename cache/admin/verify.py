@@ -136,7 +136,7 @@ class _Verifier:
 
     def _read_entry(self, path: Path) -> None:
         entry = read_entry(self._layout, path, self._trust.hmac)
-        if self._trust.keys:
+        if self._trust.keys or self._trust.signing_key is not None:
             self._check_pair(path)
         lost = lost_blobs(self._layout, entry, self._damaged)
         if not lost:

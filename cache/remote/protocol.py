@@ -6,23 +6,11 @@ import time
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from gearcache.errors import CacheError
+from gearcache.errors import RemoteError as RemoteError
 
 #: Seconds to connect.
 CONNECT_SECONDS = 0.5
 Creates = Literal["yes", "no", "perhaps"]
-
-
-class RemoteError(CacheError):
-    """A tier cannot be reached, is too slow, refuses, or answers what it should not; never breaks a call."""
-
-    def __init__(self, label: str, problem: str) -> None:
-        super().__init__(label, problem)
-        self.label = label
-        self.problem = problem
-
-    def __str__(self) -> str:
-        return f"tier {self.label}: {self.problem}"
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,8 @@ from gearcache.cache.trailer import Signed
 from gearcache.cache.trusted_keys import HMAC_NAME, TRUSTED_KEYS_VARIABLE, TrustedKey, moment_text, trusted_keys
 from gearcache.errors import CacheError, UnsignedEntry
 
+#: What the key of this host is called where it has no name; no name of a key holds a blank.
+OWN_NAME = "this host"
 State = Literal["good", "unknown", "wrong"]
 
 
@@ -27,7 +29,7 @@ class Signature:
 
     kind: Literal["ed25519", "hmac"]
     state: State
-    #: Of a trusted public key, or `hmac`; empty where nobody has named the key.
+    #: Of a trusted public key, `this host`, or `hmac`; empty where nobody has named the key.
     name: str = ""
     #: Of a public key.
     fingerprint: str = ""
@@ -38,8 +40,8 @@ class Signature:
 class Trust:
     """What a manifest that comes from a tier must carry.
 
-    `keys` and `hmac` check, `signing_key` and `hmac` sign. Reads the files of the last two at their first use, which
-    may raise `UnsafePath`. Safe to use from several threads.
+    `keys` and `hmac` check, `signing_key` and `hmac` sign; what the own `signing_key` has signed is taken too. The
+    files of the last two are read at their first use, which may raise `UnsafePath`. Safe to use from several threads.
     """
 
     def __init__(
@@ -69,8 +71,9 @@ class Trust:
         return bool(self.keys) or self.hmac is not None
 
     def check(self, data: bytes, source: str, *, unsigned: bool = False) -> str:
-        """Return who signed a manifest, which `decode_manifest` takes: `hmac`, or the name of a trusted public key.
+        """Return who signed a manifest, which `decode_manifest` takes: `hmac`, or the name of a public key.
 
+        That is a trusted one, or `this host`.
         One signature that holds is enough. `UnsignedEntry` where none does, with the reason. With `unsigned` the
         result is empty for a manifest without signatures, or with those of unknown keys only; one that is wrong is
         refused all the same. `source` is what the manifest is called in messages. Whose entry it is, its `key_digest`
@@ -102,18 +105,15 @@ class Trust:
             yield self._pair_signature(parts, source)
 
     def local_problem(self, data: bytes, source: str) -> Signature | None:
-        """What is wrong with the signature by key pair of an entry of this host's own cache, where keys are trusted.
+        """What is wrong with the signature by key pair of an entry of this host's own cache, as far as it knows keys.
 
         Such an entry needs none, and its HMAC, which this host may have added at a fetch, does not speak for it.
         """
         parts = signed_parts(data)
-        if not self.keys or not parts.public_key:
+        if not parts.public_key:
             return None
         found = self._pair_signature(parts, source)
-        if found.state == "unknown" and self.signing_key is not None:
-            own = TrustedKey("the key of this host", self.signing_key.public_key)
-            found = Trust([*self.keys, own])._pair_signature(parts, source)
-        return None if found.state == "good" else found
+        return found if found.state == "wrong" or (self.keys and found.state == "unknown") else None
 
     def signed(self, data: bytes) -> bytes:
         """Return a manifest with the signatures that this host can give, in place of those that it has.
@@ -145,7 +145,7 @@ class Trust:
 
     def _pair_signature(self, parts: Signed, source: str) -> Signature:
         shown = fingerprint(parts.public_key)
-        key = next((key for key in self.keys if key.public_key == parts.public_key), None)
+        key = next((key for key in self.keys if key.public_key == parts.public_key), None) or self._own_key(parts)
         if key is None:
             lists = "does not list" if self.keys else "is not set, which would list"
             problem = f"it is signed by the key {shown}, and `{TRUSTED_KEYS_VARIABLE}` {lists} it"
@@ -165,3 +165,11 @@ class Trust:
                 problem = f"{trusted}, not of {moment_text(created)}"
                 remedy = f"let it be compiled again, or change the time of the key in `{TRUSTED_KEYS_VARIABLE}`"
         return Signature("ed25519", "wrong" if problem else "good", key.name, shown, problem, remedy)
+
+    def _own_key(self, parts: Signed) -> TrustedKey | None:
+        """The key of this host, where it has signed: who has the private key need not list the public one."""
+        try:
+            is_own = self.signing_key is not None and self.signing_key.public_key == parts.public_key
+        except CacheError:  # told where it is to sign
+            return None
+        return TrustedKey(OWN_NAME, parts.public_key) if is_own else None

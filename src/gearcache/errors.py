@@ -8,7 +8,8 @@
     │   ├── PublishError              an entry could not be written
     │   ├── UnsafePath                a file or folder of the cache may not be trusted
     │   │   └── UnsignedEntry         an entry lacks the signature that was asked for
-    │   └── BundleError               a bundle cannot be exported or imported
+    │   ├── BundleError               a bundle cannot be exported or imported
+    │   └── RemoteError               a tier cannot be reached, is too slow, refuses, or gives wrong bytes
     ├── CaptureError                  a method cannot be cached; the text names the method and the cause
     │   ├── MethodRaises              its trace ends in an exception that it does not raise when it runs
     │   ├── NotExportable             a model cannot be exported (`dynamo_export`)
@@ -131,6 +132,18 @@ class BundleError(CacheError):
 
     def __str__(self) -> str:
         return f"bundle `{self.path}`: {self.reason}"
+
+
+class RemoteError(CacheError):
+    """A tier cannot be reached, is too slow, refuses, or answers what it should not; never breaks a call."""
+
+    def __init__(self, label: str, problem: str) -> None:
+        super().__init__(label, problem)
+        self.label = label
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"tier {self.label}: {self.problem}"
 
 
 class CaptureError(GearcacheError):

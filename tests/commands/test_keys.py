@@ -101,14 +101,14 @@ def test_the_list_tells_names_times_and_the_key_of_this_host(
     assert found["signing_key"]["name"] == "build-2026"
 
 
-def test_a_key_of_this_host_that_it_does_not_trust_is_told(build: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_of_this_host_that_is_not_listed_is_told(build: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     result = run("keys", "list")
     assert result.stdout == ""
     assert f"`{TRUSTED}` is not set" in result.stderr
     assert f"`{SIGNING}` is not set" in result.stderr
     monkeypatch.setenv(SIGNING, str(build.path))
     line = build.trusted.text.replace("build-2026", "NAME")
-    assert f"{build.trusted.fingerprint}, is not trusted here: `{line}`" in run("keys", "list").stderr
+    assert f"does not list the key of this host, {build.trusted.fingerprint}: `{line}`" in run("keys", "list").stderr
     assert run_json("keys", "list")["signing_key"] == {
         "name": None,
         "fingerprint": build.trusted.fingerprint,
@@ -202,7 +202,9 @@ def test_verify_tells_a_signature_that_does_not_fit_where_keys_are_trusted(
     monkeypatch.setenv(SIGNING, str(build.path))
     monkeypatch.setenv(TRUSTED, Pair(tmp_path, "other").trusted.text)
     (fault,) = run_json("verify", code=1)["faults"]
-    assert "by `the key of this host`" in fault["reason"]
+    assert "by `this host`" in fault["reason"]
+    monkeypatch.delenv(TRUSTED)
+    assert "by `this host`" in run_json("verify", code=1)["faults"][0]["reason"]
     publish(cache_dir, build)
     assert run_json("verify")["sound"] is True
 
@@ -313,7 +315,7 @@ def test_doctor_tells_what_is_trusted_and_what_cannot_be_used(build: Pair, tmp_p
     assert (trusts.ok, trusts.detail) == (True, "trusts `build-2026`; signs nothing")
     signs = check_keys({TRUSTED: line, SIGNING: str(build.path)})
     assert (signs.ok, signs.detail) == (True, "trusts `build-2026`; signs as `build-2026`")
-    assert "which it does not trust" in check_keys({SIGNING: str(build.path)}).detail
+    assert "which is not listed" in check_keys({SIGNING: str(build.path)}).detail
     late = check_keys({TRUSTED: f"{line};until=2020-01-01", SIGNING: str(build.path)})
     assert late.ok is False
     assert "what it compiles now is refused" in late.detail

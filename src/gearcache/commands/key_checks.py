@@ -32,9 +32,7 @@ def check_keys(environ: Mapping[str, str]) -> Check:
     if own is None:
         return Check("keys", True, f"{detail}; signs nothing")
     key = next((key for key in trust.keys if key.public_key == own), None)
-    detail += (
-        f"; signs as `{key.name}`" if key is not None else f"; signs with {fingerprint(own)}, which it does not trust"
-    )
+    detail += f"; signs as `{key.name}`" if key is not None else f"; signs with {fingerprint(own)}, which is not listed"
     if key is not None and not key.covers(time.time()):
         remedy = f"`gearcache keys new` makes another key; add its line to `{TRUSTED_KEYS_VARIABLE}` of all hosts"
         return Check("keys", False, f"{detail}, {key.time_text} only: what it compiles now is refused", remedy)

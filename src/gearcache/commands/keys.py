@@ -10,7 +10,7 @@ import click
 
 from gearcache.cache.key_pair import MISSING_PACKAGE, SIGNING_KEY_VARIABLE, fingerprint, new_key_file
 from gearcache.cache.trusted_keys import TRUSTED_KEYS_VARIABLE, TrustedKey, is_key_name, moment_text
-from gearcache.commands.common import environment_trust, json_option, note, print_json, warn
+from gearcache.commands.common import environment_trust, json_option, note, print_json
 from gearcache.commands.printing import echo
 from gearcache.commands.table import print_table
 from gearcache.commands.verbosity import verbosity_options
@@ -73,7 +73,8 @@ def list_keys(as_json: bool) -> None:
     if own is None:
         note(f"this host has no private key: `{SIGNING_KEY_VARIABLE}` is not set")
     elif signer is None:
-        warn(f"the key of this host, {fingerprint(own)}, is not trusted here: `{TrustedKey('NAME', own).text}`")
+        line = TrustedKey("NAME", own).text
+        note(f"`{TRUSTED_KEYS_VARIABLE}` does not list the key of this host, {fingerprint(own)}: `{line}`")
 
 
 def _row(key: TrustedKey, own: bytes | None) -> list[str]:

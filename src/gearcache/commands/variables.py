@@ -30,6 +30,7 @@ VARIABLES = (
     Variable("GEARCACHE_LOCK_TIMEOUT", "1800", "seconds to wait for another process that compiles the same"),
     Variable("GEARCACHE_MAX_SIZE", "none", "limit of the cache, as 20GB; the least recently used entries go"),
     Variable("GEARCACHE_MAX_AGE", "none", "entries that nobody used for so long go, as 30d"),
+    Variable("GEARCACHE_REMOTES", "none", "tiers beyond this host, as 'redis://cache:6379/0 s3://bucket/team'"),
     Variable("GEARCACHE_HMAC_KEY_FILE", "none", "file of the secret that signs and checks entries"),
     Variable("GEARCACHE_SIGNING_KEY_FILE", "none", "private key of a host that compiles; signs what it stores"),
     Variable("GEARCACHE_TRUSTED_KEYS", "none", "public keys of such hosts, or a file of them"),

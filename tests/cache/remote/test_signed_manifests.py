@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gearcache.cache.key_pair import SigningKey
 from gearcache.cache.manifest import decode_manifest, encode_manifest, is_signed, signed_parts
 from gearcache.cache.remote.trust import Trust
 from gearcache.cache.trailer import HMAC_SIZE, pair_trailer
@@ -69,6 +70,19 @@ def test_one_signature_that_holds_is_enough(build: Pair, both: Trust, tmp_path: 
     assert other.check(both.signed(manifest()), SOURCE) == "build-2026"
     stranger = Trust(hmac=both.hmac, signing_key=Pair(tmp_path, "stranger").private)
     assert both.check(stranger.signed(manifest()), SOURCE) == "hmac"
+
+
+def test_a_host_takes_what_it_has_signed_itself_whatever_it_lists(build: Pair, tmp_path: Path) -> None:
+    data = build.signs.signed(manifest())
+    assert build.signs.check(data, SOURCE) == "this host"
+    assert Trust([build.trusted], signing_key=build.private).check(data, SOURCE) == "build-2026"
+    outdated = Trust([replace(build.trusted, end=CREATED)], signing_key=build.private)
+    assert "is trusted for entries until" in refusal(outdated, data), "its own list counts"
+    assert "does not fit" in refusal(build.signs, data[:-1] + bytes([data[-1] ^ 1]))
+    stranger = Pair(tmp_path, "stranger").signs.signed(manifest())
+    assert "is not set" in refusal(build.signs, stranger)
+    build.path.unlink()
+    assert "is not set" in refusal(Trust(signing_key=SigningKey(build.path)), data)
 
 
 def test_what_is_not_signed_is_refused_unless_that_is_allowed(both: Trust) -> None:
