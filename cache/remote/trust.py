@@ -72,17 +72,18 @@ class Trust:
 
     @property
     def signs(self) -> bool:
-        """Whether this host signs what it sends, so that it would take it itself."""
-        return self._signer is not None
+        """Whether this host signs what it stores and sends, and so vouches for it."""
+        return self.signing_key is not None or self.hmac is not None
 
     def check(self, data: bytes, source: str, *, unsigned: bool = False) -> str:
         """Return who signed a manifest, which `decode_manifest` takes: `hmac`, or the name of a public key.
 
         That is a trusted one, or `this host`.
-        One signature that holds is enough. `UnsignedEntry` where none does, with the reason. With `unsigned` the
-        result is empty for a manifest without signatures, or with those of unknown keys only; one that is wrong is
-        refused all the same. `source` is what the manifest is called in messages. Whose entry it is, its `key_digest`
-        tells, which is signed with it: the caller compares that with the key that it looks for.
+        One signature that holds is enough. `UnsignedEntry` where none does, with the reason. With `unsigned`, on a host
+        that does not sign itself, the result is empty for a manifest without signatures, or with those of unknown keys
+        only; one that is wrong is refused all the same. `source` is what the manifest is called in messages. Whose
+        entry it is, its `key_digest` tells, which is signed with it: the caller compares that with the key that it
+        looks for.
         """
         refused = []
         for found in self.signatures(data, source):
@@ -90,8 +91,15 @@ class Trust:
                 return found.name
             refused.append(found)
         wrong = [found for found in refused if found.state == "wrong"]
-        if unsigned and not wrong:
+        if unsigned and not wrong and not self.signs:
             return ""
+        if not refused and unsigned:
+            remedy = (
+                "a host with a key signs what it stores, so it takes nothing that nobody signed, from a tier with "
+                f"`unsigned=1` neither: push it again from a host that signs, or unset `{SIGNING_KEY_VARIABLE}` and "
+                f"`{KEY_FILE_VARIABLE}` here"
+            )
+            raise UnsignedEntry(source, "it is not signed", remedy)
         if not refused:
             remedy = (
                 f"set `{SIGNING_KEY_VARIABLE}` where it is compiled and push it again, or write `unsigned=1` behind "

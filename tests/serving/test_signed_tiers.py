@@ -123,3 +123,16 @@ def test_anything_else_is_refused_with_the_reason_and_compiled_here(
     assert reason in warning
     assert verify(Layout(tmp_path / "b"), trust=Trust([build.trusted])).is_sound
     assert Host(tmp_path / "b", "").call().compiles == 0
+
+
+def test_a_host_that_signs_takes_nothing_unsigned_which_its_signature_would_vouch_for(
+    tmp_path: Path, share: str, build: Pair, sets: Sets
+) -> None:
+    open_tier, signed_tier = f"{share}?unsigned=1", f"folder:{tmp_path / 'signed'}"
+    sets()
+    Host(tmp_path / "a", open_tier).call()
+    for variables in ({SIGNING: str(build.path)}, {SECRET: str(hmac_key(tmp_path))}):
+        sets(**variables)
+        found = Host(tmp_path / f"b{len(variables)}{next(iter(variables))}", f"{open_tier} {signed_tier}").call()
+        assert found.compiles == 2
+        assert "takes nothing that nobody signed" in found.cached.explain()

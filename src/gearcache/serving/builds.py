@@ -52,6 +52,7 @@ class Builds:
         #: Whether this process ends with the build.
         self.sends_at_once = False
         self._remote_entry: RemoteEntry | None = None
+        self._has_no_remote = False
 
     def build(self, call: Call, spec: GearSpec, why: str, *, is_padded: bool = False) -> bool:
         """Compile under the key's lock, unless another process did it meanwhile; publish; load what was stored.
@@ -136,17 +137,22 @@ class Builds:
     def _remote(self) -> RemoteEntry | None:
         """Return the entry in the tiers beyond this host; None without tiers."""
         settings = self._method.settings
-        if self._remote_entry is None and settings.remotes:
+        if self._remote_entry is None and settings.remotes and not self._has_no_remote:
             from gearcache.serving.remote_entry import RemoteEntry
 
-            self._remote_entry = RemoteEntry(
-                self._entry,
-                self._history,
-                self._variants.renew,
-                # In a prewarm, which is strict, a tier that fails is no reason to compile nothing: its report says so.
-                strict=settings.strict and self._method.serves,
-                lock_timeout=settings.lock_timeout,
-            )
+            try:
+                self._remote_entry = RemoteEntry(
+                    self._entry,
+                    self._history,
+                    self._variants.renew,
+                    # A tier that fails is no reason for a prewarm, which is strict, to compile nothing: its report
+                    # says so.
+                    strict=settings.strict and self._method.serves,
+                    lock_timeout=settings.lock_timeout,
+                )
+            except CacheError as error:  # the keys cannot be used: nothing that comes could be checked
+                self._has_no_remote = True
+                self._history.fault(error)
         return self._remote_entry
 
     @contextlib.contextmanager

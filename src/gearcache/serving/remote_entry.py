@@ -24,6 +24,10 @@ from gearcache.serving.turn import Turn
 from gearcache.telemetry.history import History
 
 logger = logging.getLogger("gearcache")
+_NO_KEY = (
+    "nothing is sent there, as hosts would refuse it: this host signs nothing (`GEARCACHE_SIGNING_KEY_FILE`); mark the "
+    "tier with `?unsigned=1` if all who can write there may run code here, or with `?read_only=1`"
+)
 #: Warnings that this process has given: one for each tier and kind of fault.
 _told: set[tuple[str, str]] = set()
 
@@ -115,6 +119,10 @@ class RemoteEntry:
     def send(self) -> list[str]:
         """Send what is stored here to all tiers, now; returns the problems."""
         problems = []
+        for tier in self._closed:
+            error = CacheError(_NO_KEY)
+            problems.append(f"tier {tier.label}: {error}")
+            self._warn(tier, error)
         for tier in self._writable:
             if tier.is_resting:
                 problems.append(f"tier {tier.label}: it failed a moment ago, and is not asked now")
@@ -138,20 +146,15 @@ class RemoteEntry:
 
     @property
     def _writable(self) -> list[Tier]:
-        """The tiers that get what this host compiles: those from which it would take it itself.
+        """The tiers that get what this host compiles."""
+        return [tier for tier in self._tiers if not tier.url.read_only and tier not in self._closed]
 
-        Else other hosts like it would wait for what they refuse then.
-        """
-        chosen = [tier for tier in self._tiers if not tier.url.read_only]
-        for tier in chosen:
-            if not (tier.url.unsigned or self._trust.signs):
-                error = CacheError(
-                    "nothing is sent there, as hosts would refuse it: this host has no key to sign with "
-                    "(`GEARCACHE_SIGNING_KEY_FILE`), and the tier is not marked with `?unsigned=1`; or mark it with "
-                    "`?read_only=1`"
-                )
-                self._warn(tier, error)
-        return [tier for tier in chosen if tier.url.unsigned or self._trust.signs]
+    @property
+    def _closed(self) -> list[Tier]:
+        """Those that do not, although they might: hosts like this one would wait for what they refuse then."""
+        if self._trust.signs:
+            return []
+        return [tier for tier in self._tiers if not (tier.url.read_only or tier.url.unsigned)]
 
     def _fetch(self, wanted: Wanted, *, is_counted: bool = False) -> bool:
         """Store here what the tiers have for this host; whether that serves the call."""
