@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import contextmanager
+import os
+from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from gearcache.cache.remote.protocol import CONNECT_SECONDS, Creates, Deadline, RemoteError
+from gearcache.cache.remote.protocol import CONNECT_SECONDS, Creates, Deadline, RemoteError, check_name, is_name
+from gearcache.cache.remote.within import within
 
 _CHUNK = 1 << 20
+_Result = TypeVar("_Result")
+#: The process that the client's threads belong to; a forked child has none of them, and would wait for them for ever.
+_processes: set[int] = set()
 
 
 class ObjectRemote:
     """A bucket. Credentials come from where the engine's own tools find them (environment, profile, instance).
 
-    The client has threads: it is made at the first request, never before a fork.
+    The client has threads: it is made at the first request. A forked child of a process that has used it is refused.
     """
 
     #: rclone's server ignores the condition, Alibaba's refuses it.
@@ -32,9 +36,9 @@ class ObjectRemote:
     def get(self, name: str, limit: int, deadline: Deadline) -> bytes | None:
         import obstore
 
-        with self._translated():
+        def read(store: Any) -> bytes | None:
             try:
-                found = obstore.get(self._store(deadline), name)
+                found = obstore.get(store, name)
             except FileNotFoundError:
                 return None
             size = found.meta["size"]
@@ -47,16 +51,22 @@ class ObjectRemote:
                 held += len(piece)
                 if held > limit:
                     raise RemoteError(self.label, f"`{name}` has more than {limit} bytes")
+            if held != size:
+                raise RemoteError(self.label, f"`{name}` is cut off after {held} of {size} bytes")
             return b"".join(pieces)
+
+        return self._do(deadline, name, read)
 
     def size(self, name: str, deadline: Deadline) -> int | None:
         import obstore
 
-        with self._translated():
+        def look(store: Any) -> int | None:
             try:
-                return int(obstore.head(self._store(deadline), name)["size"])
+                return int(obstore.head(store, name)["size"])
             except FileNotFoundError:
                 return None
+
+        return self._do(deadline, name, look)
 
     def put(
         self, name: str, data: bytes, deadline: Deadline, *, create: bool = False, lifetime: float | None = None
@@ -64,33 +74,63 @@ class ObjectRemote:
         import obstore
         from obstore.exceptions import AlreadyExistsError
 
-        with self._translated():
+        def write(store: Any) -> bool:
             try:
-                obstore.put(self._store(deadline), name, data, mode="create" if create else "overwrite")
+                obstore.put(store, name, data, mode="create" if create else "overwrite", use_multipart=False)
             except AlreadyExistsError:
                 return False
-        return True
+            return True
+
+        return self._do(deadline, name, write)
 
     def names(self, prefix: str, limit: int, deadline: Deadline) -> list[str]:
         import obstore
 
-        found: list[str] = []
-        with self._translated():
-            for batch in obstore.list(self._store(deadline), prefix.rstrip("/"), chunk_size=min(limit, 1000)):
+        def read(store: Any) -> list[str]:
+            found: list[str] = []
+            for batch in obstore.list(store, prefix.removesuffix("/"), chunk_size=min(limit, 1000)):
                 deadline.check(self.label)
-                found += [item["path"] for item in batch]
+                found += [item["path"] for item in batch if is_name(item["path"])]
                 if len(found) >= limit:
                     break
-        return sorted(found)[:limit]
+            return sorted(found)[:limit]
+
+        return self._do(deadline, prefix.removesuffix("/"), read)
 
     def delete(self, name: str, deadline: Deadline) -> None:
         import obstore
 
-        with self._translated():
+        def remove(store: Any) -> None:
             try:
-                obstore.delete(self._store(deadline), name)
+                obstore.delete(store, name)
             except FileNotFoundError:
                 return
+
+        self._do(deadline, name, remove)
+
+    def _do(self, deadline: Deadline, name: str, work: Callable[[Any], _Result]) -> _Result:
+        """Return what `work` makes of a client. It runs in a thread: a list is many requests, credentials others."""
+        check_name(self.label, name)
+        if _processes and os.getpid() not in _processes:
+            raise RemoteError(self.label, "its client was used before this process was forked, and cannot be used here")
+        _processes.add(os.getpid())
+        try:
+            return within(deadline, self.label, lambda: work(self._store(deadline)))
+        except RemoteError:
+            raise
+        except Exception as error:
+            problem = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        except BaseException as error:
+            if type(error).__name__ != "PanicException":  # of the client's own language; it is no `Exception`
+                raise
+            problem = f"its client failed: {error}"
+        raise RemoteError(self.label, self._without_secrets(problem))
+
+    def _without_secrets(self, text: str) -> str:
+        for name, value in self._options.items():
+            if ("secret" in name or "key" in name or "token" in name) and isinstance(value, str) and value:
+                text = text.replace(value, "…")
+        return text
 
     def _store(self, deadline: Deadline) -> Any:
         """Return a client whose requests end in time; kept for each whole second."""
@@ -113,13 +153,3 @@ class ObjectRemote:
                 retry_config={"max_retries": 0, "retry_timeout": timedelta(seconds=seconds)},
             )
         return self._stores[seconds]
-
-    @contextmanager
-    def _translated(self) -> Any:
-        from obstore.exceptions import BaseError
-
-        try:
-            yield
-        except (BaseError, OSError, ValueError) as error:
-            first = str(error).partition("\n")[0]
-            raise RemoteError(self.label, f"{type(error).__name__}: {first}") from error

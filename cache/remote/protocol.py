@@ -11,15 +11,24 @@ from gearcache.errors import CacheError
 #: Seconds to connect.
 CONNECT_SECONDS = 0.5
 Creates = Literal["yes", "no", "perhaps"]
+#: What a server says may be long; a warning is not.
+_MOST_PROBLEM = 300
+_MOST_PART_BYTES = 200
+_MOST_NAME_BYTES = 900
 
 
 class RemoteError(CacheError):
     """A tier cannot be reached, is too slow, refuses, or answers what it should not; never breaks a call."""
 
     def __init__(self, label: str, problem: str) -> None:
-        super().__init__(label, problem)
+        #: One line of what can be printed, whatever a server has said.
+        shown = "".join(sign if sign.isprintable() else " " for sign in problem[: 2 * _MOST_PROBLEM])
+        shown = " ".join(shown.split())
+        if len(shown) > _MOST_PROBLEM:
+            shown = f"{shown[:_MOST_PROBLEM]}…"
+        super().__init__(label, shown)
         self.label = label
-        self.problem = problem
+        self.problem = shown
 
     def __str__(self) -> str:
         return f"tier {self.label}: {self.problem}"
@@ -48,10 +57,29 @@ class Deadline:
         return left
 
 
+def is_name(name: str) -> bool:
+    """Whether a text is the name of an object in every engine: parts with slashes between, which lead nowhere else.
+
+    No part begins with a dot: file systems put files of their own there.
+    """
+    if not name.isprintable() or len(name.encode()) > _MOST_NAME_BYTES:
+        return False
+    parts = name.split("/")
+    return all(part and part[0] != "." and len(part.encode()) <= _MOST_PART_BYTES for part in parts)
+
+
+def check_name(label: str, name: str) -> None:
+    """Raise `RemoteError` where a text is no name of an object."""
+    if not is_name(name):
+        raise RemoteError(label, f"`{name}` is no name of an object")
+
+
 class Remote(Protocol):
     """Objects under names with slashes. Each method raises `RemoteError`, at the latest soon after its deadline.
 
     Objects other than leases are never changed: a name says what the bytes are. Safe to use from several threads.
+    What it returns is whole: what is known to be cut off or not yet whole is an error. Names are those of `is_name`;
+    others are refused, and left out where they are found.
     """
 
     #: What it is called in messages and counts; without passwords.

