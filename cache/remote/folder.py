@@ -12,6 +12,7 @@ import os
 import secrets
 import socket
 import stat
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -25,7 +26,8 @@ _AGAIN = (errno.ESTALE, errno.EBUSY, errno.EAGAIN, errno.EINTR)
 #: What a file system without hard links says.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EACCES, errno.EXDEV, errno.EINVAL)
 _ABSENT = (FileNotFoundError, NotADirectoryError)
-_TRIES = 3
+#: Before the second and the third try.
+_PAUSES = (0.05, 0.2)
 _CHUNK = 1 << 20
 _TEMPORARY = ".tmp-"
 
@@ -182,20 +184,19 @@ class FolderRemote:
         return sorted(found)[:limit]
 
     def _do(self, deadline: Deadline, name: str, work: Callable[[Path], _Result]) -> _Result:
-        """Return what `work` makes of the path of an object, in at most `_TRIES` tries."""
+        """Return what `work` makes of the path of an object, in up to three tries."""
         check_name(self.label, name)
         path = self._root.joinpath(*name.split("/"))
 
         def run() -> _Result:
-            for attempt in range(_TRIES):
+            for pause in _PAUSES:
                 try:
                     return work(path)
                 except OSError as error:
-                    is_last = attempt + 1 == _TRIES
-                    if is_last or not (isinstance(error, _Again) or error.errno in _AGAIN):
+                    if not isinstance(error, _Again) and error.errno not in _AGAIN:
                         raise
-                    deadline.check(self.label)
-            raise AssertionError
+                time.sleep(min(pause, deadline.check(self.label)))
+            return work(path)
 
         try:
             return within(deadline, self.label, run)
