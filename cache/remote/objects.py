@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -28,7 +29,10 @@ class ObjectRemote:
 
     def __init__(self, url: str, options: Mapping[str, Any] | None = None) -> None:
         parts = urlsplit(url)
+        place = urlsplit(str((options or {}).get("endpoint", ""))).netloc.rpartition("@")[2]
         self.label = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
+        if place:  # buckets of one name at two places are two tiers
+            self.label += f"?endpoint={place}"
         self._url = f"{parts.scheme}://{parts.netloc}{parts.path}"
         self._options = dict(options or {})
         self._stores: dict[float, Any] = {}
@@ -41,6 +45,9 @@ class ObjectRemote:
                 found = obstore.get(store, name)
             except FileNotFoundError:
                 return None
+            # The client does not undo it, and what was stored has none.
+            if (encoding := found.attributes.get("Content-Encoding", "identity")) != "identity":
+                raise RemoteError(self.label, f"`{name}` comes with the encoding {encoding}, which nobody asked for")
             size = found.meta["size"]
             if size > limit:
                 raise RemoteError(self.label, f"`{name}` has {size} bytes, more than {limit}")
@@ -90,7 +97,8 @@ class ObjectRemote:
             found: list[str] = []
             for batch in obstore.list(store, prefix.removesuffix("/"), chunk_size=min(limit, 1000)):
                 deadline.check(self.label)
-                found += [item["path"] for item in batch if is_name(item["path"])]
+                paths = [str(item["path"]) for item in batch]
+                found += [path for path in paths if path.startswith(prefix) and is_name(path)]
                 if len(found) >= limit:
                     break
             return sorted(found)[:limit]
@@ -133,12 +141,11 @@ class ObjectRemote:
         return text
 
     def _store(self, deadline: Deadline) -> Any:
-        """Return a client whose requests end in time; kept for each whole second."""
+        """Return a client whose requests end less than a second after the deadline; kept for each whole second."""
         import obstore.store
 
         from_url: Any = obstore.store.from_url  # its types ask for one kind of engine
-        left = deadline.check(self.label)
-        seconds = max(1.0, float(round(left)))
+        seconds = float(math.ceil(deadline.check(self.label)))
         if seconds not in self._stores:
             options = dict(self._options)
             allow_http = str(options.get("endpoint", "")).startswith("http://")

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from gearcache.cache.remote.protocol import CONNECT_SECONDS, Creates, Deadline, RemoteError, check_name, is_name
-from gearcache.cache.remote.within import within
+from gearcache.cache.remote.within import Cutter, within
 
 _Result = TypeVar("_Result")
 #: A server that keeps everything in memory is no place for more.
@@ -37,8 +37,7 @@ class RedisRemote:
         parts = urlsplit(url)
         self.label = f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"
         self._url = url
-        #: With the process that opened each.
-        self._idle: deque[tuple[int, Any]] = deque()
+        self._idle: deque[_Line] = deque()
 
     def get(self, name: str, limit: int, deadline: Deadline) -> bytes | None:
         check_name(self.label, name)
@@ -99,7 +98,7 @@ class RedisRemote:
                 start = b"(" + page[-1] if page else start
                 # A server under pressure drops objects, and not their names.
                 names = [item.decode("utf-8", "surrogateescape") for item in page]
-                names = [name for name in names if is_name(name)]
+                names = [name for name in names if name.startswith(prefix) and is_name(name)]
                 asked = client.pipeline(transaction=False)
                 for name in names:
                     asked.exists(_PREFIX + name)
@@ -120,61 +119,82 @@ class RedisRemote:
         self._do(deadline, remove)
 
     def _do(self, deadline: Deadline, work: Callable[[Any], _Result]) -> _Result:
-        held: list[Any] = []
+        held: list[_Line] = []
         is_over = threading.Event()
 
         def run() -> _Result:
-            held.append(self._client())
+            line = self._line()
+            held.append(line)
+            if is_over.is_set():
+                line.cutter.cut()
             try:
-                return work(held[0])
-            finally:
-                if is_over.is_set():  # a connection that was made in the meantime
-                    _close(held[0])
+                result = work(line.client)
+            except BaseException:
+                line.close()  # what was asked and not answered must not be read as the next answer
+                raise
+            if is_over.is_set() or len(self._idle) >= _MOST_IDLE:
+                line.close()
+            else:
+                self._idle.append(line)
+            return result
 
         def cut() -> None:
             is_over.set()
-            for client in held:
-                _close(client)
+            for line in held:
+                line.cutter.cut()
 
         try:
-            result = within(deadline, self.label, run, cut)
-        except BaseException as error:
-            cut()  # what was asked and not answered must not be read as the next answer
-            if isinstance(error, RemoteError) or not isinstance(error, Exception):
-                raise
+            return within(deadline, self.label, run, cut)
+        except RemoteError:
+            raise
+        except Exception as error:
             raise RemoteError(self.label, f"{type(error).__name__}: {error}") from error
-        if len(self._idle) < _MOST_IDLE:
-            self._idle.append((os.getpid(), held[0]))
-        else:
-            _close(held[0])
-        return result
 
-    def _client(self) -> Any:
-        """Return a client with a connection of its own, which nobody uses meanwhile; it connects when it is asked."""
+    def _line(self) -> _Line:
+        """Return a connection of this process that nobody uses meanwhile."""
+        while self._idle:
+            try:
+                line = self._idle.pop()
+            except IndexError:  # another thread took it
+                break
+            if line.process == os.getpid() and not line.cutter.is_cut:
+                return line
+        return _Line(self._url)
+
+
+class _Line:
+    """A client with one connection, which is made when something is asked."""
+
+    def __init__(self, url: str) -> None:
         from redis import ConnectionPool, Redis
         from redis.backoff import NoBackoff
         from redis.retry import Retry
 
-        while self._idle:
-            try:
-                process, client = self._idle.pop()
-            except IndexError:  # another thread took it
-                break
-            if process == os.getpid():
-                return client
+        self.process = os.getpid()
+        self.cutter = Cutter()
         # A pool finds out whether an idle connection was closed by the server, and makes it anew. Protocol 2: the
         # third lets servers say what was not asked for.
-        pool = ConnectionPool.from_url(
-            self._url,
+        self._pool = ConnectionPool.from_url(
+            url,
             max_connections=1,
             protocol=2,
             socket_connect_timeout=CONNECT_SECONDS,
             socket_timeout=SOCKET_SECONDS,
             retry=Retry(NoBackoff(), 0),
+            redis_connect_func=self._greet,
+            **({"ssl_check_hostname": True} if url.startswith("rediss:") else {}),
         )
-        return Redis(connection_pool=pool)
+        self.client = Redis(connection_pool=self._pool)
 
+    def close(self) -> None:
+        """Close it, by the thread that uses it."""
+        self.cutter.close()
+        with contextlib.suppress(Exception):
+            self._pool.disconnect()
 
-def _close(client: Any) -> None:
-    with contextlib.suppress(Exception):
-        client.connection_pool.disconnect()
+    def _greet(self, connection: Any) -> None:
+        """Send the password; from here on `cutter` has the connection."""
+        self.cutter.hold(connection._sock)
+        if self.cutter.is_cut:
+            raise ConnectionError("the connection was given up")
+        connection.on_connect()

@@ -5,7 +5,6 @@ What lies below a key is named by its file `index.txt`, a name a line, which `ge
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import socket
 import ssl
@@ -14,7 +13,7 @@ from typing import TypeVar
 from urllib.parse import quote, urlsplit
 
 from gearcache.cache.remote.protocol import CONNECT_SECONDS, Creates, Deadline, RemoteError, check_name, is_name
-from gearcache.cache.remote.within import within
+from gearcache.cache.remote.within import Cutter, within
 
 INDEX = "index.txt"
 _Result = TypeVar("_Result")
@@ -76,8 +75,7 @@ class WebRemote:
         self, method: str, name: str, read: Callable[[http.client.HTTPResponse], _Result], deadline: Deadline
     ) -> _Result | None:
         check_name(self.label, name)
-        #: The answer takes the socket from the connection, so it is held here too.
-        held: list[socket.socket] = []
+        cutter = Cutter()
 
         def ask() -> _Result | None:
             connection, context = self._connection(deadline)
@@ -85,20 +83,20 @@ class WebRemote:
                 connection.sock = socket.create_connection(
                     (connection.host, connection.port), min(CONNECT_SECONDS, deadline.check(self.label))
                 )
-                held.append(connection.sock)
+                cutter.hold(connection.sock)
                 connection.sock.settimeout(deadline.check(self.label))
                 if context is not None:
                     connection.sock = context.wrap_socket(
                         connection.sock, server_hostname=connection.host, do_handshake_on_connect=False
                     )
-                    held.append(connection.sock)
                     connection.sock.do_handshake()
                 return self._request(connection, method, name, read)
             finally:
                 connection.close()
+                cutter.close()
 
         try:
-            return within(deadline, self.label, ask, lambda: _cut(held))
+            return within(deadline, self.label, ask, cutter.cut)
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise RemoteError(self.label, f"{type(error).__name__}: {error}") from error
 
@@ -127,10 +125,3 @@ class WebRemote:
             return http.client.HTTPConnection(host, port, timeout=left), None
         context = ssl.create_default_context()
         return http.client.HTTPSConnection(host, port, timeout=left, context=context), context
-
-
-def _cut(held: list[socket.socket]) -> None:
-    """End a connection under whoever reads from it."""
-    for used in reversed(held):
-        with contextlib.suppress(OSError):
-            used.shutdown(socket.SHUT_RDWR)

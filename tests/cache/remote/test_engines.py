@@ -92,7 +92,7 @@ def test_redis_finds_names_behind_those_that_were_dropped() -> None:
     with ENGINES["redis"]() as remote:
         for number in range(20):
             remote.put(f"x/{number:02d}", b"data", soon())
-        client = remote._client()  # type: ignore[attr-defined]
+        client = remote._line().client  # type: ignore[attr-defined]
         client.delete(*[f"gearcache:x/{number:02d}" for number in range(15)])
         assert remote.names("x/", 4, soon()) == ["x/15", "x/16", "x/17", "x/18"]
 
