@@ -88,6 +88,7 @@ class Layout:
             locks/<key digest>.lock           one compiler of a key; never unlinked
             locks/store.lock                  writers share it, whoever deletes has it alone
             misses/<Class.method>/<reason>    a byte for each miss
+            tiers/<digest of its label>       what a tier did for this host
             counted_from                      what had been counted when `gearcache stats --reset` was run
             index/                            can be rebuilt from the manifests
             quarantine/                       what failed verification, with the reason

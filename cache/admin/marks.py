@@ -23,7 +23,7 @@ _MARKS = {
 }
 _LAST = "CACHEDIR.TAG"
 #: What any format version keeps in its folder.
-_PARTS = frozenset(("entries", "blobs", "locks", "index", "quarantine", "misses", "counted_from", *_MARKS))
+_PARTS = frozenset(("entries", "blobs", "locks", "index", "quarantine", "misses", "tiers", "counted_from", *_MARKS))
 _BUCKET = re.compile(r"v(\d{1,9})", re.ASCII)
 _LONGEST_MARK = 4096
 

@@ -9,6 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from gearcache.cache.atomic import write_atomic
+from gearcache.errors import CacheError
 
 #: So many faults in a row, each within this time of the one before, and nobody asks for that time.
 FAULTS = 3
@@ -18,39 +19,55 @@ REST_SECONDS = 60.0
 class Breaker:
     """The faults of one tier, in a file that the processes of a host share: one byte for each fault since a success.
 
-    Nothing rests on it but time: a file that cannot be read or written is none.
+    Nothing rests on it but time: a file that cannot be read or written is none, and where there can be none the
+    process remembers its own.
     """
 
     def __init__(self, folder: Path, label: str) -> None:
         self._path = folder / f"remote-{sha256(label.encode()).hexdigest()[:16]}"
+        #: Faults of this process that no file could hold, and when the last of them was, of `time.monotonic`.
+        self._own, self._last = 0, 0.0
 
     def is_open(self) -> bool:
         """Whether the tier is not to be asked now."""
+        if self._own >= FAULTS and time.monotonic() - self._last < REST_SECONDS:
+            return True
         try:
             found = self._path.stat()
         except OSError:
             return False
         return found.st_size >= FAULTS and 0 <= time.time() - found.st_mtime < REST_SECONDS
 
-    def fault(self) -> None:
-        """Note that the tier failed; one failure after the rest opens it again."""
-        with contextlib.suppress(OSError):
+    def fault(self, *, is_last: bool = False) -> None:
+        """Note that the tier failed; with `is_last`, or as the first one after a rest, so that nobody asks it now."""
+        number = FAULTS if is_last or self._is_after_rest() else 1
+        try:
             if self._is_old():
-                write_atomic(self._path, b"!" * (FAULTS - 1) if self._path.stat().st_size >= FAULTS else b"")
+                write_atomic(self._path, b"")
             descriptor = os.open(
                 self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
             )
             try:
-                os.write(descriptor, b"!")
+                os.write(descriptor, b"!" * number)
             finally:
                 os.close(descriptor)
+        except (OSError, CacheError):
+            now = time.monotonic()
+            self._own = number + (self._own if now - self._last < REST_SECONDS else 0)
+            self._last = now
 
     def success(self) -> None:
         """Note that it answered."""
+        self._own = 0
         with contextlib.suppress(OSError):
             self._path.unlink(missing_ok=True)
 
     def _is_old(self) -> bool:
         with contextlib.suppress(OSError):
             return time.time() - self._path.stat().st_mtime >= REST_SECONDS
+        return False
+
+    def _is_after_rest(self) -> bool:
+        with contextlib.suppress(OSError):
+            return self._is_old() and self._path.stat().st_size >= FAULTS
         return False

@@ -9,11 +9,10 @@ from hashlib import sha256
 from pathlib import Path
 
 from gearcache.cache.atomic import write_atomic
+from gearcache.cache.remote.names import PROBES
 from gearcache.cache.remote.protocol import Deadline, Remote, RemoteError
 from gearcache.errors import CacheError
 
-#: Below it are objects that are there for a moment.
-PROBES = "v4/probes/"
 #: So long an answer counts: the software behind an address may be exchanged.
 REMEMBERED_SECONDS = 86_400.0
 _LIFETIME_SECONDS = 60.0

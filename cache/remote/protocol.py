@@ -6,32 +6,13 @@ import time
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from gearcache.errors import CacheError
+from gearcache.errors import RemoteError as RemoteError
 
 #: Seconds to connect.
 CONNECT_SECONDS = 0.5
 Creates = Literal["yes", "no", "perhaps"]
-#: What a server says may be long; a warning is not.
-_MOST_PROBLEM = 300
 _MOST_PART_BYTES = 200
 _MOST_NAME_BYTES = 900
-
-
-class RemoteError(CacheError):
-    """A tier cannot be reached, is too slow, refuses, or answers what it should not; never breaks a call."""
-
-    def __init__(self, label: str, problem: str) -> None:
-        #: One line of what can be printed, whatever a server has said.
-        shown = "".join(sign if sign.isprintable() else " " for sign in problem[: 2 * _MOST_PROBLEM])
-        shown = " ".join(shown.split())
-        if len(shown) > _MOST_PROBLEM:
-            shown = f"{shown[:_MOST_PROBLEM]}…"
-        super().__init__(label, shown)
-        self.label = label
-        self.problem = shown
-
-    def __str__(self) -> str:
-        return f"tier {self.label}: {self.problem}"
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from gearcache.cache.remote.protocol import Remote
 from gearcache.errors import OptionError
@@ -24,8 +25,22 @@ class TierURL:
 
     url: str
     read_only: bool = False
+    #: Whether entries that nobody signed are taken from it.
+    unsigned: bool = False
     budget: float = BUDGET_SECONDS
     options: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def label(self) -> str:
+        """What it is called in messages and counts, without passwords."""
+        scheme, _, rest = self.url.partition(":")
+        if scheme == "folder":
+            return f"folder:{os.path.abspath(os.path.expanduser(rest))}"
+        parts = urlsplit(self.url)
+        label = f"{scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
+        # Buckets of one name at two places are two tiers.
+        place = urlsplit(dict(self.options).get("endpoint", "")).netloc.rpartition("@")[2]
+        return f"{label}?endpoint={place}" if place else label
 
     @property
     def scheme(self) -> str:
@@ -44,6 +59,10 @@ def parse_urls(remotes: str | Sequence[str] | None, source: str) -> list[TierURL
     """
     if remotes is None:
         return []
+    if not isinstance(remotes, (str, list, tuple)):
+        raise OptionError(
+            f"{source} is {remotes!r}; it must be a text such as 's3://bucket/prefix', or a list of those"
+        )
     texts = remotes.split() if isinstance(remotes, str) else list(remotes)
     return [_parse(text, source) for text in texts]
 
@@ -63,26 +82,43 @@ def _parse(text: Any, source: str) -> TierURL:
         if not path:
             raise OptionError(f"{source} names the tier `folder:` without a path")
     else:
-        parts = urlsplit(text)
+        parts = _split(text, scheme, source)
         query, url = parts.query, parts._replace(query="", fragment="").geturl()
         if not parts.hostname:
             raise OptionError(f"{source} names the tier `{scheme}:` without a host or bucket: `{scheme}://name/…`")
-    read_only, budget, options = scheme in _READ_ONLY, BUDGET_SECONDS, []
+        if scheme in _READ_ONLY and parts.netloc.rpartition("@")[1]:
+            raise OptionError(f"{source}: the tier `{scheme}:` has a name or password, which no request would send")
+        if scheme in ("redis", "rediss") and parts.path.strip("/") and not parts.path.strip("/").isdecimal():
+            raise OptionError(f"{source}: the tier `{scheme}:` has the database `{parts.path}`; it must be a number")
+    read_only, unsigned, budget, options = scheme in _READ_ONLY, False, BUDGET_SECONDS, []
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name == "read_only":
-            read_only = _flag(value, source) or scheme in _READ_ONLY
+            read_only = _flag(name, value, source) or scheme in _READ_ONLY
+        elif name == "unsigned":
+            unsigned = _flag(name, value, source)
         elif name == "budget":
             budget = _seconds(value, source)
         elif scheme in ("s3", "gs", "az"):
             options.append((name, value))
         else:
-            raise OptionError(f"{source}: the tier `{scheme}:` has no setting `{name}`; it has read_only and budget")
-    return TierURL(url, read_only, budget, tuple(options))
+            raise OptionError(
+                f"{source}: the tier `{scheme}:` has no setting `{name}`; it has read_only, unsigned and budget"
+            )
+    return TierURL(url, read_only, unsigned, budget, tuple(options))
 
 
-def _flag(value: str, source: str) -> bool:
+def _split(text: str, scheme: str, source: str) -> SplitResult:
+    try:
+        parts = urlsplit(text)
+        _ = parts.port  # read to see that it is one
+    except ValueError:
+        raise OptionError(f"{source} names the tier `{scheme}:` with a host or port that is none") from None
+    return parts
+
+
+def _flag(name: str, value: str, source: str) -> bool:
     if value not in ("0", "1"):
-        raise OptionError(f"{source}: `read_only` is {value!r}; it must be 0 or 1")
+        raise OptionError(f"{source}: `{name}` is {value!r}; it must be 0 or 1")
     return value == "1"
 
 

@@ -5,32 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import msgpack
-
 from gearcache.guards.access import Access
 from gearcache.guards.dispatch.form import check_gear
+from gearcache.guards.dispatch.stored_rows import SHARED_PARTS, shared
 from gearcache.guards.dispatch.variant import StoredGear, StoredInput, StoredVariant
 from gearcache.guards.evidence.checks import Check
-
-#: Parts of a variant that variants of one entry mostly have in common; together nearly all of its bytes.
-SHARED_PARTS = ("frame", "references", "inputs", "attributes", "call_checks", "evidence", "sources")
 
 
 def entry_to_plain(variants: Iterable[StoredVariant]) -> dict[str, Any]:
     """Return the variants of an entry as msgpack-able data that holds equal parts once."""
-    parts: list[Any] = []
-    numbers: dict[bytes, int] = {}
-    rows = []
-    for variant in variants:
-        row = variant.to_plain()
-        for name in SHARED_PARTS:
-            packed = msgpack.packb(row[name])  # `==` would take `True` for `1`
-            if packed not in numbers:
-                numbers[packed] = len(parts)
-                parts.append(row[name])
-            row[name] = numbers[packed]
-        rows.append(row)
-    return {"parts": parts, "variants": rows}
+    return shared(variant.to_plain() for variant in variants)
 
 
 def entry_from_plain(data: Mapping[str, Any]) -> list[StoredVariant]:
@@ -41,7 +25,7 @@ def entry_from_plain(data: Mapping[str, Any]) -> list[StoredVariant]:
     parts = data["parts"]
     made: dict[tuple[str, int], Any] = {}
 
-    def shared(name: str, number: int) -> Any:
+    def made_part(name: str, number: int) -> Any:
         if (name, number) not in made:
             plain = parts[number]
             if name == "inputs":
@@ -55,7 +39,7 @@ def entry_from_plain(data: Mapping[str, Any]) -> list[StoredVariant]:
 
     variants = [
         StoredVariant(
-            **{name: shared(name, row[name]) for name in SHARED_PARTS},
+            **{name: made_part(name, row[name]) for name in SHARED_PARTS},
             graph_name=row["graph_name"],
             gears=[StoredGear.from_plain(gear) for gear in row["gears"]],
             padding=row.get("padding"),

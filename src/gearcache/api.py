@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 import torch
@@ -40,6 +40,7 @@ def cache_compile(
     gears: Gears | None = ...,
     input_signature: Any = ...,
     fullgraph: bool = ...,
+    remotes: str | Sequence[str] | None = ...,
 ) -> Cached[P, R]: ...
 
 
@@ -59,6 +60,7 @@ def cache_compile(
     gears: Gears | None = ...,
     input_signature: Any = ...,
     fullgraph: bool = ...,
+    remotes: str | Sequence[str] | None = ...,
 ) -> Decorator: ...
 
 
@@ -77,6 +79,7 @@ def cache_compile(
     gears: Gears | None = None,
     input_signature: Any = None,
     fullgraph: bool = True,
+    remotes: str | Sequence[str] | None = None,
 ) -> Any:
     """Compile a method once, keep its graphs on disk, and dispatch to them without tracing in later processes.
 
@@ -99,6 +102,9 @@ def cache_compile(
       call of another dtype, rank or fixed size is an `InputError`, and `.warm()` needs no example. `.set_inputs(...)`
       of the cached method is the other way.
     - `fullgraph`: must be True; a method that cannot form one graph is refused.
+    - `remotes`: tiers beyond this host that are asked before something is compiled, and get what was: URLs such as
+      `redis://cache:6379/0` or `s3://bucket/team`, in order, in one text with blanks between or in a list; else
+      `$GEARCACHE_REMOTES`. An empty text is none.
 
     Raises `TypeError` or `ValueError` here for anything that can be known before the first call, and at a call
     `CaptureError`, `CompileError`, `GearSpecError` or `InputError` (see `gearcache.errors`).
@@ -115,6 +121,7 @@ def cache_compile(
         gears=gears,
         input_signature=input_signature,
         fullgraph=fullgraph,
+        remotes=remotes,
     )
     if func is None:
         return lambda function: _wrap(function, parameters)

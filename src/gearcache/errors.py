@@ -8,7 +8,8 @@
     │   ├── PublishError              an entry could not be written
     │   ├── UnsafePath                a file or folder of the cache may not be trusted
     │   │   └── UnsignedEntry         an entry lacks the signature that was asked for
-    │   └── BundleError               a bundle cannot be exported or imported
+    │   ├── BundleError               a bundle cannot be exported or imported
+    │   └── RemoteError               a tier cannot be reached, is too slow, refuses, or gives wrong bytes
     ├── CaptureError                  a method cannot be cached; the text names the method and the cause
     │   ├── MethodRaises              its trace ends in an exception that it does not raise when it runs
     │   ├── NotExportable             a model cannot be exported (`dynamo_export`)
@@ -37,6 +38,9 @@ Every class carries its data as attributes and survives pickling across processe
 from __future__ import annotations
 
 from pathlib import Path
+
+#: What a server says may be long; a warning is not.
+_MOST_PROBLEM = 500
 
 
 class GearcacheError(Exception):
@@ -130,6 +134,21 @@ class BundleError(CacheError):
 
     def __str__(self) -> str:
         return f"bundle `{self.path}`: {self.reason}"
+
+
+class RemoteError(CacheError):
+    """A tier cannot be reached, is too slow, refuses, or answers what it should not; never breaks a call."""
+
+    def __init__(self, label: str, problem: str) -> None:
+        # One line that can be printed, whatever a server has said.
+        shown = "".join(sign if sign.isprintable() else " " for sign in problem[:_MOST_PROBLEM])
+        shown = " ".join(shown.split()) + "…" * (len(problem) > _MOST_PROBLEM)
+        super().__init__(label, shown)
+        self.label = label
+        self.problem = shown
+
+    def __str__(self) -> str:
+        return f"tier {self.label}: {self.problem}"
 
 
 class CaptureError(GearcacheError):

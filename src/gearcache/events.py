@@ -19,7 +19,9 @@ from typing import Literal
 
 logger = logging.getLogger("gearcache")
 
-Kind = Literal["hit", "miss", "trace", "compile", "compile_failed", "load", "publish", "fault"]
+Kind = Literal[
+    "hit", "miss", "trace", "compile", "compile_failed", "load", "publish", "fetch", "upload", "lease", "fault"
+]
 
 KINDS: dict[str, str] = {
     "hit": "a lookup found stored variants that serve the call; `gears` are those that were loaded",
@@ -29,7 +31,10 @@ KINDS: dict[str, str] = {
     "compile_failed": "one gear could not be compiled; `gear`, `detail`",
     "load": "gears were made callable; `gears`, `seconds` of reading, verifying, checking and loading, `bytes` read",
     "publish": "an entry was written; `seconds`, `bytes` of its blobs",
-    "fault": "the cache could not be used and was worked around; `detail`",
+    "fetch": "stored gears came from a tier beyond this host; `tier`, `gears`, `seconds`, `bytes` of their blobs",
+    "upload": "an entry was sent to a tier; `tier`, `seconds`, `bytes`, 0 where the tier had all of it",
+    "lease": "hosts agreed who compiles; `tier`, `seconds` of waiting, `detail`: `held` by this process, or `waited`",
+    "fault": "the cache, or a `tier` of it, could not be used and was worked around; `detail`",
 }
 
 MISS_REASONS: dict[str, str] = {
@@ -56,6 +61,7 @@ class Event:
     gears: tuple[str, ...] = ()
     reason: str = ""
     detail: str = ""
+    tier: str = ""
     seconds: float = 0.0
     bytes: int = 0
 

@@ -14,6 +14,7 @@ from gearcache.errors import OptionError
 from gearcache.guards.evidence.names import a_type
 
 KEY_FILE_VARIABLE = "GEARCACHE_HMAC_KEY_FILE"
+REMOTES_VARIABLE = "GEARCACHE_REMOTES"
 
 Number = TypeVar("Number", int, float)
 
@@ -183,6 +184,9 @@ class Settings:
     max_size: int | None = None
     max_age: float | None = None
     repeats: bool = True
+    #: Tiers beyond this host as they were written, and where; see `gearcache.cache.remote.urls`.
+    remotes: str | tuple[str, ...] = ""
+    remotes_source: str = REMOTES_VARIABLE
 
     @property
     def compile_options(self) -> dict[str, Any]:
@@ -226,6 +230,7 @@ def resolve_settings(config: Any, *, has_gears: bool, environ: Mapping[str, str]
         gear_execution=config.gear_execution,
         repeats=config.repeats,
         torchair_config=config.torchair,
+        remotes=environ.get(REMOTES_VARIABLE, "").strip(),
         hmac_key_file=Path(environ[KEY_FILE_VARIABLE]) if environ.get(KEY_FILE_VARIABLE) else None,
         max_size=_limit(environ, "GEARCACHE_MAX_SIZE", parse_size),
         max_age=_limit(environ, "GEARCACHE_MAX_AGE", parse_age),

@@ -9,8 +9,6 @@ import pytest
 import torch
 
 import gearcache
-from gearcache.guards.dispatch import packed_entry
-from gearcache.readable.entry import SHARED_PARTS
 from tests.support.commands import listed, run, run_json
 from tests.support.scenarios import strict_config
 from tests.test_events import Net, cached
@@ -60,7 +58,6 @@ class Many(torch.nn.Module):
 def test_show_takes_a_method_with_many_results(cache_dir: Path) -> None:
     gearcache.cache_compile(Many().rows, config=strict_config(), gears={"x": {0: [2, 4]}})(torch.randn(2, 4))
     assert "x.size(0)=4: x[4, 4]; compiled in" in run("show", "Many.rows").stdout
-    assert SHARED_PARTS == packed_entry.SHARED_PARTS
 
 
 def test_show_one_part_is_in_full(served: Net) -> None:

@@ -31,6 +31,7 @@ def attach(
     ge_cache: bool = ...,
     input_signature: Any = ...,
     fullgraph: bool = ...,
+    remotes: str | Sequence[str] | None = ...,
 ) -> Attachment: ...
 
 
@@ -51,6 +52,7 @@ def attach(
     ge_cache: bool = ...,
     input_signature: Any = ...,
     fullgraph: bool = ...,
+    remotes: str | Sequence[str] | None = ...,
 ) -> RepeatedAttachment: ...
 
 
@@ -70,6 +72,7 @@ def attach(
     ge_cache: bool = False,
     input_signature: Any = None,
     fullgraph: bool = True,
+    remotes: str | Sequence[str] | None = None,
 ) -> Attachment | RepeatedAttachment:
     """Serve every call of a module, whoever makes it, from compiled graphs kept on disk.
 
@@ -95,6 +98,7 @@ def attach(
         gears=gears,
         input_signature=input_signature,
         fullgraph=fullgraph,
+        remotes=remotes,
     )
     if repeated is not None and repeated is not False:
         blocks = find_blocks(module, repeated)

@@ -30,6 +30,7 @@ VARIABLES = (
     Variable("GEARCACHE_LOCK_TIMEOUT", "1800", "seconds to wait for another process that compiles the same"),
     Variable("GEARCACHE_MAX_SIZE", "none", "limit of the cache, as 20GB; the least recently used entries go"),
     Variable("GEARCACHE_MAX_AGE", "none", "entries that nobody used for so long go, as 30d"),
+    Variable("GEARCACHE_REMOTES", "none", "tiers beyond this host, as 'redis://cache:6379/0 s3://bucket/team'"),
     Variable("GEARCACHE_HMAC_KEY_FILE", "none", "file of the key that signs entries"),
     Variable("GEARCACHE_TRUSTED_FOLDERS", "none", "folders that are trusted although others can write there"),
     Variable("GEARCACHE_WHOLE_TORCHAIR", "0", "1: a relaunch on an NPU imports all of torchair, with Dynamo"),

@@ -143,6 +143,8 @@ class PrewarmSession:
                 failure = error
             finally:
                 self._count(entry, events)
+            for number, problem in enumerate(binding.send() if failure is None else [], 1):
+                entry.failed[f"upload {number}"] = problem
         if failure is not None and not is_needed:
             logger.info("prewarm: %s is not compiled for a declared call of size 1: %s", entry.method, failure)
             entry.failed = failed

@@ -19,6 +19,7 @@ from gearcache.cache.manifest import MAX_ITEMS, MAX_MANIFEST_SIZE, Manifest, dec
 from gearcache.cache.trust import read_trusted
 from gearcache.errors import CacheError
 from gearcache.guards.access import TENSOR_DICTIONARIES, Access
+from gearcache.guards.dispatch.stored_rows import SHARED_PARTS
 from gearcache.readable.foreign import check_foreign
 from gearcache.readable.frame import readable_frame
 from gearcache.readable.graph import PACKED_GRAPH, STORED_GRAPH, readable_graph, unpack_graph
@@ -26,8 +27,6 @@ from gearcache.readable.graph import PACKED_GRAPH, STORED_GRAPH, readable_graph,
 _LEAF_LIMIT = 200
 #: A longer list is shown item by item.
 _LINE_LIMIT = 100
-#: What variants of an entry hold once, as `guards.dispatch.packed_entry`, which needs torch, writes it.
-SHARED_PARTS = ("frame", "references", "inputs", "attributes", "call_checks", "evidence", "sources")
 _MODULE_DICTIONARIES = (("attr", "_modules"), *TENSOR_DICTIONARIES)
 
 

@@ -153,7 +153,7 @@ class BackgroundBuilds:
         threads = torch.get_num_threads()
 
         def work() -> None:
-            self._builds.threads = threads
+            self._builds.threads, self._builds.sends_at_once = threads, True
             if not self._builds.build(call, spec, why):
                 raise RuntimeError("; ".join(self._record.history.untold()) or "it could not be made")
             if self._variants.entry.is_in_memory:

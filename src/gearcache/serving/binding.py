@@ -144,6 +144,10 @@ class Binding:
         """
         self._unserved_calls().builds.complete(call)
 
+    def send(self) -> list[str]:
+        """Send what is stored of the entry to the tiers beyond this host, now; returns the problems."""
+        return self._unserved_calls().builds.send() if self.method.settings.remotes else []
+
     def _unserved_calls(self) -> UnservedCalls:
         # A relaunch does without it, and without importing it.
         from gearcache.serving.unserved import UnservedCalls

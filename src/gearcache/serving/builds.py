@@ -17,15 +17,21 @@ from gearcache.guards.evidence.checks import first_failure
 from gearcache.guards.evidence.traced_files import changed_source
 from gearcache.guards.evidence.tree import changed_function
 from gearcache.guards.gears.parse import GearSpec, gear_text
+from gearcache.serving.activate import EvidenceCheck
 from gearcache.serving.call import Call
 from gearcache.serving.delayed_calls import DelayedCalls
 from gearcache.serving.host_faults import is_host_fault
+from gearcache.serving.loaded import takes
 from gearcache.serving.resolved import ResolvedMethod
 from gearcache.serving.variants import MISFITS, Variants
+from gearcache.serving.work import work_text
 from gearcache.telemetry.record import Record
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gearcache.building.request import BuildResult, Findings
+    from gearcache.serving.remote_entry import RemoteEntry
 
 logger = logging.getLogger("gearcache")
 
@@ -43,6 +49,9 @@ class Builds:
         self._findings: Findings | None = None
         #: Threads that compiled code is for, where this process has another number for the time of a build.
         self.threads: int | None = None
+        #: Whether this process ends with the build.
+        self.sends_at_once = False
+        self._remote_entry: RemoteEntry | None = None
 
     def build(self, call: Call, spec: GearSpec, why: str, *, is_padded: bool = False) -> bool:
         """Compile under the key's lock, unless another process did it meanwhile; publish; load what was stored.
@@ -53,11 +62,13 @@ class Builds:
         """
         try:
             with contextlib.ExitStack() as lock:
-                present = self._begin(lock, call, why, is_padded=is_padded)
+                present = self._begin(lock, call, spec, why, is_padded=is_padded)
                 if present is None:
                     return True
-                result = self._compile(call, spec, present)
-                is_kept = self._keep(result, present)
+                with self._giving_up():
+                    result = self._compile(call, spec, present)
+                    is_kept = self._keep(result, present)
+                    self._offer()
             self._raise_own_error(call, spec, result)
             return (is_kept and self._load(call)) or self._load_from_memory(result, call)
         except Exception as error:
@@ -67,17 +78,86 @@ class Builds:
             return False
 
     def _begin(
-        self, lock: contextlib.ExitStack, call: Call, why: str, *, is_padded: bool
+        self, lock: contextlib.ExitStack, call: Call, spec: GearSpec, why: str, *, is_padded: bool
     ) -> list[StoredVariant] | None:
-        """Lock the key, and return the variants to keep; None when one that fits this call has appeared."""
+        """Lock the key, and return the variants to keep; None when one that fits this call has appeared.
+
+        Here, because another process of this host has stored it, or in a tier beyond it.
+        """
         try:
             lock.enter_context(self._entry.exclusive())
             present = self._look_again(call, is_padded=is_padded)
-            return None if present is None else self._make_room(self._variants.sound(present), call, why)
         except Exception as error:
             self._fault(error)
             self._entry.use_memory()
+            present = []
+        try:
+            if present is not None and self._obtain(call, spec, present):
+                present = self._look_again(call, is_padded=is_padded)
+            return None if present is None else self._make_room(self._variants.sound(present), call, why)
+        except Exception as error:
+            self._give_up()
+            self._fault(error)
+            self._entry.use_memory()
             return []
+
+    def _obtain(self, call: Call, spec: GearSpec, present: list[StoredVariant]) -> bool:
+        """Bring from the tiers what serves a call; False where this process is to compile it."""
+        remote = self._remote()
+        if remote is None:
+            return False
+        from gearcache.serving.remote_entry import Wanted
+
+        evidence = EvidenceCheck(call.scope)
+        wanted = Wanted(
+            is_usable=lambda variant: self._variants.unsuited(variant, call, evidence) is None,
+            serves=lambda variant: takes(variant, call, any_sizes=False),
+            work=work_text(call, spec, self._method.dynamic),
+            present=self._variants.sound(present),
+        )
+        return remote.obtain(wanted, self._variants.renew)
+
+    def _remote(self) -> RemoteEntry | None:
+        """Return the entry in the tiers beyond this host; None without tiers."""
+        settings = self._method.settings
+        if self._remote_entry is None and settings.remotes:
+            from gearcache.serving.remote_entry import RemoteEntry
+
+            self._remote_entry = RemoteEntry(
+                self._entry,
+                self._history,
+                # In a prewarm, which is strict, a tier that fails is no reason to compile nothing: its report says so.
+                strict=settings.strict and self._method.serves,
+                lock_timeout=settings.lock_timeout,
+            )
+        return self._remote_entry
+
+    @contextlib.contextmanager
+    def _giving_up(self) -> Iterator[None]:
+        """Let other hosts compile where this one could not."""
+        try:
+            yield
+        finally:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        if self._remote_entry is not None:
+            self._remote_entry.give_up()
+
+    def _offer(self) -> None:
+        """Send what was compiled to the tiers; a prewarm does so at its end, and a process of its own at once."""
+        remote = self._remote()
+        if remote is None or self._entry.is_in_memory:
+            return
+        if self.sends_at_once or not self._method.serves:
+            remote.send()
+        else:
+            remote.offer()
+
+    def send(self) -> list[str]:
+        """Send what is stored to the tiers, now; returns the problems."""
+        remote = self._remote()
+        return remote.send() if remote is not None and not self._entry.is_in_memory else []
 
     def _keep(self, result: BuildResult, present: list[StoredVariant]) -> bool:
         """Publish what was built; whether that was possible."""
@@ -120,15 +200,23 @@ class Builds:
         """Compile the gears of the spec that are missing for a call that a loaded graph serves."""
         if self.missing_gears(call):
             with self._entry.exclusive():
-                present = self._variants.read_again()
-                self._variants.load(call, counted=False)
-                missing = self.missing_gears(call)
+                present, missing = self._load_present(call)
+                if missing and self._obtain(call, call.spec(self._method.spec).only(missing), present):
+                    present, missing = self._load_present(call)
                 if missing:
                     present = self._make_room(present, call, "gears of it are missing")
                     spec = call.spec(self._method.spec).only(missing)
-                    self._entry.publish(self._compile(call, spec, present), present)
+                    with self._giving_up():
+                        self._entry.publish(self._compile(call, spec, present), present)
+                        self._offer()
             self._variants.read_again()
             self._variants.load(call, counted=False)
+
+    def _load_present(self, call: Call) -> tuple[list[StoredVariant], list[tuple[int, ...]]]:
+        """Load what is stored by now for a call; returns what is stored, and the gears that are missing."""
+        present = self._variants.read_again()
+        self._variants.load(call, counted=False)
+        return present, self.missing_gears(call)
 
     def missing_gears(self, call: Call) -> list[tuple[int, ...]]:
         """Return the gears of the spec that no loaded variant has for such a call, and that can exist."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +25,7 @@ from gearcache.telemetry.interrupts import raise_interrupt
 if TYPE_CHECKING:
     from gearcache.building.request import BuildResult
     from gearcache.cache.protocol import Store
+    from gearcache.cache.remote.urls import TierURL
 
 logger = logging.getLogger("gearcache")
 
@@ -155,12 +156,30 @@ class Entry:
             self._history.uncounted.clear()
             yield
 
+    @property
+    def remotes(self) -> list[TierURL]:
+        """The tiers beyond this host, in the order in which they are asked; `OptionError` for what is none."""
+        from gearcache.cache.remote.urls import parse_urls
+
+        return parse_urls(self._settings.remotes, self._settings.remotes_source)
+
+    @property
+    def max_variants(self) -> int:
+        """How many variants the entry may hold."""
+        return self._settings.max_variants
+
+    def adopt(self, variants: list[StoredVariant], impossible: Iterable[str], present: list[StoredVariant]) -> None:
+        """Store variants that came from elsewhere, whose blobs are here, beside those that are present."""
+        with self.store.writing():
+            whole = [variant for variant in present if self.is_whole(variant)]
+            self._write([*whole, *variants], impossible)
+
     def publish(self, result: BuildResult, present: list[StoredVariant]) -> None:
         """Store what was built beside the variants that are present."""
         begin = time.perf_counter()
         # Until the manifest names them, only the lock of the store keeps the blobs from being collected.
         with self.store.writing():
-            variants = [variant for variant in present if self._is_whole(variant)]
+            variants = [variant for variant in present if self.is_whole(variant)]
             for item in result.variants:
                 gears = []
                 for gear, artifact in zip(item.variant.gears, item.artifacts, strict=True):
@@ -168,27 +187,32 @@ class Entry:
                     conditions = list(dict.fromkeys([*gear.conditions, *artifact.conditions]))
                     gears.append(replace(gear, header=artifact.header, blobs=blobs, conditions=conditions))
                 variants.append(replace(item.variant, gears=gears))
-            sizes = {digest: self.store.blob_size(digest) for variant in variants for digest in blobs_of(variant)}
-            payload: dict[str, Any] = {
-                "method": self._history.name,
-                "impossible": sorted({*self.impossible, *result.impossible}),
-                **entry_to_plain(variants),
-            }
-            producer: dict[str, Any] = {
-                "torch": str(torch.__version__),
-                "variants": len(variants),
-                "gears": [gear.text for variant in variants for gear in variant.gears],
-                "compile_seconds": round(sum(gear.seconds for variant in variants for gear in variant.gears), 3),
-                "folders": self._keeps_files,
-            }
-            self.store.publish(self.key, payload, sizes, producer)
+            size = self._write(variants, result.impossible)
             self._is_counted = True
-        self._history.note("publish", seconds=time.perf_counter() - begin, bytes=sum(sizes.values()))
+        self._history.note("publish", seconds=time.perf_counter() - begin, bytes=size)
         place = "in memory" if self.is_in_memory else self.layout.manifest(self.key)
         logger.info("%s: stored %s", self._history.name, place)
         self.store.keep_limits(self.key)
 
-    def _is_whole(self, variant: StoredVariant) -> bool:
+    def _write(self, variants: list[StoredVariant], impossible: Iterable[str]) -> int:
+        """Write the manifest; returns the bytes of the blobs that it names."""
+        sizes = {digest: self.store.blob_size(digest) for variant in variants for digest in blobs_of(variant)}
+        payload: dict[str, Any] = {
+            "method": self._history.name,
+            "impossible": sorted({*self.impossible, *impossible}),
+            **entry_to_plain(variants),
+        }
+        producer: dict[str, Any] = {
+            "torch": str(torch.__version__),
+            "variants": len(variants),
+            "gears": [gear.text for variant in variants for gear in variant.gears],
+            "compile_seconds": round(sum(gear.seconds for variant in variants for gear in variant.gears), 3),
+            "folders": self._keeps_files,
+        }
+        self.store.publish(self.key, payload, sizes, producer)
+        return sum(sizes.values())
+
+    def is_whole(self, variant: StoredVariant) -> bool:
         """Whether all blobs of a stored variant are there, and it names them as a variant does."""
         try:
             return all(map(self.store.has_blob, blobs_of(variant)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,6 +32,7 @@ class Parameters:
     gears: Mapping[str, Any] | None = None
     input_signature: Any = None
     fullgraph: bool = True
+    remotes: str | Sequence[str] | None = None
     #: How many modules of a model share these, whose variants may come to lie in one entry.
     blocks: int = 1
     #: Plain data that tells entries of equal methods apart: what an integration gives its own arguments.
@@ -52,6 +53,10 @@ class Parameters:
             raise TypeError(f"cache_compile: ge_cache is {self.ge_cache!r}; it must be True or False")
         _check_decompositions(self.custom_decompositions)
         check_root(self.cache_dir)
+        if self.remotes is not None:
+            from gearcache.cache.remote.urls import parse_urls
+
+            parse_urls(self.remotes, "cache_compile: remotes")
         settings = resolve_settings(self.config, has_gears=True)
         parse_gears(self.gears, settings.policy)
         # Example tensors are not kept.
@@ -62,6 +67,9 @@ class Parameters:
         """Return the options with the environment of now; `is_geared`: the first call's tensors carry gears."""
         has_gears = bool(self.gears) or is_geared or self.input_signature.are_open
         settings = resolve_settings(self.config, has_gears=has_gears)
+        if self.remotes is not None:
+            remotes = self.remotes if isinstance(self.remotes, str) else tuple(self.remotes)
+            settings = replace(settings, remotes=remotes, remotes_source="cache_compile: remotes")
         return replace(settings, max_variants=settings.max_variants * self.blocks) if self.blocks > 1 else settings
 
 

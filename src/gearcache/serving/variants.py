@@ -141,6 +141,20 @@ class Variants:
             self._known = [*self.known, *fresh]
         return present, bool(fresh)
 
+    def renew(self, variants: list[StoredVariant]) -> None:
+        """Forget what is known of variants that were stored anew: what kept them out may be mended."""
+        texts = set(map(_text, variants))
+        self._known = [variant for variant in self.known if _text(variant) not in texts]
+
+    def unsuited(self, variant: StoredVariant, call: Call, evidence: EvidenceCheck) -> Reason | None:
+        """Return why a variant, loaded or not, is not for this call's module and declared arguments."""
+        try:
+            return self._method.signature.contradiction(variant, call.arguments) or evidence.stale_reason(variant)
+        except GearcacheError:
+            raise
+        except Exception as error:
+            return self._unreadable(error)
+
     def distrust(self, error: Exception) -> Unloaded:
         """Let go of all that was loaded, and be done with it: what an entry holds is not what was compiled."""
         reason = self._unreadable(error)

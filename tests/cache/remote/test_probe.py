@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from gearcache.cache.remote.names import PROBES
 from gearcache.cache.remote.objects import ObjectRemote
-from gearcache.cache.remote.probe import PROBES, REMEMBERED_SECONDS, honours_create
+from gearcache.cache.remote.probe import REMEMBERED_SECONDS, honours_create
 from gearcache.cache.remote.protocol import Deadline, Remote, RemoteError
 from gearcache.cache.remote.web import WebRemote
 from tests.cache.remote.engines import bucket

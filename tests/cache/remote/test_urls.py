@@ -34,10 +34,14 @@ def test_tiers_are_in_order_with_their_settings() -> None:
         ("ftp://name:secret@host", "names the tier `ftp:…`"),
         ("folder:", "`folder:` without a path"),
         ("s3:///path", "`s3:` without a host or bucket"),
+        ("redis://[::1/0", "`redis:` with a host or port that is none"),
+        ("redis://:secret@host:6379x", "`redis:` with a host or port that is none"),
+        ("redis://host/main", "`redis:` has the database `/main`; it must be a number"),
+        ("https://name:secret@host/x", "`https:` has a name or password, which no request would send"),
         ("folder:/x?read_only=yes", "`read_only` is 'yes'; it must be 0 or 1"),
         ("folder:/x?budget=0", "`budget` is '0'; it must be seconds"),
         ("folder:/x?budget=nan", "`budget` is 'nan'"),
-        ("redis://h?ttl=3", "the tier `redis:` has no setting `ttl`; it has read_only and budget"),
+        ("redis://h?ttl=3", "the tier `redis:` has no setting `ttl`; it has read_only, unsigned and budget"),
         (7, "holds 7; a tier is a text"),
     ],
 )
@@ -74,6 +78,21 @@ def test_some_faults_in_a_row_keep_all_processes_from_asking_for_a_while(tmp_pat
     assert not first.is_open()
 
 
+def test_one_dear_fault_is_one_too_many(tmp_path: Path) -> None:
+    Breaker(tmp_path, "a").fault(is_last=True)
+    assert Breaker(tmp_path, "a").is_open()
+
+
+def test_where_no_file_can_be_a_process_remembers_its_own_faults(tmp_path: Path) -> None:
+    found = Breaker(tmp_path / "absent", "a")
+    for _ in range(FAULTS):
+        assert not found.is_open()
+        found.fault()
+    assert found.is_open()
+    found.success()
+    assert not found.is_open()
+
+
 def test_faults_long_ago_do_not_count(tmp_path: Path) -> None:
     found = Breaker(tmp_path, "a")
     for _ in range(FAULTS + 2):
@@ -91,3 +110,14 @@ def test_a_folder_that_cannot_be_written_is_no_fault(tmp_path: Path) -> None:
     found.fault()
     found.success()
     assert not found.is_open()
+
+
+def test_buckets_at_two_places_are_two_tiers() -> None:
+    tiers = parse_urls(
+        [f"s3://team/gears{place}" for place in ("", "?endpoint=http://a:9000", "?endpoint=https://u:secret@b/x")], "x"
+    )
+    assert [tier.label for tier in tiers] == [
+        "s3://team/gears",
+        *(f"s3://team/gears?endpoint={n}" for n in ("a:9000", "b")),
+    ]
+    assert [tier.open().label for tier in tiers] == [tier.label for tier in tiers]

@@ -1,0 +1,138 @@
+"""Who of many hosts compiles: a lease in a tier, with beats. It saves work; nothing is wrong where it fails.
+
+Two that hold one compile the same twice, and both results are valid: so there is no fencing, and a beat that comes too
+late does no harm.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import msgpack
+
+from gearcache.cache.remote.protocol import Deadline, RemoteError
+from gearcache.cache.remote.tier import Tier
+
+#: After so long without a beat the holder is taken for dead.
+LIFE_SECONDS = 60.0
+BEAT_SECONDS = 20.0
+_REQUEST_SECONDS = 5.0
+_MAX_SIZE = 4096
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a lease, as it says itself."""
+
+    identity: str
+    host: str
+    pid: int
+    beat: int
+    #: Of its clock, in seconds since 1970.
+    at: float
+
+    def encoded(self) -> bytes:
+        """Return the bytes of a lease."""
+        data: bytes = msgpack.packb(vars(self))
+        return data
+
+    @staticmethod
+    def decoded(data: bytes) -> Holder | None:
+        """Return who holds a lease; None for what is none."""
+        with suppress(Exception):
+            plain: Any = msgpack.unpackb(data)
+            return Holder(
+                str(plain["identity"]), str(plain["host"]), int(plain["pid"]), int(plain["beat"]), float(plain["at"])
+            )
+        return None
+
+    def __str__(self) -> str:
+        return f"process {self.pid} of {self.host}"
+
+
+class Lease:
+    """One lease, as one process sees it. Not thread safe but for its own beats."""
+
+    def __init__(self, tier: Tier, name: str, *, life: float = LIFE_SECONDS, beat: float = BEAT_SECONDS) -> None:
+        self.tier = tier
+        self._name = name
+        self._life = life
+        self._every = beat
+        self._identity = secrets.token_hex(8)
+        self._ended = threading.Event()
+        self._beats: threading.Thread | None = None
+        #: The last beat that was seen of another holder, and when, of `time.monotonic`.
+        self._seen: tuple[bytes, float] = (b"", 0.0)
+
+    def holder(self) -> Holder | None:
+        """Return who else holds the lease; None where nobody does, or has shown no beat while this watched."""
+        data = self._ask(lambda remote, deadline: remote.get(self._name, _MAX_SIZE, deadline))
+        if data is None:
+            return None
+        if not self._is_dead(data):
+            return Holder.decoded(data)
+        self._ask(lambda remote, deadline: remote.delete(self._name, deadline))
+        return None
+
+    def take(self) -> bool:
+        """Take the lease, if nobody holds it; whether it is this process's now. Raises `RemoteError`."""
+        own = self._own(0).encoded()
+        if self._ask(lambda remote, deadline: remote.put(self._name, own, deadline, create=True, lifetime=self._life)):
+            self._beats = threading.Thread(target=self._beat, daemon=True, name="gearcache-lease")
+            self._beats.start()
+            return True
+        return False
+
+    def release(self) -> None:
+        """Give the lease up, if it is held; raises nothing."""
+        self._ended.set()
+        beats, self._beats = self._beats, None
+        if beats is None:
+            return
+        beats.join(_REQUEST_SECONDS)
+        with suppress(RemoteError):
+            if self._is_own():
+                self._ask(lambda remote, deadline: remote.delete(self._name, deadline))
+
+    def _is_own(self) -> bool:
+        data = self._ask(lambda remote, deadline: remote.get(self._name, _MAX_SIZE, deadline))
+        holder = Holder.decoded(data) if data is not None else None
+        return holder is not None and holder.identity == self._identity
+
+    def _is_dead(self, data: bytes) -> bool:
+        now = time.monotonic()
+        if data != self._seen[0]:
+            self._seen = data, now
+        holder = Holder.decoded(data)
+        # Clocks of hosts differ, so an old time alone tells only of what is very old.
+        is_old = holder is None or time.time() - holder.at > 10 * self._life
+        return is_old or now - self._seen[1] > self._life
+
+    def _beat(self) -> None:
+        number = 0
+        while not self._ended.wait(self._every):
+            number += 1
+            with suppress(RemoteError):
+                if not self._beat_once(number):
+                    return
+
+    def _beat_once(self, number: int) -> bool:
+        """Show a beat; False where the lease was taken over."""
+        if not self._is_own():
+            return False
+        data = self._own(number).encoded()
+        self._ask(lambda remote, deadline: remote.put(self._name, data, deadline, lifetime=self._life))
+        return True
+
+    def _own(self, beat: int) -> Holder:
+        return Holder(self._identity, socket.gethostname(), os.getpid(), beat, time.time())
+
+    def _ask(self, work: Any) -> Any:
+        return self.tier.ask(lambda remote: work(remote, Deadline.after(_REQUEST_SECONDS)))

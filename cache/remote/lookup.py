@@ -1,0 +1,89 @@
+"""What a tier holds for one entry: the manifests that several hosts have stored, each of them read once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+
+from gearcache.cache.layout import MANIFEST_NAME
+from gearcache.cache.manifest import Manifest, decode_manifest
+from gearcache.cache.remote.names import EntryName, expected_digest
+from gearcache.cache.remote.parallel import MOST_AT_ONCE, at_once
+from gearcache.cache.remote.protocol import Deadline, Remote
+from gearcache.cache.remote.tier import Tier
+from gearcache.cache.remote.trust import Trust
+from gearcache.errors import CacheError, CorruptEntry
+
+#: Names that one lookup lists, and the bytes that a manifest in a tier may have.
+MOST_MANIFESTS = 1024
+MAX_SIZE = 64 << 20
+
+
+@dataclass(frozen=True)
+class Found:
+    """A manifest that may be used, where it lies, and who signed it."""
+
+    tier: Tier
+    name: str
+    manifest: Manifest
+    signer: str
+
+
+class Lookup:
+    """The manifests of one entry in one tier. Not thread safe."""
+
+    def __init__(self, tier: Tier, entry: EntryName, trust: Trust) -> None:
+        self.tier = tier
+        self.found: dict[str, Found] = {}
+        #: Why others were refused, by name.
+        self.refused: dict[str, CacheError] = {}
+        self._entry = entry
+        self._trust = trust
+
+    def look(self, deadline: Deadline, is_enough: Callable[[Found], bool] = lambda _: False) -> list[Found]:
+        """Return the manifests that were not known, until one of them is enough. Raises `RemoteError`."""
+        return self.tier.ask(lambda remote: self._look(remote, deadline, is_enough))
+
+    def _look(self, remote: Remote, deadline: Deadline, is_enough: Callable[[Found], bool]) -> list[Found]:
+        names = [name for name in remote.names(self._entry.prefix, MOST_MANIFESTS, deadline) if self._entry.has(name)]
+        new = [name for name in names if name.endswith(MANIFEST_NAME) or not self._is_known(name)]
+        fresh: list[Found] = []
+        for start in range(0, len(new), MOST_AT_ONCE):
+            for name, data in at_once(
+                lambda name: (name, remote.get(name, MAX_SIZE, deadline)), new[start : start + MOST_AT_ONCE]
+            ):
+                # What is gone meanwhile was pruned.
+                if data is not None and (found := self._checked(name, data)) is not None:
+                    fresh.append(found)
+            if any(map(is_enough, fresh)):
+                break
+        return fresh
+
+    def _is_known(self, name: str) -> bool:
+        return name in self.found or name in self.refused
+
+    def _checked(self, name: str, data: bytes) -> Found | None:
+        try:
+            found = read_found(self.tier, self._entry, name, data, self._trust)
+        except CacheError as error:
+            self.refused[name] = error
+            return None
+        known = self.found.get(name)
+        if known is not None and known.manifest == found.manifest:
+            return None
+        self.found[name] = found
+        return found
+
+
+def read_found(tier: Tier, entry: EntryName, name: str, data: bytes, trust: Trust) -> Found:
+    """Return a manifest as it came from a tier; `CorruptEntry` or `UnsignedEntry` where it may not be used."""
+    source = tier.path(name)
+    digest = sha256(data).hexdigest()
+    if expected_digest(name) not in (None, digest):
+        raise CorruptEntry(source, f"its {len(data)} bytes have the sha256 {digest}")
+    manifest = decode_manifest(data, source)
+    if (manifest.key_digest, manifest.name) != (entry.digest, f"{entry.label}-{entry.digest}"):
+        raise CorruptEntry(source, f"it belongs to the entry {manifest.name}")
+    signer = trust.check(data, str(source), unsigned=tier.url.unsigned)
+    return Found(tier, name, manifest, signer)

@@ -1,0 +1,77 @@
+"""What objects are called in a tier: as the files of a cache, so that a copy of one is a tier.
+
+    v<format>/blobs/<2 hex>/<sha256>
+    v<format>/entries/<Class.method>/<key digest>/[<ranks>/]<sha256 of the manifest>.msgpack
+    v<format>/leases/<key digest>-<digest of the work>      the only objects that change
+    v<format>/probes/<random>
+
+Manifests are named by what they hold, so that no host replaces what another one stored; `manifest.msgpack`, which a
+copied cache has instead, is read as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+
+from gearcache.cache.key import FORMAT_VERSION
+from gearcache.cache.layout import MANIFEST_NAME, is_digest, is_label, is_ranks_folder
+
+_TOP = f"v{FORMAT_VERSION}"
+ENTRIES = f"{_TOP}/entries/"
+BLOBS = f"{_TOP}/blobs/"
+LEASES = f"{_TOP}/leases/"
+PROBES = f"{_TOP}/probes/"
+_END = ".msgpack"
+
+
+def blob_name(digest: str) -> str:
+    """Return the name of a blob."""
+    return f"{BLOBS}{digest[:2]}/{digest}"
+
+
+def lease_name(key_digest: str, work: str) -> str:
+    """Return the name of the lease of some work for a key."""
+    return f"{LEASES}{key_digest}-{sha256(work.encode()).hexdigest()[:16]}"
+
+
+@dataclass(frozen=True)
+class EntryName:
+    """An entry, as its folder is called."""
+
+    label: str
+    digest: str
+    ranks: str = ""
+
+    @property
+    def prefix(self) -> str:
+        """What the names of its manifests begin with."""
+        return f"{ENTRIES}{self.label}/{self.digest}/{f'{self.ranks}/' if self.ranks else ''}"
+
+    def manifest(self, data: bytes) -> str:
+        """Return the name of a manifest of it."""
+        return f"{self.prefix}{sha256(data).hexdigest()}{_END}"
+
+    def has(self, name: str) -> bool:
+        """Whether a name is that of a manifest of this entry, not of other ranks."""
+        return parse_name(name) == self
+
+
+def parse_name(name: str) -> EntryName | None:
+    """Return the entry whose manifest has a name; None for any other name: it comes from outside."""
+    rest = name.removeprefix(ENTRIES)
+    parts = rest.split("/")
+    if rest == name or len(parts) not in (3, 4):
+        return None
+    label, digest, ranks, file = parts[0], parts[1], parts[2] if len(parts) == 4 else "", parts[-1]
+    if not is_label(label) or not is_digest(digest) or (ranks and not is_ranks_folder(ranks)):
+        return None
+    if file != MANIFEST_NAME and not (file.endswith(_END) and is_digest(file.removesuffix(_END))):
+        return None
+    return EntryName(label, digest, ranks)
+
+
+def expected_digest(name: str) -> str | None:
+    """Return the sha256 that the bytes of a manifest must have by its name; None where the name does not tell."""
+    file = name.rpartition("/")[2]
+    return None if file == MANIFEST_NAME else file.removesuffix(_END)

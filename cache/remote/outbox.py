@@ -1,0 +1,89 @@
+"""Uploads in the background: a bounded queue and one thread for a process, ended within a bounded time at its exit."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+logger = logging.getLogger("gearcache")
+#: Uploads that may wait; what comes beyond is left out, and said.
+MOST_WAITING = 256
+#: Seconds that the end of a process waits for its uploads.
+EXIT_SECONDS = 10.0
+
+
+class Outbox:
+    """Does jobs one after the other, in a thread of its own that begins with the first."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Callable[[], object]] = deque()
+        self._changed = threading.Condition()
+        self._is_busy = False
+        self._thread: threading.Thread | None = None
+
+    def add(self, job: Callable[[], object]) -> bool:
+        """Do a job soon, which raises nothing; False where too many wait."""
+        with self._changed:
+            if len(self._waiting) >= MOST_WAITING:
+                return False
+            self._waiting.append(job)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, daemon=True, name="gearcache-outbox")
+                self._thread.start()
+            self._changed.notify_all()
+        return True
+
+    def flush(self, seconds: float) -> int:
+        """Wait until all jobs are done, at most so many seconds; returns how many are not."""
+        deadline = time.monotonic() + seconds
+        with self._changed:
+            while (left := len(self._waiting) + self._is_busy) and (rest := deadline - time.monotonic()) > 0:
+                self._changed.wait(rest)
+        return left
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._waiting:
+                    self._changed.wait()
+                job, self._is_busy = self._waiting.popleft(), True
+            try:
+                job()
+            except Exception:
+                logger.exception("an upload failed")
+            finally:
+                with self._changed:
+                    self._is_busy = False
+                    self._changed.notify_all()
+
+
+_outbox = Outbox()
+
+
+def outbox() -> Outbox:
+    """Return the outbox of this process."""
+    return _outbox
+
+
+def _after_fork() -> None:
+    # The thread is the parent's, and so is what waits.
+    global _outbox
+    _outbox = Outbox()
+
+
+def _at_exit() -> None:
+    if left := _outbox.flush(EXIT_SECONDS):
+        logger.warning(
+            "%d uploads had not ended %g s after the program had; `gearcache push` sends what is missing",
+            left,
+            EXIT_SECONDS,
+        )
+
+
+os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_at_exit)

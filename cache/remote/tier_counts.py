@@ -1,0 +1,70 @@
+"""What the tiers did for the processes of a host, summed over all of them since the cache was made."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import msgpack
+
+from gearcache.cache.atomic import write_atomic
+from gearcache.cache.layout import Layout
+from gearcache.cache.lock import store_lock
+from gearcache.cache.trust import read_trusted
+from gearcache.errors import CacheError
+
+_FOLDER = "tiers"
+_LOCK = "tiers.lock"
+_LOCK_SECONDS = 0.2
+_LARGEST = 4096
+#: Lookups that brought something and that brought nothing, requests that failed, entries that were stored there;
+#: bytes in both directions; seconds of compiling that were saved.
+FIELDS = ("hits", "misses", "faults", "uploads", "bytes_fetched", "bytes_uploaded", "seconds_saved")
+
+
+class TierCounts:
+    """The counts of one tier. A cache that cannot be written, or is busy, loses some."""
+
+    def __init__(self, layout: Layout, label: str) -> None:
+        self._layout = layout
+        self._label = label
+
+    def add(self, **amounts: float) -> None:
+        """Add to some of `FIELDS`."""
+        folder = self._layout.bucket / _FOLDER
+        path = folder / sha256(self._label.encode()).hexdigest()[:16]
+        with suppress(OSError, CacheError):
+            folder.mkdir(mode=0o700, exist_ok=True)
+            with self._alone():
+                found = _read(path) or {"label": self._label, **dict.fromkeys(FIELDS, 0)}
+                for name, amount in amounts.items():
+                    found[name] += amount
+                write_atomic(path, msgpack.packb(found))
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        with store_lock(self._layout.locks_folder / _LOCK, _LOCK_SECONDS, alone=True):
+            yield
+
+
+def tier_counts(layout: Layout) -> list[dict[str, Any]]:
+    """Return label and counts of all tiers that this cache was ever used with."""
+    found = []
+    with contextlib.suppress(OSError):
+        for path in sorted((layout.bucket / _FOLDER).iterdir()):
+            if (counts := _read(path)) is not None:
+                found.append(counts)
+    return found
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        found = msgpack.unpackb(read_trusted(path, _LARGEST))
+        is_sound = isinstance(found["label"], str) and all(isinstance(found[name], (int, float)) for name in FIELDS)
+    except Exception:  # what is no file of ours raises anything
+        return None
+    return found if is_sound else None

@@ -1,0 +1,99 @@
+"""Storing an entry in a tier: its blobs, where they are missing, and then the manifest that names them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout
+from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, decode_manifest
+from gearcache.cache.remote.lookup import Lookup
+from gearcache.cache.remote.names import EntryName, blob_name
+from gearcache.cache.remote.parallel import at_once
+from gearcache.cache.remote.protocol import Deadline, Remote
+from gearcache.cache.remote.tier import Tier
+from gearcache.cache.remote.trust import Trust
+from gearcache.cache.store import DiskStore
+from gearcache.cache.trust import read_trusted
+from gearcache.cache.use import register_use
+from gearcache.errors import CacheError
+
+#: Seconds of an upload: so many, and one more for each so many bytes.
+_SECONDS = 30.0
+_BYTES_PER_SECOND = 1 << 20
+
+
+@dataclass(frozen=True)
+class Uploaded:
+    """What an upload sent; nothing where the tier has all of the entry."""
+
+    manifest: bool = False
+    blobs: int = 0
+    bytes: int = 0
+
+
+def upload_entry(
+    tier: Tier,
+    layout: Layout,
+    entry: EntryName,
+    trust: Trust,
+    covers: Callable[[Sequence[Manifest], Manifest], bool] = lambda others, own: False,
+) -> Uploaded:
+    """Store an entry of the cache in a tier, signed as this host signs; `RemoteError`, or another `CacheError`.
+
+    `covers` tells whether manifests that the tier has hold all that the entry's own holds. The entry stays in use
+    meanwhile; every byte is verified before it is sent.
+    """
+    folder = layout.entry(entry.label, entry.digest, entry.ranks)
+    with ExitStack() as stack:
+        use = register_use(folder / USE_NAME)
+        if use is not None:
+            stack.callback(use.close)
+        data, manifest = _read(folder / MANIFEST_NAME)
+        data = trust.signed(data)
+        size = sum(manifest.blobs.values())
+        deadline = Deadline.after(max(tier.url.budget, _SECONDS) + size / _BYTES_PER_SECOND)
+        lookup = Lookup(tier, entry, trust)
+        lookup.look(tier.begin(), lambda found: covers([found.manifest], manifest))
+        if entry.manifest(data) in lookup.found or covers(_manifests(lookup), manifest):
+            return Uploaded()
+        sent = tier.ask(lambda remote: _send(tier, remote, DiskStore(layout), entry, data, manifest, deadline))
+    tier.counts.add(uploads=1, bytes_uploaded=sent.bytes)
+    return sent
+
+
+def _send(
+    tier: Tier,
+    remote: Remote,
+    store: DiskStore,
+    entry: EntryName,
+    data: bytes,
+    manifest: Manifest,
+    deadline: Deadline,
+) -> Uploaded:
+    def send(item: tuple[str, int]) -> int:
+        digest, size = item
+        if digest not in tier.damaged and remote.size(blob_name(digest), deadline) == size:
+            return 0
+        remote.put(blob_name(digest), store.read_blob(digest), deadline)
+        tier.damaged.discard(digest)
+        return size
+
+    sizes = at_once(send, sorted(manifest.blobs.items()))
+    # Last: whoever sees it finds its blobs.
+    remote.put(entry.manifest(data), data, deadline)
+    return Uploaded(True, sum(map(bool, sizes)), sum(sizes) + len(data))
+
+
+def _manifests(lookup: Lookup) -> list[Manifest]:
+    return [found.manifest for found in lookup.found.values()]
+
+
+def _read(path: Path) -> tuple[bytes, Manifest]:
+    try:
+        data = read_trusted(path, MAX_MANIFEST_SIZE)
+    except OSError as error:
+        raise CacheError(f"`{path}` cannot be read: {error.strerror}") from error
+    return data, decode_manifest(data, path)

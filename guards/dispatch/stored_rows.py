@@ -1,0 +1,84 @@
+"""The variants of entries as rows of plain data, compared and joined without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from typing import Any
+
+import msgpack
+
+#: Parts of a variant that variants of one entry mostly have in common; together nearly all of its bytes.
+SHARED_PARTS = ("frame", "references", "inputs", "attributes", "call_checks", "evidence", "sources")
+#: What differs between two compiles of one gear.
+_OF_A_COMPILE = ("header", "blobs", "seconds")
+
+
+def rows(payload: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the variants of an entry, each whole.
+
+    `ValueError`, `KeyError`, `TypeError` or `IndexError` for data of another form.
+    """
+    parts = payload["parts"]
+    return [row | {name: parts[row[name]] for name in SHARED_PARTS} for row in payload["variants"]]
+
+
+def shared(found: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return variants as msgpack-able data that holds equal parts once."""
+    parts: list[Any] = []
+    numbers: dict[bytes, int] = {}
+    variants = []
+    for whole in found:
+        row = dict(whole)
+        for name in SHARED_PARTS:
+            packed = msgpack.packb(row[name])  # `==` would take `True` for `1`
+            if packed not in numbers:
+                numbers[packed] = len(parts)
+                parts.append(row[name])
+            row[name] = numbers[packed]
+        variants.append(row)
+    return {"parts": parts, "variants": variants}
+
+
+def compiled_gears(payload: Mapping[str, Any]) -> dict[bytes, Mapping[str, Any]]:
+    """Return the gears of an entry by what tells one from others, whoever compiled it; errors as `rows`."""
+    found = {}
+    for row in rows(payload):
+        trace = msgpack.packb({name: value for name, value in row.items() if name != "gears"})
+        for gear in row["gears"]:
+            plain = msgpack.packb({name: value for name, value in gear.items() if name not in _OF_A_COMPILE})
+            found[sha256(trace + plain).digest()] = gear
+    return found
+
+
+def covers(others: Iterable[Mapping[str, Any]], own: Mapping[str, Any]) -> bool:
+    """Whether the entries of other hosts have all gears of one; False for data of another form."""
+    try:
+        held: set[bytes] = set()
+        for payload in others:
+            held |= compiled_gears(payload).keys()
+        return compiled_gears(own).keys() <= held
+    except (ValueError, KeyError, TypeError, IndexError):
+        return False
+
+
+def union(payloads: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the payload with the variants of all; of a gear that several compiled, the first. Errors as `rows`."""
+    chosen: list[dict[str, Any]] = []
+    held: set[bytes] = set()
+    impossible: set[str] = set()
+    first: dict[str, Any] = {}
+    for payload in payloads:
+        first = first or {name: value for name, value in payload.items() if name not in ("parts", "variants")}
+        impossible |= set(payload.get("impossible", ()))
+        for row in rows(payload):
+            own = compiled_gears(shared([row])).keys()
+            if not own <= held:
+                held |= own
+                chosen.append(row)
+    return first | {"impossible": sorted(impossible)} | shared(chosen)
+
+
+def blobs_of_rows(payload: Mapping[str, Any]) -> set[str]:
+    """Return the digests of the blobs that an entry names."""
+    return {digest for row in payload["variants"] for gear in row["gears"] for digest in gear["blobs"].values()}

@@ -1,0 +1,226 @@
+"""The entry of a method in the tiers beyond this host: what to fetch instead of compiling, and what to send."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from gearcache.cache.remote.fetch import fetch_blobs
+from gearcache.cache.remote.lookup import Found, Lookup
+from gearcache.cache.remote.names import EntryName
+from gearcache.cache.remote.outbox import outbox
+from gearcache.cache.remote.tier import Tier, open_tiers
+from gearcache.cache.remote.trust import Trust
+from gearcache.cache.remote.upload import upload_entry
+from gearcache.errors import CacheError, RemoteError
+from gearcache.guards.dispatch.packed_entry import entry_from_plain
+from gearcache.guards.dispatch.stored_rows import covers
+from gearcache.guards.dispatch.variant import StoredVariant
+from gearcache.serving.entry import Entry, blobs_of
+from gearcache.serving.turn import Turn
+from gearcache.telemetry.history import History
+
+logger = logging.getLogger("gearcache")
+#: Warnings that this process has given: one for each tier and kind of fault.
+_told: set[tuple[str, str]] = set()
+
+
+@dataclass
+class Wanted:
+    """What a build wants of the tiers: variants whose evidence holds, above all one that serves the call."""
+
+    is_usable: Callable[[StoredVariant], bool]
+    serves: Callable[[StoredVariant], bool]
+    #: What is to be compiled, for the lease: equal on all hosts that would compile the same.
+    work: str
+    #: Variants that are stored here.
+    present: list[StoredVariant] = field(default_factory=list)
+
+
+class RemoteEntry:
+    """One entry in all tiers of a method. Not thread safe: it is used under the lock of the key."""
+
+    def __init__(self, entry: Entry, history: History, *, strict: bool, lock_timeout: float) -> None:
+        self._entry = entry
+        self._history = history
+        self._strict = strict
+        self._lock_timeout = lock_timeout
+        self._name = EntryName(entry.key.safe_label, entry.key.digest, entry.layout.ranks)
+        self._trust = Trust.from_environment(os.environ)
+        self._tiers = open_tiers(entry.remotes, entry.layout)
+        self._lookups = [Lookup(tier, self._name, self._trust) for tier in self._tiers]
+        self._decoded: dict[str, list[StoredVariant]] = {}
+        self._turn: Turn | None = None
+
+    def obtain(self, wanted: Wanted, renew: Callable[[list[StoredVariant]], None]) -> bool:
+        """Bring variants that serve a call here; False where this process is to compile them.
+
+        Where a tier has leases, only one of many hosts is, and the others wait for what it stores. `renew` is told
+        what came.
+        """
+        if self._fetch(wanted, renew, is_counted=True):
+            return True
+        tier = next((tier for tier in self._tiers if not tier.url.read_only and not tier.is_resting), None)
+        if tier is None:
+            return False
+        turn = Turn(tier, self._entry.key.digest, wanted.work, self._history, self._lock_timeout)
+        try:
+            if turn.wait(lambda: self._fetch(wanted, renew)):
+                return True
+        except CacheError as error:
+            self._fault(tier, error)
+            return False
+        self._turn = turn
+        return False
+
+    def give_up(self) -> None:
+        """Let another host compile: this one cannot, or did and has sent it."""
+        turn, self._turn = self._turn, None
+        if turn is not None:
+            turn.end()
+
+    def offer(self) -> None:
+        """Send what is stored here to the tiers, in the background; others that wait for it may then fetch it."""
+        turn, self._turn = self._turn, None
+
+        def send() -> None:
+            try:
+                self.send()
+            finally:
+                if turn is not None:
+                    turn.end()
+
+        if not outbox().add(send):
+            logger.warning("%s: too many uploads wait; `gearcache push` sends what is missing", self._history.name)
+            if turn is not None:
+                turn.end()
+
+    def send(self) -> list[str]:
+        """Send what is stored here to all tiers, now; returns the problems."""
+        problems = []
+        for tier in self._tiers:
+            if tier.url.read_only:
+                continue
+            if tier.is_resting:
+                problems.append(f"tier {tier.label}: it failed a moment ago, and is not asked now")
+                continue
+            begin = time.perf_counter()
+            try:
+                sent = upload_entry(
+                    tier,
+                    self._entry.layout,
+                    self._name,
+                    self._trust,
+                    lambda others, own: covers([other.payload for other in others], own.payload),
+                )
+            except CacheError as error:
+                problems.append(str(error))
+                self._warn(tier, error)
+                continue
+            seconds = time.perf_counter() - begin
+            self._history.note("upload", tier=tier.label, seconds=seconds, bytes=sent.bytes)
+        return problems
+
+    def _fetch(self, wanted: Wanted, renew: Callable[[list[StoredVariant]], None], *, is_counted: bool = False) -> bool:
+        """Store here what the tiers have for this host; whether a variant that serves the call is among it."""
+        for lookup in self._lookups:
+            if lookup.tier.is_resting:
+                continue
+            begin = time.perf_counter()
+            try:
+                brought = self._fetch_from(lookup, wanted)
+            except CacheError as error:
+                self._fault(lookup.tier, error)
+                continue
+            if not brought:
+                if is_counted:
+                    lookup.tier.counts.add(misses=1)
+                continue
+            self._note(lookup.tier, brought, time.perf_counter() - begin)
+            renew([variant for variant, _ in brought])
+            if any(wanted.serves(variant) for variant, _ in brought):
+                return True
+        return False
+
+    def _fetch_from(self, lookup: Lookup, wanted: Wanted) -> list[tuple[StoredVariant, int]]:
+        """Return the variants that came, each with the bytes of its blobs that came."""
+        deadline = lookup.tier.begin()
+        chosen = self._chosen(lookup.found, wanted)
+        if not any(wanted.serves(variant) for variant, _ in chosen):
+            lookup.look(deadline, lambda found: any(map(wanted.serves, self._usable(found, wanted))))
+            chosen = self._chosen(lookup.found, wanted)
+            for error in lookup.refused.values():
+                self._warn(lookup.tier, error)
+        if not chosen:
+            return []
+        missing: dict[str, int] = {}
+        for variant, found in chosen:
+            sizes = found.manifest.blobs
+            missing |= {digest: sizes[digest] for digest in blobs_of(variant) if not self._entry.has_blob(digest)}
+        store = self._entry.store
+        with store.writing():
+            fetch_blobs(lookup.tier, missing, store.put_blob, deadline)
+            impossible = {str(text) for _, found in chosen for text in _texts(found.manifest.payload.get("impossible"))}
+            self._entry.adopt([variant for variant, _ in chosen], impossible, wanted.present)
+        wanted.present = [*wanted.present, *(variant for variant, _ in chosen)]
+        brought = []
+        for variant, _ in chosen:
+            brought.append((variant, sum(missing.pop(digest, 0) for digest in blobs_of(variant))))
+        return brought
+
+    def _chosen(self, known: dict[str, Found], wanted: Wanted) -> list[tuple[StoredVariant, Found]]:
+        """Return the variants to bring here: each once, those first that serve the call, no more than there may be."""
+        held = {repr(variant.to_plain()) for variant in wanted.present if self._entry.is_whole(variant)}
+        chosen: list[tuple[StoredVariant, Found]] = []
+        for found in known.values():
+            for variant in self._usable(found, wanted):
+                if (text := repr(variant.to_plain())) not in held:
+                    held.add(text)
+                    chosen.append((variant, found))
+        chosen.sort(key=lambda item: not wanted.serves(item[0]))
+        return chosen[: max(0, self._entry.max_variants - len(wanted.present))]
+
+    def _usable(self, found: Found, wanted: Wanted) -> list[StoredVariant]:
+        """Return the variants of a manifest that this host may use; none where it has another form than ours."""
+        if found.name not in self._decoded or found.name.endswith("/manifest.msgpack"):
+            try:
+                variants = entry_from_plain(found.manifest.payload)
+                sizes = found.manifest.blobs
+                is_whole = all(digest in sizes for variant in variants for digest in blobs_of(variant))
+                self._decoded[found.name] = variants if is_whole else []
+            except Exception as error:  # what has another form than ours raises anything
+                self._warn(found.tier, CacheError(f"`{found.name}` cannot be read: {type(error).__name__}: {error}"))
+                self._decoded[found.name] = []
+        return [variant for variant in self._decoded[found.name] if wanted.is_usable(variant)]
+
+    def _note(self, tier: Tier, brought: list[tuple[StoredVariant, int]], seconds: float) -> None:
+        gears = [gear for variant, _ in brought for gear in variant.gears]
+        size = sum(bytes_ for _, bytes_ in brought)
+        saved = sum(gear.seconds for gear in gears)
+        texts = tuple(gear.text for gear in gears)
+        tier.counts.add(hits=1, bytes_fetched=size, seconds_saved=saved)
+        self._history.note("fetch", tier=tier.label, gears=texts, seconds=seconds, bytes=size)
+        self._history.lines.append(f"fetched from {tier.label}: {', '.join(texts)}")
+        logger.info("%s: fetched %d gears from %s in %.2f s", self._history.name, len(texts), tier.label, seconds)
+
+    def _fault(self, tier: Tier, error: CacheError) -> None:
+        """A fault of a tier never breaks a call, unless `strict`; it is counted, and told once."""
+        if self._strict:
+            raise error
+        self._warn(tier, error)
+
+    def _warn(self, tier: Tier, error: CacheError) -> None:
+        self._history.note("fault", tier=tier.label, detail=str(error))
+        self._history.lines.append(f"tier {tier.label}: {error}")
+        kind = type(error).__name__ if not isinstance(error, RemoteError) else ""
+        if (tier.label, kind) not in _told:
+            _told.add((tier.label, kind))
+            text = str(error) if isinstance(error, RemoteError) else f"tier {tier.label}: {error}"
+            logger.warning("%s; the model is served without it (`gearcache remote status` says more)", text)
+
+
+def _texts(value: object) -> list[object]:
+    return list(value) if isinstance(value, (list, tuple)) else []
