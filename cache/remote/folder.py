@@ -29,6 +29,7 @@ _ABSENT = (FileNotFoundError, NotADirectoryError)
 #: Before the second and the third try.
 _PAUSES = (0.05, 0.2)
 _CHUNK = 1 << 20
+_CLAIM_SECONDS = 600.0
 _TEMPORARY = ".tmp-"
 
 
@@ -61,8 +62,9 @@ class FolderRemote:
 
     def delete(self, name: str, deadline: Deadline) -> None:
         def remove(path: Path) -> None:
-            with contextlib.suppress(*_ABSENT):
-                path.unlink()
+            for gone in (path, _claim_of(path)):
+                with contextlib.suppress(*_ABSENT):
+                    gone.unlink()
 
         self._do(deadline, name, remove)
 
@@ -127,12 +129,28 @@ class FolderRemote:
                 raise
         else:
             return True
-        # Without links: whoever makes an empty file may fill it. Until then others read an empty object.
-        try:
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644))
-        except FileExistsError:
+        return self._claim(hidden, path)
+
+    def _claim(self, hidden: Path, path: Path) -> bool:
+        """Create an object without links: whoever makes the file beside it may. It is there as long as the object."""
+        if self._size(path) is not None:
             return False
-        os.replace(hidden, path)
+        claim = _claim_of(path)
+        try:
+            os.close(os.open(claim, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644))
+        except FileExistsError:
+            # Of a host that ended in between; another try may have it. Clocks differ.
+            if time.time() - claim.lstat().st_mtime > _CLAIM_SECONDS:
+                claim.unlink(missing_ok=True)
+            return False
+        try:
+            os.replace(hidden, path)
+        except OSError:
+            if not os.path.lexists(hidden):  # it was done, and the answer lost
+                return True
+            with contextlib.suppress(OSError):
+                claim.unlink()
+            raise
         return True
 
     def _fill(self, path: Path, data: bytes) -> None:
@@ -202,6 +220,10 @@ class FolderRemote:
             return within(deadline, self.label, run)
         except OSError as error:
             raise RemoteError(self.label, error.strerror or type(error).__name__) from error
+
+
+def _claim_of(path: Path) -> Path:
+    return path.with_name(f"{_TEMPORARY}claim-{path.name}")
 
 
 def _links(path: Path) -> int:
