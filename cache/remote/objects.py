@@ -6,22 +6,27 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from gearcache.cache.remote.protocol import CONNECT_SECONDS, Creates, Deadline, RemoteError, check_name, is_name
 from gearcache.cache.remote.within import within
 
+if TYPE_CHECKING:
+    from gearcache.cache.remote.relay import Relay
+
 _CHUNK = 1 << 20
 _Result = TypeVar("_Result")
-#: The process that the client's threads belong to; a forked child has none of them, and would wait for them for ever.
-_processes: set[int] = set()
+#: The processes of this one's ancestors, and itself, that have used the client: a forked child has none of its threads,
+#: and would wait for them for ever.
+_users: set[int] = set()
 
 
 class ObjectRemote:
     """A bucket. Credentials come from where the engine's own tools find them (environment, profile, instance).
 
-    The client has threads: it is made at the first request. A forked child of a process that has used it is refused.
+    The client has threads: it is made at the first request, and in a forked child of a process that has used it another
+    process asks.
     """
 
     #: rclone's server ignores the condition, Alibaba's refuses it.
@@ -36,11 +41,12 @@ class ObjectRemote:
         self._url = f"{parts.scheme}://{parts.netloc}{parts.path}"
         self._options = dict(options or {})
         self._stores: dict[float, Any] = {}
+        self._relays: dict[int, Relay] = {}
 
     def get(self, name: str, limit: int, deadline: Deadline) -> bytes | None:
-        import obstore
-
         def read(store: Any) -> bytes | None:
+            import obstore
+
             try:
                 found = obstore.get(store, name)
             except FileNotFoundError:
@@ -62,38 +68,38 @@ class ObjectRemote:
                 raise RemoteError(self.label, f"`{name}` is cut off after {held} of {size} bytes")
             return b"".join(pieces)
 
-        return self._do(deadline, name, read)
+        return self._do(deadline, read, "get", name=name, limit=limit)
 
     def size(self, name: str, deadline: Deadline) -> int | None:
-        import obstore
-
         def look(store: Any) -> int | None:
+            import obstore
+
             try:
                 return int(obstore.head(store, name)["size"])
             except FileNotFoundError:
                 return None
 
-        return self._do(deadline, name, look)
+        return self._do(deadline, look, "size", name=name)
 
     def put(
         self, name: str, data: bytes, deadline: Deadline, *, create: bool = False, lifetime: float | None = None
     ) -> bool:
-        import obstore
-        from obstore.exceptions import AlreadyExistsError
-
         def write(store: Any) -> bool:
+            import obstore
+            from obstore.exceptions import AlreadyExistsError
+
             try:
                 obstore.put(store, name, data, mode="create" if create else "overwrite", use_multipart=False)
             except AlreadyExistsError:
                 return False
             return True
 
-        return self._do(deadline, name, write)
+        return self._do(deadline, write, "put", name=name, data=data, create=create)
 
     def names(self, prefix: str, limit: int, deadline: Deadline) -> list[str]:
-        import obstore
-
         def read(store: Any) -> list[str]:
+            import obstore
+
             found: list[str] = []
             for batch in obstore.list(store, prefix.removesuffix("/"), chunk_size=min(limit, 1000)):
                 deadline.check(self.label)
@@ -103,25 +109,29 @@ class ObjectRemote:
                     break
             return sorted(found)[:limit]
 
-        return self._do(deadline, prefix.removesuffix("/"), read)
+        return self._do(deadline, read, "names", prefix=prefix, limit=limit)
 
     def delete(self, name: str, deadline: Deadline) -> None:
-        import obstore
-
         def remove(store: Any) -> None:
+            import obstore
+
             try:
                 obstore.delete(store, name)
             except FileNotFoundError:
                 return
 
-        self._do(deadline, name, remove)
+        self._do(deadline, remove, "delete", name=name)
 
-    def _do(self, deadline: Deadline, name: str, work: Callable[[Any], _Result]) -> _Result:
-        """Return what `work` makes of a client. It runs in a thread: a list is many requests, credentials others."""
-        check_name(self.label, name)
-        if _processes and os.getpid() not in _processes:
-            raise RemoteError(self.label, "its client was used before this process was forked, and cannot be used here")
-        _processes.add(os.getpid())
+    def _do(self, deadline: Deadline, work: Callable[[Any], _Result], operation: str, **arguments: Any) -> _Result:
+        """Return what `work` makes of a client. It runs in a thread: a list is many requests, credentials others.
+
+        `operation` and `arguments` are what another process is asked for.
+        """
+        check_name(self.label, arguments["name"] if "name" in arguments else arguments["prefix"].removesuffix("/"))
+        if _users and os.getpid() not in _users:
+            found: _Result = self._relayed().ask(operation, arguments, deadline)
+            return found
+        _users.add(os.getpid())
         try:
             return within(deadline, self.label, lambda: work(self._store(deadline)))
         except RemoteError:
@@ -133,6 +143,15 @@ class ObjectRemote:
                 raise
             problem = f"its client failed: {error}"
         raise RemoteError(self.label, self._without_secrets(problem))
+
+    def _relayed(self) -> Relay:
+        """Return the process that asks for this one; each child has its own."""
+        from gearcache.cache.remote.relay import Relay
+
+        process = os.getpid()
+        if process not in self._relays:
+            self._relays = {process: Relay(self.label, self._url, self._options)}
+        return self._relays[process]
 
     def _without_secrets(self, text: str) -> str:
         for name, value in self._options.items():

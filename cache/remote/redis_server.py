@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -14,6 +15,8 @@ from gearcache.cache.remote.protocol import CONNECT_SECONDS, Creates, Deadline, 
 from gearcache.cache.remote.within import Cutter, within
 
 _Result = TypeVar("_Result")
+#: Those of this process.
+_remotes: weakref.WeakSet[RedisRemote] = weakref.WeakSet()
 #: A server that keeps everything in memory is no place for more.
 MAX_VALUE = 64 << 20
 #: Without a byte; deadlines are kept by `within`, and this ends what it cannot cut: a connection that is being made.
@@ -38,6 +41,7 @@ class RedisRemote:
         self.label = f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"
         self._url = url
         self._idle: deque[_Line] = deque()
+        _remotes.add(self)
 
     def get(self, name: str, limit: int, deadline: Deadline) -> bytes | None:
         check_name(self.label, name)
@@ -186,6 +190,11 @@ class _Line:
         )
         self.client = Redis(connection_pool=self._pool)
 
+    def forget(self) -> None:
+        """Let it go in a forked child: locks may have been held, and what is closed later may be somebody else's."""
+        self.cutter = Cutter()
+        self._pool.reset()
+
     def close(self) -> None:
         """Close it, by the thread that uses it."""
         self.cutter.close()
@@ -198,3 +207,12 @@ class _Line:
         if self.cutter.is_cut:
             raise ConnectionError("the connection was given up")
         connection.on_connect()
+
+
+def _after_fork() -> None:
+    for remote in _remotes:
+        while remote._idle:
+            remote._idle.pop().forget()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import traceback
 from collections.abc import Iterator
 
 import pytest
@@ -32,22 +33,57 @@ def soon(seconds: float = 10.0) -> Deadline:
     return Deadline.after(seconds)
 
 
-def test_a_forked_child_is_told_at_once_that_the_client_is_its_parents(remote: ObjectRemote) -> None:
-    remote.put("v4/a", b"data", soon())
+def test_a_forked_child_asks_by_another_process(remote: ObjectRemote) -> None:
+    data = os.urandom(3 << 20)
+    remote.put("v4/fork/a", data, soon())
     child = os.fork()
     if not child:
         code = 1
         try:
-            for ask in (lambda: remote.get("v4/a", MOST, soon()), lambda: remote.put("v4/b", b"data", soon())):
-                begin = time.monotonic()
-                try:
-                    ask()
-                except RemoteError as error:
-                    code = 0 if "forked" in str(error) and time.monotonic() - begin < 1 else 2
+            assert remote.get("v4/fork/a", 1 << 24, soon()) == data
+            assert remote.get("v4/fork/none", MOST, soon()) is None
+            assert remote.size("v4/fork/a", soon()) == len(data)
+            assert remote.put("v4/fork/b", data, soon(), create=True)
+            assert not remote.put("v4/fork/b", b"other", soon(), create=True)
+            assert remote.names("v4/fork/", 10, soon()) == ["v4/fork/a", "v4/fork/b"]
+            remote.delete("v4/fork/a", soon())
+            with pytest.raises(RemoteError, match="more than 4"):
+                remote.get("v4/fork/b", 4, soon())
+            with pytest.raises(RemoteError, match="no name"):
+                remote.get("../a", 4, soon())
+            code = 0
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(code)
     assert _ended(child) == 0
-    assert remote.get("v4/a", MOST, soon()) == b"data"
+    assert remote.names("v4/fork/", 10, soon()) == ["v4/fork/b"]
+    assert remote.get("v4/fork/b", 1 << 24, soon()) == data
+
+
+def test_a_forked_child_keeps_to_the_deadline() -> None:
+    with hostile() as server:
+        server.answer = [30.0]
+        options = bucket_options(f"http://127.0.0.1:{server.port}")
+        remote = ObjectRemote("s3://team/gears", options)
+        with pytest.raises(RemoteError):
+            remote.get("v4/a", 1, soon(0.1))
+        child = os.fork()
+        if not child:
+            code = 1
+            try:
+                for _ in range(2):
+                    begin = time.monotonic()
+                    with pytest.raises(RemoteError, match="did not answer within"):
+                        remote.get("v4/a", 1, soon(1.2))
+                    assert time.monotonic() - begin < 2
+                assert not remote._relayed()._idle
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+        assert _ended(child) == 0
 
 
 def test_a_forked_child_of_a_process_that_has_not_used_it_uses_it(remote: ObjectRemote) -> None:

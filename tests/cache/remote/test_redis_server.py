@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import os
 import socket
 import threading
 import time
@@ -152,3 +155,27 @@ def test_a_handshake_that_hangs_ends_at_the_deadline() -> None:
         with pytest.raises(RemoteError, match="did not answer within"):
             RedisRemote(f"rediss://:secret@127.0.0.1:{listening.getsockname()[1]}").get("v4/a", 1, soon(0.3))
         assert time.monotonic() - begin < 1.3
+
+
+def test_a_forked_child_leaves_alone_what_is_not_its_own(remote: RedisRemote) -> None:
+    """A child may close connections that it has inherited, by number, and use those numbers for files."""
+    remote.put("v4/a", b"data", soon())
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            for link in list(Path("/proc/self/fd").iterdir()):
+                with contextlib.suppress(OSError):
+                    if str(link.readlink()).startswith("socket:"):
+                        os.close(int(link.name))
+            files = [os.open(os.devnull, os.O_RDONLY) for _ in range(50)]
+            good = remote.get("v4/a", MOST, soon()) == b"data"
+            remote.__dict__.clear()
+            gc.collect()
+            for file in files:
+                os.close(file)
+            code = 0 if good else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert remote.get("v4/a", MOST, soon()) == b"data"
