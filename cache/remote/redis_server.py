@@ -176,6 +176,7 @@ class _Line:
 
         self.process = os.getpid()
         self.cutter = Cutter()
+        self._connection: Any = None
         # A pool finds out whether an idle connection was closed by the server, and makes it anew. Protocol 2: the
         # third lets servers say what was not asked for.
         self._pool = ConnectionPool.from_url(
@@ -193,7 +194,8 @@ class _Line:
     def forget(self) -> None:
         """Let it go in a forked child: locks may have been held, and what is closed later may be somebody else's."""
         self.cutter = Cutter()
-        self._pool.reset()
+        if self._connection is not None:
+            self._connection.disconnect()  # sends nothing here
 
     def close(self) -> None:
         """Close it, by the thread that uses it."""
@@ -203,6 +205,7 @@ class _Line:
 
     def _greet(self, connection: Any) -> None:
         """Send the password; from here on `cutter` has the connection."""
+        self._connection = connection
         self.cutter.hold(connection._sock)
         if self.cutter.is_cut:
             raise ConnectionError("the connection was given up")
