@@ -43,6 +43,11 @@ class RedisRemote:
         self._idle: deque[_Line] = deque()
         _remotes.add(self)
 
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):  # at the end of the process nothing is sure
+            while self._idle:
+                self._idle.pop().close()
+
     def get(self, name: str, limit: int, deadline: Deadline) -> bytes | None:
         check_name(self.label, name)
 
