@@ -4,7 +4,7 @@
 |---|---|
 | 0 | done, nothing wrong |
 | 1 | something is wrong: damaged entries, failed checks, gears that failed or are missing |
-| 2 | usage error, or the name matches no entry |
+| 2 | usage error, a variable of a wrong value, or the name matches no entry |
 | 3 | the cache cannot be read or written |
 | 4 | entries stayed because processes use them |
 | 130 | interrupted by Ctrl-C |
@@ -18,7 +18,7 @@ from typing import Any
 
 import click
 
-from gearcache.errors import CacheError
+from gearcache.errors import CacheError, OptionError
 from gearcache.version import __version__
 
 #: Command -> module in `gearcache.commands` and what `--help` says; a module is imported when its command runs.
@@ -37,6 +37,7 @@ COMMANDS = {
     "prune": ("prune", "Remove the least recently used entries, down to a limit."),
     "bundle": ("bundle", "Write entries into one file."),
     "unbundle": ("unbundle", "Take entries from a file that `bundle` wrote."),
+    "keys": ("keys", "Make and list keys that sign entries."),
     "completion": ("completion", "Print the script of shell completion."),
 }
 
@@ -73,11 +74,14 @@ class CommandGroup(click.Group):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
     def invoke(self, context: click.Context) -> Any:
-        """Run a command; a fault of the cache is one line and exit code 3."""
+        """Run a command; a fault of the cache is one line and exit code 3, a variable of a wrong value exit code 2."""
+        code = 3
         try:
             return super().invoke(context)
         except CacheError as error:
             text = str(error)
+        except OptionError as error:
+            text, code = str(error), 2
         except OSError as error:
             if error.errno == errno.EPIPE:  # who reads our output has gone
                 raise
@@ -85,7 +89,7 @@ class CommandGroup(click.Group):
         from gearcache.commands.printing import echo
 
         echo(f"error: {text}", err=True)
-        raise click.exceptions.Exit(3)
+        raise click.exceptions.Exit(code)
 
 
 @click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)
