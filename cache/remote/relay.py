@@ -8,12 +8,12 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import IO, Any
 
 import msgpack
 
-from gearcache.cache.remote.protocol import Deadline, RemoteError
+from gearcache.cache.remote.protocol import Deadline, Remote, RemoteError
 from gearcache.cache.remote.within import within
 
 #: What may be asked; an operation is a method of the engine.
@@ -21,8 +21,9 @@ _OPERATIONS = ("get", "size", "put", "names", "delete")
 #: Python 3.10 has no `-P`: `-c` puts the working folder first, and it is taken off again before anything is imported.
 _PROGRAM = """\
 import sys; sys.path[:] = sys.argv[1:]; del sys.argv[1:]
+from gearcache.cache.remote.objects import ObjectRemote
 from gearcache.cache.remote.relay import serve
-serve()
+serve(ObjectRemote)
 """
 _LENGTH = struct.Struct(">Q")
 
@@ -115,15 +116,13 @@ def _end(process: subprocess.Popen[bytes]) -> None:
                 pipe.close()
 
 
-def serve() -> None:
+def serve(engine: Callable[[str, Mapping[str, Any]], Remote]) -> None:
     """Answer requests until the standard input ends: the process that asked is gone."""
-    from gearcache.cache.remote.objects import ObjectRemote
-
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is no answer
     with contextlib.suppress(EOFError, OSError):
         url, options = _read(requests)
-        remote = ObjectRemote(url, options)
+        remote = engine(url, options)
         while True:
             operation, arguments, seconds = _read(requests)
             try:
