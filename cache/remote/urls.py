@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from gearcache.cache.remote.protocol import Remote
 from gearcache.errors import OptionError
@@ -37,7 +37,10 @@ class TierURL:
         if scheme == "folder":
             return f"folder:{os.path.abspath(os.path.expanduser(rest))}"
         parts = urlsplit(self.url)
-        return f"{scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
+        label = f"{scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
+        # Buckets of one name at two places are two tiers.
+        place = urlsplit(dict(self.options).get("endpoint", "")).netloc.rpartition("@")[2]
+        return f"{label}?endpoint={place}" if place else label
 
     @property
     def scheme(self) -> str:
@@ -79,10 +82,14 @@ def _parse(text: Any, source: str) -> TierURL:
         if not path:
             raise OptionError(f"{source} names the tier `folder:` without a path")
     else:
-        parts = urlsplit(text)
+        parts = _split(text, scheme, source)
         query, url = parts.query, parts._replace(query="", fragment="").geturl()
         if not parts.hostname:
             raise OptionError(f"{source} names the tier `{scheme}:` without a host or bucket: `{scheme}://name/…`")
+        if scheme in _READ_ONLY and parts.netloc.rpartition("@")[1]:
+            raise OptionError(f"{source}: the tier `{scheme}:` has a name or password, which no request would send")
+        if scheme in ("redis", "rediss") and parts.path.strip("/") and not parts.path.strip("/").isdecimal():
+            raise OptionError(f"{source}: the tier `{scheme}:` has the database `{parts.path}`; it must be a number")
     read_only, unsigned, budget, options = scheme in _READ_ONLY, False, BUDGET_SECONDS, []
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name == "read_only":
@@ -98,6 +105,15 @@ def _parse(text: Any, source: str) -> TierURL:
                 f"{source}: the tier `{scheme}:` has no setting `{name}`; it has read_only, unsigned and budget"
             )
     return TierURL(url, read_only, unsigned, budget, tuple(options))
+
+
+def _split(text: str, scheme: str, source: str) -> SplitResult:
+    try:
+        parts = urlsplit(text)
+        _ = parts.port  # read to see that it is one
+    except ValueError:
+        raise OptionError(f"{source} names the tier `{scheme}:` with a host or port that is none") from None
+    return parts
 
 
 def _flag(name: str, value: str, source: str) -> bool:

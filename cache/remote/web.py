@@ -5,7 +5,6 @@ What lies below a key is named by its file `index.txt`, a name a line, which `ge
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import socket
 import ssl
@@ -13,8 +12,8 @@ from collections.abc import Callable
 from typing import TypeVar
 from urllib.parse import quote, urlsplit
 
-from gearcache.cache.remote.protocol import CONNECT_SECONDS, Creates, Deadline, RemoteError
-from gearcache.cache.remote.within import within
+from gearcache.cache.remote.protocol import CONNECT_SECONDS, Creates, Deadline, RemoteError, check_name, is_name
+from gearcache.cache.remote.within import Cutter, within
 
 INDEX = "index.txt"
 _Result = TypeVar("_Result")
@@ -22,19 +21,24 @@ _MAX_INDEX = 1 << 20
 
 
 class WebRemote:
-    """Files behind HTTP. One request, one connection: redirects are refused, so that no other host is asked."""
+    """Files behind HTTP. One request, one connection: redirects are refused, so that no other host is asked.
+
+    Proxies of the environment are not used.
+    """
 
     creates: Creates = "no"
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
-        if parts.username or parts.password:
+        if parts.username is not None or parts.password is not None:
             raise ValueError(f"`{parts.scheme}://{parts.hostname}` has a name or password, which no request would send")
         self._parts = parts
         self.label = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
 
     def get(self, name: str, limit: int, deadline: Deadline) -> bytes | None:
         def read(answer: http.client.HTTPResponse) -> bytes:
+            if answer.length is None and not answer.chunked:
+                raise RemoteError(self.label, f"it does not say the size of `{name}`, which may be cut off")
             data = answer.read(limit + 1)
             if len(data) > limit:
                 raise RemoteError(self.label, f"`{name}` has more than {limit} bytes")
@@ -47,7 +51,7 @@ class WebRemote:
     def size(self, name: str, deadline: Deadline) -> int | None:
         def read(answer: http.client.HTTPResponse) -> int:
             length = answer.getheader("Content-Length", "")
-            if not length.isdigit():
+            if not length.isdecimal():
                 raise RemoteError(self.label, f"it does not say the size of `{name}`")
             return int(length)
 
@@ -60,8 +64,9 @@ class WebRemote:
 
     def names(self, prefix: str, limit: int, deadline: Deadline) -> list[str]:
         data = self.get(prefix + INDEX, _MAX_INDEX, deadline)
-        lines = data.decode("ascii", "replace").split() if data is not None else []
-        return sorted(prefix + line for line in lines if "/.." not in f"/{line}")[:limit]
+        lines = {line.removesuffix("\r") for line in (data or b"").decode("utf-8", "replace").split("\n")}
+        # `\ufffd` stands for what is no text; such a name asks for another object.
+        return sorted(prefix + line for line in lines if is_name(prefix + line) and "\ufffd" not in line)[:limit]
 
     def delete(self, name: str, deadline: Deadline) -> None:
         raise RemoteError(self.label, "it is read only")
@@ -69,44 +74,54 @@ class WebRemote:
     def _ask(
         self, method: str, name: str, read: Callable[[http.client.HTTPResponse], _Result], deadline: Deadline
     ) -> _Result | None:
-        connection = self._connect(deadline)
+        check_name(self.label, name)
+        cutter = Cutter()
 
         def ask() -> _Result | None:
-            path = f"{self._parts.path.rstrip('/')}/{quote(name)}"
-            connection.request(method, path, headers={"Connection": "close", "Accept-Encoding": "identity"})
-            answer = connection.getresponse()
+            connection, context = self._connection(deadline)
+            try:
+                connection.sock = socket.create_connection(
+                    (connection.host, connection.port), min(CONNECT_SECONDS, deadline.check(self.label))
+                )
+                cutter.hold(connection.sock)
+                connection.sock.settimeout(deadline.check(self.label))
+                if context is not None:
+                    connection.sock = context.wrap_socket(
+                        connection.sock, server_hostname=connection.host, do_handshake_on_connect=False
+                    )
+                    connection.sock.do_handshake()
+                return self._request(connection, method, name, read)
+            finally:
+                connection.close()
+                cutter.close()
+
+        try:
+            return within(deadline, self.label, ask, cutter.cut)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise RemoteError(self.label, f"{type(error).__name__}: {error}") from error
+
+    def _request(
+        self,
+        connection: http.client.HTTPConnection,
+        method: str,
+        name: str,
+        read: Callable[[http.client.HTTPResponse], _Result],
+    ) -> _Result | None:
+        path = f"{self._parts.path.rstrip('/')}/{quote(name)}"
+        connection.request(method, path, headers={"Connection": "close", "Accept-Encoding": "identity"})
+        with connection.getresponse() as answer:
             if answer.status in (404, 410):
                 return None
             if answer.status != 200:
                 raise RemoteError(self.label, f"`{name}`: status {answer.status} {answer.reason}")
+            if (encoding := answer.getheader("Content-Encoding", "identity").lower()) != "identity":
+                raise RemoteError(self.label, f"`{name}` comes with the encoding {encoding}, which nobody asked for")
             return read(answer)
 
-        try:
-            return within(deadline, self.label, ask, lambda: _cut(connection))
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise RemoteError(self.label, f"{type(error).__name__}: {error}") from error
-        finally:
-            connection.close()
-
-    def _connect(self, deadline: Deadline) -> http.client.HTTPConnection:
-        left = deadline.check(self.label)
-        host, port = self._parts.hostname or "", self._parts.port
-        timeout = min(CONNECT_SECONDS, left)
-        connection: http.client.HTTPConnection
-        if self._parts.scheme == "https":
-            connection = http.client.HTTPSConnection(host, port, timeout=timeout, context=ssl.create_default_context())
-        else:
-            connection = http.client.HTTPConnection(host, port, timeout=timeout)
-        try:
-            connection.connect()
-        except OSError as error:
-            raise RemoteError(self.label, f"{type(error).__name__}: {error}") from error
-        connection.sock.settimeout(deadline.check(self.label))
-        return connection
-
-
-def _cut(connection: http.client.HTTPConnection) -> None:
-    """End a connection under whoever reads from it."""
-    with contextlib.suppress(OSError):
-        if connection.sock is not None:
-            connection.sock.shutdown(socket.SHUT_RDWR)
+    def _connection(self, deadline: Deadline) -> tuple[http.client.HTTPConnection, ssl.SSLContext | None]:
+        """Return a connection that is not open yet."""
+        host, port, left = self._parts.hostname or "", self._parts.port, deadline.check(self.label)
+        if self._parts.scheme != "https":
+            return http.client.HTTPConnection(host, port, timeout=left), None
+        context = ssl.create_default_context()
+        return http.client.HTTPSConnection(host, port, timeout=left, context=context), context

