@@ -26,7 +26,7 @@ test test-npu check coverage: export TORCH_DEVICE_BACKEND_AUTOLOAD := 0
 test test-npu fuzz coverage: export OMP_WAIT_POLICY := passive
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-npu fuzz bench check format coverage docs hooks clean
+.PHONY: help demo registry test test-npu fuzz bench check format coverage docs hooks clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -50,8 +50,12 @@ $(VENV)/.demo: setup.cfg setup.py pyproject.toml src/gearcache/guards/watch/_wat
 demo: $(VENV)/.demo
 	$(BIN)/python examples/generate_text.py $(ARGS)
 
+# A registry of images from Debian's packages, unpacked into .venv; without it the tests that need one are skipped.
+registry: | $(BIN)/python
+	@scripts/registry.sh $(VENV)/registry
+
 ## make test       run the tests
-test: $(VENV)/.dev
+test: $(VENV)/.dev registry
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist worksteal $(if $(FAST),-m 'not slow') $(ARGS)
 
 # The wheel of torch_npu without its dependencies, above the packages of .venv: its Python half runs on a CPU.
@@ -84,7 +88,7 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format .
 
 ## make coverage   run the tests with branch coverage
-coverage: $(VENV)/.dev
+coverage: $(VENV)/.dev registry
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest $(if $(FAST),-m 'not slow') $(ARGS)
 	$(BIN)/coverage combine --quiet

@@ -15,7 +15,7 @@ VARIABLE = "GEARCACHE_REMOTES"
 BUDGET_SECONDS = 10.0
 _MOST_BUDGET = 3600.0
 _EXTRAS = {"s3": "s3", "gs": "s3", "az": "s3", "redis": "redis", "rediss": "redis"}
-_READ_ONLY = ("https", "http")
+_READ_ONLY = ("https", "http", "oci")
 
 
 @dataclass(frozen=True)
@@ -75,14 +75,29 @@ def _parse(text: Any, source: str) -> TierURL:
             budget = _seconds(value, source)
         elif scheme in ("s3", "gs", "az"):
             options.append((name, value))
+        elif scheme == "oci" and name == "insecure":
+            _flag(value, source, name)
+            options.append((name, value))
         else:
-            raise OptionError(f"{source}: the tier `{scheme}:` has no setting `{name}`; it has read_only and budget")
+            known = "read_only, budget and insecure" if scheme == "oci" else "read_only and budget"
+            raise OptionError(f"{source}: the tier `{scheme}:` has no setting `{name}`; it has {known}")
+    if scheme == "oci":
+        _check_reference(url, source)
     return TierURL(url, read_only, budget, tuple(options))
 
 
-def _flag(value: str, source: str) -> bool:
+def _check_reference(url: str, source: str) -> None:
+    from gearcache.cache.remote.oci.reference import parse_reference
+
+    try:
+        parse_reference(url)
+    except ValueError as error:
+        raise OptionError(f"{source}: {error}") from error
+
+
+def _flag(value: str, source: str, name: str = "read_only") -> bool:
     if value not in ("0", "1"):
-        raise OptionError(f"{source}: `read_only` is {value!r}; it must be 0 or 1")
+        raise OptionError(f"{source}: `{name}` is {value!r}; it must be 0 or 1")
     return value == "1"
 
 
@@ -122,6 +137,13 @@ def _web(tier: TierURL) -> Remote:
     return WebRemote(tier.url)
 
 
+def _image(tier: TierURL) -> Remote:
+    from gearcache.cache.remote.oci.image_remote import OciRemote
+
+    insecure = dict(tier.options).get("insecure")
+    return OciRemote(tier.url, None if insecure is None else insecure == "1")
+
+
 def _need(package: str, tier: TierURL) -> None:
     from importlib.util import find_spec
 
@@ -139,4 +161,5 @@ _ENGINES: dict[str, Callable[[TierURL], Remote]] = {
     "rediss": _redis,
     "https": _web,
     "http": _web,
+    "oci": _image,
 }

@@ -12,6 +12,7 @@ import pytest
 
 from gearcache.cache.remote.folder import FolderRemote
 from gearcache.cache.remote.objects import ObjectRemote
+from gearcache.cache.remote.oci.image_remote import OciRemote
 from gearcache.cache.remote.protocol import Deadline, Remote, RemoteError
 from gearcache.cache.remote.redis_server import RedisRemote
 from gearcache.cache.remote.web import WebRemote
@@ -146,10 +147,11 @@ def _clients(port: int) -> dict[str, Remote]:
             {"endpoint": f"http://127.0.0.1:{port}", "access_key_id": "a", "secret_access_key": "secret"},
         ),
         "web": WebRemote(f"http://127.0.0.1:{port}/"),
+        "image": OciRemote(f"oci://127.0.0.1:{port}/team/gears"),
     }
 
 
-@pytest.mark.parametrize("kind", ["redis", "bucket", "web"])
+@pytest.mark.parametrize("kind", ["redis", "bucket", "web", "image"])
 def test_an_engine_that_is_not_there_is_an_error_at_once(kind: str) -> None:
     with socket.socket() as reserved:  # bound and not listening: connections are refused
         reserved.bind(("127.0.0.1", 0))
@@ -161,13 +163,13 @@ def test_an_engine_that_is_not_there_is_an_error_at_once(kind: str) -> None:
         assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", ["redis", "bucket", "web"])
+@pytest.mark.parametrize("kind", ["redis", "bucket", "web", "image"])
 @pytest.mark.parametrize("behaviour", ["says nothing", "says nonsense", "a byte a second", "hangs up"])
 def test_an_engine_that_misbehaves_costs_its_deadline_at_most(kind: str, behaviour: str) -> None:
     listening = socket.create_server(("127.0.0.1", 0))
+    held: list[socket.socket] = []
 
     def serve() -> None:
-        held = []
         while True:
             try:
                 connection, _ = listening.accept()
@@ -198,6 +200,8 @@ def test_an_engine_that_misbehaves_costs_its_deadline_at_most(kind: str, behavio
         assert time.monotonic() - begin < 5
     finally:
         listening.close()
+        for connection in held:
+            connection.close()
 
 
 def test_a_share_that_hangs_is_left_alone_at_the_deadline(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
