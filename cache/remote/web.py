@@ -70,19 +70,20 @@ class WebRemote:
         self, method: str, name: str, read: Callable[[http.client.HTTPResponse], _Result], deadline: Deadline
     ) -> _Result | None:
         connection = self._connect(deadline)
+        opened = connection.sock  # the connection lets go of it when an answer begins
 
         def ask() -> _Result | None:
             path = f"{self._parts.path.rstrip('/')}/{quote(name)}"
             connection.request(method, path, headers={"Connection": "close", "Accept-Encoding": "identity"})
-            answer = connection.getresponse()
-            if answer.status in (404, 410):
-                return None
-            if answer.status != 200:
-                raise RemoteError(self.label, f"`{name}`: status {answer.status} {answer.reason}")
-            return read(answer)
+            with connection.getresponse() as answer:
+                if answer.status in (404, 410):
+                    return None
+                if answer.status != 200:
+                    raise RemoteError(self.label, f"`{name}`: status {answer.status} {answer.reason}")
+                return read(answer)
 
         try:
-            return within(deadline, self.label, ask, lambda: _cut(connection))
+            return within(deadline, self.label, ask, lambda: _cut(opened))
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise RemoteError(self.label, f"{type(error).__name__}: {error}") from error
         finally:
@@ -105,8 +106,7 @@ class WebRemote:
         return connection
 
 
-def _cut(connection: http.client.HTTPConnection) -> None:
+def _cut(opened: socket.socket) -> None:
     """End a connection under whoever reads from it."""
     with contextlib.suppress(OSError):
-        if connection.sock is not None:
-            connection.sock.shutdown(socket.SHUT_RDWR)
+        opened.shutdown(socket.SHUT_RDWR)

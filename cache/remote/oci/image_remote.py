@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import closing
 
 from gearcache.cache.remote.oci.documents import (
     INDEX_TYPES,
@@ -84,7 +85,8 @@ class OciRemote:
     def _fetch(self, registry: Registry, deadline: Deadline) -> UnpackedLayer:
         config, layer = read_manifest(self._manifest(registry))
         diff_id = read_config(verified(registry.document(config), config)).diff_id
-        return unpack_layer(registry.blob(layer), layer, diff_id, check=lambda: deadline.check(self.label))
+        with closing(registry.blob(layer)) as pieces:
+            return unpack_layer(pieces, layer, diff_id, check=lambda: deadline.check(self.label))
 
     def _manifest(self, registry: Registry) -> bytes:
         """The manifest of the image, found through an index where there is one."""

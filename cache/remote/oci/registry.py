@@ -8,7 +8,7 @@ import json
 import re
 import socket
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import BinaryIO
 from urllib.parse import SplitResult, urljoin, urlsplit
@@ -57,7 +57,7 @@ class Registry:
         self._scope = f"repository:{reference.repository}:{actions}"
         self._connect_seconds = connect_seconds
         self._authorization = f"Bearer {credentials.bearer}" if credentials and credentials.bearer else ""
-        self._connection: http.client.HTTPConnection | None = None
+        self._socket: socket.socket | None = None
 
     def manifest(self, name: str) -> bytes | None:
         """Return the manifest or index that a tag or digest names; None where there is none."""
@@ -73,10 +73,14 @@ class Registry:
 
     def document(self, part: Descriptor) -> bytes:
         """Return a small blob, as it is: the caller verifies it."""
-        return b"".join(self.blob(part))
+        with contextlib.closing(self.blob(part)) as pieces:
+            return b"".join(pieces)
 
-    def blob(self, part: Descriptor) -> Iterator[bytes]:
-        """Yield a blob in pieces as it arrives, at most a piece more than it should have: the caller verifies it."""
+    def blob(self, part: Descriptor) -> Generator[bytes, None, None]:
+        """Yield a blob in pieces as it arrives, at most a piece more than it should have.
+
+        The caller verifies it, and closes this.
+        """
         with self._answer("GET", self._url("blobs", part.digest), {}, (200,), follow=True) as answer:
             size = 0
             while size <= part.size and (piece := answer.read1(_PIECE)):
@@ -106,10 +110,9 @@ class Registry:
 
     def cut(self) -> None:
         """End the request that is under way."""
-        connection = self._connection
         with contextlib.suppress(OSError):
-            if connection is not None and connection.sock is not None:
-                connection.sock.shutdown(socket.SHUT_RDWR)
+            if self._socket is not None:
+                self._socket.shutdown(socket.SHUT_RDWR)
 
     def _url(self, kind: str, name: str) -> str:
         return f"{self._reference.origin}/v2/{self._reference.repository}/{kind}/{name}"
@@ -167,7 +170,8 @@ class Registry:
                 # Refused before all of it was sent: the answer says why, if it arrives.
                 if body is None:
                     raise
-            yield connection.getresponse()
+            with connection.getresponse() as answer:
+                yield answer
         finally:
             connection.close()
 
@@ -181,7 +185,8 @@ class Registry:
         else:
             connection = http.client.HTTPConnection(host, port, timeout=timeout, blocksize=_PIECE)
         connection.connect()
-        self._connection = connection
+        # The connection lets go of it when an answer begins.
+        self._socket = connection.sock
         connection.sock.settimeout(self._deadline.check(self._reference.label))
         return connection
 

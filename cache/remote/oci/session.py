@@ -30,6 +30,8 @@ def with_registry(
         credentials = find_credentials(reference.host, reference.repository, os.environ)
         registry = Registry(reference, credentials, deadline, actions=actions, connect_seconds=connect_seconds)
         return within(deadline, reference.label, lambda: task(registry), registry.cut)
+    except TimeoutError as error:
+        raise RemoteError(reference.label, "it did not answer in time") from error
     except (OSError, http.client.HTTPException) as error:
         raise RemoteError(reference.label, f"{type(error).__name__}: {error}") from error
     except ValueError as error:

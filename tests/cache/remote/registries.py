@@ -15,7 +15,7 @@ import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -166,12 +166,13 @@ def serving(answer: Callable[[Seen], Answer]) -> Iterator[str]:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             seen = Seen(self.command, self.path, {name.lower(): value for name, value in self.headers.items()}, body)
             status, headers, data = answer(seen)
-            self.send_response(status)
-            for name, value in {"Content-Length": str(len(data)), **headers}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(data)
+            with suppress(OSError):  # whoever asked may have gone
+                self.send_response(status)
+                for name, value in {"Content-Length": str(len(data)), **headers}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                if self.command != "HEAD":
+                    self.wfile.write(data)
 
         do_GET = do_HEAD = do_POST = do_PUT = _do
 

@@ -204,6 +204,34 @@ def test_an_engine_that_misbehaves_costs_its_deadline_at_most(kind: str, behavio
             connection.close()
 
 
+@pytest.mark.parametrize("kind", ["web", "image"])
+def test_a_body_that_never_ends_is_not_read_on_after_the_deadline(kind: str) -> None:
+    ended = threading.Event()
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def drip() -> None:
+        connection, _ = listening.accept()
+        with connection:
+            connection.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1000000\r\n\r\n")
+            while not ended.wait(0.05):
+                try:
+                    connection.sendall(b" ")
+                except OSError:
+                    return
+
+    sender = threading.Thread(target=drip, daemon=True)
+    sender.start()
+    try:
+        client = _clients(listening.getsockname()[1])[kind]
+        with pytest.raises(RemoteError, match="did not answer"):
+            client.get("a", 1 << 20, soon(0.5))
+        sender.join(1.0)
+        assert not sender.is_alive()
+    finally:
+        ended.set()
+        listening.close()
+
+
 def test_a_share_that_hangs_is_left_alone_at_the_deadline(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
     remote = FolderRemote(str(tmp_path))
     monkeypatch.setattr(remote, "_read", lambda *_: time.sleep(30))
