@@ -39,6 +39,7 @@ from gearcache.errors import CacheError, CorruptEntry
 _MARK = "oci-layout"
 _INDEX = "index.json"
 _UNFINISHED = ".layer"
+_CREATED = "1970-01-01T00:00:00Z"
 _BUCKET = f"v{FORMAT_VERSION}"
 
 
@@ -122,7 +123,11 @@ def _write(packed: Packing, folder: Path, blobs: Path) -> ImageSummary:
     for data in (config, manifest):
         write_atomic(_path(folder, describe("", data)), data)
     found = describe(MANIFEST_TYPE, manifest)
-    listed = {**found.plain(), "platform": {"architecture": machine, "os": "linux"}}
+    listed = {
+        **found.plain(),
+        "platform": {"architecture": machine, "os": "linux"},
+        "annotations": {"org.opencontainers.image.ref.name": "latest"},  # some tools take images by name only
+    }
     write_atomic(folder / _MARK, encode({"imageLayoutVersion": "1.0.0"}))
     write_atomic(folder / _INDEX, encode({"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": [listed]}))
     names = sorted(entry.name for entry, _, _ in packed.manifests)
@@ -151,14 +156,15 @@ def _bytes(data: bytes) -> AbstractContextManager[BinaryIO]:
 
 
 def _config(packed: Packing, layer: Layer, machine: str) -> dict[str, object]:
-    # No time and no version of gearcache: they would give another digest to the same content.
+    # No version of gearcache, and the time that Jib and Bazel give: else the same content would have another digest.
     labels = labels_of([(entry, manifest) for entry, _, manifest in packed.manifests], layer)
     return {
+        "created": _CREATED,
         "architecture": machine,
         "os": "linux",
         "config": {"Env": [f"{ROOT_VARIABLE}=/{ROOT}"], "Labels": labels},
         "rootfs": {"type": "layers", "diff_ids": [layer.diff_id]},
-        "history": [{"created_by": "gearcache pack"}],
+        "history": [{"created": _CREATED, "created_by": "gearcache pack"}],
     }
 
 
