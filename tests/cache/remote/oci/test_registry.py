@@ -18,7 +18,7 @@ from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.layout import Layout
 from gearcache.cache.remote.oci.challenge import Challenge
 from gearcache.cache.remote.oci.credentials import Credentials
-from gearcache.cache.remote.oci.documents import INDEX_TYPE, digest_of
+from gearcache.cache.remote.oci.documents import INDEX_TYPE, Descriptor, digest_of
 from gearcache.cache.remote.oci.image_remote import OciRemote
 from gearcache.cache.remote.oci.push import push_folder, push_image
 from gearcache.cache.remote.oci.reference import parse_reference
@@ -428,6 +428,13 @@ def test_an_image_that_is_wrong_is_refused(registry: SmallRegistry, kind: str, t
     with pytest.raises(RemoteError, match=told) as caught:
         remote.get("v4/blobs/ab/one", MOST, soon())
     assert str(caught.value).startswith(f"tier {remote.label}: ")
+
+
+def test_of_a_document_that_is_too_long_little_is_read(registry: SmallRegistry) -> None:
+    registry.blobs[digest_of(b"x")] = bytes(20 << 20)
+    asked = Registry(parse_reference(f"oci://{registry.host}/team/gears"), None, soon())
+    data = asked.document(Descriptor("", digest_of(b"x"), 1000))
+    assert 1000 < len(data) <= 1000 + (1 << 20)
 
 
 def test_a_failed_fetch_is_tried_again_and_a_good_one_is_kept(registry: SmallRegistry) -> None:
