@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 import platform
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Any
+
+from gearcache.cache.remote.oci.digest import digest_of as digest_of
+from gearcache.cache.remote.oci.digest import is_image_digest as is_image_digest
 
 #: Registries take manifests of at most 4 MiB; configs of ours are far smaller.
 MAX_DOCUMENT_SIZE = 4 << 20
@@ -28,7 +29,6 @@ MANIFEST_TYPES = (MANIFEST_TYPE, "application/vnd.docker.distribution.manifest.v
 INDEX_TYPES = (INDEX_TYPE, "application/vnd.docker.distribution.manifest.list.v2+json")
 _CONFIG_TYPES = (CONFIG_TYPE, "application/vnd.docker.container.image.v1+json")
 _LAYER_TYPES = (LAYER_TYPE, "application/vnd.docker.image.rootfs.diff.tar.gzip")
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
 _ARCHITECTURES = {"x86_64": "amd64", "AMD64": "amd64", "aarch64": "arm64"}
 
 
@@ -65,16 +65,6 @@ def encode(document: Mapping[str, object]) -> bytes:
 def describe(media_type: str, data: bytes) -> Descriptor:
     """Return the descriptor of some bytes."""
     return Descriptor(media_type, digest_of(data), len(data))
-
-
-def digest_of(data: bytes) -> str:
-    """Return `sha256:<64 hex>` of some bytes."""
-    return f"sha256:{sha256(data).hexdigest()}"
-
-
-def is_image_digest(text: str) -> bool:
-    """Whether a text is `sha256:<64 hex>`, the only kind that is read."""
-    return _DIGEST.fullmatch(text) is not None
 
 
 def architecture_of(machine: str) -> str:

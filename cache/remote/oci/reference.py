@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import ipaddress
-import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from gearcache.cache.remote.oci.documents import is_image_digest
+from gearcache.cache.remote.oci.digest import is_image_digest
 
 SCHEME = "oci"
-_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
-_REPOSITORY = re.compile(rf"{_PART}(?:/{_PART})*", re.ASCII)
-_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}", re.ASCII)
+# No regular expressions: each start of a program that names a tier would compile them.
+_SMALL = "abcdefghijklmnopqrstuvwxyz0123456789"
+_WITHOUT_SMALL = str.maketrans(dict.fromkeys(_SMALL, " "))
+_IN_TAG = _SMALL + "ABCDEFGHIJKLMNOPQRSTUVWXYZ_.-"
+_LONGEST_TAG = 128
 _LONGEST = 255
 #: The registry that `docker.io` means, and the folder of its images with a single name.
 _HUB = ("docker.io", "index.docker.io")
@@ -61,9 +61,9 @@ def parse_reference(url: str, insecure: bool | None = None) -> Reference:
         raise ValueError(f"`{url}` names no image: `{SCHEME}://registry/repository:tag`")
     if host in _HUB:
         host, repository = _HUB_HOST, repository if "/" in repository else f"library/{repository}"
-    if not _REPOSITORY.fullmatch(repository) or len(repository) > _LONGEST:
+    if not all(map(_is_name, repository.split("/"))) or len(repository) > _LONGEST:
         raise ValueError(f"`{url}`: `{repository}` is no repository; it has small letters, digits, and `.`, `_`, `-`")
-    if tag and not _TAG.fullmatch(tag):
+    if tag and (tag.strip(_IN_TAG) or tag[0] in ".-" or len(tag) > _LONGEST_TAG):
         raise ValueError(f"`{url}`: `{tag}` is no tag; it has letters, digits, `.`, `_`, `-`, and at most 128 of them")
     if digest and not is_image_digest(digest):
         raise ValueError(f"`{url}`: `{digest}` is no digest of an image; it is `sha256:` and 64 digits")
@@ -75,7 +75,16 @@ def parse_reference(url: str, insecure: bool | None = None) -> Reference:
 
 def is_this_host(name: str) -> bool:
     """Whether a host name or address is one of the host itself, by its form alone."""
+    import ipaddress  # not at each start of a program that names a tier
+
     try:
         return ipaddress.ip_address(name).is_loopback
     except ValueError:
         return name == "localhost" or name.endswith(".localhost")
+
+
+def _is_name(part: str) -> bool:
+    """Whether a text may be a part of a repository: small letters and digits, and one mark between them at a time."""
+    marks = part.translate(_WITHOUT_SMALL).split()
+    has_ends = part[:1] in tuple(_SMALL) and part[-1] in _SMALL
+    return has_ends and all(mark in (".", "_", "__") or not mark.strip("-") for mark in marks)
