@@ -7,6 +7,7 @@ import http.server
 import json
 import os
 import shutil
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
 from hashlib import sha256
 from pathlib import Path
 
@@ -158,8 +160,8 @@ class SmallRegistry:
 
 
 @contextmanager
-def serving(answer: Callable[[Seen], Answer]) -> Iterator[str]:
-    """A web server that answers so, as `host:port`."""
+def serving(answer: Callable[[Seen], Answer], certificate: Path | None = None) -> Iterator[str]:
+    """A web server that answers so, as `host:port`; encrypted with a `certificate`, which holds its key too."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def _do(self) -> None:
@@ -181,6 +183,11 @@ def serving(answer: Callable[[Seen], Answer]) -> Iterator[str]:
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
+    if certificate is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        server.handle_error = lambda *_: None  # type: ignore[method-assign]  # who distrusts it hangs up
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     try:
         yield f"127.0.0.1:{server.server_port}"
@@ -201,3 +208,30 @@ def small_registry() -> Iterator[SmallRegistry]:
 def basic(name: str, password: str) -> str:
     """The text of `auth` in a file of credentials."""
     return base64.b64encode(f"{name}:{password}".encode()).decode()
+
+
+def write_certificate(path: Path) -> Path:
+    """A certificate of `localhost` that signs itself, with its key."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(timezone.utc)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    path.write_bytes(made.public_bytes(pem) + secret)
+    return path

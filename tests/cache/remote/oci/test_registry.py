@@ -35,6 +35,7 @@ from tests.cache.remote.registries import (
     free_port,
     serving,
     small_registry,
+    write_certificate,
 )
 from tests.support.commands import DECODE, PREFILL, store
 
@@ -269,6 +270,30 @@ def test_a_challenge_of_another_kind_is_told(registry: SmallRegistry, header: st
     registry.instead = lambda _: (401, {"WWW-Authenticate": header} if header else {}, b"")
     with pytest.raises(RemoteError, match="of a kind that is not known here"):
         tier(registry).names("v4/", 1, soon())
+
+
+# -- encryption ------------------------------------------------------------------------------------------------
+
+
+def test_an_encrypted_registry_is_asked_if_its_certificate_is_trusted(
+    registry: SmallRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate = write_certificate(tmp_path / "certificate.pem")
+    image_in(tmp_path)
+    with serving(registry.answer, certificate) as host:
+        url = f"oci://localhost:{host.rpartition(':')[2]}/team/gears:latest"
+        for asked in (
+            lambda: push_folder(tmp_path / "image", url, soon(), insecure=False),
+            lambda: OciRemote(url, insecure=False).names("v4/", 1, soon()),
+        ):
+            with pytest.raises(RemoteError, match="CERTIFICATE_VERIFY_FAILED"):
+                asked()
+        assert registry.seen == []
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        push_folder(tmp_path / "image", url, soon(), insecure=False)
+        assert everything(OciRemote(url, insecure=False)) == OBJECTS
+        with pytest.raises(RemoteError, match="CERTIFICATE_VERIFY_FAILED"):  # it is of `localhost`
+            OciRemote(url.replace("localhost", "127.0.0.1"), insecure=False).names("v4/", 1, soon())
 
 
 # -- redirects -------------------------------------------------------------------------------------------------
