@@ -26,7 +26,7 @@ test test-npu check coverage: export TORCH_DEVICE_BACKEND_AUTOLOAD := 0
 test test-npu fuzz coverage: export OMP_WAIT_POLICY := passive
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-npu fuzz bench check format coverage docs hooks clean
+.PHONY: help demo registry test test-npu fuzz bench check format coverage docs hooks clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -54,8 +54,12 @@ demo: $(VENV)/.demo
 .servers/.ready: scripts/servers.sh
 	scripts/servers.sh .servers
 
+# A registry of images from Debian's packages, unpacked into .venv; without it the tests that need one are skipped.
+registry: | $(BIN)/python
+	@scripts/registry.sh $(VENV)/registry
+
 ## make test       run the tests
-test: $(VENV)/.dev .servers/.ready
+test: $(VENV)/.dev .servers/.ready registry
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist worksteal $(if $(FAST),-m 'not slow') $(ARGS)
 
 # The wheel of torch_npu without its dependencies, above the packages of .venv: its Python half runs on a CPU.
@@ -88,7 +92,7 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format .
 
 ## make coverage   run the tests with branch coverage
-coverage: $(VENV)/.dev .servers/.ready
+coverage: $(VENV)/.dev .servers/.ready registry
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest $(if $(FAST),-m 'not slow') $(ARGS)
 	$(BIN)/coverage combine --quiet

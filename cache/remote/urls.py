@@ -16,7 +16,7 @@ VARIABLE = "GEARCACHE_REMOTES"
 BUDGET_SECONDS = 10.0
 _MOST_BUDGET = 3600.0
 _EXTRAS = {"s3": "s3", "gs": "s3", "az": "s3", "redis": "redis", "rediss": "redis"}
-_READ_ONLY = ("https", "http")
+_READ_ONLY = ("https", "http", "oci")
 
 
 @dataclass(frozen=True)
@@ -100,10 +100,14 @@ def _parse(text: Any, source: str) -> TierURL:
             budget = _seconds(value, source)
         elif scheme in ("s3", "gs", "az"):
             options.append((name, value))
+        elif scheme == "oci" and name == "insecure":
+            _flag(name, value, source)
+            options.append((name, value))
         else:
-            raise OptionError(
-                f"{source}: the tier `{scheme}:` has no setting `{name}`; it has read_only, unsigned and budget"
-            )
+            known = "read_only, unsigned, budget and insecure" if scheme == "oci" else "read_only, unsigned and budget"
+            raise OptionError(f"{source}: the tier `{scheme}:` has no setting `{name}`; it has {known}")
+    if scheme == "oci":
+        _check_reference(url, source)
     return TierURL(url, read_only, unsigned, budget, tuple(options))
 
 
@@ -114,6 +118,15 @@ def _split(text: str, scheme: str, source: str) -> SplitResult:
     except ValueError:
         raise OptionError(f"{source} names the tier `{scheme}:` with a host or port that is none") from None
     return parts
+
+
+def _check_reference(url: str, source: str) -> None:
+    from gearcache.cache.remote.oci.reference import parse_reference
+
+    try:
+        parse_reference(url)
+    except ValueError as error:
+        raise OptionError(f"{source}: {error}") from error
 
 
 def _flag(name: str, value: str, source: str) -> bool:
@@ -158,6 +171,13 @@ def _web(tier: TierURL) -> Remote:
     return WebRemote(tier.url)
 
 
+def _image(tier: TierURL) -> Remote:
+    from gearcache.cache.remote.oci.image_remote import OciRemote
+
+    insecure = dict(tier.options).get("insecure")
+    return OciRemote(tier.url, None if insecure is None else insecure == "1")
+
+
 def _need(package: str, tier: TierURL) -> None:
     from importlib.util import find_spec
 
@@ -175,4 +195,5 @@ _ENGINES: dict[str, Callable[[TierURL], Remote]] = {
     "rediss": _redis,
     "https": _web,
     "http": _web,
+    "oci": _image,
 }

@@ -37,6 +37,7 @@ COMMANDS = {
     "prune": ("prune", "Remove the least recently used entries, down to a limit."),
     "bundle": ("bundle", "Write entries into one file."),
     "unbundle": ("unbundle", "Take entries from a file that `bundle` wrote."),
+    "pack": ("pack", "Write entries as an image of containers."),
     "keys": ("keys", "Make and list keys that sign entries."),
     "completion": ("completion", "Print the script of shell completion."),
 }

@@ -12,6 +12,7 @@ import pytest
 
 from gearcache.cache.remote.folder import FolderRemote
 from gearcache.cache.remote.objects import ObjectRemote
+from gearcache.cache.remote.oci.image_remote import OciRemote
 from gearcache.cache.remote.protocol import Deadline, Remote, RemoteError
 from gearcache.cache.remote.redis_server import RedisRemote
 from gearcache.cache.remote.web import WebRemote
@@ -199,10 +200,11 @@ def _clients(port: int) -> dict[str, Remote]:
             {"endpoint": f"http://127.0.0.1:{port}", "access_key_id": "a", "secret_access_key": "secret"},
         ),
         "web": WebRemote(f"http://127.0.0.1:{port}/"),
+        "image": OciRemote(f"oci://127.0.0.1:{port}/team/gears"),
     }
 
 
-@pytest.mark.parametrize("kind", ["redis", "bucket", "web"])
+@pytest.mark.parametrize("kind", ["redis", "bucket", "web", "image"])
 def test_an_engine_that_is_not_there_is_an_error_at_once(kind: str) -> None:
     with socket.socket() as reserved:  # bound and not listening: connections are refused
         reserved.bind(("127.0.0.1", 0))
@@ -214,13 +216,13 @@ def test_an_engine_that_is_not_there_is_an_error_at_once(kind: str) -> None:
         assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", ["redis", "bucket", "web"])
+@pytest.mark.parametrize("kind", ["redis", "bucket", "web", "image"])
 @pytest.mark.parametrize("behaviour", ["says nothing", "says nonsense", "a byte a second", "hangs up"])
 def test_an_engine_that_misbehaves_costs_its_deadline_at_most(kind: str, behaviour: str) -> None:
     listening = socket.create_server(("127.0.0.1", 0))
+    held: list[socket.socket] = []
 
     def serve() -> None:
-        held = []
         while True:
             try:
                 connection, _ = listening.accept()
@@ -253,6 +255,36 @@ def test_an_engine_that_misbehaves_costs_its_deadline_at_most(kind: str, behavio
         assert time.monotonic() - begin < 5
     finally:
         listening.shutdown(socket.SHUT_RDWR)  # ends `accept`
+        listening.close()
+        for connection in held:
+            connection.close()
+
+
+@pytest.mark.parametrize("kind", ["web", "image"])
+def test_a_body_that_never_ends_is_not_read_on_after_the_deadline(kind: str) -> None:
+    ended = threading.Event()
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def drip() -> None:
+        connection, _ = listening.accept()
+        with connection:
+            connection.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1000000\r\n\r\n")
+            while not ended.wait(0.05):
+                try:
+                    connection.sendall(b" ")
+                except OSError:
+                    return
+
+    sender = threading.Thread(target=drip, daemon=True)
+    sender.start()
+    try:
+        client = _clients(listening.getsockname()[1])[kind]
+        with pytest.raises(RemoteError, match="did not answer"):
+            client.get("a", 1 << 20, soon(0.5))
+        sender.join(1.0)
+        assert not sender.is_alive()
+    finally:
+        ended.set()
         listening.close()
 
 
