@@ -62,6 +62,17 @@ class FolderRemote:
 
         self._within(deadline, remove)
 
+    def clock(self, written: str, deadline: Deadline) -> float | None:
+        """Return when a file was written, by the clock of who keeps the share, in seconds since 1970."""
+
+        def read() -> float | None:
+            try:
+                return self._path(written).lstat().st_mtime
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+
+        return self._within(deadline, read)
+
     def _path(self, name: str) -> Path:
         parts = name.split("/")
         if not all(parts) or any(part in (".", "..") or "\0" in part for part in parts):

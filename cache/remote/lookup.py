@@ -76,8 +76,8 @@ class Lookup:
         return found
 
 
-def read_found(tier: Tier, entry: EntryName, name: str, data: bytes, trust: Trust) -> Found:
-    """Return a manifest as it came from a tier; `CorruptEntry` or `UnsignedEntry` where it may not be used."""
+def read_named(tier: Tier, entry: EntryName, name: str, data: bytes) -> Manifest:
+    """Return a manifest as it came from a tier, whoever signed it; `CorruptEntry` for another one."""
     source = tier.path(name)
     digest = sha256(data).hexdigest()
     if expected_digest(name) not in (None, digest):
@@ -85,5 +85,11 @@ def read_found(tier: Tier, entry: EntryName, name: str, data: bytes, trust: Trus
     manifest = decode_manifest(data, source)
     if (manifest.key_digest, manifest.name) != (entry.digest, f"{entry.label}-{entry.digest}"):
         raise CorruptEntry(source, f"it belongs to the entry {manifest.name}")
-    signer = trust.check(data, str(source), unsigned=tier.url.unsigned)
+    return manifest
+
+
+def read_found(tier: Tier, entry: EntryName, name: str, data: bytes, trust: Trust) -> Found:
+    """Return a manifest as it came from a tier; `CorruptEntry` or `UnsignedEntry` where it may not be used."""
+    manifest = read_named(tier, entry, name, data)
+    signer = trust.check(data, str(tier.path(name)), unsigned=tier.url.unsigned)
     return Found(tier, name, manifest, signer)

@@ -92,6 +92,16 @@ class ObjectRemote:
             except FileNotFoundError:
                 return
 
+    def clock(self, written: str, deadline: Deadline) -> float | None:
+        """Return when an object was stored, in whole seconds since 1970."""
+        import obstore
+
+        with self._translated():
+            try:
+                return float(obstore.head(self._store(deadline), written)["last_modified"].timestamp())
+            except FileNotFoundError:
+                return None
+
     def _store(self, deadline: Deadline) -> Any:
         """Return a client whose requests end in time; kept for each whole second."""
         import obstore.store

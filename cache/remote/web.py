@@ -10,6 +10,7 @@ import http.client
 import socket
 import ssl
 from collections.abc import Callable
+from email.utils import parsedate_to_datetime
 from typing import TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -18,7 +19,7 @@ from gearcache.cache.remote.within import within
 
 INDEX = "index.txt"
 _Result = TypeVar("_Result")
-_MAX_INDEX = 1 << 20
+_MAX_INDEX = 16 << 20
 
 
 class WebRemote:
@@ -66,15 +67,33 @@ class WebRemote:
     def delete(self, name: str, deadline: Deadline) -> None:
         raise RemoteError(self.label, "it is read only")
 
+    def clock(self, written: str, deadline: Deadline) -> float | None:
+        """Return the time of the server in whole seconds since 1970, as its answers say."""
+        found: list[float] = []
+
+        def note(answer: http.client.HTTPResponse) -> None:
+            with contextlib.suppress(TypeError, ValueError):
+                found.append(parsedate_to_datetime(answer.getheader("Date", "")).timestamp())
+
+        self._ask("HEAD", written, lambda _: None, deadline, note)
+        return found[0] if found else None
+
     def _ask(
-        self, method: str, name: str, read: Callable[[http.client.HTTPResponse], _Result], deadline: Deadline
+        self,
+        method: str,
+        name: str,
+        read: Callable[[http.client.HTTPResponse], _Result],
+        deadline: Deadline,
+        look: Callable[[http.client.HTTPResponse], object] = lambda _: None,
     ) -> _Result | None:
+        """Return what `read` makes of an object; None for none. `look` sees the head of any answer."""
         connection = self._connect(deadline)
 
         def ask() -> _Result | None:
             path = f"{self._parts.path.rstrip('/')}/{quote(name)}"
             connection.request(method, path, headers={"Connection": "close", "Accept-Encoding": "identity"})
             answer = connection.getresponse()
+            look(answer)
             if answer.status in (404, 410):
                 return None
             if answer.status != 200:

@@ -37,6 +37,9 @@ COMMANDS = {
     "prune": ("prune", "Remove the least recently used entries, down to a limit."),
     "bundle": ("bundle", "Write entries into one file."),
     "unbundle": ("unbundle", "Take entries from a file that `bundle` wrote."),
+    "push": ("push", "Send entries to tiers beyond this host."),
+    "pull": ("pull", "Bring entries of tiers to this host."),
+    "remote": ("remote", "Look at the tiers: reach, latency, leases, signatures."),
     "completion": ("completion", "Print the script of shell completion."),
 }
 

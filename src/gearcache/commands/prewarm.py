@@ -155,9 +155,11 @@ def _row(entry: Prewarmed, report: PrewarmReport) -> tuple[str, ...]:
     )
 
 
-def explain_target(target: str, cache_dir: Path | None, as_json: bool) -> None:
-    """Look up what a function calls, and say for each entry whether it is there, and if not why."""
-    layout_at(cache_dir)  # what only reads makes no cache
+def looked_up(target: str, cache_dir: Path | None) -> tuple[PrewarmReport, BaseException | None]:
+    """Return what is stored of what a function calls, and what the function raised, which is printed; compiles nothing.
+
+    A usage error for what names no function.
+    """
     function = find_target(target)
     from gearcache.prewarming.prewarm import run_prewarm
 
@@ -167,6 +169,13 @@ def explain_target(target: str, cache_dir: Path | None, as_json: bool) -> None:
         )
     if error is not None:
         traceback.print_exception(error, file=sys.stderr)
+    return report, error
+
+
+def explain_target(target: str, cache_dir: Path | None, as_json: bool) -> None:
+    """Look up what a function calls, and say for each entry whether it is there, and if not why."""
+    layout_at(cache_dir)  # what only reads makes no cache
+    report, error = looked_up(target, cache_dir)
     if as_json:
         print_json("explain", report.to_plain())
     else:
