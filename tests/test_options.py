@@ -208,6 +208,7 @@ def test_set_dim_gears_refuses_and_marks_nothing(gears: Any, words: str) -> None
         errors.UnsafePath("/a", "reason", "remedy"),
         errors.UnsignedEntry("/a", "reason", "remedy"),
         errors.BundleError("/a", "reason"),
+        errors.RemoteError("s3://team", "problem"),
         errors.CaptureError("Net.run", "cause"),
         errors.MethodRaises("Net.run", "cause"),
         errors.NotExportable("Net.forward", "cause"),

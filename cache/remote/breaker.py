@@ -25,7 +25,7 @@ class Breaker:
 
     def __init__(self, folder: Path, label: str) -> None:
         self._path = folder / f"remote-{sha256(label.encode()).hexdigest()[:16]}"
-        #: When the last fault of this process was, of `time.monotonic`, and how many there were.
+        #: Faults of this process that no file could hold, and when the last of them was, of `time.monotonic`.
         self._own, self._last = 0, 0.0
 
     def is_open(self) -> bool:
@@ -50,10 +50,7 @@ class Breaker:
     def fault(self, *, is_last: bool = False) -> None:
         """Note that the tier failed; with `is_last`, or as the first one after a rest, so that nobody asks it now."""
         number = FAULTS if is_last or self._is_after_rest() else 1
-        now = time.monotonic()
-        self._own = number + (self._own if now - self._last < REST_SECONDS else 0)
-        self._last = now
-        with contextlib.suppress(OSError, CacheError):
+        try:
             if self._is_old():
                 write_atomic(self._path, b"")
             descriptor = os.open(
@@ -63,6 +60,10 @@ class Breaker:
                 os.write(descriptor, b"!" * number)
             finally:
                 os.close(descriptor)
+        except (OSError, CacheError):
+            now = time.monotonic()
+            self._own = number + (self._own if now - self._last < REST_SECONDS else 0)
+            self._last = now
 
     def success(self) -> None:
         """Note that it answered."""

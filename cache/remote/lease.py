@@ -17,7 +17,7 @@ from typing import Any
 
 import msgpack
 
-from gearcache.cache.remote.protocol import Deadline, Remote, RemoteError
+from gearcache.cache.remote.protocol import Deadline, RemoteError
 from gearcache.cache.remote.tier import Tier
 
 #: After so long without a beat the holder is taken for dead.
@@ -119,18 +119,20 @@ class Lease:
         number = 0
         while not self._ended.wait(self._every):
             number += 1
-            data = self._own(number).encoded()
             with suppress(RemoteError):
-                if not self._is_own():  # it was taken over
+                if not self._beat_once(number):
                     return
-                self._ask(lambda remote, deadline, data=data: _put(remote, self._name, data, deadline, self._life))
+
+    def _beat_once(self, number: int) -> bool:
+        """Show a beat; False where the lease was taken over."""
+        if not self._is_own():
+            return False
+        data = self._own(number).encoded()
+        self._ask(lambda remote, deadline: remote.put(self._name, data, deadline, lifetime=self._life))
+        return True
 
     def _own(self, beat: int) -> Holder:
         return Holder(self._identity, socket.gethostname(), os.getpid(), beat, time.time())
 
     def _ask(self, work: Any) -> Any:
         return self.tier.ask(lambda remote: work(remote, Deadline.after(_REQUEST_SECONDS)))
-
-
-def _put(remote: Remote, name: str, data: bytes, deadline: Deadline, life: float) -> bool:
-    return remote.put(name, data, deadline, lifetime=life)

@@ -56,7 +56,7 @@ def upload_entry(
         size = sum(manifest.blobs.values())
         deadline = Deadline.after(max(tier.url.budget, _SECONDS) + size / _BYTES_PER_SECOND)
         lookup = Lookup(tier, entry, trust)
-        lookup.look(deadline, lambda found: covers([found.manifest], manifest))
+        lookup.look(tier.begin(), lambda found: covers([found.manifest], manifest))
         if entry.manifest(data) in lookup.found or covers(_manifests(lookup), manifest):
             return Uploaded()
         sent = tier.ask(lambda remote: _send(tier, remote, DiskStore(layout), entry, data, manifest, deadline))

@@ -58,6 +58,10 @@ def parse_urls(remotes: str | Sequence[str] | None, source: str) -> list[TierURL
     """
     if remotes is None:
         return []
+    if not isinstance(remotes, (str, list, tuple)):
+        raise OptionError(
+            f"{source} is {remotes!r}; it must be a text such as 's3://bucket/prefix', or a list of those"
+        )
     texts = remotes.split() if isinstance(remotes, str) else list(remotes)
     return [_parse(text, source) for text in texts]
 

@@ -7,14 +7,16 @@ import random
 import time
 from collections.abc import Callable
 
-from gearcache.cache.remote.lease import Lease
+from gearcache.cache.remote.lease import Holder, Lease
 from gearcache.cache.remote.names import lease_name
 from gearcache.cache.remote.tier import Tier
 from gearcache.telemetry.history import History
 
 logger = logging.getLogger("gearcache")
-#: Seconds between two looks at the lease of another host: more each time.
+#: Seconds between two looks at what is stored: more each time.
 _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.5, 5.0, 1.5
+#: Seconds between two looks at the lease of another host.
+_LOOK_SECONDS = 10.0
 
 
 class Turn:
@@ -33,32 +35,36 @@ class Turn:
         """
         if not self._tier.has_leases():
             return False
-        begin, pause, other = time.monotonic(), _FIRST_PAUSE, ""
+        begin, pause = time.monotonic(), _FIRST_PAUSE
         while not self._lease.take():
-            if time.monotonic() - begin > self._seconds:
-                logger.warning("%s: waited %g s for another host to compile it", self._history.name, self._seconds)
-                return False
-            while (holder := self._lease.holder()) is not None:
-                if other and holder.identity != other and fetch():  # the one before has ended
-                    return self._waited(begin)
-                if not other:
-                    logger.info("%s: waiting for %s, which compiles it", self._history.name, holder)
-                    self._history.lines.append(f"waited for {holder}, which compiled it")
-                other = holder.identity
+            looked = time.monotonic()
+            while True:
                 if time.monotonic() - begin > self._seconds:
-                    break
+                    logger.warning("%s: waited %g s for another host to compile it", self._history.name, self._seconds)
+                    return False
                 # Spread, so that hosts that began together do not ask together.
                 time.sleep(pause * random.uniform(0.5, 1.0))
                 pause = min(pause * _GROWTH, _LONGEST_PAUSE)
-            if holder is None:
+                # What is stored ends the wait; the lease tells only whether anybody is at it.
                 if fetch():
                     return self._waited(begin)
-                time.sleep(pause * random.uniform(0.0, 0.1))
+                if time.monotonic() - looked >= _LOOK_SECONDS:
+                    looked = time.monotonic()
+                    holder = self._lease.holder()
+                    if holder is None:
+                        break
+                    self._tell(holder)
         if fetch():  # it was stored between the first look and this turn
             self.end()
             return self._waited(begin)
         self._history.note("lease", tier=self._tier.label, seconds=time.monotonic() - begin, detail="held")
         return False
+
+    def _tell(self, holder: Holder) -> None:
+        line = f"waiting for {holder}, which compiles it"
+        if line not in self._history.lines:
+            self._history.lines.append(line)
+            logger.info("%s: %s", self._history.name, line)
 
     def _waited(self, begin: float) -> bool:
         self._history.note("lease", tier=self._tier.label, seconds=time.monotonic() - begin, detail="waited")

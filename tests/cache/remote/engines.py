@@ -135,6 +135,18 @@ def web() -> Iterator[Remote]:
             server.server_close()
 
 
+def url_of(remote: Remote) -> str:
+    """Return what a user writes for an engine of this module; unsigned entries are taken."""
+    if isinstance(remote, FolderRemote):
+        return f"{remote.label}?unsigned=1"
+    if isinstance(remote, RedisRemote):
+        return f"{remote.label}?unsigned=1"
+    if isinstance(remote, ObjectRemote):
+        settings = "&".join(f"{name}={str(value).lower()}" for name, value in remote._options.items())
+        return f"{remote.label}?unsigned=1&{settings}"
+    return f"{remote.label}/?unsigned=1"
+
+
 ENGINES = {"folder": folder, "redis": redis, "bucket": bucket, "web": web}
 
 

@@ -74,6 +74,21 @@ def test_some_faults_in_a_row_keep_all_processes_from_asking_for_a_while(tmp_pat
     assert not first.is_open()
 
 
+def test_one_dear_fault_is_one_too_many(tmp_path: Path) -> None:
+    Breaker(tmp_path, "a").fault(is_last=True)
+    assert Breaker(tmp_path, "a").is_open()
+
+
+def test_where_no_file_can_be_a_process_remembers_its_own_faults(tmp_path: Path) -> None:
+    found = Breaker(tmp_path / "absent", "a")
+    for _ in range(FAULTS):
+        assert not found.is_open()
+        found.fault()
+    assert found.is_open()
+    found.success()
+    assert not found.is_open()
+
+
 def test_faults_long_ago_do_not_count(tmp_path: Path) -> None:
     found = Breaker(tmp_path, "a")
     for _ in range(FAULTS + 2):
