@@ -48,17 +48,27 @@ def is_called(entry: EntryName, text: str) -> bool:
 
 def holdings(tier: Tier, deadline: Deadline) -> Holdings:
     """List the manifests of a tier; `RemoteError`, also for a website that has no list of them."""
-    found = Holdings()
-    for name in _names(tier, ENTRIES, deadline):
-        if (entry := parse_name(name)) is not None:
-            found.manifests.setdefault(entry, []).append(name)
-        elif name.rpartition("/")[2] == INDEX:
-            found.indexes.append(name)
+    found = listed(tier, ENTRIES, deadline)
     if not found.manifests and tier.url.scheme in ("http", "https"):
         index = ENTRIES + INDEX
         if tier.ask(lambda remote: remote.get(index, _LARGEST_INDEX, deadline)) is None:
             raise RemoteError(tier.label, f"it has no `{index}`, which `gearcache push --index` writes")
     return found
+
+
+def listed(tier: Tier, prefix: str, deadline: Deadline) -> Holdings:
+    """List the manifests below a prefix; `RemoteError`. A website has a list of all, and of each entry alone."""
+    if tier.url.scheme in ("http", "https") and len(prefix.split("/")) <= len(ENTRIES.split("/")) + 1:
+        found = [name for name in _names(tier, ENTRIES, deadline) if name.startswith(prefix)]
+    else:
+        found = _names(tier, prefix, deadline)
+    held = Holdings()
+    for name in found:
+        if (entry := parse_name(name)) is not None:
+            held.manifests.setdefault(entry, []).append(name)
+        elif name.rpartition("/")[2] == INDEX:
+            held.indexes.append(name)
+    return held
 
 
 def read_manifests(tier: Tier, names: Sequence[str]) -> dict[str, bytes]:

@@ -11,12 +11,16 @@ import click
 
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.row import EntryRow
-from gearcache.cache.manifest import Manifest
+from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, is_signed
+from gearcache.cache.remote.names import EntryName
+from gearcache.cache.signature import KEY_FILE_VARIABLE
+from gearcache.cache.trust import read_trusted
 from gearcache.commands.common import (
     ago_text,
     common_options,
     count,
     entry_plain,
+    environment_signer,
     layout_at,
     note_other_formats,
     print_json,
@@ -26,6 +30,8 @@ from gearcache.commands.common import (
 )
 from gearcache.commands.named import entry_argument, find_newest
 from gearcache.commands.printing import echo
+from gearcache.commands.tier_entries import in_tiers, remote_option
+from gearcache.errors import CacheError
 from gearcache.readable.entry import (
     check_lines,
     evidence_lines,
@@ -51,8 +57,11 @@ _SHOWN = 12
     "--only", "only", type=click.Choice(_SECTIONS), multiple=True, help="Show this part, in full. Repeatable."
 )
 @click.option("--full", is_flag=True, help="Show every part in full: evidence, frame and graph too.")
+@remote_option
 @common_options
-def command(entry: str, only: tuple[str, ...], full: bool, cache_dir: Path | None, as_json: bool) -> None:
+def command(
+    entry: str, only: tuple[str, ...], full: bool, is_remote: bool, cache_dir: Path | None, as_json: bool
+) -> None:
     """Show one entry: what identifies it, what it depends on, its gears, its frame and graph.
 
     ENTRY is a method (`Model.decode`), a key or its start, both (`Model.decode-3f2a`), or a path.
@@ -62,14 +71,17 @@ def command(entry: str, only: tuple[str, ...], full: bool, cache_dir: Path | Non
     manifest = catalog.read(found)
     sections = _SECTIONS if full or as_json else only or _SUMMARY
     limit = None if full or only or as_json else _SHOWN
+    tiers = in_tiers(catalog.layout, EntryName(*found.identity), manifest.components) if is_remote else []
     with understood(manifest):
         plain = _plain(found, manifest, catalog) if as_json else {}
         lines = [] if as_json else [*_head(found, catalog), *_body(manifest, catalog, sections, limit)]
     if as_json:
-        print_json("show", plain)
+        print_json("show", {**plain, **({"tiers": [each.to_plain() for each in tiers]} if is_remote else {})})
         return
     for line in lines:
         echo(line)
+    if tiers:
+        echo("", "In tiers", *(f"  {line}" for each in tiers for line in each.lines()))
     note_other_formats(catalog.layout)
 
 
@@ -84,7 +96,20 @@ def _head(entry: EntryRow, catalog: Catalog) -> Iterator[str]:
     yield f"Used      {ago_text(entry.last_use)}, {count(entry.hits, 'load')}"
     yield f"In use    {', '.join(map(user_text, users)) or 'by no process'}"
     yield f"Size      {size_text(entry.size)} in {count(len(entry.blob_sizes()), 'blob')}"
+    yield f"Signed    {_signature(catalog.path(entry))}"
     yield f"Compiled  {count(len(entry.gears), 'gear')} in {seconds_text(entry.compile_seconds)}"
+
+
+def _signature(path: Path) -> str:
+    """Return whether somebody signed an entry, and whether that is the key of this host."""
+    try:
+        data = read_trusted(path, MAX_MANIFEST_SIZE)
+        signer = environment_signer()
+        if signer is not None and signer.has_signed(data):
+            return f"with the key of `{KEY_FILE_VARIABLE}`"
+    except (OSError, CacheError) as error:
+        return f"unknown: {error}"
+    return "with another key" if is_signed(data) else "by nobody"
 
 
 def _parts(variant: dict[str, Any], manifest: Manifest, catalog: Catalog) -> dict[str, Iterator[tuple[str, list[str]]]]:
