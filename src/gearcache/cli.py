@@ -76,9 +76,12 @@ class CommandGroup(click.Group):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
     def invoke(self, context: click.Context) -> Any:
-        """Run a command; a fault of the cache is one line and exit code 3."""
+        """Run a command; a fault of the cache is one line and exit code 3, Ctrl-C one and 130."""
+        code = 3
         try:
             return super().invoke(context)
+        except KeyboardInterrupt:
+            text, code = "interrupted", 130
         except CacheError as error:
             text = str(error)
         except OSError as error:
@@ -88,7 +91,7 @@ class CommandGroup(click.Group):
         from gearcache.commands.printing import echo
 
         echo(f"error: {text}", err=True)
-        raise click.exceptions.Exit(3)
+        raise click.exceptions.Exit(code)
 
 
 @click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)
