@@ -21,6 +21,7 @@ SECTIONS = {
     "steady": ("smollm2",),
     "memory": ("smollm2",),
     "store": ("",),
+    "hosts": ("smollm2",),
 }
 QUICK_MODEL = "decode2"
 

@@ -88,7 +88,7 @@ def ours(order: dict[str, Any]) -> dict[str, Any]:
     if order["relaunch"] and (stats.traces or stats.compiles or stats.misses):
         raise RuntimeError(f"this was to be a relaunch: {stats}, {stats.miss_reasons}")
     split = {"import": imported, "load": loaded, "load_cpu": worked, "evidence": sum(evidence)}
-    return {**found, **split, "gear": sum(activated) / len(calls)}
+    return {**found, **split, "gear": sum(activated) / len(calls), "compiles": stats.compiles}
 
 
 def background(order: dict[str, Any]) -> dict[str, Any]:

@@ -122,6 +122,7 @@ class Host:
 
     def __init__(self, number: int, seed: Seed, url: str, root: Path, options: argparse.Namespace) -> None:
         from gearcache.cache.layout import Layout
+        from gearcache.cache.remote.patient import Patient
         from gearcache.options import resolve_settings
         from gearcache.serving.entry import Entry
         from gearcache.serving.remote_entry import RemoteEntry
@@ -134,7 +135,7 @@ class Host:
         self.remote = RemoteEntry(self.entry, history, strict=False, lock_timeout=1800.0)
         (tier,) = self.remote._tiers
         self.watched = Watched(tier.url.open(), options.case, number)
-        tier._remote = self.watched  # type: ignore[assignment]
+        tier._remote = Patient(self.watched)  # type: ignore[arg-type]
         self._seed = seed
         self._options = options
         self.compiled = self.killed = False
@@ -144,6 +145,7 @@ class Host:
         """Get the entry, or compile it."""
         from gearcache.serving.remote_entry import Wanted
 
+        time.sleep(random.uniform(0, self._options.spread))
         begin = time.monotonic()
         wanted = Wanted(lambda _: True, lambda _: True, "all gears")
         with self.entry.exclusive():
@@ -264,6 +266,7 @@ def main() -> None:
     parser.add_argument("--hosts", type=int, default=1000)
     parser.add_argument("--processes", type=int, default=2, help="that the hosts are threads of")
     parser.add_argument("--compile", type=float, default=20.0, help="seconds that a compile takes")
+    parser.add_argument("--spread", type=float, default=5.0, help="seconds within which the hosts begin")
     parser.add_argument("--blobs", type=int, default=8)
     parser.add_argument("--size", type=int, default=100_000, help="bytes of a blob")
     parser.add_argument("--json", action="store_true")

@@ -17,7 +17,8 @@ from typing import Any
 
 import msgpack
 
-from gearcache.cache.remote.protocol import Deadline, RemoteError
+from gearcache.cache.remote.patient import again
+from gearcache.cache.remote.protocol import Deadline, Remote, RemoteError
 from gearcache.cache.remote.tier import Tier
 
 #: After so long without a beat the holder is taken for dead.
@@ -83,12 +84,27 @@ class Lease:
 
     def take(self) -> bool:
         """Take the lease, if nobody holds it; whether it is this process's now. Raises `RemoteError`."""
-        own = self._own(0).encoded()
-        if self._ask(lambda remote, deadline: remote.put(self._name, own, deadline, create=True, lifetime=self._life)):
+        if self._ask(self._create):
             self._beats = threading.Thread(target=self._beat, daemon=True, name="gearcache-lease")
             self._beats.start()
             return True
         return False
+
+    def _create(self, remote: Remote, deadline: Deadline) -> bool:
+        own = self._own(0).encoded()
+
+        def create() -> bool:
+            # A create that failed may have been done, and only its answer lost.
+            return (is_again and self._is_own()) or remote.put(
+                self._name, own, deadline, create=True, lifetime=self._life
+            )
+
+        is_again = False
+        try:
+            return create()
+        except RemoteError:
+            is_again = True
+            return again(create, deadline)
 
     def release(self) -> None:
         """Give the lease up, if it is held; raises nothing."""

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from gearcache.cache.layout import Layout
 from gearcache.cache.remote.breaker import Breaker
+from gearcache.cache.remote.patient import Patient, again
 from gearcache.cache.remote.probe import honours_create
 from gearcache.cache.remote.protocol import Deadline, Remote, RemoteError
 from gearcache.cache.remote.tier_counts import TierCounts
@@ -52,7 +53,7 @@ class Tier:
         """The engine; `RemoteError` where its package is not installed."""
         if self._remote is None:
             try:
-                self._remote = self.url.open()
+                self._remote = Patient(self.url.open())
             except OptionError as error:
                 raise RemoteError(self.label, str(error)) from error
         return self._remote
@@ -63,7 +64,8 @@ class Tier:
 
     def has_leases(self) -> bool:
         """Whether of several hosts that take a lease only one gets it; asks a store that may not be believed."""
-        return self.ask(lambda remote: honours_create(remote, Deadline.after(_PROBE_SECONDS), self._folder))
+        deadline = Deadline.after(_PROBE_SECONDS)
+        return self.ask(lambda remote: again(lambda: honours_create(remote, deadline, self._folder), deadline))
 
     def begin(self) -> Deadline:
         """Return until when one lookup may take."""

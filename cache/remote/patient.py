@@ -1,0 +1,58 @@
+"""An engine that is asked again where it failed for a moment: of a fleet that begins at once, some connections do."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from gearcache.cache.remote.protocol import Creates, Deadline, Remote, RemoteError
+
+#: Seconds before an operation is tried again, each a little more or less.
+PAUSES = (0.1, 0.4)
+_Result = TypeVar("_Result")
+
+
+class Patient:
+    """An engine whose operations are tried again within their deadline; but not a create, which may have succeeded."""
+
+    def __init__(self, remote: Remote) -> None:
+        self._remote = remote
+        self.label = remote.label
+
+    @property
+    def creates(self) -> Creates:
+        return self._remote.creates
+
+    def get(self, name: str, limit: int, deadline: Deadline) -> bytes | None:
+        return again(lambda: self._remote.get(name, limit, deadline), deadline)
+
+    def size(self, name: str, deadline: Deadline) -> int | None:
+        return again(lambda: self._remote.size(name, deadline), deadline)
+
+    def put(
+        self, name: str, data: bytes, deadline: Deadline, *, create: bool = False, lifetime: float | None = None
+    ) -> bool:
+        if create:
+            return self._remote.put(name, data, deadline, create=True, lifetime=lifetime)
+        return again(lambda: self._remote.put(name, data, deadline, lifetime=lifetime), deadline)
+
+    def names(self, prefix: str, limit: int, deadline: Deadline) -> list[str]:
+        return again(lambda: self._remote.names(prefix, limit, deadline), deadline)
+
+    def delete(self, name: str, deadline: Deadline) -> None:
+        again(lambda: self._remote.delete(name, deadline), deadline)
+
+
+def again(work: Callable[[], _Result], deadline: Deadline) -> _Result:
+    """Return what `work` returns, of the first try that raises no `RemoteError`; the last one's comes out."""
+    for pause in PAUSES:
+        try:
+            return work()
+        except RemoteError:
+            seconds = pause * random.uniform(0.5, 1.5)
+            if deadline.left <= seconds:
+                raise
+            time.sleep(seconds)
+    return work()
