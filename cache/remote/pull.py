@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from gearcache.cache.blob_folder import prepare_folder, present_size
 from gearcache.cache.entry_file import write_entry
@@ -16,8 +18,8 @@ from gearcache.cache.remote.fetch import fetch_blobs
 from gearcache.cache.remote.holdings import read_manifests
 from gearcache.cache.remote.lookup import Found, read_found
 from gearcache.cache.remote.names import EntryName, expected_digest
-from gearcache.cache.remote.persistence import SECONDS, persistently
-from gearcache.cache.remote.protocol import Deadline
+from gearcache.cache.remote.persistence import MOST_FAULTS, SECONDS, persistently
+from gearcache.cache.remote.protocol import Deadline, RemoteError
 from gearcache.cache.remote.push import name_of
 from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.trust import Trust
@@ -28,6 +30,7 @@ from gearcache.errors import CacheError, CorruptEntry, UnsignedEntry
 
 #: Seconds to wait for a process of this host that compiles the same.
 LOCK_SECONDS = 60.0
+_Result = TypeVar("_Result")
 _BYTES_PER_SECOND = 1 << 20
 #: See `gearcache.readable.joined`, which knows what a payload holds.
 Join = Callable[["Manifest | None", Sequence[Manifest], Callable[[str, int], bool]], "Manifest | None"]
@@ -56,6 +59,8 @@ class Pull:
         self._trust = trust
         self._signer = signer
         self._join = join
+        #: Faults in a row.
+        self._faults: Counter[Tier] = Counter()
 
     def bring(self, entry: EntryName, named: Sequence[tuple[Tier, Sequence[str]]]) -> None:
         """Bring one entry here from manifests of some names in tiers; raises nothing of the cache's."""
@@ -117,7 +122,7 @@ class Pull:
         for tier, names in named:
             unread = [name for name in names if name not in known]
             try:
-                read = persistently(lambda tier=tier, unread=unread: read_manifests(tier, unread))  # type: ignore[misc]
+                read = self._ask(tier, lambda tier=tier, unread=unread: read_manifests(tier, unread))  # type: ignore[misc]
             except CacheError as error:
                 problems.append(str(error))
                 continue
@@ -142,7 +147,7 @@ class Pull:
             if not wanted:
                 continue
             with suppress(CacheError):  # what is still lacking is told
-                persistently(lambda tier=tier, wanted=wanted: self._fetch_from(tier, wanted))  # type: ignore[misc]
+                self._ask(tier, lambda tier=tier, wanted=wanted: self._fetch_from(tier, wanted))  # type: ignore[misc]
             came = wanted.keys() - self._lacking(wanted).keys()
             size = sum(wanted[digest] for digest in came)
             self.outcome.blobs += len(came)
@@ -153,6 +158,18 @@ class Pull:
             where = [tier.label for tier, offered in by_tier.items() if digest in offered]
             problems.append(f"the blob {digest[:12]} did not come from {' or '.join(where) or 'any tier'}")
         return problems
+
+    def _ask(self, tier: Tier, work: Callable[[], _Result]) -> _Result:
+        """Return what `work` with a tier returns; `RemoteError`, at once where the tier fails all the time."""
+        if self._faults[tier] >= MOST_FAULTS:
+            raise RemoteError(tier.label, "not asked, as it failed again and again")
+        try:
+            found = persistently(work)
+        except RemoteError:
+            self._faults[tier] += 1
+            raise
+        self._faults[tier] = 0
+        return found
 
     def _fetch_from(self, tier: Tier, wanted: dict[str, int]) -> None:
         lacking = self._lacking(wanted)

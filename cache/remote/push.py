@@ -8,15 +8,12 @@ from dataclasses import dataclass, field
 from gearcache.cache.layout import MANIFEST_NAME, Layout
 from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, is_signed
 from gearcache.cache.remote.names import EntryName
-from gearcache.cache.remote.persistence import persistently
+from gearcache.cache.remote.persistence import MOST_FAULTS, persistently
 from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.trust import Trust
 from gearcache.cache.remote.upload import Uploaded, upload_entry
 from gearcache.cache.trust import read_trusted
 from gearcache.errors import CacheError, RemoteError
-
-#: After so many entries in a row that a tier did not take, the others are not tried.
-_MOST_FAULTS = 3
 
 
 @dataclass
@@ -48,7 +45,7 @@ def push_entries(
     faults = 0
     for entry in entries:
         name = name_of(entry)
-        if faults >= _MOST_FAULTS:
+        if faults >= MOST_FAULTS:
             outcome.failed[name] = "not tried, as the tier took none of those before"
             done()
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,13 @@ def test_what_nobody_signed_is_told(tmp_path: Path, share: str) -> None:
     assert push(tmp_path / "a", tier(tmp_path / "a", share), trust=trust).unsigned == []
 
 
+def test_what_hosts_refuse_is_not_sent_again_and_again(tmp_path: Path, share: str) -> None:
+    store_gears(tmp_path / "a", DECODE, {"1": b"one"})
+    target = tier(tmp_path / "a", share, unsigned=False)
+    assert len(push(tmp_path / "a", target).sent) == 1
+    assert len(push(tmp_path / "a", target).had) == 1
+
+
 def key_of(folder: Path) -> Signer:
     path = folder / "key"
     path.write_bytes(os.urandom(32))
@@ -258,6 +266,31 @@ def test_a_pull_is_tried_again_where_the_tier_fails(tmp_path: Path, share: str) 
     push(tmp_path / "a", tier(tmp_path / "a", share))
     source, remote = flaky(tmp_path / "b", share, "get", 2)
     assert (len(pull(tmp_path / "b", source).brought), remote.faults) == (1, 2)
+
+
+def test_a_tier_that_fails_all_the_time_is_left_alone(tmp_path: Path, share: str) -> None:
+    store_gears(tmp_path / "a", DECODE, {"1": b"one"})
+    push(tmp_path / "a", tier(tmp_path / "a", share))
+    source, remote = flaky(tmp_path / "b", share, "get", 1000)
+    pulling = Pull(Layout(tmp_path / "b"), Trust.from_environment({}), None, joined)
+    names = holdings(source, Deadline.after(10)).manifests[DECODE_NAME]
+    for _ in range(5):
+        pulling.bring(DECODE_NAME, [(source, names)])
+    assert remote.faults == 3 * persistence.MOST_FAULTS
+    assert "failed again and again" in next(iter(pulling.outcome.failed.values()))
+
+
+def test_a_tier_that_hangs_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(persistence, "LONG_SECONDS", 0.05)
+    tries = []
+
+    def hang() -> None:
+        tries.append(time.sleep(0.06))
+        raise RemoteError("tier", "no answer")
+
+    with pytest.raises(RemoteError):
+        persistence.persistently(hang)
+    assert len(tries) == 1
 
 
 def test_no_more_variants_come_than_an_entry_may_hold(tmp_path: Path, share: str) -> None:
