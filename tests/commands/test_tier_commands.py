@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+import gearcache
 from gearcache.cache import CacheKey, Layout
 from gearcache.cache.admin import health
 from gearcache.cache.admin.file_system import NETWORK, network_file_system
@@ -263,6 +265,41 @@ def test_a_pull_tells_whether_all_that_is_required_came(
     monkeypatch.setenv(REMOTES, "http://127.0.0.1:1/x")
     assert run_json("pull", "--require", target)["required"]["present"] == 2
     assert "is no function" not in run("pull", code=1).stderr
+
+
+class Net(torch.nn.Module):
+    """What a trace of it depends on: `factor`."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def run(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x) * self.factor
+
+
+def compiles(root: Path, factor: float, dtype: torch.dtype) -> int:
+    """Call a cached method on a host; returns how many graphs were compiled there."""
+    net = Net(factor)
+    config = gearcache.CompilerConfig(backend="eager")
+    served = gearcache.cache_compile(net.run, config=config, gears={"x": {0: [2, 4]}}, cache_dir=root)
+    x = torch.randn(2, 3, dtype=torch.float64).to(dtype)
+    torch.testing.assert_close(served(x), net.run(x), rtol=0, atol=0)
+    return served.stats.compiles
+
+
+def test_what_was_pulled_serves_and_only_what_fits(tmp_path: Path, share: str) -> None:
+    """Three hosts have traced something else each; a fourth one has what fits of all, and compiles the rest."""
+    calls = {"a": (2.0, torch.float32), "b": (2.0, torch.float64), "c": (3.0, torch.float32)}
+    for host, call in calls.items():
+        assert compiles(tmp_path / host, *call) == 2
+        run("push", "--to", share, "--cache-dir", str(tmp_path / host))
+    assert compiles(tmp_path / "d", 4.0, torch.float32) == 2
+    found = run_json("pull", "--from", share, "--cache-dir", str(tmp_path / "d"))
+    assert (len(found["brought"]), found["failed"], found["refused"]) == (1, {}, {})
+    for call in (*calls.values(), (4.0, torch.float32)):
+        assert compiles(tmp_path / "d", *call) == 0
+    assert compiles(tmp_path / "d", 5.0, torch.float32) == 2
 
 
 # -- remote status and prune --------------------------------------------------------------------------------

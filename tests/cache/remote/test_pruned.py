@@ -120,6 +120,7 @@ def test_a_manifest_that_cannot_be_read_stays_and_so_do_all_blobs(share: Path) -
     store(share, "b", {"2": b"two"}, days=40)
     damaged = share / store(share, "c", {"3": b"three"}, days=40)
     damaged.write_bytes(damaged.read_bytes()[:-1])
+    assert prune(tier(share), 30, dry_run=True).blobs == []
     done = prune(tier(share), 30)
     assert (old in done.old, len(done.old), done.blobs, len(done.unread)) == (True, 2, [], 1)
     assert damaged.exists()
