@@ -132,7 +132,7 @@ class Host:
         settings = replace(resolve_settings(None, has_gears=True), remotes=url)
         history = History("Net.run", seed.key.name, Counters(), strict=False)
         self.entry = Entry(seed.key, Layout(root / f"host{number}"), settings, history)
-        self.remote = RemoteEntry(self.entry, history, strict=False, lock_timeout=1800.0)
+        self.remote = RemoteEntry(self.entry, history, lambda _: None, strict=False, lock_timeout=1800.0)
         (tier,) = self.remote._tiers
         self.watched = Watched(tier.url.open(), options.case, number)
         tier._remote = Patient(self.watched)  # type: ignore[arg-type]
@@ -147,9 +147,11 @@ class Host:
 
         time.sleep(random.uniform(0, self._options.spread))
         begin = time.monotonic()
-        wanted = Wanted(lambda _: True, lambda _: True, "all gears")
+        stored: list[Any] = []
+        self.remote._renew = stored.extend
+        wanted = Wanted(lambda _: True, lambda _: True, lambda: bool(stored), lambda _: False, "all gears")
         with self.entry.exclusive():
-            if not self.remote.obtain(wanted, lambda _: None):
+            if not self.remote.obtain(wanted):
                 self._compile()
         self.seconds = time.monotonic() - begin
 

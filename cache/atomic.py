@@ -37,6 +37,22 @@ def write_pieces_atomic(path: Path, pieces: Iterable[bytes]) -> None:
     _commit(path, pieces)
 
 
+def write_new(path: Path, data: bytes) -> None:
+    """Put `data` at `path`, mode 0600, where nothing is, not even a link: `FileExistsError`. Raises `OSError`.
+
+    Not atomic for readers, for whom nothing is there yet.
+    """
+    try:
+        _write_all(path, (data,))
+    except FileExistsError:
+        raise
+    except BaseException:
+        with suppress(OSError):
+            path.unlink()
+        raise
+    sync_folder(path.parent)
+
+
 @contextmanager
 def open_atomic(path: Path) -> Iterator[BinaryIO]:
     """A file for writing that appears at `path` when the `with` ends without an error; `PublishError`."""

@@ -9,19 +9,17 @@ from gearcache.cache.atomic import write_atomic
 from gearcache.cache.blob_folder import prepare_entry, present_size
 from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout
 from gearcache.cache.manifest import Manifest, encode_manifest
-from gearcache.cache.signature import Signer
 from gearcache.cache.upkeep import note_entry
 from gearcache.cache.use import register_use
 from gearcache.errors import PublishError
 
 
-def entry_bytes(manifest: Manifest, signer: Signer | None, path: Path) -> bytes:
-    """Return a manifest as it is stored on this host; `PublishError` for what cannot be stored at `path`."""
+def entry_bytes(manifest: Manifest, path: Path) -> bytes:
+    """Return a manifest without signatures; `PublishError` for what cannot be stored at `path`."""
     try:
-        data = encode_manifest(manifest)
+        return encode_manifest(manifest)
     except (TypeError, ValueError) as error:
         raise PublishError(path, f"the entry cannot be stored: {error}") from error
-    return data if signer is None else data + signer.signature(data)
 
 
 def check_blobs(layout: Layout, manifest: Manifest, path: Path) -> None:
@@ -33,13 +31,12 @@ def check_blobs(layout: Layout, manifest: Manifest, path: Path) -> None:
             raise PublishError(path, f"the blob {digest} {state}")
 
 
-def write_entry(layout: Layout, identity: Identity, manifest: Manifest, signer: Signer | None) -> None:
+def write_entry(layout: Layout, identity: Identity, manifest: Manifest, data: bytes) -> None:
     """Store an entry whose blobs are stored, in place of the one that there may be; `PublishError` or `UnsafePath`.
 
-    The caller holds the lock of its key and shares that of the store.
+    `data` is the manifest with its signatures. The caller holds the lock of its key and shares that of the store.
     """
     path = layout.entry(*identity) / MANIFEST_NAME
-    data = entry_bytes(manifest, signer, path)
     check_blobs(layout, manifest, path)
     try:
         prepare_entry(layout, path.parent, manifest.blobs)

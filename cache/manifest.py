@@ -1,7 +1,7 @@
 """The manifest of an entry: its fields and its bytes.
 
 A manifest file is ``magic, u16 format version, u64 body length, sha256 of the body, body`` (big endian), then
-nothing or a signature of 32 bytes (`cache.signature`); the body is one msgpack map of the fields of `Manifest`.
+nothing or its signatures (`cache.trailer`); the body is one msgpack map of the fields of `Manifest`.
 No extension types, no pickle: decoding runs no code.
 """
 
@@ -18,6 +18,7 @@ import msgpack
 
 from gearcache.cache.key import FORMAT_VERSION, Plain
 from gearcache.cache.layout import is_digest, is_label
+from gearcache.cache.trailer import Signed, is_trailer, split
 from gearcache.errors import CorruptEntry
 
 MAGIC = b"GEARCACHE\0"
@@ -28,7 +29,6 @@ MAX_ITEMS = 1 << 20
 MAX_BLOB_SIZE = 1 << 43
 MAX_TIME = 1e11
 MAX_SECONDS = 1e10
-SIGNATURE_SIZE = 32
 
 _HEADER = struct.Struct(f">{len(MAGIC)}sHQ32s")
 _PRODUCER: dict[str, Callable[[object], bool]] = {
@@ -84,7 +84,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
 def decode_manifest(data: bytes, path: Path) -> Manifest:
     """Read a manifest back; any fault is a `CorruptEntry` for `path`, another version `OtherFormat`.
 
-    A signature is passed over: whoever wants one checks it.
+    Signatures are passed over: whoever wants one checks it.
     """
     if len(data) > MAX_MANIFEST_SIZE:
         raise CorruptEntry(path, f"it has {len(data)} bytes, more than the limit of {MAX_MANIFEST_SIZE}")
@@ -95,19 +95,24 @@ def decode_manifest(data: bytes, path: Path) -> Manifest:
         raise CorruptEntry(path, "it does not start as a manifest")
     if version != FORMAT_VERSION:
         raise OtherFormat(path, f"written by format {version}, this is format {FORMAT_VERSION}")
-    body = memoryview(data)[_HEADER.size :]
-    if len(body) == length + SIGNATURE_SIZE:
-        body = body[:-SIGNATURE_SIZE]
-    if len(body) != length:
-        raise CorruptEntry(path, f"it holds {len(body)} bytes where {length} were written")
+    end = _HEADER.size + length
+    if not is_trailer(data, end):
+        found = len(data) - _HEADER.size
+        raise CorruptEntry(path, f"it holds {found} bytes where {length} and perhaps signatures were written")
+    body = memoryview(data)[_HEADER.size : end]
     if sha256(body).digest() != digest:
         raise CorruptEntry(path, "its content does not match its sha256")
     return _decode_body(body, path)
 
 
+def signed_parts(data: bytes) -> Signed:
+    """The signatures of a manifest that `decode_manifest` takes, and what they are of; whose they are, others tell."""
+    return split(data, _HEADER.size + int(_HEADER.unpack_from(data)[2]))
+
+
 def is_signed(data: bytes) -> bool:
-    """Whether a signature follows a manifest that `decode_manifest` takes; whose it is, a signer tells."""
-    return len(data) == _HEADER.size + int(_HEADER.unpack_from(data)[2]) + SIGNATURE_SIZE
+    """Whether a signature of any kind follows a manifest that `decode_manifest` takes."""
+    return len(data) > _HEADER.size + int(_HEADER.unpack_from(data)[2])
 
 
 def _decode_body(body: memoryview, path: Path) -> Manifest:

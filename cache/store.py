@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gearcache.cache.admin.evict import NO_LIMITS, Limits
 from gearcache.cache.atomic import write_atomic
@@ -26,6 +27,9 @@ from gearcache.cache.upkeep import keep_limits, note_entry
 from gearcache.cache.use import Use, register_use
 from gearcache.errors import CorruptEntry, UnsignedEntry
 
+if TYPE_CHECKING:
+    from gearcache.cache.key_pair import SigningKey
+
 DEFAULT_LOCK_TIMEOUT = 1800.0
 
 
@@ -34,7 +38,8 @@ class DiskStore(BlobFolder):
 
     Holds no state but its options and the entries it uses: many threads and processes may use one folder. Nothing
     is deleted by a failed load; what is corrupt, and only that, moves to the quarantine. With a `signer`, entries are
-    published signed, and others are misses. With limits, `keep_limits` prunes.
+    published signed, and others are misses; a `signing_key` signs too, for other hosts, and is not asked by a lookup.
+    With limits, `keep_limits` prunes.
     """
 
     def __init__(
@@ -44,11 +49,13 @@ class DiskStore(BlobFolder):
         lock_timeout: float = DEFAULT_LOCK_TIMEOUT,
         clock: Callable[[], float] = time.time,
         signer: Signer | None = None,
+        signing_key: SigningKey | None = None,
         limits: Limits = NO_LIMITS,
     ) -> None:
         super().__init__(layout, lock_timeout)
         self.clock = clock
         self.signer = signer
+        self.signing_key = signing_key
         self.limits = limits
         self._uses: dict[Path, Use] = {}
 
@@ -97,7 +104,11 @@ class DiskStore(BlobFolder):
             created=float(self.clock()),
             producer=dict(producer),
         )
-        data = entry_bytes(manifest, self.signer, path)
+        data = entry_bytes(manifest, path)
+        if self.signing_key is not None:
+            data += self.signing_key.trailer(data)
+        if self.signer is not None:
+            data += self.signer.signature(data)
         with self.writing():
             check_blobs(self.layout, manifest, path)
             prepare_entry(self.layout, path.parent, manifest.blobs)

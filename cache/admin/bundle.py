@@ -27,12 +27,13 @@ from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, decode_manifes
 from gearcache.cache.opening import open_regular
 from gearcache.cache.parents import TRUSTED_VARIABLE, is_trusted_by_name
 from gearcache.cache.reading import read_manifest
-from gearcache.cache.signature import KEY_FILE_VARIABLE, Signer
+from gearcache.cache.remote.trust import Trust
 from gearcache.cache.store import DiskStore
 from gearcache.cache.trust import others_wrote, read_trusted
+from gearcache.cache.trusted_keys import HMAC_NAME
 from gearcache.cache.upkeep import note_entry
 from gearcache.cache.use import register_use
-from gearcache.errors import BundleError, CacheError, CorruptEntry, LockTimeout, UnsafePath
+from gearcache.errors import BundleError, CacheError, CorruptEntry, LockTimeout, UnsafePath, UnsignedEntry
 
 HEADER_NAME = "gearcache-bundle.json"
 MAX_MEMBERS = 1 << 18
@@ -80,23 +81,23 @@ def write_bundle(layout: Layout, entries: Iterable[EntryRow], target: Path) -> B
 
 
 def take_bundle(
-    layout: Layout, source: Path, *, signer: Signer | None = None, max_size: int | None = None
+    layout: Layout, source: Path, *, trust: Trust | None = None, max_size: int | None = None
 ) -> BundleSummary:
     """Take over the entries of a bundle; an entry that is present stays, unless the bundle's is newer.
 
     Blobs are verified while they are written, manifests before. `BundleError` for a file that is no sound bundle of
-    this format, that is larger than `max_size`, or with a `signer` for an entry that is not signed; without one,
-    `UnsafePath` for a file that other users could have written. What was taken until then stays whole, and blobs
-    that no entry names are collected later. Other `CacheError`s when the cache cannot be written.
+    this format, that is larger than `max_size`, or, where `trust` has keys, for an entry that none of them has signed;
+    without keys, `UnsafePath` for a file that other users could have written. What was taken until then stays whole,
+    and blobs that no entry names are collected later. Other `CacheError`s when the cache cannot be written.
     """
-    return _Taking(layout, source, signer, max_size).run()
+    return _Taking(layout, source, trust or Trust(), max_size).run()
 
 
 class _Taking:
-    def __init__(self, layout: Layout, source: Path, signer: Signer | None, max_size: int | None) -> None:
+    def __init__(self, layout: Layout, source: Path, trust: Trust, max_size: int | None) -> None:
         self._layout = layout
         self._source = source
-        self._signer = signer
+        self._trust = trust
         self._max_size = max_size
         self._summary = BundleSummary()
         self._left: dict[str, int] = {}
@@ -132,12 +133,12 @@ class _Taking:
     def _open(self) -> int:
         """The bundle as a descriptor; it is code, so without signatures nobody else may have written it."""
         descriptor = open_regular(self._source, os.O_RDONLY, follow=True)
-        reason = others_wrote(self._source, os.fstat(descriptor)) if self._signer is None else ""
+        reason = others_wrote(self._source, os.fstat(descriptor)) if not self._trust.asks else ""
         if not reason or is_trusted_by_name(self._source.absolute().parent):
             return descriptor
         os.close(descriptor)
         remedy = f"if you trust what it holds, take a copy of your own, or name its folder in `{TRUSTED_VARIABLE}`"
-        raise UnsafePath(self._source, reason, f"{remedy}; entries signed with `{KEY_FILE_VARIABLE}` need neither")
+        raise UnsafePath(self._source, reason, f"{remedy}; entries signed by a key that this host trusts need neither")
 
     def _members(self, tar: tarfile.TarFile) -> Iterator[tuple[str, int, BinaryIO]]:
         total = 0
@@ -177,8 +178,8 @@ class _Taking:
         except CorruptEntry as error:
             raise self._wrong(str(error)) from error
         identity = self._identity(name, manifest)
-        if self._signer is not None and not self._signer.has_signed(data):
-            raise self._wrong(f"`{name}` is not signed with the key of this host")
+        if self._trust.asks:
+            data = self._signed(name, data)
         for digest, size in manifest.blobs.items():
             if self._left.get(digest) != size:
                 raise self._wrong(f"`{name}` needs the blob {digest} of {size} bytes, which it does not hold")
@@ -196,6 +197,14 @@ class _Taking:
                 return
         self._summary.skipped.append(manifest.name)
 
+    def _signed(self, name: str, data: bytes) -> bytes:
+        """A manifest that a trusted key has signed, as this host stores it: its own lookups ask for its HMAC."""
+        try:
+            signed_by = self._trust.check(data, name)
+        except UnsignedEntry as error:
+            raise self._wrong(f"`{name}` is refused: {error.reason}") from error
+        return data if signed_by == HMAC_NAME or self._trust.hmac is None else self._trust.signed(data)
+
     def _identity(self, name: str, manifest: Manifest) -> Identity:
         """Label, digest and ranks as the manifest and its name inside the bundle tell alike."""
         parts = name.split("/")
@@ -212,7 +221,7 @@ class _Taking:
 
     def _is_present(self, path: Path, manifest: Manifest) -> bool:
         try:
-            present = read_manifest(path, manifest.key_digest, self._signer)
+            present = read_manifest(path, manifest.key_digest, self._trust.hmac)
         except (OSError, CacheError):
             return False
         return present.created >= manifest.created

@@ -12,11 +12,11 @@ from gearcache.cache.atomic import check_digest, write_atomic
 from gearcache.cache.blob_folder import prepare_folder
 from gearcache.cache.layout import Layout
 from gearcache.cache.lock import key_lock
-from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, decode_manifest, encode_manifest, is_signed
+from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, decode_manifest, encode_manifest
 from gearcache.cache.quarantine import quarantine
 from gearcache.cache.reading import read_manifest
+from gearcache.cache.remote.trust import Trust
 from gearcache.cache.remove import PATIENCE_SECONDS, deleting
-from gearcache.cache.signature import KEY_FILE_VARIABLE, Signer
 from gearcache.cache.trust import read_trusted
 from gearcache.cache.upkeep import note_entry
 from gearcache.errors import CorruptEntry, GearcacheError
@@ -83,12 +83,12 @@ def split(manifest: Manifest, lost: Collection[str], parts: Parts) -> tuple[tupl
     return gone, tuple(part.text for part in found if not part.blobs & frozenset(lost))
 
 
-def repair_entry(layout: Layout, path: Path, damaged: Collection[str], parts: Parts, signer: Signer | None) -> Repair:
+def repair_entry(layout: Layout, path: Path, damaged: Collection[str], parts: Parts, trust: Trust) -> Repair:
     """Publish an entry anew without what needs a lost blob, or set it aside where nothing is left. Never raises.
 
     Holds the lock of the key, so that no compile publishes meanwhile what was read before, and that of the store alone,
     so that no blob comes or goes. Readers see the old manifest or the new one; processes that have loaded the entry
-    go on with what they have.
+    go on with what they have. Where this host cannot sign the rest as the entry was signed, it stays.
     """
     label, digest, ranks = layout.identify(path)
     try:
@@ -98,7 +98,7 @@ def repair_entry(layout: Layout, path: Path, damaged: Collection[str], parts: Pa
             deleting(layout, PATIENCE_SECONDS),
         ):
             data = read_trusted(path, MAX_MANIFEST_SIZE)
-            manifest = read_manifest(path, digest, signer)
+            manifest = read_manifest(path, digest, trust.hmac)
             lost = frozenset(_lost(layout, manifest, damaged))
             removed, kept = split(manifest, lost, parts)
             if not lost:
@@ -109,11 +109,12 @@ def repair_entry(layout: Layout, path: Path, damaged: Collection[str], parts: Pa
                 quarantine(layout, fault, f"{label}-{digest}.manifest", lambda: _raise(fault))
                 gone = not path.exists()
                 return Repair(removed or kept, (), "" if gone else "it cannot be moved to the quarantine")
-            if signer is None and is_signed(data):
-                return Repair(removed, kept, f"it is signed; set `{KEY_FILE_VARIABLE}` to sign the rest of it")
+            if missing := " and ".join(f"`{variable}`" for variable in trust.missing_keys(data)):
+                problem = f"it is signed; set {missing} to sign the rest of it, or remove it with `gearcache clear`"
+                return Repair(removed, kept, problem)
             written = encode_manifest(rest)
             decode_manifest(written, path)  # what is written is read back first
-            write_atomic(path, written + (signer.signature(written) if signer is not None else b""))
+            write_atomic(path, trust.signed(written))
             note_entry(layout, rest, (label, digest, ranks))
             return Repair(removed, kept)
     except (GearcacheError, TypeError, ValueError) as error:

@@ -12,12 +12,12 @@ from gearcache.cache.admin.repair import NO_PARTS, Parts, lost_blobs, repair_ent
 from gearcache.cache.admin.scan import read_entry
 from gearcache.cache.atomic import check_digest
 from gearcache.cache.layout import Layout, is_digest
-from gearcache.cache.manifest import OtherFormat
+from gearcache.cache.manifest import MAX_MANIFEST_SIZE, OtherFormat
 from gearcache.cache.quarantine import quarantine
 from gearcache.cache.reading import read_manifest
+from gearcache.cache.remote.trust import Trust
 from gearcache.cache.remove import PATIENCE_SECONDS, deleting
-from gearcache.cache.signature import Signer
-from gearcache.cache.trust import check_folders
+from gearcache.cache.trust import check_folders, read_trusted
 from gearcache.errors import CacheError, CorruptEntry, UnsafePath, UnsignedEntry
 
 Progress = Callable[[int, int], None]
@@ -71,7 +71,7 @@ def verify(
     layout: Layout,
     *,
     repair: bool = False,
-    signer: Signer | None = None,
+    trust: Trust | None = None,
     progress: Progress | None = None,
     parts: Parts = NO_PARTS,
 ) -> Verification:
@@ -79,18 +79,17 @@ def verify(
 
     `repair` moves what is corrupt to the quarantine, removes from entries what needs a blob that is lost, as far as
     `parts` understands them, and collects leftovers; what may not be trusted or read is left to its owner. `progress`
-    gets files done and files in all.
+    gets files done and files in all. Of `trust`, the HMAC key is asked for every entry, and public keys for those that
+    are signed by key pair.
     """
-    return _Verifier(layout, repair, signer, progress, parts).run()
+    return _Verifier(layout, repair, trust or Trust(), progress, parts).run()
 
 
 class _Verifier:
-    def __init__(
-        self, layout: Layout, repair: bool, signer: Signer | None, progress: Progress | None, parts: Parts
-    ) -> None:
+    def __init__(self, layout: Layout, repair: bool, trust: Trust, progress: Progress | None, parts: Parts) -> None:
         self._layout = layout
         self._repair = repair
-        self._signer = signer
+        self._trust = trust
         self._progress = progress
         self._parts = parts
         self._found = Verification()
@@ -136,13 +135,15 @@ class _Verifier:
         self._blobs[path] = path.stat().st_size
 
     def _read_entry(self, path: Path) -> None:
-        entry = read_entry(self._layout, path, self._signer)
+        entry = read_entry(self._layout, path, self._trust.hmac)
+        if self._trust.keys or self._trust.signing_key is not None:
+            self._check_pair(path)
         lost = lost_blobs(self._layout, entry, self._damaged)
         if not lost:
             self._entries[path] = entry.own_size
             return
         # Unless the entry was removed meanwhile: its blobs go after it.
-        manifest = read_manifest(path, entry.digest, self._signer)
+        manifest = read_manifest(path, entry.digest, self._trust.hmac)
         parts, kept = split(manifest, lost, self._parts)
         for digest in lost.keys() & self._damaged.keys():
             names = [part.text for part in self._parts.of(manifest) if digest in part.blobs]
@@ -152,12 +153,17 @@ class _Verifier:
         reason = next(iter(lost.values())) + (f", and {len(lost) - 1} more" if len(lost) > 1 else "")
         repaired = False
         if self._repair:
-            done = repair_entry(self._layout, path, self._damaged, self._parts, self._signer)
+            done = repair_entry(self._layout, path, self._damaged, self._parts, self._trust)
             repaired, reason = not done.problem, done.problem or reason
             parts, kept = (done.removed, done.kept) if repaired else (parts, kept)
             if repaired and path.exists():
-                self._entries[path] = read_entry(self._layout, path, self._signer).own_size
+                self._entries[path] = read_entry(self._layout, path, self._trust.hmac).own_size
         self._found.faults.append(Fault(path, "incomplete", reason, repaired, (entry.name,), parts, kept))
+
+    def _check_pair(self, path: Path) -> None:
+        found = self._trust.local_problem(read_trusted(path, MAX_MANIFEST_SIZE), str(path))
+        if found is not None:
+            raise UnsignedEntry(path, found.problem, found.remedy)
 
     def _add(self, path: Path, error: CacheError | OSError, read: Callable[[], object] | None = None) -> None:
         reason = error.reason if isinstance(error, (CorruptEntry, UnsafePath)) else str(error)

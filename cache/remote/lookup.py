@@ -18,6 +18,8 @@ from gearcache.errors import CacheError, CorruptEntry
 #: Names that one lookup lists, and the bytes that a manifest in a tier may have.
 MOST_MANIFESTS = 1024
 MAX_SIZE = 64 << 20
+#: Bytes that a blob in a tier may have: it is held in memory until it is verified.
+MAX_BLOB_SIZE = 4 << 30
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,8 @@ class Found:
     name: str
     manifest: Manifest
     signer: str
+    #: Its bytes, where somebody keeps them.
+    data: bytes = b""
 
 
 class Lookup:
@@ -85,6 +89,8 @@ def read_named(tier: Tier, entry: EntryName, name: str, data: bytes) -> Manifest
     manifest = decode_manifest(data, source)
     if (manifest.key_digest, manifest.name) != (entry.digest, f"{entry.label}-{entry.digest}"):
         raise CorruptEntry(source, f"it belongs to the entry {manifest.name}")
+    if any(size > MAX_BLOB_SIZE for size in manifest.blobs.values()):
+        raise CorruptEntry(source, f"it names a blob of more than {MAX_BLOB_SIZE} bytes")
     return manifest
 
 

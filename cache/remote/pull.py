@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from gearcache.cache.blob_folder import prepare_folder, present_size
-from gearcache.cache.entry_file import write_entry
+from gearcache.cache.entry_file import entry_bytes, write_entry
 from gearcache.cache.layout import MANIFEST_NAME, Layout
 from gearcache.cache.lock import key_lock
 from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, OtherFormat
@@ -23,7 +23,6 @@ from gearcache.cache.remote.protocol import Deadline, RemoteError
 from gearcache.cache.remote.push import name_of
 from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.trust import Trust
-from gearcache.cache.signature import Signer
 from gearcache.cache.store import DiskStore
 from gearcache.cache.trust import read_trusted
 from gearcache.errors import CacheError, CorruptEntry, UnsignedEntry
@@ -52,12 +51,11 @@ class Pulled:
 class Pull:
     """One pull. Every byte is verified before it is stored, signatures as `trust` asks."""
 
-    def __init__(self, layout: Layout, trust: Trust, signer: Signer | None, join: Join) -> None:
+    def __init__(self, layout: Layout, trust: Trust, join: Join) -> None:
         self.outcome = Pulled()
         self._layout = Layout(layout.root)
-        self._store = DiskStore(self._layout, signer=signer)
+        self._store = DiskStore(self._layout)
         self._trust = trust
-        self._signer = signer
         self._join = join
         #: Faults in a row.
         self._faults: Counter[Tier] = Counter()
@@ -92,7 +90,7 @@ class Pull:
         # Until the manifest names them, only the lock of the store keeps blobs from being collected.
         with self._store.writing():
             problems += self._fetch(missing, found)
-            is_new = self._publish(entry, manifests)
+            is_new = self._publish(entry, found)
         if problems:
             self.outcome.failed[name] = "; ".join(dict.fromkeys(problems))
         if is_new or missing.keys() - self._lacking(missing).keys():
@@ -103,7 +101,7 @@ class Pull:
         """Return what is stored here and may be used, and what it would be called in a tier if it is whole."""
         path = self._layout.entry(entry.label, entry.digest, entry.ranks) / MANIFEST_NAME
         try:
-            manifest = read_manifest(path, entry.digest, self._signer)
+            manifest = read_manifest(path, entry.digest, self._trust.hmac)
             data = read_trusted(path, MAX_MANIFEST_SIZE)
         except OtherFormat:
             raise
@@ -131,7 +129,7 @@ class Pull:
             known |= {name: data for name, data in read.items() if expected_digest(name) is not None}
             for name, data in at_hand.items():
                 try:
-                    found.append(read_found(tier, entry, name, data, self._trust))
+                    found.append(replace(read_found(tier, entry, name, data, self._trust), data=data))
                 except CacheError as error:
                     self.outcome.refused[str(tier.path(name))] = str(error)
         return found, problems
@@ -176,16 +174,20 @@ class Pull:
         seconds = max(tier.url.budget, SECONDS) + sum(lacking.values()) / _BYTES_PER_SECOND
         fetch_blobs(tier, lacking, self._store.put_blob, Deadline.after(seconds))
 
-    def _publish(self, entry: EntryName, manifests: Sequence[Manifest]) -> bool:
+    def _publish(self, entry: EntryName, found: Sequence[Found]) -> bool:
         """Write the entry with all that is here now; whether there was anything to write."""
         lock = self._layout.locks_folder / f"{entry.digest}.lock"
         prepare_folder(self._layout, lock.parent)
         with key_lock(lock, LOCK_SECONDS):
             own, _ = self._own(entry)
-            made = self._join(own, manifests, self._is_here)
+            made = self._join(own, [each.manifest for each in found], self._is_here)
             if made is None:
                 return False
-            write_entry(self._layout, (entry.label, entry.digest, entry.ranks), made, self._signer)
+            identity = entry.label, entry.digest, entry.ranks
+            # One that comes as it is keeps the signature of who made it.
+            as_it_is = next((each.data for each in found if each.manifest is made), None)
+            data = as_it_is or entry_bytes(made, self._layout.entry(*identity) / MANIFEST_NAME)
+            write_entry(self._layout, identity, made, self._trust.signed(data))
             return True
 
     def _lacking(self, sizes: dict[str, int]) -> dict[str, int]:

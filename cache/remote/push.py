@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -15,16 +16,20 @@ from gearcache.cache.remote.upload import Uploaded, upload_entry
 from gearcache.cache.trust import read_trusted
 from gearcache.errors import CacheError, RemoteError
 
+_UNSIGNED = (
+    "nobody signed it, so hosts would refuse it: set `GEARCACHE_SIGNING_KEY_FILE`, or write `?unsigned=1` behind the "
+    "URL if all who can write there may run code on the hosts"
+)
+
 
 @dataclass
 class Pushed:
-    """What became of entries at one tier, by name; `failed` says why. `unsigned` are those that nobody signed."""
+    """What became of entries at one tier, by name; `failed` says why."""
 
     tier: str
     sent: list[str] = field(default_factory=list)
     had: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
-    unsigned: list[str] = field(default_factory=list)
     blobs: int = 0
     bytes: int = 0
 
@@ -39,6 +44,8 @@ def push_entries(
 ) -> Pushed:
     """Send what a tier lacks of some entries; an entry that cannot be sent is told, and the others go on.
 
+    What nobody signed is not sent where hosts would refuse it.
+
     Each is tried three times where the tier fails. `done` is called after each entry.
     """
     outcome = Pushed(tier.label)
@@ -49,6 +56,10 @@ def push_entries(
             outcome.failed[name] = "not tried, as the tier took none of those before"
             done()
             continue
+        if not tier.url.unsigned and not _is_signed(layout, entry, trust):
+            outcome.failed[name] = _UNSIGNED
+            done()
+            continue
         try:
             sent = persistently(lambda entry=entry: upload_entry(tier, layout, entry, trust, covers))  # type: ignore[misc]
         except CacheError as error:
@@ -57,8 +68,6 @@ def push_entries(
         else:
             faults = 0
             _note(outcome, name, sent)
-            if sent.manifest and not _is_signed(layout, entry, trust):
-                outcome.unsigned.append(name)
         done()
     return outcome
 
@@ -75,8 +84,10 @@ def _note(outcome: Pushed, name: str, sent: Uploaded) -> None:
 
 
 def _is_signed(layout: Layout, entry: EntryName, trust: Trust) -> bool:
+    if trust.signs:
+        return True
     try:
         data = read_trusted(layout.entry(entry.label, entry.digest, entry.ranks) / MANIFEST_NAME, MAX_MANIFEST_SIZE)
-    except (OSError, CacheError):
-        return True  # it is gone by now
-    return is_signed(data) or trust.signed(data) != data
+        return is_signed(data)
+    except (OSError, CacheError, struct.error):
+        return True  # the upload says what is wrong

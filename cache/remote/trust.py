@@ -1,34 +1,188 @@
-"""What a manifest that comes from a tier must carry (to be replaced by the helper's)."""
+"""Who must have signed what comes from outside of this host, and signing what goes there."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
+from gearcache.cache.key_pair import SIGNING_KEY_VARIABLE, SigningKey, fingerprint, has_signed
+from gearcache.cache.manifest import decode_manifest, signed_parts
 from gearcache.cache.signature import KEY_FILE_VARIABLE, Signer
-from gearcache.errors import UnsignedEntry
+from gearcache.cache.trailer import Signed
+from gearcache.cache.trusted_keys import HMAC_NAME, TRUSTED_KEYS_VARIABLE, TrustedKey, moment_text, trusted_keys
+from gearcache.errors import CacheError, UnsignedEntry
+
+#: What the key of this host is called where it has no name; no name of a key holds a blank.
+OWN_NAME = "this host"
+State = Literal["good", "unknown", "wrong"]
+
+
+@dataclass(frozen=True)
+class Signature:
+    """One signature of a manifest, as this host sees it.
+
+    `good` ones are trusted; `unknown` are those of keys that this host does not have; `wrong` ones do not fit, cannot
+    be checked, or are of a time for which the key is not trusted. `problem` and `remedy` say so, and what to do.
+    """
+
+    kind: Literal["ed25519", "hmac"]
+    state: State
+    #: Of a trusted public key, `this host`, or `hmac`; empty where nobody has named the key.
+    name: str = ""
+    #: Of a public key.
+    fingerprint: str = ""
+    problem: str = ""
+    remedy: str = ""
 
 
 class Trust:
-    """What a manifest that comes from a tier must carry."""
+    """What a manifest that comes from a tier must carry.
 
-    def __init__(self, signer: Signer | None) -> None:
-        self._signer = signer
+    `keys` and `hmac` check, `signing_key` and `hmac` sign; what the own `signing_key` has signed is taken too. The
+    files of the last two are read at their first use, which may raise `UnsafePath`. Safe to use from several threads.
+    """
+
+    def __init__(
+        self, keys: Iterable[TrustedKey] = (), hmac: Signer | None = None, signing_key: SigningKey | None = None
+    ) -> None:
+        self.keys = tuple(keys)
+        self.hmac = hmac
+        self.signing_key = signing_key
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Trust:
-        """Return what the environment asks for."""
-        path = environ.get(KEY_FILE_VARIABLE)
-        return cls(Signer(Path(path)) if path else None)
+        """Return the trust of `$GEARCACHE_TRUSTED_KEYS` and `$GEARCACHE_HMAC_KEY_FILE`, and what this host signs with.
+
+        `OptionError` names the variable, its value and what is allowed; `UnsafePath` for a file of trusted keys that
+        others may have changed.
+        """
+        key_file, signing_file = environ.get(KEY_FILE_VARIABLE), environ.get(SIGNING_KEY_VARIABLE)
+        return cls(
+            trusted_keys(environ),
+            Signer(Path(key_file)) if key_file else None,
+            SigningKey(Path(signing_file)) if signing_file else None,
+        )
+
+    @property
+    def asks(self) -> bool:
+        """Whether there is a key by which a signature can be checked."""
+        return bool(self.keys) or self.hmac is not None
+
+    @property
+    def signs(self) -> bool:
+        """Whether this host signs what it stores and sends, and so vouches for it."""
+        return self.signing_key is not None or self.hmac is not None
 
     def check(self, data: bytes, source: str, *, unsigned: bool = False) -> str:
-        """Return who signed; raises `UnsignedEntry`."""
-        if self._signer is not None and self._signer.has_signed(data):
-            return "hmac"
-        if unsigned and self._signer is None:
+        """Return who signed a manifest, which `decode_manifest` takes: `hmac`, or the name of a public key.
+
+        That is a trusted one, or `this host`.
+        One signature that holds is enough. `UnsignedEntry` where none does, with the reason. With `unsigned`, on a host
+        that does not sign itself, the result is empty for a manifest without signatures, or with those of unknown keys
+        only; one that is wrong is refused all the same. `source` is what the manifest is called in messages. Whose
+        entry it is, its `key_digest` tells, which is signed with it: the caller compares that with the key that it
+        looks for.
+        """
+        refused = []
+        for found in self.signatures(data, source):
+            if found.state == "good":
+                return found.name
+            refused.append(found)
+        wrong = [found for found in refused if found.state == "wrong"]
+        if unsigned and not wrong and not self.signs:
             return ""
-        raise UnsignedEntry(Path(source), "it is not signed", "say `?unsigned=1`")
+        if not refused and unsigned:
+            remedy = (
+                "a host with a key signs what it stores, so it takes nothing that nobody signed, from a tier with "
+                f"`unsigned=1` neither: push it again from a host that signs, or unset `{SIGNING_KEY_VARIABLE}` and "
+                f"`{KEY_FILE_VARIABLE}` here"
+            )
+            raise UnsignedEntry(source, "it is not signed", remedy)
+        if not refused:
+            remedy = (
+                f"set `{SIGNING_KEY_VARIABLE}` where it is compiled and push it again, or write `unsigned=1` behind "
+                "the URL of a tier if all who can write there may run code as you"
+            )
+            raise UnsignedEntry(source, "it is not signed", remedy)
+        refused = wrong or refused
+        raise UnsignedEntry(source, ", and ".join(found.problem for found in refused), refused[0].remedy)
+
+    def signatures(self, data: bytes, source: str) -> Iterator[Signature]:
+        """Yield the signatures of such a manifest; the HMAC, for which no package is needed, first."""
+        parts = signed_parts(data)
+        if parts.hmac:
+            yield self._hmac_signature(data)
+        if parts.public_key:
+            yield self._pair_signature(parts, source)
+
+    def local_problem(self, data: bytes, source: str) -> Signature | None:
+        """What is wrong with the signature by key pair of an entry of this host's own cache, as far as it knows keys.
+
+        Such an entry needs none, and its HMAC, which this host may have added at a fetch, does not speak for it.
+        """
+        parts = signed_parts(data)
+        if not parts.public_key:
+            return None
+        found = self._pair_signature(parts, source)
+        return found if found.state == "wrong" or (self.keys and found.state == "unknown") else None
 
     def signed(self, data: bytes) -> bytes:
-        """Return the manifest with the signatures of this host."""
-        return data
+        """Return a manifest with the signatures that this host can give, in place of those that it has.
+
+        Without a signing key the signature by key pair of another host stays; an HMAC that this host cannot make
+        stays as long as what it covers is unchanged. `CacheError` where a key cannot be used.
+        """
+        parts = signed_parts(data)
+        pair = self.signing_key.trailer(parts.manifest) if self.signing_key is not None else parts.pair
+        body = parts.manifest + pair
+        if self.hmac is not None:
+            return body + self.hmac.signature(body)
+        return body + parts.hmac if pair == parts.pair else body
+
+    def missing_keys(self, data: bytes) -> list[str]:
+        """The variables of keys that this host would need to give a manifest the kinds of signatures that it has."""
+        parts = signed_parts(data)
+        pair = [SIGNING_KEY_VARIABLE] if parts.public_key and self.signing_key is None else []
+        return pair + ([KEY_FILE_VARIABLE] if parts.hmac and self.hmac is None else [])
+
+    def _hmac_signature(self, data: bytes) -> Signature:
+        if self.hmac is None:
+            problem = f"it has an HMAC, and `{KEY_FILE_VARIABLE}` is not set"
+            return Signature("hmac", "unknown", problem=problem, remedy="set it to the file of the key that signed it")
+        if self.hmac.has_signed(data):
+            return Signature("hmac", "good", HMAC_NAME)
+        problem = f"it is not signed with the key of `{KEY_FILE_VARIABLE}`"
+        return Signature("hmac", "unknown", problem=problem, remedy="push it again from a host that has this key")
+
+    def _pair_signature(self, parts: Signed, source: str) -> Signature:
+        shown = fingerprint(parts.public_key)
+        key = next((key for key in self.keys if key.public_key == parts.public_key), None) or self._own_key(parts)
+        if key is None:
+            lists = "does not list" if self.keys else "is not set, which would list"
+            problem = f"it is signed by the key {shown}, and `{TRUSTED_KEYS_VARIABLE}` {lists} it"
+            remedy = "add that key if you trust who signs with it: `gearcache keys list` prints it on that host"
+            return Signature("ed25519", "unknown", "", shown, problem, remedy)
+        problem = remedy = ""
+        try:
+            if not has_signed(parts.public_key, parts.signature, parts.manifest):
+                problem = f"the signature by `{key.name}` ({shown}) does not fit its bytes"
+                remedy = "it was changed or damaged after it was signed: delete it, and push it again"
+        except CacheError as error:
+            problem, remedy = f"the signature by `{key.name}` ({shown}) cannot be checked", str(error)
+        if not problem and key.has_time:
+            created = decode_manifest(parts.manifest, Path(source)).created
+            if not key.covers(created):
+                trusted = f"`{key.name}` ({shown}) is trusted for entries {key.time_text}"
+                problem = f"{trusted}, not of {moment_text(created)}"
+                remedy = f"let it be compiled again, or change the time of the key in `{TRUSTED_KEYS_VARIABLE}`"
+        return Signature("ed25519", "wrong" if problem else "good", key.name, shown, problem, remedy)
+
+    def _own_key(self, parts: Signed) -> TrustedKey | None:
+        """The key of this host, where it has signed: who has the private key need not list the public one."""
+        try:
+            is_own = self.signing_key is not None and self.signing_key.public_key == parts.public_key
+        except CacheError:  # told where it is to sign
+            return None
+        return TrustedKey(OWN_NAME, parts.public_key) if is_own else None

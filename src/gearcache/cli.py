@@ -4,7 +4,7 @@
 |---|---|
 | 0 | done, nothing wrong |
 | 1 | something is wrong: damaged entries, failed checks, gears that failed or are missing |
-| 2 | usage error, or the name matches no entry |
+| 2 | usage error, a variable of a wrong value, or the name matches no entry |
 | 3 | the cache cannot be read or written |
 | 4 | entries stayed because processes use them |
 | 130 | interrupted by Ctrl-C |
@@ -18,7 +18,7 @@ from typing import Any
 
 import click
 
-from gearcache.errors import CacheError
+from gearcache.errors import CacheError, OptionError
 from gearcache.version import __version__
 
 #: Command -> module in `gearcache.commands` and what `--help` says; a module is imported when its command runs.
@@ -37,6 +37,7 @@ COMMANDS = {
     "prune": ("prune", "Remove the least recently used entries, down to a limit."),
     "bundle": ("bundle", "Write entries into one file."),
     "unbundle": ("unbundle", "Take entries from a file that `bundle` wrote."),
+    "keys": ("keys", "Make and list keys that sign entries."),
     "push": ("push", "Send entries to tiers beyond this host."),
     "pull": ("pull", "Bring entries of tiers to this host."),
     "remote": ("remote", "Look at the tiers: reach, latency, leases, signatures."),
@@ -76,7 +77,7 @@ class CommandGroup(click.Group):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
     def invoke(self, context: click.Context) -> Any:
-        """Run a command; a fault of the cache is one line and exit code 3, Ctrl-C one and 130."""
+        """Run a command; a fault of the cache is one line and exit code 3, a wrong variable 2, Ctrl-C 130."""
         code = 3
         try:
             return super().invoke(context)
@@ -84,6 +85,8 @@ class CommandGroup(click.Group):
             text, code = "interrupted", 130
         except CacheError as error:
             text = str(error)
+        except OptionError as error:
+            text, code = str(error), 2
         except OSError as error:
             if error.errno == errno.EPIPE:  # who reads our output has gone
                 raise

@@ -115,7 +115,8 @@ class UnsafePath(CacheError):
         self.path, self.reason, self.remedy = Path(path), reason, remedy
 
     def __str__(self) -> str:
-        return f"`{self.path}` is not trusted: {self.reason}; {self.remedy}"
+        # As it was given: of an entry of a tier that is a URL.
+        return f"`{self.data[0]}` is not trusted: {self.reason}; {self.remedy}"
 
 
 class UnsignedEntry(UnsafePath):

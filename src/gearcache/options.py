@@ -15,6 +15,7 @@ from gearcache.guards.evidence.names import a_type
 
 KEY_FILE_VARIABLE = "GEARCACHE_HMAC_KEY_FILE"
 REMOTES_VARIABLE = "GEARCACHE_REMOTES"
+SIGNING_KEY_VARIABLE = "GEARCACHE_SIGNING_KEY_FILE"
 
 Number = TypeVar("Number", int, float)
 
@@ -181,6 +182,7 @@ class Settings:
     #: A torchair.CompilerConfig as the user gave it.
     torchair_config: Any = None
     hmac_key_file: Path | None = None
+    signing_key_file: Path | None = None
     max_size: int | None = None
     max_age: float | None = None
     repeats: bool = True
@@ -231,10 +233,15 @@ def resolve_settings(config: Any, *, has_gears: bool, environ: Mapping[str, str]
         repeats=config.repeats,
         torchair_config=config.torchair,
         remotes=environ.get(REMOTES_VARIABLE, "").strip(),
-        hmac_key_file=Path(environ[KEY_FILE_VARIABLE]) if environ.get(KEY_FILE_VARIABLE) else None,
+        hmac_key_file=_file(environ, KEY_FILE_VARIABLE),
+        signing_key_file=_file(environ, SIGNING_KEY_VARIABLE),
         max_size=_limit(environ, "GEARCACHE_MAX_SIZE", parse_size),
         max_age=_limit(environ, "GEARCACHE_MAX_AGE", parse_age),
     )
+
+
+def _file(environ: Mapping[str, str], name: str) -> Path | None:
+    return Path(environ[name]) if environ.get(name) else None
 
 
 def _limit(environ: Mapping[str, str], name: str, parse: Callable[[str], Number]) -> Number | None:

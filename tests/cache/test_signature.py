@@ -11,9 +11,9 @@ import torch
 import gearcache
 from gearcache.cache.key import CacheKey
 from gearcache.cache.layout import Layout
-from gearcache.cache.manifest import SIGNATURE_SIZE
 from gearcache.cache.signature import Signer
 from gearcache.cache.store import DiskStore, Hit, Miss, MissReason
+from gearcache.cache.trailer import HMAC_SIZE
 from gearcache.errors import UnsafePath
 from tests.support.scenarios import strict_config
 
@@ -59,12 +59,12 @@ def test_what_is_not_signed_with_the_key_is_a_miss_and_is_replaced(tmp_path: Pat
         if how == "moved":  # the signature of one entry behind the manifest of another
             signed.publish(OTHER, {"a": 2}, {}, {})
             other = signed.layout.manifest(OTHER).read_bytes()
-            path.write_bytes(data[:-SIGNATURE_SIZE] + other[-SIGNATURE_SIZE:])
+            path.write_bytes(data[:-HMAC_SIZE] + other[-HMAC_SIZE:])
         elif how == "changed":
             unsigned.publish(KEY, {"a": 666}, {}, {})
-            path.write_bytes(path.read_bytes() + data[-SIGNATURE_SIZE:])
+            path.write_bytes(path.read_bytes() + data[-HMAC_SIZE:])
         else:
-            path.write_bytes(data[:-SIGNATURE_SIZE])
+            path.write_bytes(data[:-HMAC_SIZE])
     found = signed.lookup(KEY)
     assert reason(found) is MissReason.UNSIGNED
     assert str(path) in found.detail  # type: ignore[union-attr]
@@ -114,7 +114,7 @@ def test_a_key_of_root_may_be_readable_by_a_group_as_mounted_secrets_are(
     with pytest.raises(UnsafePath, match=r"mode 0440 lets others read the key; run `chmod go-r"):
         Signer(key).signature(b"")
     monkeypatch.setattr(os, "geteuid", lambda: 54321)
-    assert len(Signer(key).signature(b"")) == SIGNATURE_SIZE
+    assert len(Signer(key).signature(b"")) == HMAC_SIZE
 
 
 def test_a_key_may_be_a_link_as_mounted_secrets_are(tmp_path: Path) -> None:

@@ -25,7 +25,9 @@ def options(name: str) -> set[str]:
     context = click.Context(main)
     command = main.get_command(context, name)
     assert command is not None
-    found = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    commands = [command, *getattr(command, "commands", {}).values()]
+    parameters = [parameter for each in commands for parameter in each.params]
+    found = {option for parameter in parameters for option in (*parameter.opts, *parameter.secondary_opts)}
     return found | {"-h", "--help"}
 
 

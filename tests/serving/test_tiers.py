@@ -229,7 +229,12 @@ def test_an_unsigned_entry_is_refused_unless_the_user_says_so(
         assert Host(tmp_path / "b", careful).call().compiles == 2
         assert Host(tmp_path / "c", careful).call().compiles == 2
     warnings = [record.getMessage() for record in caplog.records if "sign" in record.getMessage()]
-    assert len(warnings) == 1
+    assert len(warnings) == 2
+    assert "is not signed" in warnings[0]
+    assert "nothing is sent there" in warnings[1]
+    # Nobody waits for what is refused then.
+    assert not objects(share, "leases")
+    assert len(objects(share, "entries")) == 1
 
 
 def test_a_copy_of_a_cache_is_a_tier(tmp_path: Path, share: str) -> None:
@@ -270,12 +275,14 @@ def test_a_prewarm_says_what_could_not_be_sent(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
     def build() -> None:
-        remotes = f"folder:{tmp_path / 'file' / 'share'}"
+        remotes = [f"folder:{tmp_path / 'file' / 'share'}?unsigned=1", f"folder:{tmp_path / 'share'}"]
         Host(tmp_path / "unused", remotes).cached.warm(torch.empty(4, 4, device="meta"))
 
     report = gearcache.prewarm(build, cache_dir=tmp_path / "a")
     assert report.compiled == 2
-    assert "tier folder:" in str(report.entries[0].failed)
+    first, second = report.entries[0].failed.values()
+    assert "nothing is sent there" in first
+    assert "Not a directory" in second
 
 
 def test_in_the_background_it_is_fetched_too(tmp_path: Path, share: str) -> None:

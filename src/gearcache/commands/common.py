@@ -19,7 +19,7 @@ from gearcache.cache.key import FORMAT_VERSION
 from gearcache.cache.layout import ROOT_VARIABLE, Layout, resolve_root
 from gearcache.cache.quantities import parse_age, parse_size
 from gearcache.cache.quantities import size_text as size_text
-from gearcache.cache.signature import KEY_FILE_VARIABLE, Signer
+from gearcache.cache.remote.trust import Trust
 from gearcache.cache.use import User
 from gearcache.commands.document import print_json as print_json
 from gearcache.commands.printing import note as note
@@ -112,10 +112,9 @@ def layout_at(cache_dir: Path | None, *, may_be_new: bool = False) -> Layout:
     return layout
 
 
-def environment_signer() -> Signer | None:
-    """Return what checks signatures, where `$GEARCACHE_HMAC_KEY_FILE` asks for them."""
-    key_file = os.environ.get(KEY_FILE_VARIABLE)
-    return Signer(Path(key_file)) if key_file else None
+def environment_trust() -> Trust:
+    """Return what checks signatures and signs, by the variables of the environment; `OptionError`, `UnsafePath`."""
+    return Trust.from_environment(os.environ)
 
 
 def short_name(entry: EntryRow) -> str:

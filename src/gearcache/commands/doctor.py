@@ -10,6 +10,7 @@ import click
 from gearcache.cache.admin.health import check_health
 from gearcache.commands.common import Exit, common_options, layout_at, print_json, stop
 from gearcache.commands.host_checks import check_host, check_settings
+from gearcache.commands.key_checks import check_keys
 from gearcache.commands.printing import echo, printable, styled
 from gearcache.commands.tier_checks import check_tiers
 from gearcache.commands.verbosity import is_quiet
@@ -28,7 +29,8 @@ def command(cache_dir: Path | None, as_json: bool) -> None:
     """
     settings, key_file = check_settings(os.environ)
     layout = layout_at(cache_dir, may_be_new=True)
-    checks = [*check_host(os.environ), *settings, *check_health(layout, key_file), *check_tiers(os.environ, layout)]
+    checks = [*check_host(os.environ), *settings, *check_health(layout, key_file)]
+    checks += [check_keys(os.environ), *check_tiers(os.environ, layout)]
     if as_json:
         rows = [{"name": c.name, "ok": c.ok, "detail": c.detail, "remedy": c.remedy} for c in checks]
         print_json("doctor", {"checks": rows})

@@ -6,8 +6,8 @@ from dataclasses import asdict
 
 from gearcache.cache.layout import Layout
 from gearcache.cache.remote.prune import RemotePrune, RemotePruned
-from gearcache.commands.common import Exit, count, note, print_json, size_text, stop, tell, warn
-from gearcache.commands.tiers import environment_trust, tiers_at
+from gearcache.commands.common import Exit, count, environment_trust, note, print_json, size_text, stop, tell, warn
+from gearcache.commands.tiers import tiers_at
 from gearcache.commands.verbosity import is_verbose
 from gearcache.errors import RemoteError
 from gearcache.readable.joined import covers_manifests

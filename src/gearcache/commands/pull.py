@@ -17,7 +17,7 @@ from gearcache.commands.common import (
     Exit,
     common_options,
     count,
-    environment_signer,
+    environment_trust,
     layout_at,
     note,
     print_json,
@@ -27,7 +27,7 @@ from gearcache.commands.common import (
     warn,
 )
 from gearcache.commands.target_names import complete_target
-from gearcache.commands.tiers import bar, environment_trust, short, tiers_at
+from gearcache.commands.tiers import bar, short, tiers_at
 from gearcache.readable.joined import joined
 
 
@@ -55,7 +55,7 @@ def command(
     tiers = tiers_at(layout, urls, "--from")
     held, problems = _listed(tiers)
     chosen = _chosen(held, names, tiers, is_whole=not problems)
-    pull = Pull(layout, environment_trust(), environment_signer(), joined)
+    pull = Pull(layout, environment_trust(), joined)
     with bar("pull", len(chosen)) as done:
         for entry in chosen:
             pull.bring(entry, [(tier, found.manifests[entry]) for tier, found in held if entry in found.manifests])

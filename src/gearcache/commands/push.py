@@ -18,8 +18,8 @@ from gearcache.commands.common import (
     Exit,
     common_options,
     count,
+    environment_trust,
     layout_at,
-    note,
     note_faults,
     print_json,
     size_text,
@@ -28,7 +28,7 @@ from gearcache.commands.common import (
     warn,
 )
 from gearcache.commands.named import entry_argument, find_all
-from gearcache.commands.tiers import bar, environment_trust, short, tiers_at
+from gearcache.commands.tiers import bar, short, tiers_at
 from gearcache.readable.joined import covers_manifests
 
 
@@ -64,12 +64,6 @@ def command(
     for label, problem in indexes.items():
         if problem:
             warn(f"tier {label}: its lists cannot be written: {problem}")
-    for tier, each in zip(tiers, outcomes, strict=True):
-        if each.unsigned and not tier.url.unsigned:
-            note(
-                f"{count(len(each.unsigned), 'entry', 'entries')} for {tier.label} carried no signature: hosts take "
-                f"such entries only from a tier that they name with `?unsigned=1`"
-            )
     note_faults(catalog)
     if any(each.failed for each in outcomes) or any(indexes.values()):
         stop(Exit.WRONG)
@@ -104,7 +98,6 @@ def _plain(outcome: Pushed, indexes: dict[str, str]) -> dict[str, Any]:
         "sent": outcome.sent,
         "had": outcome.had,
         "failed": outcome.failed,
-        "unsigned": outcome.unsigned,
         "blobs": outcome.blobs,
         "bytes": outcome.bytes,
         "indexed": outcome.tier in indexes and not indexes[outcome.tier],

@@ -9,10 +9,19 @@ import click
 
 from gearcache.cache.remote.parallel import at_once
 from gearcache.cache.remote.survey import Survey, survey
-from gearcache.commands.common import Exit, common_options, count, layout_at, print_json, size_text, stop
+from gearcache.commands.common import (
+    Exit,
+    common_options,
+    count,
+    environment_trust,
+    layout_at,
+    print_json,
+    size_text,
+    stop,
+)
 from gearcache.commands.printing import echo
 from gearcache.commands.table import print_table
-from gearcache.commands.tiers import environment_trust, tiers_at
+from gearcache.commands.tiers import tiers_at
 
 #: A difference of clocks below this is not told: engines give whole seconds.
 _SAME_CLOCK_SECONDS = 2.0

@@ -11,16 +11,16 @@ import click
 
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.row import EntryRow
-from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, is_signed
+from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest
 from gearcache.cache.remote.names import EntryName
-from gearcache.cache.signature import KEY_FILE_VARIABLE
+from gearcache.cache.remote.trust import Signature
 from gearcache.cache.trust import read_trusted
 from gearcache.commands.common import (
     ago_text,
     common_options,
     count,
     entry_plain,
-    environment_signer,
+    environment_trust,
     layout_at,
     note_other_formats,
     print_json,
@@ -31,7 +31,6 @@ from gearcache.commands.common import (
 from gearcache.commands.named import entry_argument, find_newest
 from gearcache.commands.printing import echo
 from gearcache.commands.tier_entries import in_tiers, remote_option
-from gearcache.errors import CacheError
 from gearcache.readable.entry import (
     check_lines,
     evidence_lines,
@@ -69,12 +68,13 @@ def command(
     catalog = Catalog(layout_at(cache_dir))
     found = find_newest(catalog, entry)
     manifest = catalog.read(found)
+    signatures = list(environment_trust().signatures(read_trusted(catalog.path(found), MAX_MANIFEST_SIZE), entry))
     sections = _SECTIONS if full or as_json else only or _SUMMARY
     limit = None if full or only or as_json else _SHOWN
     tiers = in_tiers(catalog.layout, EntryName(*found.identity), manifest.components) if is_remote else []
     with understood(manifest):
-        plain = _plain(found, manifest, catalog) if as_json else {}
-        lines = [] if as_json else [*_head(found, catalog), *_body(manifest, catalog, sections, limit)]
+        plain = _plain(found, manifest, catalog, signatures) if as_json else {}
+        lines = [] if as_json else [*_head(found, catalog, signatures), *_body(manifest, catalog, sections, limit)]
     if as_json:
         print_json("show", {**plain, **({"tiers": [each.to_plain() for each in tiers]} if is_remote else {})})
         return
@@ -85,7 +85,7 @@ def command(
     note_other_formats(catalog.layout)
 
 
-def _head(entry: EntryRow, catalog: Catalog) -> Iterator[str]:
+def _head(entry: EntryRow, catalog: Catalog, signatures: list[Signature]) -> Iterator[str]:
     created = datetime.fromtimestamp(entry.created).astimezone().isoformat(" ", "seconds")
     users = catalog.users(entry)
     yield f"Method    {entry.label}"
@@ -93,23 +93,17 @@ def _head(entry: EntryRow, catalog: Catalog) -> Iterator[str]:
     yield f"Ranks     {entry.ranks or 'none'}"
     yield f"Path      {catalog.path(entry)}"
     yield f"Created   {created}, with torch {entry.torch or 'of unknown version'}"
+    yield f"Signed    {'; '.join(map(_signature_text, signatures)) or 'by nobody'}"
     yield f"Used      {ago_text(entry.last_use)}, {count(entry.hits, 'load')}"
     yield f"In use    {', '.join(map(user_text, users)) or 'by no process'}"
     yield f"Size      {size_text(entry.size)} in {count(len(entry.blob_sizes()), 'blob')}"
-    yield f"Signed    {_signature(catalog.path(entry))}"
     yield f"Compiled  {count(len(entry.gears), 'gear')} in {seconds_text(entry.compile_seconds)}"
 
 
-def _signature(path: Path) -> str:
-    """Return whether somebody signed an entry, and whether that is the key of this host."""
-    try:
-        data = read_trusted(path, MAX_MANIFEST_SIZE)
-        signer = environment_signer()
-        if signer is not None and signer.has_signed(data):
-            return f"with the key of `{KEY_FILE_VARIABLE}`"
-    except (OSError, CacheError) as error:
-        return f"unknown: {error}"
-    return "with another key" if is_signed(data) else "by nobody"
+def _signature_text(found: Signature) -> str:
+    if found.problem:
+        return found.problem
+    return f"by `{found.name}` ({found.fingerprint})" if found.fingerprint else "with the HMAC key of this host"
 
 
 def _parts(variant: dict[str, Any], manifest: Manifest, catalog: Catalog) -> dict[str, Iterator[tuple[str, list[str]]]]:
@@ -158,7 +152,7 @@ def _indented(lines: list[str], limit: int | None, option: str) -> Iterator[str]
         yield f"  … {len(lines) - len(shown)} more lines, see {option}"
 
 
-def _plain(entry: EntryRow, manifest: Manifest, catalog: Catalog) -> dict[str, Any]:
+def _plain(entry: EntryRow, manifest: Manifest, catalog: Catalog, signatures: list[Signature]) -> dict[str, Any]:
     variants = []
     for variant in variants_of(manifest):
         parts = _parts(variant, manifest, catalog)
@@ -173,6 +167,10 @@ def _plain(entry: EntryRow, manifest: Manifest, catalog: Catalog) -> dict[str, A
     return {
         **entry_plain(entry, catalog),
         "users": [{"pid": user.pid, "command": user.command} for user in catalog.users(entry)],
+        "signatures": [
+            {name: getattr(found, name) for name in ("kind", "state", "name", "fingerprint", "problem")}
+            for found in signatures
+        ],
         "components": _jsonable(manifest.components),
         "blobs": manifest.blobs,
         "variant_details": variants,

@@ -17,8 +17,8 @@ from gearcache.cache.remote.names import ENTRIES, EntryName
 from gearcache.cache.remote.protocol import Deadline
 from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.trust import Trust
-from gearcache.commands.common import count
-from gearcache.commands.tiers import environment_trust, tiers_at
+from gearcache.commands.common import count, environment_trust
+from gearcache.commands.tiers import tiers_at
 from gearcache.errors import CacheError, RemoteError
 from gearcache.readable.differences import differences
 

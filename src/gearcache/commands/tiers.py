@@ -11,7 +11,6 @@ import click
 
 from gearcache.cache.layout import Layout
 from gearcache.cache.remote.tier import Tier, open_tiers
-from gearcache.cache.remote.trust import Trust
 from gearcache.cache.remote.urls import VARIABLE, TierURL, parse_urls
 from gearcache.commands.verbosity import is_quiet
 from gearcache.errors import OptionError
@@ -40,11 +39,6 @@ def tiers_at(layout: Layout, urls: Sequence[str], option: str, *, to_write: bool
 def has_tiers() -> bool:
     """Whether the environment names tiers."""
     return bool(os.environ.get(VARIABLE, "").split())
-
-
-def environment_trust() -> Trust:
-    """Return what this host asks of manifests that come from tiers."""
-    return Trust.from_environment(os.environ)
 
 
 def short(name: str) -> str:

@@ -12,7 +12,7 @@ from gearcache.commands.common import (
     Size,
     common_options,
     count,
-    environment_signer,
+    environment_trust,
     layout_at,
     note,
     print_json,
@@ -28,12 +28,12 @@ def command(file: Path, max_size: int | None, cache_dir: Path | None, as_json: b
     """Take over the entries of a bundle that `gearcache bundle` wrote.
 
     A bundle holds code that your process will run: take only what you trust. Each digest is verified, which tells
-    damage but not who wrote it: a file that other users own or can write is refused. With $GEARCACHE_HMAC_KEY_FILE set
-    it may be anybody's, and entries that are not signed with this key are refused. An entry that is present stays,
-    unless that of the bundle is newer.
+    damage but not who wrote it: a file that other users own or can write is refused. With $GEARCACHE_TRUSTED_KEYS or
+    $GEARCACHE_HMAC_KEY_FILE set it may be anybody's, and entries that none of these keys has signed are refused. An
+    entry that is present stays, unless that of the bundle is newer.
     """
     layout = layout_at(cache_dir, may_be_new=True)
-    summary = take_bundle(layout, file, signer=environment_signer(), max_size=max_size)
+    summary = take_bundle(layout, file, trust=environment_trust(), max_size=max_size)
     if as_json:
         print_json("unbundle", {"file": str(file), "root": str(layout.root), **bundle_plain(summary)})
         return

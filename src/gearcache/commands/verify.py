@@ -15,7 +15,7 @@ from gearcache.commands.common import (
     Exit,
     common_options,
     count,
-    environment_signer,
+    environment_trust,
     layout_at,
     note,
     note_other_formats,
@@ -114,9 +114,9 @@ def _short(name: str) -> str:
 
 
 def _verify_with_bar(layout: Layout, repair: bool) -> Verification:
-    signer = environment_signer()
+    trust = environment_trust()
     if not is_drawable(sys.stderr) or is_quiet():
-        return verify(layout, repair=repair, signer=signer, parts=_GEARS)
+        return verify(layout, repair=repair, trust=trust, parts=_GEARS)
     from rich.console import Console
     from rich.progress import Progress
 
@@ -125,7 +125,7 @@ def _verify_with_bar(layout: Layout, repair: bool) -> Verification:
         return verify(
             layout,
             repair=repair,
-            signer=signer,
+            trust=trust,
             parts=_GEARS,
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )

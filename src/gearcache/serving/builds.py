@@ -28,7 +28,7 @@ from gearcache.serving.work import work_text
 from gearcache.telemetry.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from gearcache.building.request import BuildResult, Findings
     from gearcache.serving.remote_entry import RemoteEntry
@@ -52,6 +52,7 @@ class Builds:
         #: Whether this process ends with the build.
         self.sends_at_once = False
         self._remote_entry: RemoteEntry | None = None
+        self._has_no_remote = False
 
     def build(self, call: Call, spec: GearSpec, why: str, *, is_padded: bool = False) -> bool:
         """Compile under the key's lock, unless another process did it meanwhile; publish; load what was stored.
@@ -92,7 +93,13 @@ class Builds:
             self._entry.use_memory()
             present = []
         try:
-            if present is not None and self._obtain(call, spec, present):
+            if present is not None and self._remote() is not None:
+
+                def is_served() -> bool:
+                    return self._look_again(call, is_padded=is_padded) is None
+
+                if self._obtain(call, spec, present, is_served, any_sizes=is_padded):
+                    return None
                 present = self._look_again(call, is_padded=is_padded)
             return None if present is None else self._make_room(self._variants.sound(present), call, why)
         except Exception as error:
@@ -101,8 +108,16 @@ class Builds:
             self._entry.use_memory()
             return []
 
-    def _obtain(self, call: Call, spec: GearSpec, present: list[StoredVariant]) -> bool:
-        """Bring from the tiers what serves a call; False where this process is to compile it."""
+    def _obtain(
+        self,
+        call: Call,
+        spec: GearSpec,
+        present: list[StoredVariant],
+        is_served: Callable[[], bool],
+        *,
+        any_sizes: bool = False,
+    ) -> bool:
+        """Bring from the tiers what serves a call; `any_sizes`: at another size of it. False: it is to be compiled."""
         remote = self._remote()
         if remote is None:
             return False
@@ -111,25 +126,33 @@ class Builds:
         evidence = EvidenceCheck(call.scope)
         wanted = Wanted(
             is_usable=lambda variant: self._variants.unsuited(variant, call, evidence) is None,
-            serves=lambda variant: takes(variant, call, any_sizes=False),
+            is_likely=lambda variant: takes(variant, call, any_sizes=any_sizes),
+            is_served=is_served,
+            is_outdated=lambda variant: _is_edited(variant, call),
             work=work_text(call, spec, self._method.dynamic),
             present=self._variants.sound(present),
         )
-        return remote.obtain(wanted, self._variants.renew)
+        return remote.obtain(wanted)
 
     def _remote(self) -> RemoteEntry | None:
         """Return the entry in the tiers beyond this host; None without tiers."""
         settings = self._method.settings
-        if self._remote_entry is None and settings.remotes:
+        if self._remote_entry is None and settings.remotes and not self._has_no_remote:
             from gearcache.serving.remote_entry import RemoteEntry
 
-            self._remote_entry = RemoteEntry(
-                self._entry,
-                self._history,
-                # In a prewarm, which is strict, a tier that fails is no reason to compile nothing: its report says so.
-                strict=settings.strict and self._method.serves,
-                lock_timeout=settings.lock_timeout,
-            )
+            try:
+                self._remote_entry = RemoteEntry(
+                    self._entry,
+                    self._history,
+                    self._variants.renew,
+                    # A tier that fails is no reason for a prewarm, which is strict, to compile nothing: its report
+                    # says so.
+                    strict=settings.strict and self._method.serves,
+                    lock_timeout=settings.lock_timeout,
+                )
+            except CacheError as error:  # the keys cannot be used: nothing that comes could be checked
+                self._has_no_remote = True
+                self._history.fault(error)
         return self._remote_entry
 
     @contextlib.contextmanager
@@ -201,7 +224,9 @@ class Builds:
         if self.missing_gears(call):
             with self._entry.exclusive():
                 present, missing = self._load_present(call)
-                if missing and self._obtain(call, call.spec(self._method.spec).only(missing), present):
+                if missing and self._remote() is not None:
+                    spec = call.spec(self._method.spec).only(missing)
+                    self._obtain(call, spec, present, lambda: not self._load_present(call)[1], any_sizes=True)
                     present, missing = self._load_present(call)
                 if missing:
                     present = self._make_room(present, call, "gears of it are missing")
@@ -238,11 +263,7 @@ class Builds:
         excess = len(present) + 1 - self._method.settings.max_variants
         if excess <= 0:
             return present
-        edited = [
-            variant
-            for variant in present
-            if changed_source(variant.sources) is not None or changed_function(variant.evidence, call.scope) is not None
-        ][:excess]
+        edited = [variant for variant in present if _is_edited(variant, call)][:excess]
         if len(edited) < excess:
             raise TooManyVariants(self._method.name, self._method.settings.max_variants, why)
         return [variant for variant in present if variant not in edited]
@@ -299,6 +320,11 @@ class Builds:
             for error in result.errors:
                 if error.gear == wanted:
                     raise error
+
+
+def _is_edited(variant: StoredVariant, call: Call) -> bool:
+    """Whether the source that a variant was traced from is another by now."""
+    return changed_source(variant.sources) is not None or changed_function(variant.evidence, call.scope) is not None
 
 
 def _grad_modes(present: list[StoredVariant], call: Call) -> tuple[bool, ...]:

@@ -229,8 +229,15 @@ class Entry:
     def _open_store(self, layout: Layout) -> DiskStore:
         settings = self._settings
         signer = Signer(settings.hmac_key_file) if settings.hmac_key_file is not None else None
+        signing_key = None
+        if settings.signing_key_file is not None:
+            from gearcache.cache.key_pair import SigningKey
+
+            signing_key = SigningKey(settings.signing_key_file)
         limits = Limits(settings.max_size, settings.max_age)
-        return DiskStore(layout, lock_timeout=settings.lock_timeout, signer=signer, limits=limits)
+        return DiskStore(
+            layout, lock_timeout=settings.lock_timeout, signer=signer, signing_key=signing_key, limits=limits
+        )
 
 
 def blobs_of(variant: StoredVariant) -> list[str]:

@@ -24,6 +24,10 @@ from gearcache.serving.turn import Turn
 from gearcache.telemetry.history import History
 
 logger = logging.getLogger("gearcache")
+_NO_KEY = (
+    "nothing is sent there, as hosts would refuse it: this host signs nothing (`GEARCACHE_SIGNING_KEY_FILE`); mark the "
+    "tier with `?unsigned=1` if all who can write there may run code here, or with `?read_only=1`"
+)
 #: Warnings that this process has given: one for each tier and kind of fault.
 _told: set[tuple[str, str]] = set()
 
@@ -33,7 +37,12 @@ class Wanted:
     """What a build wants of the tiers: variants whose evidence holds, above all one that serves the call."""
 
     is_usable: Callable[[StoredVariant], bool]
-    serves: Callable[[StoredVariant], bool]
+    #: Whether a variant is for such a call, as far as that can be told before it is loaded.
+    is_likely: Callable[[StoredVariant], bool]
+    #: Whether the call is served by what is stored by now, which is loaded.
+    is_served: Callable[[], bool]
+    #: Whether a stored variant may go where there is no room for another one.
+    is_outdated: Callable[[StoredVariant], bool]
     #: What is to be compiled, for the lease: equal on all hosts that would compile the same.
     work: str
     #: Variants that are stored here.
@@ -43,7 +52,17 @@ class Wanted:
 class RemoteEntry:
     """One entry in all tiers of a method. Not thread safe: it is used under the lock of the key."""
 
-    def __init__(self, entry: Entry, history: History, *, strict: bool, lock_timeout: float) -> None:
+    def __init__(
+        self,
+        entry: Entry,
+        history: History,
+        renew: Callable[[list[StoredVariant]], None],
+        *,
+        strict: bool,
+        lock_timeout: float,
+    ) -> None:
+        """`renew` is told of variants that came, also where like ones were known and of no use."""
+        self._renew = renew
         self._entry = entry
         self._history = history
         self._strict = strict
@@ -55,20 +74,19 @@ class RemoteEntry:
         self._decoded: dict[str, list[StoredVariant]] = {}
         self._turn: Turn | None = None
 
-    def obtain(self, wanted: Wanted, renew: Callable[[list[StoredVariant]], None]) -> bool:
+    def obtain(self, wanted: Wanted) -> bool:
         """Bring variants that serve a call here; False where this process is to compile them.
 
-        Where a tier has leases, only one of many hosts is, and the others wait for what it stores. `renew` is told
-        what came.
+        Where a tier has leases, only one of many hosts is, and the others wait for what it stores.
         """
-        if self._fetch(wanted, renew, is_counted=True):
+        if self._fetch(wanted, is_counted=True):
             return True
-        tier = next((tier for tier in self._tiers if not tier.url.read_only and not tier.is_resting), None)
+        tier = next((tier for tier in self._writable if not tier.is_resting), None)
         if tier is None:
             return False
         turn = Turn(tier, self._entry.key.digest, wanted.work, self._history, self._lock_timeout)
         try:
-            if turn.wait(lambda: self._fetch(wanted, renew)):
+            if turn.wait(lambda: self._fetch(wanted)):
                 return True
         except CacheError as error:
             self._fault(tier, error)
@@ -101,9 +119,11 @@ class RemoteEntry:
     def send(self) -> list[str]:
         """Send what is stored here to all tiers, now; returns the problems."""
         problems = []
-        for tier in self._tiers:
-            if tier.url.read_only:
-                continue
+        for tier in self._closed:
+            error = CacheError(_NO_KEY)
+            problems.append(f"tier {tier.label}: {error}")
+            self._warn(tier, error)
+        for tier in self._writable:
             if tier.is_resting:
                 problems.append(f"tier {tier.label}: it failed a moment ago, and is not asked now")
                 continue
@@ -124,8 +144,20 @@ class RemoteEntry:
             self._history.note("upload", tier=tier.label, seconds=seconds, bytes=sent.bytes)
         return problems
 
-    def _fetch(self, wanted: Wanted, renew: Callable[[list[StoredVariant]], None], *, is_counted: bool = False) -> bool:
-        """Store here what the tiers have for this host; whether a variant that serves the call is among it."""
+    @property
+    def _writable(self) -> list[Tier]:
+        """The tiers that get what this host compiles."""
+        return [tier for tier in self._tiers if not tier.url.read_only and tier not in self._closed]
+
+    @property
+    def _closed(self) -> list[Tier]:
+        """Those that do not, although they might: hosts like this one would wait for what they refuse then."""
+        if self._trust.signs:
+            return []
+        return [tier for tier in self._tiers if not (tier.url.read_only or tier.url.unsigned)]
+
+    def _fetch(self, wanted: Wanted, *, is_counted: bool = False) -> bool:
+        """Store here what the tiers have for this host; whether that serves the call."""
         for lookup in self._lookups:
             if lookup.tier.is_resting:
                 continue
@@ -140,8 +172,8 @@ class RemoteEntry:
                     lookup.tier.counts.add(misses=1)
                 continue
             self._note(lookup.tier, brought, time.perf_counter() - begin)
-            renew([variant for variant, _ in brought])
-            if any(wanted.serves(variant) for variant, _ in brought):
+            self._renew([variant for variant, _ in brought])
+            if wanted.is_served():
                 return True
         return False
 
@@ -149,11 +181,12 @@ class RemoteEntry:
         """Return the variants that came, each with the bytes of its blobs that came."""
         deadline = lookup.tier.begin()
         chosen = self._chosen(lookup.found, wanted)
-        if not any(wanted.serves(variant) for variant, _ in chosen):
-            lookup.look(deadline, lambda found: any(map(wanted.serves, self._usable(found, wanted))))
+        if not any(wanted.is_likely(variant) for variant, _ in chosen):
+            known = set(lookup.refused)
+            lookup.look(deadline, lambda found: any(map(wanted.is_likely, self._usable(found, wanted))))
             chosen = self._chosen(lookup.found, wanted)
-            for error in lookup.refused.values():
-                self._warn(lookup.tier, error)
+            for name in lookup.refused.keys() - known:
+                self._warn(lookup.tier, lookup.refused[name])
         if not chosen:
             return []
         missing: dict[str, int] = {}
@@ -164,8 +197,10 @@ class RemoteEntry:
         with store.writing():
             fetch_blobs(lookup.tier, missing, store.put_blob, deadline)
             impossible = {str(text) for _, found in chosen for text in _texts(found.manifest.payload.get("impossible"))}
-            self._entry.adopt([variant for variant, _ in chosen], impossible, wanted.present)
-        wanted.present = [*wanted.present, *(variant for variant, _ in chosen)]
+            kept = self._kept(wanted, len(chosen))
+            self._entry.adopt([variant for variant, _ in chosen], impossible, kept)
+        store.keep_limits(self._entry.key)
+        wanted.present = [*kept, *(variant for variant, _ in chosen)]
         brought = []
         for variant, _ in chosen:
             brought.append((variant, sum(missing.pop(digest, 0) for digest in blobs_of(variant))))
@@ -180,8 +215,17 @@ class RemoteEntry:
                 if (text := repr(variant.to_plain())) not in held:
                     held.add(text)
                     chosen.append((variant, found))
-        chosen.sort(key=lambda item: not wanted.serves(item[0]))
-        return chosen[: max(0, self._entry.max_variants - len(wanted.present))]
+        chosen.sort(key=lambda item: not wanted.is_likely(item[0]))
+        most = self._entry.max_variants
+        return chosen[: max(0, most - len(self._kept(wanted, most)))]
+
+    def _kept(self, wanted: Wanted, others: int) -> list[StoredVariant]:
+        """Return the present variants to keep beside others: all for which there is room, or that may not go."""
+        excess = len(wanted.present) + others - self._entry.max_variants
+        if excess <= 0:
+            return wanted.present
+        going = [variant for variant in wanted.present if wanted.is_outdated(variant)][:excess]
+        return [variant for variant in wanted.present if all(variant is not gone for gone in going)]
 
     def _usable(self, found: Found, wanted: Wanted) -> list[StoredVariant]:
         """Return the variants of a manifest that this host may use; none where it has another form than ours."""

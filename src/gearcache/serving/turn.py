@@ -15,6 +15,8 @@ from gearcache.telemetry.history import History
 logger = logging.getLogger("gearcache")
 #: Seconds between two looks at what is stored: more each time.
 _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.5, 5.0, 1.5
+#: Holders that a host waits for in vain.
+_MOST_WAITED_FOR = 3
 #: Seconds between two looks at the lease of another host.
 _LOOK_SECONDS = 10.0
 
@@ -35,8 +37,12 @@ class Turn:
         """
         if not self._tier.has_leases():
             return False
-        begin, pause = time.monotonic(), _FIRST_PAUSE
+        begin, pause, ended = time.monotonic(), _FIRST_PAUSE, 0
         while not self._lease.take():
+            # What they store is of no use here, for whatever reason: hosts that wait for each other in turn would
+            # compile one after the other.
+            if ended >= _MOST_WAITED_FOR:
+                return False
             looked = time.monotonic()
             while True:
                 if time.monotonic() - begin > self._seconds:
@@ -52,6 +58,7 @@ class Turn:
                     looked = time.monotonic()
                     holder = self._lease.holder()
                     if holder is None:
+                        ended += 1
                         break
                     self._tell(holder)
         if fetch():  # it was stored between the first look and this turn

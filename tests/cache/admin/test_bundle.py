@@ -26,6 +26,7 @@ from gearcache.cache.key import FORMAT_VERSION, CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.manifest import Manifest
 from gearcache.cache.parents import TRUSTED_VARIABLE
+from gearcache.cache.remote.trust import Trust
 from gearcache.cache.signature import Signer
 from gearcache.cache.store import DiskStore, Hit
 from gearcache.errors import BundleError, CacheError, CorruptEntry, UnsafePath
@@ -256,11 +257,11 @@ def test_with_a_key_only_entries_signed_with_it_are_imported(tmp_path: Path) -> 
         bundle = bundle_of(layout, tmp_path / f"{name}.tar")
         target = Layout(tmp_path / f"{name}-target")
         if accepted:
-            take_bundle(target, bundle, signer=mine)
+            take_bundle(target, bundle, trust=Trust(hmac=mine))
             assert isinstance(DiskStore(target, signer=mine).lookup(KEYS[0]), Hit)
         else:
-            with pytest.raises(BundleError, match="not signed with the key"):
-                take_bundle(target, bundle, signer=mine)
+            with pytest.raises(BundleError, match="is not signed"):
+                take_bundle(target, bundle, trust=Trust(hmac=mine))
             assert list(target.entries()) == []
         take_bundle(Layout(tmp_path / f"{name}-anyone"), bundle)
 
@@ -301,7 +302,7 @@ def test_a_bundle_of_another_user_is_refused_unless_somebody_vouches_for_it(
         bundle = Path(shutil.copy(bundle, tmp_path / "mine"))
     elif way == "its folder is named":
         monkeypatch.setenv(TRUSTED_VARIABLE, str(bundle.parent))
-    assert len(take_bundle(target, bundle, signer=signer if way == "signatures" else None).entries) == 3
+    assert len(take_bundle(target, bundle, trust=Trust(hmac=signer) if way == "signatures" else None).entries) == 3
 
 
 IMPORT = """

@@ -23,6 +23,7 @@ from gearcache.cache.remote.urls import TierURL
 from gearcache.cache.signature import KEY_FILE_VARIABLE
 from gearcache.readable.joined import MOST_VARIANTS, covers_manifests, joined
 from tests.support.commands import DECODE, PREFILL
+from tests.support.signing import Pair
 from tests.support.stored_gears import store_gears, texts, traces
 
 DECODE_NAME, PREFILL_NAME = (EntryName(key.safe_label, key.digest) for key in (DECODE, PREFILL))
@@ -48,10 +49,8 @@ def push(host: Path, target: Tier, *entries: EntryName, trust: Trust | None = No
     )
 
 
-def pull(
-    host: Path, *sources: Tier, trust: Trust | None = None, signer: Signer | None = None, entry: EntryName = DECODE_NAME
-) -> Pulled:
-    pulling = Pull(Layout(host), trust or Trust.from_environment({}), signer, joined)
+def pull(host: Path, *sources: Tier, trust: Trust | None = None, entry: EntryName = DECODE_NAME) -> Pulled:
+    pulling = Pull(Layout(host), trust or Trust.from_environment({}), joined)
     named = [(source, holdings(source, Deadline.after(10)).manifests.get(entry, [])) for source in sources]
     pulling.bring(entry, named)
     return pulling.outcome
@@ -141,20 +140,18 @@ def test_a_tier_that_takes_nothing_is_given_up(tmp_path: Path, share: str) -> No
     assert list(found.failed.values())[-1].startswith("not tried")
 
 
-def test_what_nobody_signed_is_told(tmp_path: Path, share: str) -> None:
-    store_gears(tmp_path / "a", DECODE, {"1": b"one"})
-    assert len(push(tmp_path / "a", tier(tmp_path / "a", share)).unsigned) == 1
-    signer = key_of(tmp_path)
-    store_gears(tmp_path / "a", DECODE, {"2": b"two"}, signer=signer)
-    trust = Trust.from_environment({KEY_FILE_VARIABLE: str(signer.path)})
-    assert push(tmp_path / "a", tier(tmp_path / "a", share), trust=trust).unsigned == []
-
-
-def test_what_hosts_refuse_is_not_sent_again_and_again(tmp_path: Path, share: str) -> None:
+def test_what_nobody_signed_is_not_sent_where_hosts_would_refuse_it(tmp_path: Path, share: str) -> None:
     store_gears(tmp_path / "a", DECODE, {"1": b"one"})
     target = tier(tmp_path / "a", share, unsigned=False)
-    assert len(push(tmp_path / "a", target).sent) == 1
-    assert len(push(tmp_path / "a", target).had) == 1
+    (reason,) = push(tmp_path / "a", target).failed.values()
+    assert reason.startswith("nobody signed it")
+    signer = key_of(tmp_path)
+    trust = Trust.from_environment({KEY_FILE_VARIABLE: str(signer.path)})
+    assert len(push(tmp_path / "a", target, trust=trust).sent) == 1  # signed on its way
+    store_gears(tmp_path / "b", DECODE, {"2": b"two"}, signer=signer)
+    assert len(push(tmp_path / "b", target).sent) == 1  # signed by somebody else
+    # This host refuses it; it is there all the same, and not sent again.
+    assert len(push(tmp_path / "b", target).had) == 1
 
 
 def key_of(folder: Path) -> Signer:
@@ -207,8 +204,22 @@ def test_a_host_that_signs_signs_what_it_takes(tmp_path: Path, share: str) -> No
     trust = Trust.from_environment({KEY_FILE_VARIABLE: str(signer.path)})
     push(tmp_path / "a", tier(tmp_path / "a", share, unsigned=False), trust=trust)
     source = tier(tmp_path / "b", share, unsigned=False)
-    assert len(pull(tmp_path / "b", source, trust=trust, signer=signer).brought) == 1
+    assert len(pull(tmp_path / "b", source, trust=trust).brought) == 1
     assert texts(stored(tmp_path / "b", signer=signer)) == ["1", "2"]
+
+
+def test_what_comes_as_it_is_keeps_its_signature_and_can_be_sent_on(tmp_path: Path, share: str) -> None:
+    pair = Pair(tmp_path)
+    for gear, name in (("1", "a"), ("2", "b")):
+        store_gears(tmp_path / name, DECODE, {gear: gear.encode()})
+        other = f"{share}-{name}"
+        assert len(push(tmp_path / name, tier(tmp_path / name, other, unsigned=False), trust=pair.signs).sent) == 1
+        found = pull(tmp_path / "c", tier(tmp_path / "c", other, unsigned=False), trust=pair.checks)
+        assert (len(found.brought), found.refused) == (1, {})
+        sent_on = push(tmp_path / "c", tier(tmp_path / "c", f"{share}-mirror", unsigned=False), trust=pair.checks)
+        # What this host has joined nobody signed.
+        assert len(sent_on.sent) == (gear == "1")
+    assert texts(stored(tmp_path / "c")) == ["1", "2"]
 
 
 def test_what_nobody_signed_is_refused_and_nothing_here_is_touched(tmp_path: Path, share: str) -> None:
@@ -272,7 +283,7 @@ def test_a_tier_that_fails_all_the_time_is_left_alone(tmp_path: Path, share: str
     store_gears(tmp_path / "a", DECODE, {"1": b"one"})
     push(tmp_path / "a", tier(tmp_path / "a", share))
     source, remote = flaky(tmp_path / "b", share, "get", 1000)
-    pulling = Pull(Layout(tmp_path / "b"), Trust.from_environment({}), None, joined)
+    pulling = Pull(Layout(tmp_path / "b"), Trust.from_environment({}), joined)
     names = holdings(source, Deadline.after(10)).manifests[DECODE_NAME]
     for _ in range(5):
         pulling.bring(DECODE_NAME, [(source, names)])

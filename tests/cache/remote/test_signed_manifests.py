@@ -1,0 +1,291 @@
+"""What a manifest of a tier must carry: foreign, stripped, replaced, moved and outdated signatures are refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gearcache.cache.key_pair import SigningKey
+from gearcache.cache.manifest import decode_manifest, encode_manifest, is_signed, signed_parts
+from gearcache.cache.remote.trust import Trust
+from gearcache.cache.trailer import HMAC_SIZE, pair_trailer
+from gearcache.errors import CorruptEntry, UnsafePath, UnsignedEntry
+from tests.support.signing import CREATED, Pair, hide_package, hmac_key, manifest, signer
+
+SOURCE = "s3://bucket/team/entries/Model.decode/manifest"
+
+
+def accepted(trust: Trust, data: bytes) -> str | None:
+    """Who signed it, or None where it is refused, by the one or the other."""
+    try:
+        decode_manifest(data, Path("manifest"))
+        return trust.check(data, SOURCE)
+    except (CorruptEntry, UnsignedEntry):
+        return None
+
+
+def refusal(trust: Trust, data: bytes, **options: bool) -> str:
+    decode_manifest(data, Path("manifest"))
+    with pytest.raises(UnsignedEntry) as caught:
+        trust.check(data, SOURCE, **options)
+    assert f"`{SOURCE}` is not trusted: " in str(caught.value)
+    assert caught.value.remedy
+    return caught.value.reason
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Pair:
+    return Pair(tmp_path, "build-2026")
+
+
+@pytest.fixture
+def both(build: Pair, tmp_path: Path) -> Trust:
+    """A host that has everything."""
+    return Trust([build.trusted], signer(tmp_path), build.private)
+
+
+# -- who signed it ------------------------------------------------------------------------------------------
+
+
+def test_signatures_of_each_kind_and_of_both_name_who_signed(build: Pair, both: Trust) -> None:
+    plain, by_hmac = manifest(), Trust(hmac=both.hmac)
+    pair, secret, all_of_them = build.signs.signed(plain), by_hmac.signed(plain), both.signed(plain)
+    assert [is_signed(data) for data in (plain, pair, secret, all_of_them)] == [False, True, True, True]
+    for data in (plain, pair, secret, all_of_them):
+        assert decode_manifest(data, Path("m")) == decode_manifest(plain, Path("m"))
+        assert signed_parts(data).manifest == plain
+    assert build.checks.check(pair, SOURCE) == "build-2026"
+    assert build.checks.check(all_of_them, SOURCE) == "build-2026"
+    assert by_hmac.check(secret, SOURCE) == by_hmac.check(all_of_them, SOURCE) == "hmac"
+    assert both.check(all_of_them, SOURCE) == "hmac"
+
+
+def test_one_signature_that_holds_is_enough(build: Pair, both: Trust, tmp_path: Path) -> None:
+    """Hosts may have HMAC keys of their own, for their own caches."""
+    other = Trust([build.trusted], signer(tmp_path, "other"))
+    assert other.check(both.signed(manifest()), SOURCE) == "build-2026"
+    stranger = Trust(hmac=both.hmac, signing_key=Pair(tmp_path, "stranger").private)
+    assert both.check(stranger.signed(manifest()), SOURCE) == "hmac"
+
+
+def test_a_host_takes_what_it_has_signed_itself_whatever_it_lists(build: Pair, tmp_path: Path) -> None:
+    data = build.signs.signed(manifest())
+    assert build.signs.check(data, SOURCE) == "this host"
+    assert Trust([build.trusted], signing_key=build.private).check(data, SOURCE) == "build-2026"
+    outdated = Trust([replace(build.trusted, end=CREATED)], signing_key=build.private)
+    assert "is trusted for entries until" in refusal(outdated, data), "its own list counts"
+    assert "does not fit" in refusal(build.signs, data[:-1] + bytes([data[-1] ^ 1]))
+    stranger = Pair(tmp_path, "stranger").signs.signed(manifest())
+    assert "is not set" in refusal(build.signs, stranger)
+    build.path.unlink()
+    assert "is not set" in refusal(Trust(signing_key=SigningKey(build.path)), data)
+
+
+def test_what_is_not_signed_is_refused_unless_that_is_allowed(both: Trust) -> None:
+    assert refusal(both, manifest()) == "it is not signed"
+    assert refusal(Trust(), manifest()) == "it is not signed"
+    assert both.check(manifest(), SOURCE, unsigned=True) == ""
+
+
+def test_a_foreign_key_is_refused_with_its_fingerprint(build: Pair, tmp_path: Path) -> None:
+    other = Pair(tmp_path, "other")
+    foreign = other.signs.signed(manifest())
+    shown = other.trusted.fingerprint
+    assert len(shown) == 16
+    assert (
+        refusal(build.checks, foreign)
+        == f"it is signed by the key {shown}, and `GEARCACHE_TRUSTED_KEYS` does not list it"
+    )
+    assert "is not set" in refusal(Trust(), foreign)
+    assert "does not list it" in refusal(Trust([build.trusted], signer(tmp_path)), foreign)
+    assert build.checks.check(foreign, SOURCE, unsigned=True) == "", "it could have been stripped as well"
+
+
+def test_an_hmac_of_another_key_or_without_a_key_is_refused(build: Pair, tmp_path: Path) -> None:
+    data = Trust(hmac=signer(tmp_path)).signed(manifest())
+    assert "`GEARCACHE_HMAC_KEY_FILE` is not set" in refusal(build.checks, data)
+    assert "it is not signed with the key" in refusal(Trust(hmac=signer(tmp_path, "other")), data)
+
+
+def test_an_hmac_key_that_cannot_be_read_refuses(tmp_path: Path) -> None:
+    data = Trust(hmac=signer(tmp_path)).signed(manifest())
+    key = hmac_key(tmp_path, "open")
+    key.chmod(0o644)
+    with pytest.raises(UnsafePath, match="lets others read"):
+        Trust.from_environment({"GEARCACHE_HMAC_KEY_FILE": str(key)}).check(data, SOURCE)
+
+
+# -- attacks ------------------------------------------------------------------------------------------------
+
+
+def test_a_stripped_signature_is_refused(build: Pair, both: Trust) -> None:
+    data = both.signed(manifest())
+    assert refusal(build.checks, signed_parts(data).manifest) == "it is not signed"
+    assert "does not list" not in refusal(Trust(hmac=both.hmac), data[:-HMAC_SIZE]), "nothing is listed"
+    assert accepted(Trust(hmac=both.hmac), data[:-HMAC_SIZE]) is None
+
+
+def test_a_signature_of_another_entry_is_refused(build: Pair, both: Trust) -> None:
+    for trust, reason in (
+        (build.signs, "the signature by `build-2026`"),
+        (Trust(hmac=both.hmac), "not signed with the key"),
+    ):
+        one, other = manifest(1), manifest(2)
+        replaced = other + trust.signed(one)[len(one) :]
+        assert reason in refusal(both, replaced)
+        with pytest.raises(UnsignedEntry):
+            both.check(replaced, SOURCE, unsigned=trust is build.signs)
+
+
+def test_a_body_that_was_changed_with_its_digest_is_refused(build: Pair) -> None:
+    signed = build.signs.signed(manifest())
+    parts = signed_parts(signed)
+    hostile = encode_manifest(replace(decode_manifest(signed, Path("m")), payload={"number": 666}))
+    data = hostile + parts.pair
+    assert refusal(build.checks, data) == (
+        f"the signature by `build-2026` ({build.trusted.fingerprint}) does not fit its bytes"
+    )
+    assert "does not fit" in refusal(build.checks, data, unsigned=True)
+
+
+def test_a_trusted_key_that_is_only_named_is_refused(build: Pair, tmp_path: Path) -> None:
+    data = manifest()
+    foreign = signed_parts(Pair(tmp_path, "thief").signs.signed(data))
+    assert "does not fit" in refusal(build.checks, data + pair_trailer(build.trusted.public_key, foreign.signature))
+    assert "does not fit" in refusal(build.checks, data + pair_trailer(build.trusted.public_key, bytes(64)))
+
+
+def test_a_signature_of_the_same_bytes_for_another_use_is_refused(build: Pair) -> None:
+    """What else a key may sign, a commit or a package, is no signature of a manifest."""
+    data = manifest()
+    bare = build.private._private().sign(data)
+    assert "does not fit" in refusal(build.checks, data + pair_trailer(build.trusted.public_key, bare))
+
+
+def test_signatures_in_the_other_order_are_no_manifest(both: Trust) -> None:
+    parts = signed_parts(both.signed(manifest()))
+    with pytest.raises(CorruptEntry, match="perhaps signatures"):
+        decode_manifest(parts.manifest + parts.hmac + parts.pair, Path("m"))
+
+
+def test_one_that_is_cut_off_anywhere_is_refused(build: Pair, both: Trust) -> None:
+    data = both.signed(manifest())
+    pair_only = len(data) - HMAC_SIZE
+    kept = {size: accepted(build.checks, data[:size]) for size in range(len(data))}
+    assert {size: name for size, name in kept.items() if name} == {pair_only: "build-2026"}
+    assert {accepted(Trust(hmac=both.hmac), data[:size]) for size in range(len(data))} == {None}
+
+
+@pytest.mark.parametrize("kind", ["pair", "hmac", "both"])
+def test_every_flipped_bit_is_refused(kind: str, build: Pair, both: Trust) -> None:
+    signs = {"pair": build.signs, "hmac": Trust(hmac=both.hmac), "both": both}[kind]
+    data = bytearray(signs.signed(manifest()))
+    assert accepted(both, bytes(data))
+    ours = len(data) - (HMAC_SIZE if kind == "both" else 0)
+    for bit in range(8 * len(data)):
+        data[bit // 8] ^= 1 << bit % 8
+        # An HMAC may be of another host's key: the other signature covers all that is used.
+        expected = None if bit // 8 < ours else "build-2026"
+        assert accepted(both, bytes(data)) == expected, bit
+        if expected:
+            assert accepted(Trust(hmac=both.hmac), bytes(data)) is None
+            assert both.check(both.signed(bytes(data)), SOURCE) == "hmac", "it is renewed"
+        data[bit // 8] ^= 1 << bit % 8
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_whatever_is_done_to_a_signed_manifest_only_what_was_signed_is_taken(
+    build: Pair, both: Trust, data: st.DataObject
+) -> None:
+    parts = []
+    for each in (signed_parts(both.signed(manifest(number))) for number in (1, 2)):
+        parts += [each.manifest, each.public_key, each.signature, each.hmac, each.pair]
+    pieces = data.draw(st.lists(st.sampled_from(parts) | st.binary(max_size=40), max_size=6))
+    made = b"".join(pieces)
+    start = data.draw(st.integers(0, len(made)))
+    made = (
+        made[:start]
+        + data.draw(st.binary(max_size=3))
+        + made[data.draw(st.integers(start, min(len(made), start + 3))) :]
+    )
+    if accepted(both, made):
+        assert signed_parts(made).manifest in (manifest(1), manifest(2))
+
+
+# -- rotation -----------------------------------------------------------------------------------------------
+
+
+def test_a_key_that_was_rotated_out_is_refused_and_several_are_trusted(tmp_path: Path) -> None:
+    old, new = Pair(tmp_path, "build-2025"), Pair(tmp_path, "build-2026")
+    during = Trust([old.trusted, new.trusted])
+    for pair in (old, new):
+        assert during.check(pair.signs.signed(manifest()), SOURCE) == pair.trusted.name
+    assert old.trusted.fingerprint in refusal(new.checks, old.signs.signed(manifest()))
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "is_taken"),
+    [
+        pytest.param(CREATED, None, True, id="from that very moment"),
+        pytest.param(CREATED + 1, None, False, id="from later"),
+        pytest.param(None, CREATED, False, id="until that very moment"),
+        pytest.param(None, CREATED + 1, True, id="until later"),
+        pytest.param(CREATED - 1, CREATED + 1, True, id="between"),
+    ],
+)
+def test_entries_of_another_time_than_the_key_is_trusted_for_are_refused(
+    build: Pair, start: float | None, end: float | None, is_taken: bool
+) -> None:
+    data = build.signs.signed(manifest())
+    trust = Trust([replace(build.trusted, start=start, end=end)])
+    if is_taken:
+        assert trust.check(data, SOURCE) == "build-2026"
+        return
+    assert "is trusted for entries " in refusal(trust, data)
+    assert "not of 2027-01-15T08:00:00" in refusal(trust, data, unsigned=True)
+
+
+# -- signing ------------------------------------------------------------------------------------------------
+
+
+def test_signing_replaces_what_was_there_and_keeps_what_others_signed(build: Pair, both: Trust, tmp_path: Path) -> None:
+    plain = manifest()
+    foreign = Trust(hmac=signer(tmp_path, "other"), signing_key=Pair(tmp_path, "other-build").private).signed(plain)
+    nobody, by_hmac = Trust(), Trust(hmac=both.hmac)
+    assert nobody.signed(plain) == plain
+    assert nobody.signed(foreign) == foreign
+    assert both.signed(foreign) == both.signed(plain)
+    assert build.signs.signed(foreign) == build.signs.signed(plain), "an HMAC over another signature is of no use"
+    assert signed_parts(by_hmac.signed(foreign)).pair == signed_parts(foreign).pair
+    assert by_hmac.check(by_hmac.signed(foreign), SOURCE) == "hmac"
+    assert build.signs.signed(both.signed(plain)) == both.signed(plain), "the HMAC still covers the same bytes"
+
+
+def test_the_environment_names_all_keys(build: Pair, tmp_path: Path) -> None:
+    environ = {
+        "GEARCACHE_TRUSTED_KEYS": build.trusted.text,
+        "GEARCACHE_HMAC_KEY_FILE": str(hmac_key(tmp_path)),
+        "GEARCACHE_SIGNING_KEY_FILE": str(build.path),
+    }
+    host = Trust.from_environment(environ)
+    data = host.signed(manifest())
+    assert host.check(data, SOURCE) == "hmac"
+    assert Trust.from_environment({"GEARCACHE_TRUSTED_KEYS": build.trusted.text}).check(data, SOURCE) == "build-2026"
+    assert Trust.from_environment({}).asks is False
+
+
+def test_without_the_package_an_hmac_is_checked_and_the_rest_is_refused(
+    build: Pair, both: Trust, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair, secret = build.signs.signed(manifest()), Trust(hmac=both.hmac).signed(manifest())
+    hide_package(monkeypatch)
+    trust = Trust.from_environment({"GEARCACHE_TRUSTED_KEYS": build.trusted.text})
+    assert "cannot be checked" in refusal(trust, pair)
+    with pytest.raises(UnsignedEntry, match=r"pip install 'gearcache\[keys\]'"):
+        trust.check(pair, SOURCE, unsigned=True)
+    assert Trust([build.trusted], both.hmac).check(secret, SOURCE) == "hmac"

@@ -1,0 +1,325 @@
+"""`gearcache keys`, and what other commands say of signatures by key pair: show, verify, unbundle, doctor."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gearcache.cache import DiskStore, Hit, Layout
+from gearcache.cache.manifest import signed_parts
+from gearcache.cache.remote.trust import Trust
+from gearcache.cache.signature import Signer
+from gearcache.cache.trusted_keys import trusted_keys
+from gearcache.commands.key_checks import check_keys
+from tests.commands.test_verify import GEARS, Net, cached, call_all, damage
+from tests.support.commands import DECODE, PRODUCER, listed, run, run_json, store
+from tests.support.signing import Pair, hide_package, hmac_key
+
+SIGNING, TRUSTED, SECRET = "GEARCACHE_SIGNING_KEY_FILE", "GEARCACHE_TRUSTED_KEYS", "GEARCACHE_HMAC_KEY_FILE"
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Pair:
+    return Pair(tmp_path, "build-2026")
+
+
+def publish(root: Path, build: Pair, hmac: Signer | None = None) -> Path:
+    """Store a signed entry; returns its manifest."""
+    disk = DiskStore(Layout(root), signer=hmac, signing_key=build.private)
+    with disk.writing():
+        disk.publish(DECODE, {"parts": [], "variants": []}, {disk.put_blob(b"code"): 4}, PRODUCER)
+    return Layout(root).manifest(DECODE)
+
+
+# -- gearcache keys -----------------------------------------------------------------------------------------
+
+
+def test_a_new_key_signs_on_one_host_and_its_line_lets_another_one_take_the_entries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """End to end, with a bundle as the way from one to the other."""
+    private = tmp_path / "build-2026.pem"
+    made = run("keys", "new", str(private))
+    assert stat.S_IMODE(private.stat().st_mode) == 0o600
+    (line,) = made.stdout.splitlines()
+    assert line.startswith("build-2026:")
+    assert f"set `{SIGNING}`" in made.stderr
+    assert private.read_text().splitlines()[1] not in made.output
+    (tmp_path / "trusted").write_text(made.stdout)
+
+    monkeypatch.setenv("TORCHAIR_CACHE_HOME", str(tmp_path / "one"))
+    monkeypatch.setenv(SIGNING, str(private))
+    net = Net()
+    call_all(net, cached(net))
+    run("bundle", str(tmp_path / "bundle.tar"))
+
+    monkeypatch.setenv("TORCHAIR_CACHE_HOME", str(tmp_path / "other"))
+    monkeypatch.delenv(SIGNING)
+    monkeypatch.setenv(TRUSTED, str(tmp_path / "trusted"))
+    (tmp_path / "bundle.tar").chmod(0o666)  # anybody's
+    run("unbundle", str(tmp_path / "bundle.tar"))
+    method = cached(net)
+    call_all(net, method)
+    assert (method.stats.hits, method.stats.compiles) == (1, 0)
+    assert "Signed    by `build-2026` (" in run("show", "Net.numbered").stdout
+    assert run("verify").exit_code == 0
+
+
+def test_a_key_is_never_overwritten_and_has_a_name_that_can_be_listed(tmp_path: Path) -> None:
+    path = tmp_path / "my key"
+    assert "cannot be called `my key`" in run("keys", "new", str(path), code=2).stderr
+    assert "cannot be called `hmac`" in run("keys", "new", str(path), "--name", "hmac", code=2).stderr
+    assert not path.exists()
+    found = run_json("keys", "new", str(path), "--name", "build-2027")
+    (key,) = trusted_keys({TRUSTED: found["keys"][0]["line"]})
+    assert (key.name, key.fingerprint, found["file"]) == ("build-2027", found["keys"][0]["fingerprint"], str(path))
+    before = path.read_bytes()
+    assert "there is a file" in run("keys", "new", str(path), "--name", "build-2027", code=2).stderr
+    assert path.read_bytes() == before
+    assert "No such file" in run("keys", "new", str(tmp_path / "none" / "key"), code=3).stderr
+    assert run("keys", "new", str(tmp_path / "quiet"), "-q").stderr == ""
+
+
+def test_the_list_tells_names_times_and_the_key_of_this_host(
+    build: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Pair(tmp_path, "build-2025").trusted
+    monkeypatch.setenv(TRUSTED, f"{other.text};until=2026-11-01 {build.trusted.text};from=2026-11-01")
+    monkeypatch.setenv(SIGNING, str(build.path))
+    header, first, second = (line.split() for line in run("keys", "list").stdout.splitlines())
+    assert header == ["Name", "Fingerprint", "From", "Until", "Signs", "here"]
+    assert first == ["build-2025", other.fingerprint, "-", "2026-11-01", "-"]
+    assert second == ["build-2026", build.trusted.fingerprint, "2026-11-01", "-", "yes"]
+    found = run_json("keys", "list")
+    assert [(key["name"], key["signs_here"]) for key in found["keys"]] == [("build-2025", False), ("build-2026", True)]
+    assert found["keys"][0]["until"] == found["keys"][1]["from"] == 1_793_491_200
+    assert found["signing_key"]["name"] == "build-2026"
+
+
+def test_a_key_of_this_host_that_is_not_listed_is_told(build: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = run("keys", "list")
+    assert result.stdout == ""
+    assert f"`{TRUSTED}` is not set" in result.stderr
+    assert f"`{SIGNING}` is not set" in result.stderr
+    monkeypatch.setenv(SIGNING, str(build.path))
+    line = build.trusted.text.replace("build-2026", "NAME")
+    assert f"does not list the key of this host, {build.trusted.fingerprint}: `{line}`" in run("keys", "list").stderr
+    assert run_json("keys", "list")["signing_key"] == {
+        "name": None,
+        "fingerprint": build.trusted.fingerprint,
+        "line": line,
+    }
+    build.path.chmod(0o644)
+    assert "lets others read the key" in run("keys", "list", code=3).stderr
+
+
+@pytest.mark.parametrize("name", ["keys list", "verify", "show Model.decode", "unbundle bundle.tar"])
+def test_a_wrong_list_of_keys_is_one_line_and_a_usage_error(
+    name: str, cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store(cache_dir, DECODE, b"d")
+    monkeypatch.chdir(tmp_path)
+    run("bundle", "bundle.tar")
+    monkeypatch.setenv(TRUSTED, "build:AAAA")
+    (line,) = run(*name.split(), code=2).stderr.splitlines()
+    assert line.startswith(f"error: environment variable `{TRUSTED}` holds `build:AAAA`, which is no public key")
+
+
+def test_without_the_package_each_command_says_what_to_install(
+    build: Pair, cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(cache_dir, build)
+    hide_package(monkeypatch)
+    install = "pip install 'gearcache[keys]'"
+    assert install in run("keys", "new", str(tmp_path / "key"), code=2).stderr
+    assert not (tmp_path / "key").exists()
+    monkeypatch.setenv(TRUSTED, build.trusted.text)
+    assert build.trusted.fingerprint in run("keys", "list").stdout
+    assert "cannot be checked" in run("show", "Model.decode").stdout
+    assert check_keys({TRUSTED: build.trusted.text}).ok is False
+    monkeypatch.setenv(SIGNING, str(build.path))
+    assert install in run("keys", "list", code=3).stderr
+
+
+def test_help_of_both_is_there() -> None:
+    assert {"new", "list"} <= set(run("keys", "--help").stdout.split())
+    program = "import sys, gearcache.commands.keys\nsys.exit('cryptography' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 0
+
+
+# -- show ---------------------------------------------------------------------------------------------------
+
+
+def test_show_says_who_signed(build: Pair, cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def signed() -> str:
+        (line,) = [line for line in run("show", "Model.decode").stdout.splitlines() if line.startswith("Signed ")]
+        return line.removeprefix("Signed").strip()
+
+    store(cache_dir, DECODE, b"d")
+    assert signed() == "by nobody"
+    assert run_json("show", "Model.decode")["signatures"] == []
+    publish(cache_dir, build, Signer(hmac_key(tmp_path)))
+    shown = build.trusted.fingerprint
+    assert signed() == (
+        f"it has an HMAC, and `{SECRET}` is not set; "
+        f"it is signed by the key {shown}, and `{TRUSTED}` is not set, which would list it"
+    )
+    monkeypatch.setenv(SECRET, str(hmac_key(tmp_path)))
+    monkeypatch.setenv(TRUSTED, f"{build.trusted.text};until=2027-01-01")
+    assert signed() == f"with the HMAC key of this host; by `build-2026` ({shown})"
+    found = run_json("show", "Model.decode")["signatures"]
+    assert [(each["kind"], each["state"], each["name"]) for each in found] == [
+        ("hmac", "good", "hmac"),
+        ("ed25519", "good", "build-2026"),
+    ]
+    monkeypatch.setenv(TRUSTED, f"{build.trusted.text};until=2020-01-01")
+    assert f"`build-2026` ({shown}) is trusted for entries until 2020-01-01 (UTC), not of 20" in signed()
+    assert run_json("show", "Model.decode")["signatures"][1]["state"] == "wrong"
+
+
+# -- verify -------------------------------------------------------------------------------------------------
+
+
+def test_verify_tells_a_signature_that_does_not_fit_where_keys_are_trusted(
+    build: Pair, cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = publish(cache_dir, build)
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    assert run_json("verify")["sound"] is True, "no key, no check"
+    monkeypatch.setenv(TRUSTED, build.trusted.text)
+    (fault,) = run_json("verify", code=1)["faults"]
+    assert (fault["kind"], fault["path"]) == ("unsigned", str(path))
+    assert "the signature by `build-2026`" in fault["reason"]
+    assert "unsigned: Model.decode-" in run("verify", "--repair", code=1).stdout
+    assert path.read_bytes() == data, "refused, not removed"
+    monkeypatch.setenv(SIGNING, str(build.path))
+    monkeypatch.setenv(TRUSTED, Pair(tmp_path, "other").trusted.text)
+    (fault,) = run_json("verify", code=1)["faults"]
+    assert "by `this host`" in fault["reason"]
+    monkeypatch.delenv(TRUSTED)
+    assert "by `this host`" in run_json("verify", code=1)["faults"][0]["reason"]
+    publish(cache_dir, build)
+    assert run_json("verify")["sound"] is True
+
+
+@pytest.mark.parametrize("how", ["rotated out", "outdated", "with an HMAC"])
+def test_verify_finds_entries_of_a_key_that_is_no_longer_trusted(
+    how: str, build: Pair, cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host that has fetched them trusts its own folder, and its HMAC is its own: only `verify` finds them."""
+    secret = hmac_key(tmp_path)
+    publish(cache_dir, build, Signer(secret) if how == "with an HMAC" else None)
+    monkeypatch.setenv(SECRET, str(secret)) if how == "with an HMAC" else None
+    monkeypatch.setenv(TRUSTED, build.trusted.text)
+    assert run_json("verify")["faults"] == []
+    other = Pair(tmp_path, "build-2027").trusted.text
+    monkeypatch.setenv(TRUSTED, f"{build.trusted.text};until=2020-01-01" if how == "outdated" else other)
+    (fault,) = run_json("verify", code=1)["faults"]
+    assert ("is trusted for entries until" if how == "outdated" else "does not list it") in fault["reason"]
+
+
+def test_verify_takes_entries_that_this_host_has_compiled_unsigned(
+    build: Pair, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store(cache_dir, DECODE, b"d")
+    monkeypatch.setenv(TRUSTED, build.trusted.text)
+    assert run_json("verify")["sound"] is True
+
+
+def test_a_repair_signs_the_rest_with_the_keys_of_this_host_or_leaves_it(
+    build: Pair, cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = hmac_key(tmp_path)
+    monkeypatch.setenv(SIGNING, str(build.path))
+    monkeypatch.setenv(SECRET, str(secret))
+    net = Net()
+    call_all(net, cached(net))
+    damage(cache_dir, "x.size(0)=2")
+    (path,) = cache_dir.glob("v*/entries/*/*/manifest.msgpack")
+    before = path.read_bytes()
+    monkeypatch.delenv(SIGNING)
+    assert f"it is signed; set `{SIGNING}` to sign the rest" in run("verify", "--repair", code=1).stdout
+    monkeypatch.delenv(SECRET)
+    assert f"set `{SIGNING}` and `{SECRET}` to sign" in run("verify", "--repair", code=1).stdout
+    assert path.read_bytes() == before
+    monkeypatch.setenv(SIGNING, str(build.path))
+    monkeypatch.setenv(SECRET, str(secret))
+    assert "kept the other 3 gears" in run("verify", "--repair").stdout
+    assert len(listed()[0]["gears"]) == len(GEARS) - 1
+    assert Trust(hmac=Signer(secret)).check(path.read_bytes(), "m") == "hmac"
+    assert build.checks.check(path.read_bytes(), "m") == "build-2026"
+
+
+# -- bundles ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["unsigned", "foreign", "stripped", "outdated", "moved", "cut off"])
+def test_a_bundle_is_taken_from_a_trusted_key_alone(
+    how: str, build: Pair, cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = publish(cache_dir, Pair(tmp_path, "foreign") if how == "foreign" else build)
+    data = path.read_bytes()
+    parts = signed_parts(data)
+    other = signed_parts(publish(tmp_path / "aside", build).read_bytes())
+    if how == "unsigned":
+        path = store(cache_dir, DECODE, b"code")
+    elif how in ("stripped", "moved"):
+        path.write_bytes(parts.manifest + (other.pair if how == "moved" else b""))
+    bundle = tmp_path / "bundle.tar"
+    run("bundle", str(bundle))
+    if how == "cut off":
+        bundle.write_bytes(bundle.read_bytes().replace(parts.signature, bytes(64)))
+    monkeypatch.setenv("TORCHAIR_CACHE_HOME", str(tmp_path / "target"))
+    time = ";until=2020-01-01" if how == "outdated" else ""
+    monkeypatch.setenv(TRUSTED, build.trusted.text + time)
+    told = run("unbundle", str(bundle), code=3).stderr
+    reasons = {
+        "unsigned": "it is not signed",
+        "stripped": "it is not signed",
+        "foreign": f"`{TRUSTED}` does not list it",
+        "outdated": "is trusted for entries until 2020-01-01",
+    }
+    assert reasons.get(how, "does not fit its bytes") in told
+    assert list(Layout(tmp_path / "target").entries()) == []
+
+
+def test_a_host_with_an_hmac_key_signs_what_it_takes_from_a_bundle(
+    build: Pair, cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lookups ask for its own HMAC, which the host that compiled cannot give."""
+    publish(cache_dir, build)
+    run("bundle", str(tmp_path / "bundle.tar"))
+    shutil.rmtree(cache_dir)
+    monkeypatch.setenv(SECRET, str(hmac_key(tmp_path)))
+    assert "it is signed by the key" in run("unbundle", str(tmp_path / "bundle.tar"), code=3).stderr
+    monkeypatch.setenv(TRUSTED, build.trusted.text)
+    run("unbundle", str(tmp_path / "bundle.tar"))
+    assert isinstance(DiskStore(Layout(cache_dir), signer=Signer(hmac_key(tmp_path))).lookup(DECODE), Hit)
+    assert build.checks.check(Layout(cache_dir).manifest(DECODE).read_bytes(), "m") == "build-2026"
+
+
+# -- doctor -------------------------------------------------------------------------------------------------
+
+
+def test_doctor_tells_what_is_trusted_and_what_cannot_be_used(build: Pair, tmp_path: Path) -> None:
+    line = build.trusted.text
+    assert check_keys({}).ok is None
+    trusts = check_keys({TRUSTED: line})
+    assert (trusts.ok, trusts.detail) == (True, "trusts `build-2026`; signs nothing")
+    signs = check_keys({TRUSTED: line, SIGNING: str(build.path)})
+    assert (signs.ok, signs.detail) == (True, "trusts `build-2026`; signs as `build-2026`")
+    assert "which is not listed" in check_keys({SIGNING: str(build.path)}).detail
+    late = check_keys({TRUSTED: f"{line};until=2020-01-01", SIGNING: str(build.path)})
+    assert late.ok is False
+    assert "what it compiles now is refused" in late.detail
+    assert check_keys({TRUSTED: "x:y"}).ok is False
+    gone = check_keys({SIGNING: str(tmp_path / "gone")})
+    assert (gone.ok, "gearcache keys new" in gone.remedy) == (False, True)
+    assert "keys" in {check["name"] for check in run_json("doctor")["checks"]}
