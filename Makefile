@@ -26,7 +26,7 @@ test test-npu check coverage: export TORCH_DEVICE_BACKEND_AUTOLOAD := 0
 test test-npu fuzz coverage: export OMP_WAIT_POLICY := passive
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-npu fuzz bench check format coverage docs hooks clean
+.PHONY: help demo registry test test-npu fuzz bench check format coverage docs hooks clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -50,8 +50,16 @@ $(VENV)/.demo: setup.cfg setup.py pyproject.toml src/gearcache/guards/watch/_wat
 demo: $(VENV)/.demo
 	$(BIN)/python examples/generate_text.py $(ARGS)
 
+# What no package index has; where it cannot be had, the tests that need it are skipped with the reason.
+.servers/.ready: scripts/servers.sh
+	scripts/servers.sh .servers
+
+# A registry of images from Debian's packages, unpacked into .venv; without it the tests that need one are skipped.
+registry: | $(BIN)/python
+	@scripts/registry.sh $(VENV)/registry
+
 ## make test       run the tests
-test: $(VENV)/.dev
+test: $(VENV)/.dev .servers/.ready registry
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist worksteal $(if $(FAST),-m 'not slow') $(ARGS)
 
 # The wheel of torch_npu without its dependencies, above the packages of .venv: its Python half runs on a CPU.
@@ -84,7 +92,7 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format .
 
 ## make coverage   run the tests with branch coverage
-coverage: $(VENV)/.dev
+coverage: $(VENV)/.dev .servers/.ready registry
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest $(if $(FAST),-m 'not slow') $(ARGS)
 	$(BIN)/coverage combine --quiet
@@ -108,5 +116,5 @@ hooks: $(VENV)/.dev
 ## make clean      remove the environment, caches and build folders
 clean:
 	rm -rf $(VENV) $(NPU_VENV) $(DOCS_VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* \
-		htmlcov .torchair_cache
+		htmlcov .torchair_cache .servers
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -20,6 +20,7 @@ SECTIONS = {
     "cold": ("decode8", "smollm2"),
     "steady": ("smollm2",),
     "memory": ("smollm2",),
+    "targets": ("pointwise", "decode8", "smollm2"),
     "store": ("",),
     "hosts": ("smollm2",),
 }

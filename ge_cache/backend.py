@@ -23,7 +23,7 @@ class CompileJob:
     """One gear to compile, as plain data, so that it can be sent to another process.
 
     `graph` is the form of `ge_cache.aten`; its placeholders are `inputs`, then `attributes` in order. `repeats` lets a
-    backend compile operations once that come again and again.
+    backend compile operations once that come again and again. `target` is what CPUs the code is for.
     """
 
     method: str
@@ -34,6 +34,7 @@ class CompileJob:
     options: dict[str, Any]
     threads: int
     repeats: bool = False
+    target: str = "native"
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,8 @@ class Backend(ABC):
     compiles = True
     #: Whether it keeps files of its own in the folder of an entry; only then do sizes and limits look for them.
     keeps_files = False
+    #: What CPUs it compiles for; `native` for the one at hand, and where it compiles for none.
+    target = "native"
     #: Whether the compiler is GE: what its options for the gears would say is logged.
     is_ge = False
 
@@ -106,8 +109,8 @@ class Backend(ABC):
         """Begin to work in a new worker process, before its temporary files go to `folder`."""
         return
 
-    def warm_up(self, threads: int) -> None:
-        """Do in a worker process, before its first job, what every first compile has to do."""
+    def warm_up(self, threads: int, target: str) -> None:
+        """Do in a worker process, before its first job, what every first compile for a target has to do."""
         return
 
 
@@ -133,6 +136,7 @@ def plain_job(job: CompileJob) -> dict[str, Any]:
         "options": job.options,
         "threads": job.threads,
         "repeats": job.repeats,
+        "target": job.target,
     }
 
 
@@ -147,4 +151,5 @@ def job_of_plain(plain: dict[str, Any]) -> CompileJob:
         options=plain["options"],
         threads=plain["threads"],
         repeats=plain["repeats"],
+        target=plain["target"],
     )

@@ -35,6 +35,11 @@ class BackendSettings(Protocol):
         ...
 
     @property
+    def target(self) -> str:
+        """What CPUs code is compiled for."""
+        ...
+
+    @property
     def torchair_config(self) -> Any:
         """A torchair config, where the user gave one."""
         ...
@@ -73,10 +78,15 @@ def select_backend(settings: BackendSettings, module: torch.nn.Module, tensors: 
         )
     from gearcache.ge_cache.inductor.backend import InductorBackend
 
-    return InductorBackend(settings.options)
+    return InductorBackend(settings.options, settings.target)
 
 
 def _torchair(settings: BackendSettings) -> Backend:
+    if settings.target != "native":
+        raise OptionError(
+            f"option `target` is {settings.target!r}; only backend `inductor` has it, which compiles for "
+            "CPUs, not `torchair`"
+        )
     from gearcache.ge_cache.npu.backend import TorchairBackend
     from gearcache.ge_cache.npu.config import NpuOptions
 

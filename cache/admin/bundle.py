@@ -11,12 +11,14 @@ import json
 import os
 import tarfile
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from gearcache.cache.admin.archive import MAX_MEMBERS, BoundedReads, add_file, pieces
+from gearcache.cache.admin.packing import packing
 from gearcache.cache.admin.row import EntryRow, Identity
 from gearcache.cache.atomic import open_atomic, write_atomic, write_pieces_atomic
 from gearcache.cache.blob_folder import prepare_entry, prepare_folder
@@ -29,16 +31,14 @@ from gearcache.cache.parents import TRUSTED_VARIABLE, is_trusted_by_name
 from gearcache.cache.reading import read_manifest
 from gearcache.cache.remote.trust import Trust
 from gearcache.cache.store import DiskStore
-from gearcache.cache.trust import others_wrote, read_trusted
+from gearcache.cache.trust import others_wrote
 from gearcache.cache.trusted_keys import HMAC_NAME
 from gearcache.cache.upkeep import note_entry
 from gearcache.cache.use import register_use
 from gearcache.errors import BundleError, CacheError, CorruptEntry, LockTimeout, UnsafePath, UnsignedEntry
 
 HEADER_NAME = "gearcache-bundle.json"
-MAX_MEMBERS = 1 << 18
 _MAX_HEADER_SIZE = 4096
-_PIECE = 1 << 20
 
 
 @dataclass
@@ -57,27 +57,20 @@ def write_bundle(layout: Layout, entries: Iterable[EntryRow], target: Path) -> B
     `CacheError` when an entry or a blob is missing, damaged or not to be trusted, or the target cannot be written;
     there is no target then, or the old one.
     """
-    chosen = list(entries)
-    summary = BundleSummary()
-    with ExitStack() as stack:
-        for entry in chosen:
-            use = register_use(layout.entry(*entry.identity) / USE_NAME)
-            if use is not None:
-                stack.callback(use.close)
-        manifests = [(entry, _read_entry(layout, entry)) for entry in chosen]
-        sizes = {digest: size for _, (_, manifest) in manifests for digest, size in manifest.blobs.items()}
-        with open_atomic(target) as file, tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
-            header = {"bundle": 1, "format": FORMAT_VERSION, "entries": len(chosen), "blobs": len(sizes)}
-            _add(tar, HEADER_NAME, json.dumps(header).encode())
-            store = DiskStore(layout)
-            for digest, size in sizes.items():
-                with store.blob_file(digest) as name, Path(name).open("rb") as blob:
-                    _add_file(tar, f"blobs/{digest}", blob, size)
-            for entry, (data, _) in manifests:
-                _add(tar, "/".join(filter(None, ("entries", *entry.identity, MANIFEST_NAME))), data)
-    summary.entries = [entry.name for entry in chosen]
-    summary.blobs, summary.size = len(sizes), sum(sizes.values())
-    return summary
+    with (
+        packing(layout, entries) as packed,
+        open_atomic(target) as file,
+        tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar,
+    ):
+        counts = {"entries": len(packed.manifests), "blobs": len(packed.sizes)}
+        _add(tar, HEADER_NAME, json.dumps({"bundle": 1, "format": FORMAT_VERSION, **counts}).encode())
+        for digest, size in packed.sizes.items():
+            with packed.blob(digest) as blob:
+                add_file(tar, f"blobs/{digest}", blob, size)
+        for entry, data, _ in packed.manifests:
+            _add(tar, "/".join(filter(None, ("entries", *entry.identity, MANIFEST_NAME))), data)
+    names = [entry.name for entry, _, _ in packed.manifests]
+    return BundleSummary(names, blobs=len(packed.sizes), size=sum(packed.sizes.values()))
 
 
 def take_bundle(
@@ -112,7 +105,7 @@ class _Taking:
                 if folder == "blobs" and is_digest(rest):
                     self._take_blob(rest, size, file)
                 elif folder == "entries" and size <= MAX_MANIFEST_SIZE:
-                    self._take_entry(name, b"".join(_pieces(file)))
+                    self._take_entry(name, b"".join(pieces(file)))
                 else:
                     raise self._wrong(f"it holds `{name}`, which is no part of a bundle")
         return self._summary
@@ -122,7 +115,7 @@ class _Taking:
         try:
             with (
                 os.fdopen(self._open(), "rb") as file,
-                tarfile.open(fileobj=cast(BinaryIO, _Bounded(file)), mode="r:") as tar,
+                tarfile.open(fileobj=cast(BinaryIO, BoundedReads(file)), mode="r:") as tar,
             ):
                 yield tar
         except OSError as error:
@@ -228,7 +221,7 @@ class _Taking:
 
     def _verified(self, digest: str, file: BinaryIO) -> Iterator[bytes]:
         state = sha256()
-        for piece in _pieces(file):
+        for piece in pieces(file):
             state.update(piece)
             yield piece
         if state.hexdigest() != digest:
@@ -238,37 +231,5 @@ class _Taking:
         return BundleError(self._source, reason)
 
 
-class _Bounded:
-    """A file that refuses huge reads: tarfile reads extended headers whole, however long they say they are."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.seek, self.tell = file.seek, file.tell
-
-    def read(self, size: int) -> bytes:
-        if not 0 <= size <= 2 * _PIECE:
-            raise ValueError(f"a header of {size} bytes")
-        return self._file.read(size)
-
-
-def _pieces(file: BinaryIO) -> Iterator[bytes]:
-    return iter(lambda: file.read(_PIECE), b"")
-
-
-def _read_entry(layout: Layout, entry: EntryRow) -> tuple[bytes, Manifest]:
-    path = layout.entry(*entry.identity) / MANIFEST_NAME
-    try:
-        data = read_trusted(path, MAX_MANIFEST_SIZE)
-    except OSError as error:
-        raise CacheError(f"`{path}` cannot be read: {error.strerror}") from error
-    return data, decode_manifest(data, path)
-
-
 def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
-    _add_file(tar, name, io.BytesIO(data), len(data))
-
-
-def _add_file(tar: tarfile.TarFile, name: str, file: BinaryIO, size: int) -> None:
-    member = tarfile.TarInfo(name)
-    member.size, member.mode = size, 0o600
-    tar.addfile(member, file)
+    add_file(tar, name, io.BytesIO(data), len(data))

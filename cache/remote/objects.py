@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import contextmanager
+import math
+import os
+from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from gearcache.cache.remote.protocol import CONNECT_SECONDS, Creates, Deadline, RemoteError
+from gearcache.cache.remote.protocol import CONNECT_SECONDS, Creates, Deadline, RemoteError, check_name, is_name
+from gearcache.cache.remote.within import within
+
+if TYPE_CHECKING:
+    from gearcache.cache.remote.relay import Relay
 
 _CHUNK = 1 << 20
+_Result = TypeVar("_Result")
+#: The processes of this one's ancestors, and itself, that have used the client: a forked child has none of its threads,
+#: and would wait for them for ever.
+_users: set[int] = set()
 
 
 class ObjectRemote:
     """A bucket. Credentials come from where the engine's own tools find them (environment, profile, instance).
 
-    The client has threads: it is made at the first request, never before a fork.
+    The client has threads: it is made at the first request, and in a forked child of a process that has used it another
+    process asks.
     """
 
     #: rclone's server ignores the condition, Alibaba's refuses it.
@@ -24,19 +34,26 @@ class ObjectRemote:
 
     def __init__(self, url: str, options: Mapping[str, Any] | None = None) -> None:
         parts = urlsplit(url)
+        place = urlsplit(str((options or {}).get("endpoint", ""))).netloc.rpartition("@")[2]
         self.label = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
+        if place:  # buckets of one name at two places are two tiers
+            self.label += f"?endpoint={place}"
         self._url = f"{parts.scheme}://{parts.netloc}{parts.path}"
         self._options = dict(options or {})
         self._stores: dict[float, Any] = {}
+        self._relays: dict[int, Relay] = {}
 
     def get(self, name: str, limit: int, deadline: Deadline) -> bytes | None:
-        import obstore
+        def read(store: Any) -> bytes | None:
+            import obstore
 
-        with self._translated():
             try:
-                found = obstore.get(self._store(deadline), name)
+                found = obstore.get(store, name)
             except FileNotFoundError:
                 return None
+            # The client does not undo it, and what was stored has none.
+            if (encoding := found.attributes.get("Content-Encoding", "identity")) != "identity":
+                raise RemoteError(self.label, f"`{name}` comes with the encoding {encoding}, which nobody asked for")
             size = found.meta["size"]
             if size > limit:
                 raise RemoteError(self.label, f"`{name}` has {size} bytes, more than {limit}")
@@ -47,68 +64,120 @@ class ObjectRemote:
                 held += len(piece)
                 if held > limit:
                     raise RemoteError(self.label, f"`{name}` has more than {limit} bytes")
+            if held != size:
+                raise RemoteError(self.label, f"`{name}` is cut off after {held} of {size} bytes")
             return b"".join(pieces)
 
-    def size(self, name: str, deadline: Deadline) -> int | None:
-        import obstore
+        return self._do(deadline, read, "get", name=name, limit=limit)
 
-        with self._translated():
+    def size(self, name: str, deadline: Deadline) -> int | None:
+        def look(store: Any) -> int | None:
+            import obstore
+
             try:
-                return int(obstore.head(self._store(deadline), name)["size"])
+                return int(obstore.head(store, name)["size"])
             except FileNotFoundError:
                 return None
+
+        return self._do(deadline, look, "size", name=name)
 
     def put(
         self, name: str, data: bytes, deadline: Deadline, *, create: bool = False, lifetime: float | None = None
     ) -> bool:
-        import obstore
-        from obstore.exceptions import AlreadyExistsError
+        def write(store: Any) -> bool:
+            import obstore
+            from obstore.exceptions import AlreadyExistsError
 
-        with self._translated():
             try:
-                obstore.put(self._store(deadline), name, data, mode="create" if create else "overwrite")
+                obstore.put(store, name, data, mode="create" if create else "overwrite", use_multipart=False)
             except AlreadyExistsError:
                 return False
-        return True
+            return True
+
+        return self._do(deadline, write, "put", name=name, data=data, create=create)
 
     def names(self, prefix: str, limit: int, deadline: Deadline) -> list[str]:
-        import obstore
+        def read(store: Any) -> list[str]:
+            import obstore
 
-        found: list[str] = []
-        with self._translated():
-            for batch in obstore.list(self._store(deadline), prefix.rstrip("/"), chunk_size=min(limit, 1000)):
+            found: list[str] = []
+            for batch in obstore.list(store, prefix.removesuffix("/"), chunk_size=min(limit, 1000)):
                 deadline.check(self.label)
-                found += [item["path"] for item in batch]
+                paths = [str(item["path"]) for item in batch]
+                found += [path for path in paths if path.startswith(prefix) and is_name(path)]
                 if len(found) >= limit:
                     break
-        return sorted(found)[:limit]
+            return sorted(found)[:limit]
+
+        return self._do(deadline, read, "names", prefix=prefix, limit=limit)
 
     def delete(self, name: str, deadline: Deadline) -> None:
-        import obstore
+        def remove(store: Any) -> None:
+            import obstore
 
-        with self._translated():
             try:
-                obstore.delete(self._store(deadline), name)
+                obstore.delete(store, name)
             except FileNotFoundError:
                 return
 
-    def clock(self, written: str, deadline: Deadline) -> float | None:
-        """Return when an object was stored, in whole seconds since 1970."""
-        import obstore
+        self._do(deadline, remove, "delete", name=name)
 
-        with self._translated():
+    def clock(self, name: str, deadline: Deadline) -> float | None:
+        """Return when an object was stored, in whole seconds since 1970."""
+
+        def read(store: Any) -> float | None:
+            import obstore
+
             try:
-                return float(obstore.head(self._store(deadline), written)["last_modified"].timestamp())
+                return float(obstore.head(store, name)["last_modified"].timestamp())
             except FileNotFoundError:
                 return None
 
+        return self._do(deadline, read, "clock", name=name)
+
+    def _do(self, deadline: Deadline, work: Callable[[Any], _Result], operation: str, **arguments: Any) -> _Result:
+        """Return what `work` makes of a client. It runs in a thread: a list is many requests, credentials others.
+
+        `operation` and `arguments` are what another process is asked for.
+        """
+        check_name(self.label, arguments["name"] if "name" in arguments else arguments["prefix"].removesuffix("/"))
+        if _users and os.getpid() not in _users:
+            found: _Result = self._relayed().ask(operation, arguments, deadline)
+            return found
+        _users.add(os.getpid())
+        try:
+            return within(deadline, self.label, lambda: work(self._store(deadline)))
+        except RemoteError:
+            raise
+        except Exception as error:
+            problem = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        except BaseException as error:
+            if type(error).__name__ != "PanicException":  # of the client's own language; it is no `Exception`
+                raise
+            problem = f"its client failed: {error}"
+        raise RemoteError(self.label, self._without_secrets(problem))
+
+    def _relayed(self) -> Relay:
+        """Return the process that asks for this one; each child has its own."""
+        from gearcache.cache.remote.relay import Relay
+
+        process = os.getpid()
+        if process not in self._relays:
+            self._relays = {process: Relay(self.label, self._url, self._options)}
+        return self._relays[process]
+
+    def _without_secrets(self, text: str) -> str:
+        for name, value in self._options.items():
+            if ("secret" in name or "key" in name or "token" in name) and isinstance(value, str) and value:
+                text = text.replace(value, "…")
+        return text
+
     def _store(self, deadline: Deadline) -> Any:
-        """Return a client whose requests end in time; kept for each whole second."""
+        """Return a client whose requests end less than a second after the deadline; kept for each whole second."""
         import obstore.store
 
         from_url: Any = obstore.store.from_url  # its types ask for one kind of engine
-        left = deadline.check(self.label)
-        seconds = max(1.0, float(round(left)))
+        seconds = float(math.ceil(deadline.check(self.label)))
         if seconds not in self._stores:
             options = dict(self._options)
             allow_http = str(options.get("endpoint", "")).startswith("http://")
@@ -123,13 +192,3 @@ class ObjectRemote:
                 retry_config={"max_retries": 0, "retry_timeout": timedelta(seconds=seconds)},
             )
         return self._stores[seconds]
-
-    @contextmanager
-    def _translated(self) -> Any:
-        from obstore.exceptions import BaseError
-
-        try:
-            yield
-        except (BaseError, OSError, ValueError) as error:
-            first = str(error).partition("\n")[0]
-            raise RemoteError(self.label, f"{type(error).__name__}: {first}") from error

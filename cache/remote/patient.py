@@ -44,10 +44,10 @@ class Patient:
     def delete(self, name: str, deadline: Deadline) -> None:
         again(lambda: self._remote.delete(name, deadline), deadline)
 
-    def clock(self, written: str, deadline: Deadline) -> float | None:
+    def clock(self, name: str, deadline: Deadline) -> float | None:
         """Return the time of an engine that tells it; None for others."""
         remote = self._remote
-        return again(lambda: remote.clock(written, deadline), deadline) if isinstance(remote, Clocked) else None
+        return again(lambda: remote.clock(name, deadline), deadline) if isinstance(remote, Clocked) else None
 
 
 def again(work: Callable[[], _Result], deadline: Deadline) -> _Result:

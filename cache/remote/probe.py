@@ -1,19 +1,58 @@
-"""Whether a store honours conditional writes (to be replaced by the helper's)."""
+"""Whether of several hosts that create one object only one succeeds, where an engine does not know: a try tells."""
 
 from __future__ import annotations
 
+import contextlib
 import secrets
+import time
+from hashlib import sha256
 from pathlib import Path
 
+from gearcache.cache.atomic import write_atomic
 from gearcache.cache.remote.names import PROBES
-from gearcache.cache.remote.protocol import Deadline, Remote
+from gearcache.cache.remote.protocol import Deadline, Remote, RemoteError
+from gearcache.errors import CacheError
+
+#: So long an answer counts: the software behind an address may be exchanged.
+REMEMBERED_SECONDS = 86_400.0
+_LIFETIME_SECONDS = 60.0
+_ANSWERS = {b"yes": True, b"no": False}
 
 
 def honours_create(remote: Remote, deadline: Deadline, folder: Path) -> bool:
-    """Whether of several that create an object only one succeeds."""
+    """Return whether a tier keeps to `create`; raises `RemoteError`, which is not remembered.
+
+    Engines that know are believed. Of another one two puts of a random name tell, which are remembered for a day, for
+    all processes of the host, in a file in `folder`; one that cannot be read or written is none.
+    """
     if remote.creates != "perhaps":
         return remote.creates == "yes"
+    path = folder / f"creates-{sha256(remote.label.encode()).hexdigest()[:16]}"
+    if (known := _remembered(path)) is not None:
+        return known
+    found = _try(remote, deadline)
+    with contextlib.suppress(OSError, CacheError):
+        write_atomic(path, b"yes" if found else b"no")
+    return found
+
+
+def _try(remote: Remote, deadline: Deadline) -> bool:
     name = f"{PROBES}{secrets.token_hex(16)}"
-    first, second = (remote.put(name, b"probe", deadline, create=True) for _ in range(2))
-    remote.delete(name, deadline)
+    try:
+        # A store that refuses the first one has no such condition (Alibaba's answers so), or is read only.
+        first = remote.put(name, b"first", deadline, create=True, lifetime=_LIFETIME_SECONDS)
+        second = remote.put(name, b"second", deadline, create=True, lifetime=_LIFETIME_SECONDS)
+    finally:
+        with contextlib.suppress(RemoteError):
+            remote.delete(name, deadline)
     return first and not second
+
+
+def _remembered(path: Path) -> bool | None:
+    try:
+        if not 0 <= time.time() - path.stat().st_mtime < REMEMBERED_SECONDS:
+            return None
+        with path.open("rb") as file:
+            return _ANSWERS.get(file.read(8))
+    except OSError:
+        return None

@@ -11,6 +11,8 @@ from gearcache.errors import RemoteError as RemoteError
 #: Seconds to connect.
 CONNECT_SECONDS = 0.5
 Creates = Literal["yes", "no", "perhaps"]
+_MOST_PART_BYTES = 200
+_MOST_NAME_BYTES = 900
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,29 @@ class Deadline:
         return left
 
 
+def is_name(name: str) -> bool:
+    """Whether a text is the name of an object in every engine: parts with slashes between, which lead nowhere else.
+
+    No part begins with a dot: file systems put files of their own there.
+    """
+    if not name.isprintable() or len(name.encode()) > _MOST_NAME_BYTES:
+        return False
+    parts = name.split("/")
+    return all(part and part[0] != "." and len(part.encode()) <= _MOST_PART_BYTES for part in parts)
+
+
+def check_name(label: str, name: str) -> None:
+    """Raise `RemoteError` where a text is no name of an object."""
+    if not is_name(name):
+        raise RemoteError(label, f"`{name}` is no name of an object")
+
+
 class Remote(Protocol):
     """Objects under names with slashes. Each method raises `RemoteError`, at the latest soon after its deadline.
 
     Objects other than leases are never changed: a name says what the bytes are. Safe to use from several threads.
+    What it returns is whole: what is known to be cut off or not yet whole is an error. Names are those of `is_name`;
+    others are refused, and left out where they are found.
     """
 
     #: What it is called in messages and counts; without passwords.
@@ -74,8 +95,8 @@ class Remote(Protocol):
 class Clocked(Protocol):
     """An engine that can tell its time, for who looks after a fleet; nothing else depends on it."""
 
-    def clock(self, written: str, deadline: Deadline) -> float | None:
+    def clock(self, name: str, deadline: Deadline) -> float | None:
         """Return its time now in seconds since 1970, where it tells; raises `RemoteError`.
 
-        `written` is an object that was stored a moment ago, or the name of none in a tier that is read only.
+        `name` is that of an object that was stored a moment ago, or of none in a tier that is read only.
         """

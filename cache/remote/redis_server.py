@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from gearcache.cache.remote.protocol import CONNECT_SECONDS, Creates, Deadline, RemoteError
-from gearcache.cache.remote.within import within
+from gearcache.cache.remote.protocol import CONNECT_SECONDS, Creates, Deadline, RemoteError, check_name, is_name
+from gearcache.cache.remote.within import Cutter, within
 
 _Result = TypeVar("_Result")
+#: Those of this process.
+_remotes: weakref.WeakSet[RedisRemote] = weakref.WeakSet()
 #: A server that keeps everything in memory is no place for more.
 MAX_VALUE = 64 << 20
-#: Beyond any deadline: those are kept by `within`.
-SOCKET_SECONDS = 600.0
+#: Without a byte; deadlines are kept by `within`, and this ends what it cannot cut: a connection that is being made.
+SOCKET_SECONDS = 30.0
 _MOST_IDLE = 16
+_PAGE = 1000
 _PREFIX = "gearcache:"
 #: A sorted set of all names, in their order.
 _NAMES = "gearcache-names"
@@ -34,34 +40,47 @@ class RedisRemote:
         parts = urlsplit(url)
         self.label = f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"
         self._url = url
-        #: With the process that opened each.
-        self._idle: deque[tuple[int, Any]] = deque(maxlen=_MOST_IDLE)
+        self._idle: deque[_Line] = deque()
+        _remotes.add(self)
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):  # at the end of the process nothing is sure
+            while self._idle:
+                self._idle.pop().close()
 
     def get(self, name: str, limit: int, deadline: Deadline) -> bytes | None:
+        check_name(self.label, name)
+
         def read(client: Any) -> bytes | None:
             asked = client.pipeline(transaction=True)
             asked.exists(_PREFIX + name)
             asked.getrange(_PREFIX + name, 0, limit)
-            is_there, data = asked.execute()
-            if len(data) > limit:
-                raise RemoteError(self.label, f"`{name}` has more than {limit} bytes")
+            asked.strlen(_PREFIX + name)
+            is_there, data, size = asked.execute()
+            if size > limit:
+                raise RemoteError(self.label, f"`{name}` has {size} bytes, more than {limit}")
+            if not isinstance(data, bytes) or len(data) != size:
+                raise RemoteError(self.label, f"`{name}` is cut off")
             return data if is_there else None
 
         return self._do(deadline, read)
 
     def size(self, name: str, deadline: Deadline) -> int | None:
+        check_name(self.label, name)
+
         def read(client: Any) -> int | None:
             asked = client.pipeline(transaction=True)
             asked.exists(_PREFIX + name)
             asked.strlen(_PREFIX + name)
             is_there, size = asked.execute()
-            return size if is_there else None
+            return int(size) if is_there else None
 
         return self._do(deadline, read)
 
     def put(
         self, name: str, data: bytes, deadline: Deadline, *, create: bool = False, lifetime: float | None = None
     ) -> bool:
+        check_name(self.label, name)
         if len(data) > MAX_VALUE:
             raise RemoteError(self.label, f"`{name}` has {len(data)} bytes, more than the {MAX_VALUE} of a value")
 
@@ -75,22 +94,31 @@ class RedisRemote:
         return self._do(deadline, write)
 
     def names(self, prefix: str, limit: int, deadline: Deadline) -> list[str]:
+        check_name(self.label, prefix.removesuffix("/"))
+
         def read(client: Any) -> list[str]:
             found: list[str] = []
-            start, is_more = 0, True
+            # `0` is the sign after the slash: every name that begins with the prefix lies between.
+            start, end, is_more = f"[{prefix}".encode(), f"({prefix[:-1]}0", True
             while is_more and len(found) < limit:
-                page = client.zrangebylex(_NAMES, f"[{prefix}", f"({prefix}\x7f", start=start, num=limit)
-                start, is_more = start + len(page), len(page) == limit
+                deadline.check(self.label)
+                page = client.zrangebylex(_NAMES, start, end, start=0, num=_PAGE)
+                is_more = len(page) == _PAGE
+                start = b"(" + page[-1] if page else start
                 # A server under pressure drops objects, and not their names.
+                names = [item.decode("utf-8", "surrogateescape") for item in page]
+                names = [name for name in names if name.startswith(prefix) and is_name(name)]
                 asked = client.pipeline(transaction=False)
-                for item in page:
-                    asked.exists(_PREFIX + item.decode())
-                found += [item.decode() for item, is_there in zip(page, asked.execute(), strict=True) if is_there]
+                for name in names:
+                    asked.exists(_PREFIX + name)
+                found += [name for name, is_there in zip(names, asked.execute(), strict=True) if is_there]
             return found[:limit]
 
         return self._do(deadline, read)
 
     def delete(self, name: str, deadline: Deadline) -> None:
+        check_name(self.label, name)
+
         def remove(client: Any) -> None:
             asked = client.pipeline(transaction=True)
             asked.delete(_PREFIX + name)
@@ -99,7 +127,7 @@ class RedisRemote:
 
         self._do(deadline, remove)
 
-    def clock(self, written: str, deadline: Deadline) -> float | None:
+    def clock(self, name: str, deadline: Deadline) -> float | None:
         """Return the time of the server, in seconds since 1970."""
 
         def read(client: Any) -> float:
@@ -109,43 +137,99 @@ class RedisRemote:
         return self._do(deadline, read)
 
     def _do(self, deadline: Deadline, work: Callable[[Any], _Result]) -> _Result:
-        held: list[Any] = []
+        held: list[_Line] = []
+        is_over = threading.Event()
 
         def run() -> _Result:
-            held.append(self._client(deadline.check(self.label)))
-            return work(held[0])
+            line = self._line()
+            held.append(line)
+            if is_over.is_set():
+                line.cutter.cut()
+            try:
+                result = work(line.client)
+            except BaseException:
+                line.close()  # what was asked and not answered must not be read as the next answer
+                raise
+            if is_over.is_set() or len(self._idle) >= _MOST_IDLE:
+                line.close()
+            else:
+                self._idle.append(line)
+            return result
 
         def cut() -> None:
-            for client in held:
-                client.close()
+            is_over.set()
+            for line in held:
+                line.cutter.cut()
 
         try:
-            result = within(deadline, self.label, run, cut)
-        except BaseException as error:
-            cut()  # what was asked and not answered must not be read as the next answer
-            if isinstance(error, RemoteError) or not isinstance(error, Exception):
-                raise
+            return within(deadline, self.label, run, cut)
+        except RemoteError:
+            raise
+        except Exception as error:
             raise RemoteError(self.label, f"{type(error).__name__}: {error}") from error
-        self._idle.extend((os.getpid(), client) for client in held)
-        return result
 
-    def _client(self, left: float) -> Any:
-        """Return a client with a connection of its own, which nobody uses meanwhile."""
-        from redis import Redis
+    def _line(self) -> _Line:
+        """Return a connection of this process that nobody uses meanwhile."""
+        while self._idle:
+            try:
+                line = self._idle.pop()
+            except IndexError:  # another thread took it
+                break
+            if line.process == os.getpid() and not line.cutter.is_cut:
+                return line
+        return _Line(self._url)
+
+
+class _Line:
+    """A client with one connection, which is made when something is asked."""
+
+    def __init__(self, url: str) -> None:
+        from redis import ConnectionPool, Redis
         from redis.backoff import NoBackoff
         from redis.retry import Retry
 
-        while self._idle:
-            try:
-                process, client = self._idle.pop()
-            except IndexError:  # another thread took it
-                break
-            if process == os.getpid():
-                return client
-        return Redis.from_url(
-            self._url,
-            socket_connect_timeout=min(CONNECT_SECONDS, left),
+        self.process = os.getpid()
+        self.cutter = Cutter()
+        self._connection: Any = None
+        # A pool finds out whether an idle connection was closed by the server, and makes it anew. Protocol 2: the
+        # third lets servers say what was not asked for.
+        self._pool = ConnectionPool.from_url(
+            url,
+            max_connections=1,
+            protocol=2,
+            socket_connect_timeout=CONNECT_SECONDS,
             socket_timeout=SOCKET_SECONDS,
             retry=Retry(NoBackoff(), 0),
-            single_connection_client=True,
+            redis_connect_func=self._greet,
+            **({"ssl_check_hostname": True} if url.startswith("rediss:") else {}),
         )
+        self.client = Redis(connection_pool=self._pool)
+
+    def forget(self) -> None:
+        """Let it go in a forked child: locks may have been held, and what is closed later may be somebody else's."""
+        self.cutter = Cutter()
+        if self._connection is not None:
+            self._connection.disconnect()  # sends nothing here
+
+    def close(self) -> None:
+        """Close it, by the thread that uses it."""
+        self.cutter.close()
+        with contextlib.suppress(Exception):
+            self._pool.disconnect()
+
+    def _greet(self, connection: Any) -> None:
+        """Send the password; from here on `cutter` has the connection."""
+        self._connection = connection
+        self.cutter.hold(connection._sock)
+        if self.cutter.is_cut:
+            raise ConnectionError("the connection was given up")
+        connection.on_connect()
+
+
+def _after_fork() -> None:
+    for remote in _remotes:
+        while remote._idle:
+            remote._idle.pop().forget()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from gearcache.cache.remote.protocol import Remote
 from gearcache.errors import OptionError
@@ -16,7 +16,7 @@ VARIABLE = "GEARCACHE_REMOTES"
 BUDGET_SECONDS = 10.0
 _MOST_BUDGET = 3600.0
 _EXTRAS = {"s3": "s3", "gs": "s3", "az": "s3", "redis": "redis", "rediss": "redis"}
-_READ_ONLY = ("https", "http")
+_READ_ONLY = ("https", "http", "oci")
 #: Settings of tiers that are no secret, whatever they hold.
 _PLAIN_SETTINGS = ("read_only", "unsigned", "budget", "region", "endpoint")
 
@@ -39,7 +39,10 @@ class TierURL:
         if scheme == "folder":
             return f"folder:{os.path.abspath(os.path.expanduser(rest))}"
         parts = urlsplit(self.url)
-        return f"{scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
+        label = f"{scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
+        # Buckets of one name at two places are two tiers.
+        place = urlsplit(dict(self.options).get("endpoint", "")).netloc.rpartition("@")[2]
+        return f"{label}?endpoint={place}" if place else label
 
     @property
     def scheme(self) -> str:
@@ -101,10 +104,14 @@ def _parse(text: Any, source: str) -> TierURL:
         if not path:
             raise OptionError(f"{source} names the tier `folder:` without a path")
     else:
-        parts = urlsplit(text)
+        parts = _split(text, scheme, source)
         query, url = parts.query, parts._replace(query="", fragment="").geturl()
         if not parts.hostname:
             raise OptionError(f"{source} names the tier `{scheme}:` without a host or bucket: `{scheme}://name/…`")
+        if scheme in _READ_ONLY and parts.netloc.rpartition("@")[1]:
+            raise OptionError(f"{source}: the tier `{scheme}:` has a name or password, which no request would send")
+        if scheme in ("redis", "rediss") and parts.path.strip("/") and not parts.path.strip("/").isdecimal():
+            raise OptionError(f"{source}: the tier `{scheme}:` has the database `{parts.path}`; it must be a number")
     read_only, unsigned, budget, options = scheme in _READ_ONLY, False, BUDGET_SECONDS, []
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name == "read_only":
@@ -115,11 +122,33 @@ def _parse(text: Any, source: str) -> TierURL:
             budget = _seconds(value, source)
         elif scheme in ("s3", "gs", "az"):
             options.append((name, value))
+        elif scheme == "oci" and name == "insecure":
+            _flag(name, value, source)
+            options.append((name, value))
         else:
-            raise OptionError(
-                f"{source}: the tier `{scheme}:` has no setting `{name}`; it has read_only, unsigned and budget"
-            )
+            known = "read_only, unsigned, budget and insecure" if scheme == "oci" else "read_only, unsigned and budget"
+            raise OptionError(f"{source}: the tier `{scheme}:` has no setting `{name}`; it has {known}")
+    if scheme == "oci":
+        _check_reference(url, source)
     return TierURL(url, read_only, unsigned, budget, tuple(options))
+
+
+def _split(text: str, scheme: str, source: str) -> SplitResult:
+    try:
+        parts = urlsplit(text)
+        _ = parts.port  # read to see that it is one
+    except ValueError:
+        raise OptionError(f"{source} names the tier `{scheme}:` with a host or port that is none") from None
+    return parts
+
+
+def _check_reference(url: str, source: str) -> None:
+    from gearcache.cache.remote.oci.reference import parse_reference
+
+    try:
+        parse_reference(url)
+    except ValueError as error:
+        raise OptionError(f"{source}: {error}") from error
 
 
 def _flag(name: str, value: str, source: str) -> bool:
@@ -164,6 +193,13 @@ def _web(tier: TierURL) -> Remote:
     return WebRemote(tier.url)
 
 
+def _image(tier: TierURL) -> Remote:
+    from gearcache.cache.remote.oci.image_remote import OciRemote
+
+    insecure = dict(tier.options).get("insecure")
+    return OciRemote(tier.url, None if insecure is None else insecure == "1")
+
+
 def _need(package: str, tier: TierURL) -> None:
     from importlib.util import find_spec
 
@@ -181,4 +217,5 @@ _ENGINES: dict[str, Callable[[TierURL], Remote]] = {
     "rediss": _redis,
     "https": _web,
     "http": _web,
+    "oci": _image,
 }

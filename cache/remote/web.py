@@ -14,8 +14,8 @@ from email.utils import parsedate_to_datetime
 from typing import TypeVar
 from urllib.parse import quote, urlsplit
 
-from gearcache.cache.remote.protocol import CONNECT_SECONDS, Creates, Deadline, RemoteError
-from gearcache.cache.remote.within import within
+from gearcache.cache.remote.protocol import CONNECT_SECONDS, Creates, Deadline, RemoteError, check_name, is_name
+from gearcache.cache.remote.within import Cutter, within
 
 INDEX = "index.txt"
 _Result = TypeVar("_Result")
@@ -23,19 +23,24 @@ _MAX_INDEX = 16 << 20
 
 
 class WebRemote:
-    """Files behind HTTP. One request, one connection: redirects are refused, so that no other host is asked."""
+    """Files behind HTTP. One request, one connection: redirects are refused, so that no other host is asked.
+
+    Proxies of the environment are not used.
+    """
 
     creates: Creates = "no"
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
-        if parts.username or parts.password:
+        if parts.username is not None or parts.password is not None:
             raise ValueError(f"`{parts.scheme}://{parts.hostname}` has a name or password, which no request would send")
         self._parts = parts
         self.label = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
 
     def get(self, name: str, limit: int, deadline: Deadline) -> bytes | None:
         def read(answer: http.client.HTTPResponse) -> bytes:
+            if answer.length is None and not answer.chunked:
+                raise RemoteError(self.label, f"it does not say the size of `{name}`, which may be cut off")
             data = answer.read(limit + 1)
             if len(data) > limit:
                 raise RemoteError(self.label, f"`{name}` has more than {limit} bytes")
@@ -48,7 +53,7 @@ class WebRemote:
     def size(self, name: str, deadline: Deadline) -> int | None:
         def read(answer: http.client.HTTPResponse) -> int:
             length = answer.getheader("Content-Length", "")
-            if not length.isdigit():
+            if not length.isdecimal():
                 raise RemoteError(self.label, f"it does not say the size of `{name}`")
             return int(length)
 
@@ -61,13 +66,14 @@ class WebRemote:
 
     def names(self, prefix: str, limit: int, deadline: Deadline) -> list[str]:
         data = self.get(prefix + INDEX, _MAX_INDEX, deadline)
-        lines = data.decode("ascii", "replace").split() if data is not None else []
-        return sorted(prefix + line for line in lines if "/.." not in f"/{line}")[:limit]
+        lines = {line.removesuffix("\r") for line in (data or b"").decode("utf-8", "replace").split("\n")}
+        # `\ufffd` stands for what is no text; such a name asks for another object.
+        return sorted(prefix + line for line in lines if is_name(prefix + line) and "\ufffd" not in line)[:limit]
 
     def delete(self, name: str, deadline: Deadline) -> None:
         raise RemoteError(self.label, "it is read only")
 
-    def clock(self, written: str, deadline: Deadline) -> float | None:
+    def clock(self, name: str, deadline: Deadline) -> float | None:
         """Return the time of the server in whole seconds since 1970, as its answers say."""
         found: list[float] = []
 
@@ -75,7 +81,7 @@ class WebRemote:
             with contextlib.suppress(TypeError, ValueError):
                 found.append(parsedate_to_datetime(answer.getheader("Date", "")).timestamp())
 
-        self._ask("HEAD", written, lambda _: None, deadline, note)
+        self._ask("HEAD", name, lambda _: None, deadline, note)
         return found[0] if found else None
 
     def _ask(
@@ -87,45 +93,56 @@ class WebRemote:
         look: Callable[[http.client.HTTPResponse], object] = lambda _: None,
     ) -> _Result | None:
         """Return what `read` makes of an object; None for none. `look` sees the head of any answer."""
-        connection = self._connect(deadline)
+        check_name(self.label, name)
+        cutter = Cutter()
 
         def ask() -> _Result | None:
-            path = f"{self._parts.path.rstrip('/')}/{quote(name)}"
-            connection.request(method, path, headers={"Connection": "close", "Accept-Encoding": "identity"})
-            answer = connection.getresponse()
+            connection, context = self._connection(deadline)
+            try:
+                connection.sock = socket.create_connection(
+                    (connection.host, connection.port), min(CONNECT_SECONDS, deadline.check(self.label))
+                )
+                cutter.hold(connection.sock)
+                connection.sock.settimeout(deadline.check(self.label))
+                if context is not None:
+                    connection.sock = context.wrap_socket(
+                        connection.sock, server_hostname=connection.host, do_handshake_on_connect=False
+                    )
+                    connection.sock.do_handshake()
+                return self._request(connection, method, name, read, look)
+            finally:
+                connection.close()
+                cutter.close()
+
+        try:
+            return within(deadline, self.label, ask, cutter.cut)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise RemoteError(self.label, f"{type(error).__name__}: {error}") from error
+
+    def _request(
+        self,
+        connection: http.client.HTTPConnection,
+        method: str,
+        name: str,
+        read: Callable[[http.client.HTTPResponse], _Result],
+        look: Callable[[http.client.HTTPResponse], object],
+    ) -> _Result | None:
+        path = f"{self._parts.path.rstrip('/')}/{quote(name)}"
+        connection.request(method, path, headers={"Connection": "close", "Accept-Encoding": "identity"})
+        with connection.getresponse() as answer:
             look(answer)
             if answer.status in (404, 410):
                 return None
             if answer.status != 200:
                 raise RemoteError(self.label, f"`{name}`: status {answer.status} {answer.reason}")
+            if (encoding := answer.getheader("Content-Encoding", "identity").lower()) != "identity":
+                raise RemoteError(self.label, f"`{name}` comes with the encoding {encoding}, which nobody asked for")
             return read(answer)
 
-        try:
-            return within(deadline, self.label, ask, lambda: _cut(connection))
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise RemoteError(self.label, f"{type(error).__name__}: {error}") from error
-        finally:
-            connection.close()
-
-    def _connect(self, deadline: Deadline) -> http.client.HTTPConnection:
-        left = deadline.check(self.label)
-        host, port = self._parts.hostname or "", self._parts.port
-        timeout = min(CONNECT_SECONDS, left)
-        connection: http.client.HTTPConnection
-        if self._parts.scheme == "https":
-            connection = http.client.HTTPSConnection(host, port, timeout=timeout, context=ssl.create_default_context())
-        else:
-            connection = http.client.HTTPConnection(host, port, timeout=timeout)
-        try:
-            connection.connect()
-        except OSError as error:
-            raise RemoteError(self.label, f"{type(error).__name__}: {error}") from error
-        connection.sock.settimeout(deadline.check(self.label))
-        return connection
-
-
-def _cut(connection: http.client.HTTPConnection) -> None:
-    """End a connection under whoever reads from it."""
-    with contextlib.suppress(OSError):
-        if connection.sock is not None:
-            connection.sock.shutdown(socket.SHUT_RDWR)
+    def _connection(self, deadline: Deadline) -> tuple[http.client.HTTPConnection, ssl.SSLContext | None]:
+        """Return a connection that is not open yet."""
+        host, port, left = self._parts.hostname or "", self._parts.port, deadline.check(self.label)
+        if self._parts.scheme != "https":
+            return http.client.HTTPConnection(host, port, timeout=left), None
+        context = ssl.create_default_context()
+        return http.client.HTTPSConnection(host, port, timeout=left, context=context), context

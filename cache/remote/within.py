@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import socket
 import threading
 from collections.abc import Callable
 from typing import TypeVar
 
 from gearcache.cache.remote.protocol import Deadline, RemoteError
 
+#: A mount whose server is gone holds a thread for ever: so many for a tier, and no more.
+MOST_HANGING = 16
 _Result = TypeVar("_Result")
+#: Threads that were left to themselves, by the label of the tier; in a forked child none of them is alive.
+_hanging: dict[str, list[threading.Thread]] = {}
 
 
 def within(
@@ -17,9 +24,13 @@ def within(
     """Return what `work` returns; `RemoteError` at the deadline. What it raises comes out.
 
     It runs in a thread: timeouts of sockets count from byte to byte, and a mount whose server is gone never answers.
-    `give_up` is called at the deadline, to end what the thread waits for; else it is left to itself.
+    `give_up` is called at the deadline, to end what the thread waits for; else it is left to itself. A tier for which
+    `MOST_HANGING` threads wait is refused at once.
     """
     left = deadline.check(label)
+    _hanging[label] = waiting = [thread for thread in _hanging.get(label, ()) if thread.is_alive()]
+    if len(waiting) >= MOST_HANGING:
+        raise RemoteError(label, f"{len(waiting)} earlier requests still hang")
     results: list[_Result] = []
     errors: list[BaseException] = []
 
@@ -30,11 +41,64 @@ def within(
             errors.append(error)
 
     thread = threading.Thread(target=run, daemon=True, name=f"gearcache {label}")
-    thread.start()
-    thread.join(left)
+    try:
+        thread.start()
+    except RuntimeError as error:  # the host has no more threads, or the process is about to end
+        raise RemoteError(label, str(error)) from error
+    try:
+        thread.join(left)
+    except BaseException:
+        give_up()
+        raise
     if thread.is_alive():
         give_up()
+        _hanging.setdefault(label, []).append(thread)
         raise RemoteError(label, f"it did not answer within {left:.1f} s")
     if errors:
         raise errors[0]
     return results[0]
+
+
+class Cutter:
+    """Ends a connection under the thread that reads from it.
+
+    It never closes what the thread uses, and has a descriptor of its own: a number that was closed may be that of
+    somebody else's connection a moment later, whose answer the thread would read.
+    """
+
+    def __init__(self) -> None:
+        self.is_cut = False
+        self._lock = threading.Lock()
+        self._held: socket.socket | None = None
+
+    def hold(self, used: socket.socket) -> None:
+        """Take a connection, instead of the one before; it ends at once where `cut` came before."""
+        with self._lock:
+            self._drop()
+            self._held = socket.socket(fileno=os.dup(used.fileno()))
+            if self.is_cut:
+                self._shut()
+
+    def cut(self) -> None:
+        """End the connection, and each that it is given from now on."""
+        with self._lock:
+            self.is_cut = True
+            self._shut()
+
+    def close(self) -> None:
+        """Let the connection go."""
+        with self._lock:
+            self._drop()
+
+    def _shut(self) -> None:
+        if self._held is not None:
+            with contextlib.suppress(OSError):
+                self._held.shutdown(socket.SHUT_RDWR)
+
+    def _drop(self) -> None:
+        if self._held is not None:
+            self._held.close()
+            self._held = None
+
+    def __del__(self) -> None:
+        self._drop()

@@ -22,6 +22,7 @@ import torch
 from gearcache.errors import BackendUnavailable
 from gearcache.ge_cache.aten import decode_tensor
 from gearcache.ge_cache.backend import Artifact, Backend, CompileJob, Runner, Stage, StoredArtifact
+from gearcache.ge_cache.inductor import targets
 from gearcache.ge_cache.inductor.artifact_names import CONSTANTS, EXTERN, LIBRARY
 from gearcache.ge_cache.inductor.headers import SharedHeaders
 from gearcache.ge_cache.private_torch import core as private_core
@@ -61,8 +62,13 @@ class InductorBackend(Backend):
     name = "inductor"
     worker = "gearcache.ge_cache.inductor.backend:InductorBackend"
 
-    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
-        """Take the user's settings; `ValueError` for one that a cached graph cannot follow."""
+    def __init__(self, options: Mapping[str, Any] | None = None, target: str = targets.NATIVE) -> None:
+        """Take the user's settings; `ValueError` for one that a cached graph cannot follow, or a target of other hosts.
+
+        So no code for a target is loaded, or looked for, where it could not run.
+        """
+        targets.check_target(target)
+        self.target = target
         self._options = options or {}
         #: In a worker: where workers share their headers, and these from the first compile on.
         self._folder: Path | None = None
@@ -70,18 +76,21 @@ class InductorBackend(Backend):
         if self._options:
             from gearcache.ge_cache.inductor.options import check_options
 
-            check_options(self._options)
+            check_options(self._options, target)
 
     def fingerprint(self) -> dict[str, Any]:
         """What the code is made of beside the graph and the options.
 
-        Recipe, instruction sets (it is built with `-march=native`), the thread count baked into it, and Inductor's
-        variables. What a program assigns to `torch._inductor.config` is no part of it, and no compile follows it.
+        Recipe, the target (for `native`, which is `-march=native`, all instruction sets of the CPU), the thread count
+        baked into it, and Inductor's variables. What a program assigns to `torch._inductor.config` is no part of it,
+        and no compile follows it.
         """
+        cpu: dict[str, Any] = {"target": self.target}
+        if self.target == targets.NATIVE:
+            cpu = {"capability": private_core.cpu_capability(), "instructions": list(targets.cpu_flags())}
         return {
             "recipe": RECIPE,
-            "capability": private_core.cpu_capability(),
-            "instructions": _cpu_flags(),
+            **cpu,
             "threads": torch.get_num_threads(),
             "environment": inductor_variables(os.environ),
         }
@@ -117,7 +126,7 @@ class InductorBackend(Backend):
         """Build the shared object; takes seconds to minutes and a C++ compiler."""
         from gearcache.ge_cache.inductor.library import build_library
 
-        self.warm_up(job.threads)
+        self.warm_up(job.threads, job.target)
         artifact = build_library(job, stage)
         if self._headers is not None:
             self._headers.give()
@@ -129,15 +138,17 @@ class InductorBackend(Backend):
 
         self._folder = Path(settle_folder(f"{folder}/inductor"), "gearcache-headers")
 
-    def warm_up(self, threads: int) -> None:
+    def warm_up(self, threads: int, target: str) -> None:
         """Import Inductor and see to precompiled headers, in a worker."""
         if self._folder is None or self._headers is not None:
             return
         from gearcache.ge_cache.inductor.library import prepare
         from gearcache.ge_cache.private_torch.inductor import header_folder
 
-        self._headers = SharedHeaders(self._folder, header_folder())
-        self._headers.provide(functools.partial(prepare, threads))
+        # Headers are of a target: those of another one would save nothing.
+        shared = self._folder if target == targets.NATIVE else self._folder / target
+        self._headers = SharedHeaders(shared, header_folder())
+        self._headers.provide(functools.partial(prepare, threads, target))
 
     def load(self, artifact: StoredArtifact, attributes: Mapping[str, torch.Tensor], device: torch.device) -> Runner:
         """Load the shared object and bind the live weights, without a copy."""
@@ -203,15 +214,3 @@ class _Bound:
 
     def __call__(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         return self.run(inputs)
-
-
-def _cpu_flags() -> list[str]:
-    """Return the CPU's instruction set flags as Linux lists them; empty elsewhere."""
-    path = Path("/proc/cpuinfo")
-    if not path.exists():
-        return []
-    with path.open(encoding="ascii", errors="replace") as file:
-        for line in file:
-            if line.startswith(("flags", "Features")):
-                return sorted(line.partition(":")[2].split())
-    return []

@@ -22,7 +22,7 @@ from gearcache.ge_cache.backend import Artifact, CompileJob, Stage
 from gearcache.ge_cache.dependencies.custom_operators import custom_operators
 from gearcache.ge_cache.graphs.examples import symbolic_examples
 from gearcache.ge_cache.inductor.artifact_names import CONSTANTS, EXTERN, LIBRARY
-from gearcache.ge_cache.inductor.options import compile_options
+from gearcache.ge_cache.inductor.options import compile_options, vectors_for
 from gearcache.ge_cache.inductor.repeated import Built, build_repeats, keeping_constants
 from gearcache.ge_cache.inductor.runtime import make_object
 from gearcache.ge_cache.private_torch import core as private_core
@@ -101,21 +101,29 @@ def _build_whole(
             module,
             inputs,
             compile_options(job),
-            keeping_constants(weights, folded, stage),
+            keeping_constants(weights, folded, stage, job.target),
             linker_flags(),
             list(weights.values()),
             make_object,
+            vectors_for(job),
         )
     return Built(Path(library), folded)
 
 
-def prepare(threads: int) -> None:
+def prepare(threads: int, target: str) -> None:
     """Compile a graph of one operator, so that Inductor's probes and precompiled headers exist."""
     module = torch.fx.symbolic_trace(_Increment())
-    job = CompileJob("", "", None, [], {}, {}, threads)
+    job = CompileJob("", "", None, [], {}, {}, threads, target=target)
     with torch.no_grad():
         private_inductor.inductor_compile(
-            module, [torch.zeros(64)], compile_options(job), _pass_on, linker_flags(), (), make_object
+            module,
+            [torch.zeros(64)],
+            compile_options(job),
+            _pass_on,
+            linker_flags(),
+            (),
+            make_object,
+            vectors_for(job),
         )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from gearcache.errors import OptionError
 from gearcache.ge_cache.backend import CompileJob
+from gearcache.ge_cache.inductor.targets import NATIVE, TARGETS
 
 _VALUES = "it computes with the values of weights while compiling, and a cached graph takes them from the live module"
 _PACKS = "it packs the values of weights into the code while compiling, and a cached graph takes them from the module"
@@ -38,8 +39,18 @@ _FIXED: dict[str, tuple[Any, str]] = {
 }
 
 
-def check_options(options: Mapping[str, Any]) -> None:
-    """Raise `ValueError` for a setting that a cached graph cannot follow, with the reason."""
+#: Settings that say what CPUs the code is for.
+_OF_TARGETS = ("cpp.march", "cpp.simdlen", "cpp.vec_isa_ok")
+
+
+def check_options(options: Mapping[str, Any], target: str = NATIVE) -> None:
+    """Raise `ValueError` for a setting that a cached graph cannot follow, with the reason, or that a target gives."""
+    for name in _OF_TARGETS:
+        if target != NATIVE and name in options:
+            raise OptionError(
+                f"option `options` sets `{name}` to {options[name]!r}; with target={target!r} it follows from the "
+                "target: leave one of both out"
+            )
     for name, value in options.items():
         fixed, reason = _FIXED.get(name, (value, ""))
         if value != fixed or type(value) is not type(fixed):
@@ -71,4 +82,14 @@ def compile_options(job: CompileJob) -> dict[str, Any]:
         "cpp.threads": job.threads,
         **job.options,
         **{name: value for name, (value, _) in _FIXED.items()},
+        **_settings_for(job.target),
     }
+
+
+def vectors_for(job: CompileJob) -> str | None:
+    """Return the vector instructions that Inductor may write; None for those of the CPU."""
+    return None if job.target == NATIVE else TARGETS[job.target].vectors
+
+
+def _settings_for(target: str) -> dict[str, Any]:
+    return {} if target == NATIVE else {"cpp.march": target, "cpp.simdlen": None, "cpp.vec_isa_ok": None}

@@ -15,7 +15,8 @@ from gearcache.ge_cache.backend import CompileJob, Stage
 from gearcache.ge_cache.graphs.functional import drop_aliases, give_values, write_anew
 from gearcache.ge_cache.graphs.operations import Operations
 from gearcache.ge_cache.graphs.repeats import Search
-from gearcache.ge_cache.inductor.options import compile_options
+from gearcache.ge_cache.inductor.options import compile_options, vectors_for
+from gearcache.ge_cache.inductor.portable import check_portable
 from gearcache.ge_cache.inductor.program import Part, Program, make_program
 from gearcache.ge_cache.inductor.runtime import make_linked
 from gearcache.ge_cache.inductor.sources import NotMergeable, merged
@@ -89,11 +90,19 @@ def _number(module: torch.fx.GraphModule, job: CompileJob) -> None:
 
 
 def keeping_constants(
-    weights: Mapping[str, torch.Tensor], constants: dict[str, torch.Tensor], stage: Stage, prefix: str = ""
+    weights: Mapping[str, torch.Tensor],
+    constants: dict[str, torch.Tensor],
+    stage: Stage,
+    target: str,
+    prefix: str = "",
 ) -> Callable[..., Any]:
-    """Return what wraps Inductor's last stage and keeps the values of the attributes that are no weights."""
+    """Return what wraps Inductor's last stage and keeps the values of the attributes that are no weights.
+
+    It refuses a graph whose strides would be those of the CPU at hand, and not of the target.
+    """
 
     def inner(compile_inner: Any, graph: Any, example_inputs: Any, **keywords: Any) -> Any:
+        check_portable(graph, target)
         for node in graph.graph.nodes:
             if node.op == "get_attr" and node.target not in weights:
                 value = getattr(graph, node.target)
@@ -131,10 +140,11 @@ class _Parts:
                     part.module,
                     part.inputs,
                     compile_options(self._job),
-                    keeping_constants(weights, self._constants, self._stage, f"part{number}_"),
+                    keeping_constants(weights, self._constants, self._stage, self._job.target, f"part{number}_"),
                     self._flags,
                     list(weights.values()),
                     self._take,
+                    vectors_for(self._job),
                 )
         return Path(library), self._constants
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from gearcache.ge_cache.inductor.targets import cpu_flags
+
 Make = Callable[["Written"], str]
 
 
@@ -117,6 +119,8 @@ def _runtime_object(command: list[str], target: str, source: str, folder: Path) 
     own = _source(command)
     words = [{own: "SOURCE", target: "TARGET"}.get(word, word.replace(str(folder), "FOLDER")) for word in command]
     facts = [torch.__version__, cpp_builder.get_compiler_version_info(command[0]), source, *words]
+    if "-march=native" in words:  # the folder may be that of several hosts
+        facts += cpu_flags()
     path = folder / f"gearcache-{hashlib.sha256(chr(0).join(facts).encode()).hexdigest()}.o"
     if "," in str(path):
         raise ValueError(f"the linker cannot be given {path}: its name has a comma")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import platform
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -17,7 +15,7 @@ import torch
 from gearcache.errors import UnsafePath
 from gearcache.ge_cache.private_torch.core import OpOverload, storage_key
 from gearcache.ge_cache.private_torch.cpp_objects import ObjectMaker, as_written, objects_by
-from gearcache.ge_cache.workers.interpreter import python_command, python_environment
+from gearcache.ge_cache.private_torch.instruction_sets import probed_alike, vectors_of
 from gearcache.guards.evidence.identity import is_users
 from gearcache.guards.evidence.operators import is_outside
 
@@ -30,11 +28,13 @@ def inductor_compile(
     linker_flags: Sequence[str] = (),
     weights: Sequence[torch.Tensor] = (),
     objects: ObjectMaker = as_written,
+    vectors: str | None = None,
 ) -> Any:
     """Compile with AOTInductor; `inner(compile_inner, module, inputs, **options)` wraps the last stage.
 
     `weights` are the attributes of the module whose values must not get into the code. `objects` makes the object of
-    the C++ that Inductor has written, in place of Inductor.
+    the C++ that Inductor has written, in place of Inductor. `vectors` are the instructions that it may write, those of
+    the CPU where it is None.
     """
     from torch._inductor.compile_fx import compile_fx_aot, compile_fx_inner
 
@@ -42,7 +42,8 @@ def inductor_compile(
         return inner(compile_fx_inner, graph, example_inputs, **keywords)
 
     patches = {**unassigned_settings(), **options}
-    with unread(weights), probed_alike(), objects_by(objects, linker_flags, header_folder()):
+    chosen = probed_alike() if vectors is None else vectors_of(vectors)
+    with unread(weights), chosen, objects_by(objects, linker_flags, header_folder()):
         return compile_fx_aot(module, inputs, inner_compile=wrapped, config_patches=patches)  # type: ignore[arg-type]
 
 
@@ -70,65 +71,6 @@ def header_folder() -> Path:
     from torch._inductor import codecache
 
     return Path(codecache._HEADER_DIR)
-
-
-@contextlib.contextmanager
-def probed_alike() -> Iterator[None]:
-    """Let Inductor's probes of instruction sets, which run Python in the working folder, import nothing from there.
-
-    Inductor probes all that it knows, up to 1.7 s for each, and takes the first one that works: others are left out.
-    """
-    from torch._inductor import cpu_vec_isa
-
-    module: Any = cpu_vec_isa
-    original, original_list = module.subprocess, module.valid_vec_isa_list
-    module.subprocess, module.valid_vec_isa_list = _Probes(), functools.partial(_instruction_sets, original_list)
-    try:
-        yield
-    finally:
-        module.subprocess, module.valid_vec_isa_list = original, original_list
-
-
-def _instruction_sets(original: Callable[[], list[Any]]) -> list[Any]:
-    """Return the instruction set that Inductor would take, where it takes the first one of `original()`."""
-    from torch._inductor import config, cpu_vec_isa
-
-    is_x86 = sys.platform == "linux" and platform.machine() == "x86_64"
-    if not is_x86 or config.cpp.simdlen is not None or os.environ.get("ATEN_CPU_CAPABILITY"):
-        return original()
-    flags = cpu_vec_isa.x86_isa_checker()
-    known = (item for item in cpu_vec_isa.supported_vec_isa_list if all(flag in flags for flag in str(item).split()))
-    first = next((item for item in known if item), None)
-    return [] if first is None else [first]
-
-
-class _Probes:
-    """The module `subprocess`, but Python is run as this process runs it."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(subprocess, name)
-
-    def run(self, command: list[str], **keywords: Any) -> Any:
-        return subprocess.run(_alike(command), **keywords | _environment(command, keywords))
-
-    def check_call(self, command: list[str], **keywords: Any) -> Any:
-        return subprocess.check_call(_alike(command), **keywords | _environment(command, keywords))
-
-
-def _is_python(command: list[str]) -> bool:
-    return command[:2] == [sys.executable, "-c"] and len(command) == 3
-
-
-def _alike(command: list[str]) -> list[str]:
-    return python_command(command[2]) if _is_python(command) else command
-
-
-def _environment(command: list[str], keywords: dict[str, Any]) -> dict[str, Any]:
-    """Return `env` for Python: what the probe adds is where libraries are found."""
-    if not _is_python(command):
-        return {}
-    libraries = (keywords.get("env") or {}).get("LD_LIBRARY_PATH")
-    return {"env": python_environment() | ({"LD_LIBRARY_PATH": libraries} if libraries else {})}
 
 
 @contextlib.contextmanager

@@ -47,7 +47,7 @@ class CompilePool:
             self._slots = [_Slot(backend.worker) for _ in range(max(1, jobs))]
             # One warm-up is enough: what it builds is shared through Inductor's folder.
             if (first := self._slots[0].worker()) is not None:
-                first.prepare(threads)
+                first.prepare(threads, backend.target)
 
     def __enter__(self) -> CompilePool:
         return self

@@ -75,10 +75,10 @@ class WorkerProcess:
         """Whether it takes no more jobs."""
         return self._is_ended
 
-    def prepare(self, threads: int) -> None:
+    def prepare(self, threads: int, target: str) -> None:
         """Let it do before the first job what every first compile has to."""
         with contextlib.suppress(OSError):  # the next job tells that it is gone
-            self._send({"kind": "prepare", "threads": threads})
+            self._send({"kind": "prepare", "threads": threads, "target": target})
 
     def compile(self, job: CompileJob, stage: Callable[[str], None], limit: float) -> Artifact:
         """Run one job to its end; `CompileFailed` and its kin."""

@@ -67,7 +67,7 @@ def main(parent: int, life_line: int, folder: str, compiler: str) -> None:
     while (message := receive(sys.stdin.buffer)) is not None:
         if message["kind"] == "prepare":
             try:
-                backend.warm_up(message["threads"])
+                backend.warm_up(message["threads"], message["target"])
             except Exception as error:
                 sys.stderr.write(f"gearcache worker: warm-up failed: {error}\n")
             continue

@@ -37,6 +37,7 @@ COMMANDS = {
     "prune": ("prune", "Remove the least recently used entries, down to a limit."),
     "bundle": ("bundle", "Write entries into one file."),
     "unbundle": ("unbundle", "Take entries from a file that `bundle` wrote."),
+    "pack": ("pack", "Write entries as an image of containers."),
     "keys": ("keys", "Make and list keys that sign entries."),
     "push": ("push", "Send entries to tiers beyond this host."),
     "pull": ("pull", "Bring entries of tiers to this host."),

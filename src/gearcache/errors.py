@@ -39,6 +39,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+#: What a server says may be long; a warning is not.
+_MOST_PROBLEM = 500
+
 
 class GearcacheError(Exception):
     """Base of all errors that gearcache raises on purpose."""
@@ -138,9 +141,12 @@ class RemoteError(CacheError):
     """A tier cannot be reached, is too slow, refuses, or answers what it should not; never breaks a call."""
 
     def __init__(self, label: str, problem: str) -> None:
-        super().__init__(label, problem)
+        # One line that can be printed, whatever a server has said.
+        shown = "".join(sign if sign.isprintable() else " " for sign in problem[:_MOST_PROBLEM])
+        shown = " ".join(shown.split()) + "…" * (len(problem) > _MOST_PROBLEM)
+        super().__init__(label, shown)
         self.label = label
-        self.problem = problem
+        self.problem = shown
 
     def __str__(self) -> str:
         return f"tier {self.label}: {self.problem}"

@@ -28,6 +28,7 @@ _ALLOWED: dict[str, tuple[Any, ...]] = {
     "gear_execution": ("static", "ge"),
     "count_shapes": (False, True),
     "repeats": (True, False),
+    "target": ("native", "x86-64-v2", "x86-64-v3", "x86-64-v4", "armv8-a", "armv8.2-a", "armv9-a"),
     "dynamic_gears_merge_policy": ("zip", "product"),
 }
 
@@ -138,6 +139,10 @@ class CompilerConfig(_Checked):
     - `max_variants`: how many traces one entry may hold.
     - `repeats`: compile the layers of a model that do the same once for each gear, instead of as often as there are
       layers (Inductor only). Results may differ from those of one graph by rounding. False compiles the graph as one.
+    - `target`: the CPUs that code is compiled for (Inductor only). `native` is the CPU at hand with all that it has,
+      and only CPUs that have the same share its entries. `x86-64-v2`, `-v3` (AVX2) and `-v4` (AVX-512), or `armv8-a`,
+      `armv8.2-a` and `armv9-a`, make one entry for all hosts that have at least that. On another one the first call
+      raises an `OptionError`, which names what its CPU lacks.
     """
 
     backend: str = "auto"
@@ -157,6 +162,7 @@ class CompilerConfig(_Checked):
     gear_execution: str = "static"
     torchair: Any = None
     repeats: bool = True
+    target: str = "native"
 
 
 @dataclass(frozen=True)
@@ -189,6 +195,7 @@ class Settings:
     #: Tiers beyond this host as they were written, and where; see `gearcache.cache.remote.urls`.
     remotes: str | tuple[str, ...] = ""
     remotes_source: str = REMOTES_VARIABLE
+    target: str = "native"
 
     @property
     def compile_options(self) -> dict[str, Any]:
@@ -231,6 +238,7 @@ def resolve_settings(config: Any, *, has_gears: bool, environ: Mapping[str, str]
         lock_timeout=float(_positive(environ, "GEARCACHE_LOCK_TIMEOUT", 1800)),
         gear_execution=config.gear_execution,
         repeats=config.repeats,
+        target=config.target,
         torchair_config=config.torchair,
         remotes=environ.get(REMOTES_VARIABLE, "").strip(),
         hmac_key_file=_file(environ, KEY_FILE_VARIABLE),

@@ -25,6 +25,7 @@ ON_A_CACHE = {
     "clear": ("--all", "--dry-run"),
     "prune": ("--max-size", "1GB"),
     "bundle": ("bundle.tar",),
+    "pack": ("--oci", "image"),
 }
 
 
@@ -101,7 +102,9 @@ def test_commands_work_on_a_cache_with_older_and_newer_formats_and_leave_them(
     assert f"there is {FORMAT_VERSION + 1}" in run("clear", "--format", "77", code=2).stderr
 
 
-@pytest.mark.parametrize("name", [name for name in ON_A_CACHE if name not in ("show", "explain", "bundle", "doctor")])
+@pytest.mark.parametrize(
+    "name", [name for name in ON_A_CACHE if name not in ("show", "explain", "bundle", "pack", "doctor")]
+)
 def test_a_cache_that_is_not_there_is_no_error_and_is_not_made(name: str, cache_dir: Path) -> None:
     run(name, *ON_A_CACHE[name])
     assert not cache_dir.exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 import signal
 import stat
@@ -18,6 +19,7 @@ import pytest
 from gearcache.cache import Layout
 from gearcache.commands.host_checks import check_host, check_settings
 from gearcache.commands.variables import VARIABLES
+from gearcache.ge_cache.inductor import targets
 from tests.support.commands import DECODE, PREFILL, listed, run, run_json, run_process, store
 from tests.support.relaunch import run_python
 from tests.support.source_tree import ROOT
@@ -89,6 +91,17 @@ def test_doctor_finds_this_host_sound(cache_dir: Path) -> None:
     assert found["locks"]["ok"]
     assert not cache_dir.exists()
     assert "ok    torch" in run("doctor").stdout
+
+
+def test_doctor_lists_the_targets_of_this_host(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    for name, words in (
+        ("x86-64-v3", "under a target (x86-64-v2, x86-64-v3) the threads alone"),
+        ("armv8-a", "entries"),
+    ):
+        monkeypatch.setattr(targets, "cpu_flags", lambda name=name: targets.TARGETS[name].flags)
+        (check,) = [check for check in run_json("doctor")["checks"] if check["name"] == "cpu"]
+        assert check["detail"].endswith(words)
 
 
 def test_doctor_says_what_to_do_without_a_compiler(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

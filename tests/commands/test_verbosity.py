@@ -25,9 +25,17 @@ READING: dict[str, tuple[str, ...]] = {
     "clear": ("--all",),
     "prune": ("--max-size", "1GB"),
     "bundle": ("bundle.tar",),
+    "pack": ("--oci", "image"),
 }
 #: Those that print nothing where all is well and they were asked to be quiet: they do something, or look for faults.
-SILENT = {"doctor": (), "verify": (), "clear": ("--all",), "prune": ("--max-size", "1GB"), "bundle": ("bundle.tar",)}
+SILENT = {
+    "doctor": (),
+    "verify": (),
+    "clear": ("--all",),
+    "prune": ("--max-size", "1GB"),
+    "bundle": ("bundle.tar",),
+    "pack": ("--oci", "image"),
+}
 
 
 @pytest.fixture(autouse=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import subprocess
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from torch import Tensor, nn
 import gearcache
 from gearcache.exporting.cpp_package import header_folder
 from tests.support.source_tree import ROOT
+
+#: A target that all hosts have which run tests.
+LEVELS = {"x86_64": "x86-64-v2", "aarch64": "armv8-a"}
 
 
 class Step(nn.Module):
@@ -39,7 +43,8 @@ def build(target: Path) -> None:
 @pytest.mark.slow
 def test_a_cpp_program_runs_every_gear_of_a_package(cache_dir: Path, tmp_path: Path) -> None:
     model = Step().eval()
-    config = gearcache.CompilerConfig(backend="inductor", strict=True)
+    target = LEVELS[platform.machine()]
+    config = gearcache.CompilerConfig(backend="inductor", strict=True, target=target)
     cached = gearcache.cache_compile(model.step, config=config, gears={"x": {0: [2, 4]}})
     cached.warm(torch.randn(2, 8), torch.randn(2, 6))
     compiled = cached.stats.compiles
@@ -74,6 +79,14 @@ def test_a_cpp_program_runs_every_gear_of_a_package(cache_dir: Path, tmp_path: P
     )
     assert done.returncode == 1
     assert "no gear takes these inputs: x[3, 8]float" in done.stderr
+    index = torch.load(package)
+    assert index["target"] == target
+    torch.save(index | {"flags": [*index["flags"], "of_tomorrow"]}, package)
+    done = subprocess.run(
+        [program, package, tmp_path / "inputs.pt", tmp_path / "outputs.pt"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert f"is for CPUs of {target}, and this one lacks of_tomorrow" in done.stderr
 
 
 def test_a_method_that_was_not_called_cannot_be_exported(cache_dir: Path, tmp_path: Path) -> None:

@@ -162,4 +162,5 @@ def _job(request: BuildRequest, capture: Capture, text: str, graph: GearGraph) -
         options=dict(request.options),
         threads=request.threads,
         repeats=request.repeats,
+        target=request.backend.target,
     )

@@ -28,7 +28,7 @@ def command(file: Path, entries: tuple[str, ...], cache_dir: Path | None, as_jso
     """Write entries (all of them, or those named) into one FILE, for `gearcache unbundle` on another host.
 
     Every byte is verified on the way. The other host uses an entry where its key fits: the same torch and Python, and
-    for compiled code the same instruction sets and thread count.
+    for compiled code the same thread count, and the same instruction sets, or a CPU that has its target.
     """
     catalog = Catalog(layout_at(cache_dir))
     named = {entry.identity: entry for name in entries for entry in find_all(catalog, name)}

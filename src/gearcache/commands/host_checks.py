@@ -93,8 +93,12 @@ def _check_compiler(environ: Mapping[str, str]) -> Check:
 def _check_cpu(environ: Mapping[str, str]) -> Check:
     import torch
 
+    from gearcache.ge_cache.inductor.targets import NATIVE, host_targets
+
     capability, threads = torch.backends.cpu.get_cpu_capability(), torch.get_num_threads()
     text = f"{capability}, {threads} threads; both are in the key of compiled entries"
+    if levels := [name for name in host_targets() if name != NATIVE]:
+        text += f", under a target ({', '.join(levels)}) the threads alone"
     if not environ.get("OMP_NUM_THREADS"):
         return Check("cpu", None, text, "set OMP_NUM_THREADS where hosts with other core counts share a cache")
     return Check("cpu", True, text)

@@ -18,6 +18,7 @@ from gearcache.cache.atomic import write_atomic
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.aten import decode_tensor
 from gearcache.ge_cache.inductor.artifact_names import CONSTANTS, LIBRARY
+from gearcache.ge_cache.inductor.targets import NATIVE, TARGETS
 
 if TYPE_CHECKING:
     from gearcache.cache.protocol import Store
@@ -51,8 +52,13 @@ def export(cached: Any, path: str | os.PathLike[str]) -> None:
             "it has variants for different arguments that are no tensors, which C++ cannot tell apart",
         )
     data = io.BytesIO()
-    torch.save(_package(binding.method.name, actives, store), data)
+    torch.save(_package(binding.method.name, actives, store) | _host(binding.method.backend.target), data)
     write_atomic(Path(path), data.getvalue())
+
+
+def _host(target: str) -> dict[str, Any]:
+    """Return what a CPU must have to run the package, as the flags of `/proc/cpuinfo`."""
+    return {"target": target, "flags": list(TARGETS[target].flags) if target != NATIVE else []}
 
 
 def _package(name: str, actives: list[ActiveVariant], store: Store) -> dict[str, Any]:

@@ -17,8 +17,10 @@
 #include <atomic>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <memory>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -38,6 +40,9 @@ class Package {
     auto index = torch::jit::pickle_load(data).toGenericDict();
     if (index.at("format").toInt() != 1) {
       throw std::invalid_argument("gearcache: " + path + " is of another format");
+    }
+    if (index.contains("flags")) {
+      check_host(path, index.at("target").toStringRef(), index.at("flags").toListRef());
     }
     for (const auto& name : index.at("inputs").toListRef()) {
       inputs_.push_back(name.toStringRef());
@@ -112,6 +117,30 @@ class Package {
     std::unordered_map<std::string, at::Tensor> constants;
     std::unique_ptr<torch::inductor::AOTIModelContainerRunnerCpu> runner;
   };
+
+  // Before anything is loaded: a library may run code then, and what this CPU lacks would end the process.
+  static void check_host(const std::string& path, const std::string& target, c10::ArrayRef<c10::IValue> flags) {
+    if (flags.empty()) {
+      return;
+    }
+    std::set<std::string> known;
+    std::ifstream file("/proc/cpuinfo");
+    for (std::string line; known.empty() && std::getline(file, line);) {
+      if (line.rfind("flags", 0) == 0 || line.rfind("Features", 0) == 0) {
+        std::istringstream words(line.substr(line.find(':') + 1));
+        known.insert(std::istream_iterator<std::string>(words), std::istream_iterator<std::string>());
+      }
+    }
+    std::string missing;
+    for (const auto& flag : flags) {
+      if (known.count(flag.toStringRef()) == 0) {
+        missing += " " + flag.toStringRef();
+      }
+    }
+    if (!missing.empty()) {
+      throw std::runtime_error("gearcache: " + path + " is for CPUs of " + target + ", and this one lacks" + missing);
+    }
+  }
 
   static std::vector<std::vector<int64_t>> rows(const c10::IValue& value) {
     std::vector<std::vector<int64_t>> found;

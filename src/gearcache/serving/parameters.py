@@ -92,7 +92,7 @@ def _check_options(settings: Settings) -> None:
     if settings.options and settings.backend in ("auto", "inductor"):
         from gearcache.ge_cache.inductor.options import check_options
 
-        check_options(settings.options)
+        check_options(settings.options, settings.target)
     if settings.mode is not None and settings.backend == "inductor":
         from gearcache.ge_cache.inductor.options import check_mode
 

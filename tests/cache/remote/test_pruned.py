@@ -213,7 +213,7 @@ def test_a_survey_tries_an_engine_and_leaves_nothing_behind(engine: str, tmp_pat
 
 def test_a_clock_that_is_wrong_is_told(share: Path) -> None:
     class Ahead(FolderRemote):
-        def clock(self, written: str, deadline: Deadline) -> float | None:
+        def clock(self, name: str, deadline: Deadline) -> float | None:
             return time.time() + 90
 
     assert survey(on(Ahead(share), f"folder:{share}", share.parent / "host"), TRUST).clock_skew == pytest.approx(90, 1)

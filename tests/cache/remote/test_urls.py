@@ -34,6 +34,10 @@ def test_tiers_are_in_order_with_their_settings() -> None:
         ("ftp://name:secret@host", "names the tier `ftp:…`"),
         ("folder:", "`folder:` without a path"),
         ("s3:///path", "`s3:` without a host or bucket"),
+        ("redis://[::1/0", "`redis:` with a host or port that is none"),
+        ("redis://:secret@host:6379x", "`redis:` with a host or port that is none"),
+        ("redis://host/main", "`redis:` has the database `/main`; it must be a number"),
+        ("https://name:secret@host/x", "`https:` has a name or password, which no request would send"),
         ("folder:/x?read_only=yes", "`read_only` is 'yes'; it must be 0 or 1"),
         ("folder:/x?budget=0", "`budget` is '0'; it must be seconds"),
         ("folder:/x?budget=nan", "`budget` is 'nan'"),
@@ -106,3 +110,14 @@ def test_a_folder_that_cannot_be_written_is_no_fault(tmp_path: Path) -> None:
     found.fault()
     found.success()
     assert not found.is_open()
+
+
+def test_buckets_at_two_places_are_two_tiers() -> None:
+    tiers = parse_urls(
+        [f"s3://team/gears{place}" for place in ("", "?endpoint=http://a:9000", "?endpoint=https://u:secret@b/x")], "x"
+    )
+    assert [tier.label for tier in tiers] == [
+        "s3://team/gears",
+        *(f"s3://team/gears?endpoint={n}" for n in ("a:9000", "b")),
+    ]
+    assert [tier.open().label for tier in tiers] == [tier.label for tier in tiers]

@@ -21,7 +21,7 @@ from gearcache.ge_cache.dependencies.autograd_reads import AutogradReads
 from gearcache.ge_cache.dependencies.looked_up import Lookups
 from gearcache.ge_cache.private_torch import autograd as private_autograd
 from gearcache.ge_cache.private_torch import core as private_core
-from gearcache.ge_cache.private_torch import cpp_objects
+from gearcache.ge_cache.private_torch import cpp_objects, instruction_sets
 from gearcache.ge_cache.private_torch import dynamo as private_dynamo
 from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch import inductor as private_inductor
@@ -214,6 +214,26 @@ def test_a_runtime_is_compiled_by_the_command_of_a_wrapper_and_once(tmp_path: Pa
     assert (tmp_path / "graph.wrapper.o").exists()
 
 
+@pytest.mark.parametrize(("march", "count"), [("native", 2), ("x86-64-v2", 1)])
+def test_a_runtime_for_this_very_cpu_is_none_for_another_one(
+    tmp_path: Path, march: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch._inductor import config, cpp_builder
+
+    monkeypatch.setattr(cpp_builder, "run_compile_cmd", lambda command, cwd: shlex.split(command)[-1])
+    monkeypatch.setattr(Path, "replace", lambda self, target: target.touch())
+    made = set()
+    for flags in (("avx",), ("avx", "avx2")):
+        monkeypatch.setattr(cpp_objects, "cpu_flags", lambda flags=flags: flags)
+        with config.patch({"cpp.march": march}):
+            options = cpp_builder.CppOptions(compile_only=True)
+        builder = cpp_builder.CppBuilder("graph.wrapper", ["graph.wrapper.cpp"], options, output_dir=str(tmp_path))
+        command = shlex.split(builder.get_command_line())
+        assert f"-march={march}" in command
+        made.add(cpp_objects._runtime_object(command, builder.get_target_file_path(), "int x;", tmp_path))
+    assert len(made) == count
+
+
 def test_settings_that_a_program_assigned_are_known_with_what_they_were_before() -> None:
     import torch._inductor.config as settings
 
@@ -240,7 +260,7 @@ def test_the_probes_of_instruction_sets_import_nothing_from_the_working_folder(
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
     program = cpu_vec_isa.VecISA._avx_py_load.replace("__lib_path__", torch._C.__file__)
     module: Any = cpu_vec_isa
-    with private_inductor.probed_alike():
+    with instruction_sets.probed_alike():
         module.subprocess.run([sys.executable, "-c", program], check=False, stderr=-3)
     assert not marker.exists()
     assert module.subprocess is subprocess
@@ -254,9 +274,36 @@ def test_the_instruction_set_is_the_one_that_inductor_takes(simdlen: int | None)
 
     with config.patch({"cpp.simdlen": simdlen}):
         expected = cpu_vec_isa.pick_vec_isa()
-        with private_inductor.probed_alike():
+        with instruction_sets.probed_alike():
             assert cpu_vec_isa.pick_vec_isa() is expected
             assert len(cpu_vec_isa.valid_vec_isa_list()) == 1 or simdlen is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "flags"),
+    [
+        ("", 0, ""),
+        ("VecAVX2", 256, "-mavx2 -mfma -mf16c"),
+        ("VecAVX512", 512, "-mavx512f -mavx512dq -mavx512vl -mavx512bw -mfma"),
+        ("VecNEON", 128, ""),
+    ],
+)
+@pytest.mark.parametrize("capability", [None, "default", "avx2"])
+def test_the_instruction_set_of_a_target_is_taken_as_it_is(
+    name: str, width: int, flags: str, capability: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch._inductor import cpu_vec_isa
+
+    if capability is not None:
+        monkeypatch.setenv("ATEN_CPU_CAPABILITY", capability)
+    monkeypatch.setattr(cpu_vec_isa.VecISA, "check_build", lambda self, code: pytest.fail("it was probed"))
+    before = cpu_vec_isa.valid_vec_isa_list, cpu_vec_isa.get_isa_from_cpu_capability
+    with instruction_sets.vectors_of(name):
+        found = cpu_vec_isa.pick_vec_isa()
+    assert (found.bit_width(), found.build_arch_flags(), bool(found)) == (width, flags, bool(name))
+    assert isinstance(found, getattr(cpu_vec_isa, name or "InvalidVecISA"))
+    assert not name.startswith("VecAVX512") or not found.is_avx512_bf16_supported()  # type: ignore[attr-defined]
+    assert before == (cpu_vec_isa.valid_vec_isa_list, cpu_vec_isa.get_isa_from_cpu_capability)
 
 
 @pytest.mark.parametrize("mode", [0o700, 0o777], ids=oct)

@@ -1,0 +1,59 @@
+"""Entries that are copied out of a cache: in use meanwhile, and verified to the last byte."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from gearcache.cache.admin.row import EntryRow
+from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout
+from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, decode_manifest
+from gearcache.cache.store import DiskStore
+from gearcache.cache.trust import read_trusted
+from gearcache.cache.use import register_use
+from gearcache.errors import CacheError
+
+
+class Packing:
+    """The manifests of some entries, and the blobs that they need; made by `packing`."""
+
+    def __init__(self, layout: Layout, entries: list[EntryRow]) -> None:
+        self.manifests: list[tuple[EntryRow, bytes, Manifest]] = []
+        for entry in entries:
+            data, manifest = _read(layout, entry)
+            self.manifests.append((entry, data, manifest))
+        #: Bytes of each blob by its sha256, as the manifests tell; each once.
+        self.sizes = {digest: size for _, _, manifest in self.manifests for digest, size in manifest.blobs.items()}
+        self._store = DiskStore(layout)
+
+    @contextmanager
+    def blob(self, digest: str) -> Iterator[BinaryIO]:
+        """Open the very file that was verified; `CorruptEntry` if it is damaged or gone, or another `CacheError`."""
+        with self._store.blob_file(digest) as name, Path(name).open("rb") as file:
+            yield file
+
+
+@contextmanager
+def packing(layout: Layout, entries: Iterable[EntryRow]) -> Iterator[Packing]:
+    """Keep entries from being removed inside the `with`.
+
+    `CacheError` when a manifest is missing, damaged or not to be trusted.
+    """
+    chosen = list(entries)
+    with ExitStack() as stack:
+        for entry in chosen:
+            use = register_use(layout.entry(*entry.identity) / USE_NAME)
+            if use is not None:
+                stack.callback(use.close)
+        yield Packing(layout, chosen)
+
+
+def _read(layout: Layout, entry: EntryRow) -> tuple[bytes, Manifest]:
+    path = layout.entry(*entry.identity) / MANIFEST_NAME
+    try:
+        data = read_trusted(path, MAX_MANIFEST_SIZE)
+    except OSError as error:
+        raise CacheError(f"`{path}` cannot be read: {error.strerror}") from error
+    return data, decode_manifest(data, path)

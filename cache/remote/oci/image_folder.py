@@ -1,0 +1,188 @@
+"""An image in a folder, as the OCI image layout has it: `oci-layout`, `index.json`, `blobs/sha256/<digest>`."""
+
+from __future__ import annotations
+
+import io
+import os
+import platform
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+from gearcache.cache.admin.packing import Packing, packing
+from gearcache.cache.admin.row import EntryRow
+from gearcache.cache.atomic import descriptor_digest, move_aside, open_atomic, write_atomic
+from gearcache.cache.key import FORMAT_VERSION
+from gearcache.cache.layout import MANIFEST_NAME, ROOT_VARIABLE, Layout
+from gearcache.cache.opening import open_regular
+from gearcache.cache.remote.oci.documents import (
+    CONFIG_TYPE,
+    INDEX_TYPE,
+    MANIFEST_TYPE,
+    MAX_DOCUMENT_SIZE,
+    Descriptor,
+    ImageError,
+    architecture_of,
+    describe,
+    encode,
+    read_index,
+    read_manifest,
+    verified,
+)
+from gearcache.cache.remote.oci.labels import labels_of, machines_of
+from gearcache.cache.remote.oci.layer import ROOT, Layer, Member, write_layer
+from gearcache.errors import CacheError, CorruptEntry
+
+_MARK = "oci-layout"
+_INDEX = "index.json"
+_UNFINISHED = ".layer"
+_CREATED = "1970-01-01T00:00:00Z"
+_BUCKET = f"v{FORMAT_VERSION}"
+
+
+@dataclass
+class ImageSummary:
+    """What an image holds: names of entries, number and bytes of their blobs, and the digest of its manifest."""
+
+    digest: str = ""
+    entries: list[str] = field(default_factory=list)
+    blobs: int = 0
+    size: int = 0
+
+
+@dataclass(frozen=True)
+class StoredImage:
+    """The parts of an image that lies in a folder, verified."""
+
+    folder: Path
+    manifest: Descriptor
+    config: Descriptor
+    layer: Descriptor
+
+    def open(self, part: Descriptor) -> BinaryIO:
+        """Open a part. Raises `OSError`."""
+        return os.fdopen(open_regular(_path(self.folder, part), os.O_RDONLY), "rb")
+
+
+def write_image(layout: Layout, entries: Iterable[EntryRow], folder: Path) -> ImageSummary:
+    """Write an image of entries, which stay in use meanwhile; every byte is verified while it is copied.
+
+    The same content gives the same digest. A folder that holds an image keeps what that one is made of, and names the
+    new one alone. `CacheError` when an entry or a blob is missing, damaged or not to be trusted, when the folder holds
+    something else, or cannot be written: it then has the old image, or none.
+    """
+    blobs = folder / "blobs" / "sha256"
+    try:
+        if folder.exists() and any(folder.iterdir()) and not (folder / _MARK).is_file():
+            raise CacheError(f"`{folder}` holds something else than an image; name a new folder")
+        blobs.mkdir(parents=True, exist_ok=True)
+        with packing(layout, entries) as packed:
+            return _write(packed, folder, blobs)
+    except OSError as error:
+        raise CacheError(f"`{folder}` cannot be written: {error.strerror or error}") from error
+    finally:
+        with suppress(OSError):
+            (folder / _UNFINISHED).unlink()
+
+
+def read_image(folder: Path) -> StoredImage:
+    """Return the one image of a folder, its parts verified; `CacheError` where there is none, or it is damaged."""
+    try:
+        found = read_index(_document(folder / _INDEX))
+        data = verified(_document(_path(folder, found)), found)
+        image = StoredImage(folder, found, *read_manifest(data))
+        for part in (image.config, image.layer):
+            with image.open(part) as file:
+                size, digest = os.fstat(file.fileno()).st_size, descriptor_digest(file.fileno())
+            if size != part.size or f"sha256:{digest}" != part.digest:
+                raise ImageError(f"it gives other bytes for {part.digest}")
+    except OSError as error:
+        raise CacheError(f"`{folder}` holds no image: {error.strerror or error}") from error
+    except ImageError as error:
+        raise CacheError(f"image `{folder}`: {error}") from error
+    return image
+
+
+def _write(packed: Packing, folder: Path, blobs: Path) -> ImageSummary:
+    with open_atomic(folder / _UNFINISHED) as file:
+        layer = write_layer(file, _members(packed))
+    move_aside(folder / _UNFINISHED, _path(folder, layer.descriptor))
+    machine = _machine(packed)
+    config = encode(_config(packed, layer, machine))
+    manifest = encode(
+        {
+            "schemaVersion": 2,
+            "mediaType": MANIFEST_TYPE,
+            "config": describe(CONFIG_TYPE, config).plain(),
+            "layers": [layer.descriptor.plain()],
+        }
+    )
+    for data in (config, manifest):
+        write_atomic(_path(folder, describe("", data)), data)
+    found = describe(MANIFEST_TYPE, manifest)
+    listed = {
+        **found.plain(),
+        "platform": {"architecture": machine, "os": "linux"},
+        "annotations": {"org.opencontainers.image.ref.name": "latest"},  # some tools take images by name only
+    }
+    write_atomic(folder / _MARK, encode({"imageLayoutVersion": "1.0.0"}))
+    write_atomic(folder / _INDEX, encode({"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": [listed]}))
+    names = sorted(entry.name for entry, _, _ in packed.manifests)
+    return ImageSummary(found.digest, names, len(packed.sizes), sum(packed.sizes.values()))
+
+
+def _members(packed: Packing) -> Iterator[Member]:
+    for digest, size in packed.sizes.items():
+        yield Member(f"{_BUCKET}/blobs/{digest[:2]}/{digest}", size, partial(_blob, packed, digest, size))
+    for entry, data, _ in packed.manifests:
+        name = "/".join(filter(None, (_BUCKET, "entries", *entry.identity, MANIFEST_NAME)))
+        yield Member(name, len(data), partial(_bytes, data))
+
+
+@contextmanager
+def _blob(packed: Packing, digest: str, size: int) -> Iterator[BinaryIO]:
+    with packed.blob(digest) as file:
+        found = os.fstat(file.fileno()).st_size
+        if found != size:
+            raise CorruptEntry(f"blob {digest}", f"it has {found} bytes, where an entry says {size}")
+        yield file
+
+
+def _bytes(data: bytes) -> AbstractContextManager[BinaryIO]:
+    return nullcontext(io.BytesIO(data))
+
+
+def _config(packed: Packing, layer: Layer, machine: str) -> dict[str, object]:
+    # No version of gearcache, and the time that Jib and Bazel give: else the same content would have another digest.
+    labels = labels_of([(entry, manifest) for entry, _, manifest in packed.manifests], layer)
+    return {
+        "created": _CREATED,
+        "architecture": machine,
+        "os": "linux",
+        "config": {"Env": [f"{ROOT_VARIABLE}=/{ROOT}"], "Labels": labels},
+        "rootfs": {"type": "layers", "diff_ids": [layer.diff_id]},
+        "history": [{"created": _CREATED, "created_by": "gearcache pack"}],
+    }
+
+
+def _machine(packed: Packing) -> str:
+    """The machine of the entries; hosts refuse images of another one. Entries that name none are for this one."""
+    found = machines_of(manifest for _, _, manifest in packed.manifests)
+    if len(found) > 1:
+        raise CacheError(f"the entries are for {' and '.join(sorted(found))}; an image is for one kind of machine")
+    return found.pop() if found else architecture_of(platform.machine())
+
+
+def _path(folder: Path, part: Descriptor) -> Path:
+    return folder / "blobs" / "sha256" / part.digest.partition(":")[2]
+
+
+def _document(path: Path) -> bytes:
+    with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
+        data = file.read(MAX_DOCUMENT_SIZE + 1)
+    if len(data) > MAX_DOCUMENT_SIZE:
+        raise ImageError(f"`{path.name}` has more than {MAX_DOCUMENT_SIZE} bytes")
+    return data

@@ -1,0 +1,114 @@
+"""Private names with which Inductor chooses the vector instructions that it writes. One test per name."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from gearcache.ge_cache.workers.interpreter import python_command, python_environment
+
+
+@contextlib.contextmanager
+def probed_alike() -> Iterator[None]:
+    """Let Inductor's probes of instruction sets, which run Python in the working folder, import nothing from there.
+
+    Inductor probes all that it knows, up to 1.7 s for each, and takes the first one that works: others are left out.
+    """
+    from torch._inductor import cpu_vec_isa
+
+    module: Any = cpu_vec_isa
+    original, original_list = module.subprocess, module.valid_vec_isa_list
+    module.subprocess, module.valid_vec_isa_list = _Probes(), functools.partial(_instruction_sets, original_list)
+    try:
+        yield
+    finally:
+        module.subprocess, module.valid_vec_isa_list = original, original_list
+
+
+@contextlib.contextmanager
+def vectors_of(name: str) -> Iterator[None]:
+    """Let Inductor take one class of instruction sets, none for "", whatever else the CPU has or the environment says.
+
+    `config.cpp.simdlen` must be None.
+    """
+    from torch._inductor import cpu_vec_isa
+
+    module: Any = cpu_vec_isa
+    original_list, original_choice = module.valid_vec_isa_list, module.get_isa_from_cpu_capability
+    taken = [_without_probes(name)] if name else []
+    module.valid_vec_isa_list = lambda: taken
+    module.get_isa_from_cpu_capability = lambda capability, known, invalid: known[0]
+    try:
+        yield
+    finally:
+        module.valid_vec_isa_list, module.get_isa_from_cpu_capability = original_list, original_choice
+
+
+@functools.cache
+def _without_probes(name: str) -> Any:
+    """Return an instruction set that works, without the extensions that Inductor adds where the CPU has them."""
+    from torch._inductor import cpu_vec_isa
+
+    kind: Any = getattr(cpu_vec_isa, name)
+
+    class Taken(kind):  # type: ignore[misc]
+        __hash__ = kind.__hash__
+
+        def __bool__(self) -> bool:
+            return True
+
+        def build_arch_flags(self) -> str:
+            return str(self._arch_flags)
+
+        def is_avx512_bf16_supported(self) -> bool:
+            return False
+
+    return Taken()
+
+
+def _instruction_sets(original: Callable[[], list[Any]]) -> list[Any]:
+    """Return the instruction set that Inductor would take, where it takes the first one of `original()`."""
+    from torch._inductor import config, cpu_vec_isa
+
+    is_x86 = sys.platform == "linux" and platform.machine() == "x86_64"
+    if not is_x86 or config.cpp.simdlen is not None or os.environ.get("ATEN_CPU_CAPABILITY"):
+        return original()
+    flags = cpu_vec_isa.x86_isa_checker()
+    known = (item for item in cpu_vec_isa.supported_vec_isa_list if all(flag in flags for flag in str(item).split()))
+    first = next((item for item in known if item), None)
+    return [] if first is None else [first]
+
+
+class _Probes:
+    """The module `subprocess`, but Python is run as this process runs it."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(subprocess, name)
+
+    def run(self, command: list[str], **keywords: Any) -> Any:
+        return subprocess.run(_alike(command), **keywords | _environment(command, keywords))
+
+    def check_call(self, command: list[str], **keywords: Any) -> Any:
+        return subprocess.check_call(_alike(command), **keywords | _environment(command, keywords))
+
+
+def _is_python(command: list[str]) -> bool:
+    return command[:2] == [sys.executable, "-c"] and len(command) == 3
+
+
+def _alike(command: list[str]) -> list[str]:
+    return python_command(command[2]) if _is_python(command) else command
+
+
+def _environment(command: list[str], keywords: dict[str, Any]) -> dict[str, Any]:
+    """Return `env` for Python: what the probe adds is where libraries are found."""
+    if not _is_python(command):
+        return {}
+    libraries = (keywords.get("env") or {}).get("LD_LIBRARY_PATH")
+    return {"env": python_environment() | ({"LD_LIBRARY_PATH": libraries} if libraries else {})}

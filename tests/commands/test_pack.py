@@ -1,0 +1,38 @@
+"""`gearcache pack`: which entries, what it tells, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from gearcache.cache import Layout
+from tests.support.commands import DECODE, PREFILL, run, run_json, store
+
+
+def test_entries_are_packed_all_or_those_that_are_named(cache_dir: Path, tmp_path: Path) -> None:
+    for key in (DECODE, PREFILL):
+        store(cache_dir, key, b"code")
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    told = run("pack", "--oci", str(whole)).stdout.splitlines()
+    assert told[0] == f"packed 2 entries with 1 blob into `{whole}`"
+    (listed,) = json.loads((whole / "index.json").read_text())["manifests"]
+    assert told[1] == listed["digest"]
+    document = run_json("pack", "--oci", str(part), "Model.decode")
+    assert (document["entries"], document["blobs"], document["size"]) == ([DECODE.name], 1, 4)
+    assert document["digest"] != told[1]
+    assert document["root"] == "/var/cache/gearcache"
+    assert run_json("pack", "--oci", str(tmp_path / "again"), "Model.*")["digest"] == told[1]
+
+
+def test_nothing_to_pack_another_folder_and_damage_are_told(cache_dir: Path, tmp_path: Path) -> None:
+    assert "nothing to pack" in run("pack", "--oci", str(tmp_path / "image"), code=2).stderr
+    store(cache_dir, DECODE, b"code")
+    assert "no entry is called `other`" in run("pack", "--oci", str(tmp_path / "image"), "other", code=2).stderr
+    assert "Missing option '--oci'" in run("pack", code=2).stderr
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "file").touch()
+    assert "holds something else than an image" in run("pack", "--oci", str(tmp_path / "mine"), code=3).stderr
+    (blob,) = Layout(cache_dir).blobs()
+    blob.write_bytes(b"edoc")
+    assert "sha256" in run("pack", "--oci", str(tmp_path / "image"), code=3).stderr
+    assert not (tmp_path / "image" / "index.json").exists()
