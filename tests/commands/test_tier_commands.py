@@ -23,6 +23,7 @@ from gearcache.cache.remote.protocol import Deadline
 from gearcache.cache.remote.urls import masked
 from gearcache.commands.tier_checks import check_tiers
 from tests.cache.remote.engines import ENGINES
+from tests.cache.remote.registries import small_registry
 from tests.support.commands import DECODE, DECODE_OLD, PREFILL, listed, run, run_json, store
 from tests.support.stored_gears import store_gears
 
@@ -227,6 +228,28 @@ def test_redis_takes_shows_gives_and_is_pruned(cache_dir: Path, other: tuple[str
         (pruned,) = run_json("prune", "--remote", url, "--older-than", "0s", "--grace", "0s")["tiers"]
         assert (len(pruned["old"]), len(pruned["blobs"]), pruned["left"]) == (1, 2, 0)
         assert run_json("remote", "status", url)["tiers"][0]["manifests"] == 0
+
+
+def test_an_image_is_pushed_under_a_tag_and_pulled(
+    cache_dir: Path, other: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store_gears(cache_dir, DECODE, {"1": b"one"})
+    store_gears(cache_dir, PREFILL, {"1": b"two"})
+    with small_registry() as registry:
+        url = f"oci://{registry.host}/team/gears:v7"
+        (image,) = run_json("push", url)["tiers"]
+        assert (image["tier"], len(image["sent"]), image["blobs"], image["failed"]) == (url, 2, 2, {})
+        assert len(run_json("push", "--to", url)["tiers"][0]["had"]) == 2
+        monkeypatch.setenv(REMOTES, "folder:/none")  # a given one goes before
+        found = run_json("pull", "Model.decode", f"{url}?unsigned=1", *other)
+        assert (len(found["brought"]), found["problems"]) == (1, [])
+        one = f"oci://{registry.host}/team/gears:v8"
+        assert len(run_json("push", "Model.prefill", one)["tiers"][0]["sent"]) == 1
+        assert len(run_json("pull", f"{one}?unsigned=1", *other)["brought"]) == 1
+    assert {entry["key"] for entry in listed(*other)} == {DECODE.digest, PREFILL.digest}
+    failed = run_json("push", url, code=1)["tiers"][0]["failed"]
+    assert len(failed) == 2
+    assert "one is pushed under a tag" in run("push", f"{url}@sha256:{'0' * 64}", code=2).stderr
 
 
 DEPLOY = """

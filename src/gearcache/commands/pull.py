@@ -27,7 +27,7 @@ from gearcache.commands.common import (
     warn,
 )
 from gearcache.commands.target_names import complete_target
-from gearcache.commands.tiers import bar, short, tiers_at
+from gearcache.commands.tiers import bar, short, split_names, tiers_at
 from gearcache.readable.joined import joined
 
 
@@ -47,14 +47,16 @@ def command(
 ) -> None:
     """Bring entries of tiers to this host: all, or those named.
 
-    ENTRY is a method, a pattern such as `Model.*`, a key or its start, or `<method>-<start of the key>`. Every byte and
-    signature is verified; what several hosts have stored of one entry is joined with what is here, of which nothing is
+    ENTRY is a method, a pattern such as `Model.*`, a key or its start, or `<method>-<start of the key>`; URLs may stand
+    there too, as with `--from`, also of images (`oci://registry/repository:tag`). Every byte and signature is
+    verified; what several hosts have stored of one entry is joined with what is here, of which nothing is
     lost. Exit code 1 when an entry or a tier failed; with `--require` when gears are missing, and for nothing else.
     """
     layout = layout_at(cache_dir, may_be_new=True)
-    tiers = tiers_at(layout, urls, "--from")
+    entries, others = split_names(names)
+    tiers = tiers_at(layout, [*urls, *others], "--from")
     held, problems = _listed(tiers)
-    chosen = _chosen(held, names, tiers, is_whole=not problems)
+    chosen = _chosen(held, entries, tiers, is_whole=not problems)
     pull = Pull(layout, environment_trust(), joined)
     with bar("pull", len(chosen)) as done:
         for entry in chosen:
@@ -95,7 +97,7 @@ def _listed(tiers: list[Tier]) -> tuple[list[tuple[Tier, Holdings]], list[str]]:
 
 
 def _chosen(
-    held: list[tuple[Tier, Holdings]], names: tuple[str, ...], tiers: list[Tier], *, is_whole: bool
+    held: list[tuple[Tier, Holdings]], names: list[str], tiers: list[Tier], *, is_whole: bool
 ) -> list[EntryName]:
     if not names:
         chosen = [entry for _, found in held for entry in found.manifests]

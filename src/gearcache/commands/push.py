@@ -28,7 +28,8 @@ from gearcache.commands.common import (
     warn,
 )
 from gearcache.commands.named import entry_argument, find_all
-from gearcache.commands.tiers import bar, short, tiers_at
+from gearcache.commands.push_image import push_image
+from gearcache.commands.tiers import bar, images_at, short, split_names, tiers_at, without_images
 from gearcache.readable.joined import covers_manifests
 
 
@@ -42,19 +43,30 @@ from gearcache.readable.joined import covers_manifests
 def command(
     entries: tuple[str, ...], urls: tuple[str, ...], index: bool, cache_dir: Path | None, as_json: bool
 ) -> None:
-    """Send what tiers lack of entries: of all, or of those named.
+    """Send what tiers lack of entries: of all, or of those named. ENTRIES may be URLs too, as with `--to`.
 
+    `oci://registry/repository:tag` stores all of them as one image, which the tag then names.
     Every byte is verified before it is sent, the manifest goes last, and nothing in a tier is replaced: what other
     hosts stored stays. Where a tier fails each entry is tried three times; exit code 1 when one could not be sent.
     """
     layout = layout_at(cache_dir)
-    tiers = tiers_at(layout, urls, "--to", to_write=True)
+    names, others = split_names(entries)
+    given = [*urls, *others]
+    images, urls_of_tiers = images_at(given, "--to"), without_images(given)
+    tiers = tiers_at(layout, urls_of_tiers, "--to", to_write=True) if urls_of_tiers or not images else []
     catalog = Catalog(layout)
-    named = {entry.identity: entry for name in entries for entry in find_all(catalog, name)}
-    chosen = [EntryName(*entry.identity) for entry in list(named.values()) or catalog.entries()]
+    named = {entry.identity: entry for name in names for entry in find_all(catalog, name)}
+    rows = list(named.values()) or catalog.entries()
+    if images and not rows:
+        note_faults(catalog)
+        raise click.UsageError(f"there is nothing to push in `{layout.root}`")
+    chosen = [EntryName(*entry.identity) for entry in rows]
     trust = environment_trust()
-    with bar("push", len(tiers) * len(chosen)) as done:
+    with bar("push", len(tiers) * len(chosen) + len(images)) as done:
         outcomes = [push_entries(tier, layout, chosen, trust, covers_manifests, done) for tier in tiers]
+        for image in images:
+            outcomes.append(push_image(layout, rows, image))
+            done()
     indexes = {tier.label: _index(tier) for tier in tiers} if index else {}
     if as_json:
         print_json("push", {"tiers": [_plain(each, indexes) for each in outcomes]})

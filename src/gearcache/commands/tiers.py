@@ -36,9 +36,31 @@ def tiers_at(layout: Layout, urls: Sequence[str], option: str, *, to_write: bool
     return open_tiers(found, layout)
 
 
-def has_tiers() -> bool:
-    """Whether the environment names tiers."""
-    return bool(os.environ.get(VARIABLE, "").split())
+def images_at(urls: Sequence[str], option: str) -> list[TierURL]:
+    """Return the images of containers among given URLs, to be pushed as a whole; a usage error for what is none."""
+    try:
+        found = parse_urls([url for url in urls if _is_image(url)], option)
+    except OptionError as error:
+        raise click.UsageError(str(error)) from None
+    for url in found:
+        if "@" in url.url:
+            raise click.UsageError(f"{option}: `{url.label}` names an image by its digest; one is pushed under a tag")
+    return found
+
+
+def without_images(urls: Sequence[str]) -> list[str]:
+    """Return the URLs that are no images."""
+    return [url for url in urls if not _is_image(url)]
+
+
+def split_names(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the names of entries and the URLs among the arguments of a command."""
+    urls = [text for text in arguments if "://" in text or text.startswith("folder:")]
+    return [text for text in arguments if text not in urls], urls
+
+
+def _is_image(url: str) -> bool:
+    return url.startswith("oci:")
 
 
 def short(name: str) -> str:
