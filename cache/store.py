@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from gearcache.cache.admin.evict import NO_LIMITS, Limits
 from gearcache.cache.atomic import write_atomic
-from gearcache.cache.blob_folder import BlobFolder, prepare_entry, prepare_folder, present_size
+from gearcache.cache.blob_folder import BlobFolder, prepare_entry, prepare_folder
 from gearcache.cache.key import CacheKey, Plain
 from gearcache.cache.layout import Layout
 from gearcache.cache.lock import key_lock
-from gearcache.cache.manifest import Manifest, OtherFormat, encode_manifest
+from gearcache.cache.manifest import Manifest, OtherFormat
 from gearcache.cache.nearest import nearest_entry
 from gearcache.cache.quarantine import quarantine
 from gearcache.cache.reading import read_manifest
@@ -25,7 +25,7 @@ from gearcache.cache.result import MissReason as MissReason
 from gearcache.cache.signature import Signer
 from gearcache.cache.upkeep import keep_limits, note_entry
 from gearcache.cache.use import Use, register_use
-from gearcache.errors import CorruptEntry, PublishError, UnsignedEntry
+from gearcache.errors import CorruptEntry, UnsignedEntry
 
 if TYPE_CHECKING:
     from gearcache.cache.key_pair import SigningKey
@@ -91,6 +91,9 @@ class DiskStore(BlobFolder):
 
         An entry that exists is replaced at once: readers see all of the old one or all of the new one.
         """
+        # Imported here: a relaunch publishes nothing.
+        from gearcache.cache.entry_file import check_blobs, entry_bytes
+
         path = self.layout.manifest(key)
         manifest = Manifest(
             name=key.name,
@@ -101,20 +104,13 @@ class DiskStore(BlobFolder):
             created=float(self.clock()),
             producer=dict(producer),
         )
-        try:
-            data = encode_manifest(manifest)
-        except (TypeError, ValueError) as error:
-            raise PublishError(path, f"the entry cannot be stored: {error}") from error
+        data = entry_bytes(manifest, path)
         if self.signing_key is not None:
             data += self.signing_key.trailer(data)
         if self.signer is not None:
             data += self.signer.signature(data)
         with self.writing():
-            for digest, size in manifest.blobs.items():
-                found = present_size(self.layout.blob(digest))
-                if found != size:
-                    state = "is not stored" if found is None else f"has {found} bytes instead of {size}"
-                    raise PublishError(path, f"the blob {digest} {state}")
+            check_blobs(self.layout, manifest, path)
             prepare_entry(self.layout, path.parent, manifest.blobs)
             # First, so that there is no moment in which the entry exists and may be evicted.
             self._register(key, create=True)

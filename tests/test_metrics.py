@@ -13,6 +13,7 @@ import torch
 
 import gearcache
 from gearcache import metrics
+from gearcache.cache.remote.outbox import outbox
 from tests.support.scenarios import strict_config
 from tests.support.source_tree import ROOT
 from tests.test_events import Net, cached
@@ -75,6 +76,38 @@ def test_a_scrape_tells_padded_eager_and_refused_calls(cache_dir: Path) -> None:
         assert found[f"gearcache_{labels}"] == before.get(f"gearcache_{labels}", 0) + 1
 
 
+def test_a_scrape_tells_what_tiers_did(cache_dir: Path, tmp_path: Path) -> None:
+    share = f"folder:{tmp_path / 'share'}?unsigned=1"
+    server = metrics.serve(0)
+    try:
+        found = []
+        for host in ("a", "b"):
+            served = gearcache.cache_compile(
+                Net().decode,
+                config=gearcache.CompilerConfig(backend="eager"),
+                gears={"x": {0: [2, 4]}},
+                cache_dir=tmp_path / host,
+                remotes=f"{share} http://127.0.0.1:1/x",
+            )
+            served(torch.randn(2, 4))
+            assert outbox().flush(30) == 0
+            found.append(served.stats)
+        samples = scrape(server.port)
+    finally:
+        server()
+    first, second = found
+    tier = f'{{method="Net.decode",tier="folder:{tmp_path / "share"}"}}'
+    assert (first.fetches, first.uploads, second.fetches, second.compiles, second.uploads) == (0, 1, 2, 0, 0)
+    assert samples[f"gearcache_fetches_total{tier}"] == 1
+    assert samples[f"gearcache_fetched_bytes_total{tier}"] == second.bytes_fetched == first.bytes_stored > 0
+    assert samples[f"gearcache_uploads_total{tier}"] == 1
+    assert samples[f"gearcache_uploaded_bytes_total{tier}"] == first.bytes_uploaded > first.bytes_stored
+    assert samples['gearcache_fetch_seconds_count{method="Net.decode"}'] == 1
+    assert samples['gearcache_lease_wait_seconds_count{method="Net.decode"}'] == 1
+    assert samples['gearcache_tier_faults_total{method="Net.decode",tier="http://127.0.0.1:1/x"}'] == first.faults > 0
+    assert first.to_dict()["lease_seconds"] >= 0
+
+
 def test_a_stopped_collector_leaves_its_registry_empty(cache_dir: Path) -> None:
     from prometheus_client import CollectorRegistry, generate_latest
 
@@ -91,6 +124,7 @@ def test_a_stopped_collector_leaves_its_registry_empty(cache_dir: Path) -> None:
 WORKER = """
 import os, sys, torch, gearcache
 from gearcache import metrics
+from gearcache.cache.remote.outbox import outbox
 from tests.test_events import Net, cached
 
 remove = metrics.register()

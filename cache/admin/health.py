@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.admin.file_system import network_file_system
 from gearcache.cache.atomic import write_atomic
 from gearcache.cache.layout import Layout
 from gearcache.cache.lock import store_lock
@@ -45,6 +46,7 @@ def check_health(layout: Layout, hmac_key_file: Path | None = None) -> list[Chec
     checks += [
         _guarded("writing", lambda: _check_writing(folder)),
         _guarded("locks", lambda: _check_locks(folder)),
+        _guarded("file system", lambda: _check_file_system(folder)),
         _guarded("space", lambda: _check_space(folder)),
         _guarded("signatures", lambda: _check_signatures(hmac_key_file)),
     ]
@@ -128,6 +130,14 @@ def _can_lock(path: Path) -> bool:
             return True
     except CacheError:
         return False
+
+
+def _check_file_system(folder: Path) -> Check:
+    kind = network_file_system(folder)
+    if kind:
+        remedy = "choose a `cache_dir` on a local disk, and share it through a tier: `GEARCACHE_REMOTES=folder:/share`"
+        return Check("file system", None, f"`{folder}` lies on {kind}: locks and renames may not hold there", remedy)
+    return Check("file system", True, f"`{folder}` lies on no network file system that is known")
 
 
 def _check_space(folder: Path) -> Check:

@@ -38,6 +38,15 @@ class Breaker:
             return False
         return found.st_size >= FAULTS and 0 <= time.time() - found.st_mtime < REST_SECONDS
 
+    def seconds_left(self) -> float:
+        """Return for how long nobody of this host asks the tier, as the file tells; 0 where it may be asked."""
+        with contextlib.suppress(OSError):
+            found = self._path.stat()
+            left = found.st_mtime + REST_SECONDS - time.time()
+            if found.st_size >= FAULTS and 0.0 < left <= REST_SECONDS:
+                return left
+        return 0.0
+
     def fault(self, *, is_last: bool = False) -> None:
         """Note that the tier failed; with `is_last`, or as the first one after a rest, so that nobody asks it now."""
         number = FAULTS if is_last or self._is_after_rest() else 1

@@ -68,6 +68,17 @@ class FolderRemote:
 
         self._do(deadline, name, remove)
 
+    def clock(self, name: str, deadline: Deadline) -> float | None:
+        """Return when a file was written, by the clock of who keeps the share, in seconds since 1970."""
+
+        def read(path: Path) -> float | None:
+            try:
+                return path.lstat().st_mtime
+            except _ABSENT:
+                return None
+
+        return self._do(deadline, name, read)
+
     def _read(self, path: Path, limit: int) -> bytes | None:
         try:
             # Opening it asks the server, where a look at the folder may be answered from memory.

@@ -30,6 +30,8 @@ class Found:
     name: str
     manifest: Manifest
     signer: str
+    #: Its bytes, where somebody keeps them.
+    data: bytes = b""
 
 
 class Lookup:
@@ -78,8 +80,8 @@ class Lookup:
         return found
 
 
-def read_found(tier: Tier, entry: EntryName, name: str, data: bytes, trust: Trust) -> Found:
-    """Return a manifest as it came from a tier; `CorruptEntry` or `UnsignedEntry` where it may not be used."""
+def read_named(tier: Tier, entry: EntryName, name: str, data: bytes) -> Manifest:
+    """Return a manifest as it came from a tier, whoever signed it; `CorruptEntry` for another one."""
     source = tier.path(name)
     digest = sha256(data).hexdigest()
     if expected_digest(name) not in (None, digest):
@@ -89,5 +91,11 @@ def read_found(tier: Tier, entry: EntryName, name: str, data: bytes, trust: Trus
         raise CorruptEntry(source, f"it belongs to the entry {manifest.name}")
     if any(size > MAX_BLOB_SIZE for size in manifest.blobs.values()):
         raise CorruptEntry(source, f"it names a blob of more than {MAX_BLOB_SIZE} bytes")
-    signer = trust.check(data, str(source), unsigned=tier.url.unsigned)
+    return manifest
+
+
+def read_found(tier: Tier, entry: EntryName, name: str, data: bytes, trust: Trust) -> Found:
+    """Return a manifest as it came from a tier; `CorruptEntry` or `UnsignedEntry` where it may not be used."""
+    manifest = read_named(tier, entry, name, data)
+    signer = trust.check(data, str(tier.path(name)), unsigned=tier.url.unsigned)
     return Found(tier, name, manifest, signer)

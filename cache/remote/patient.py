@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from gearcache.cache.remote.protocol import Creates, Deadline, Remote, RemoteError
+from gearcache.cache.remote.protocol import Clocked, Creates, Deadline, Remote, RemoteError
 
 #: Seconds before an operation is tried again, each a little more or less.
 PAUSES = (0.1, 0.4)
@@ -43,6 +43,11 @@ class Patient:
 
     def delete(self, name: str, deadline: Deadline) -> None:
         again(lambda: self._remote.delete(name, deadline), deadline)
+
+    def clock(self, name: str, deadline: Deadline) -> float | None:
+        """Return the time of an engine that tells it; None for others."""
+        remote = self._remote
+        return again(lambda: remote.clock(name, deadline), deadline) if isinstance(remote, Clocked) else None
 
 
 def again(work: Callable[[], _Result], deadline: Deadline) -> _Result:

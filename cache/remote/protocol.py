@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from gearcache.errors import RemoteError as RemoteError
 
@@ -89,3 +89,14 @@ class Remote(Protocol):
 
     def delete(self, name: str, deadline: Deadline) -> None:
         """Remove an object, if there is one."""
+
+
+@runtime_checkable
+class Clocked(Protocol):
+    """An engine that can tell its time, for who looks after a fleet; nothing else depends on it."""
+
+    def clock(self, name: str, deadline: Deadline) -> float | None:
+        """Return its time now in seconds since 1970, where it tells; raises `RemoteError`.
+
+        `name` is that of an object that was stored a moment ago, or of none in a tier that is read only.
+        """

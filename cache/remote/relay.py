@@ -17,7 +17,7 @@ from gearcache.cache.remote.protocol import Deadline, Remote, RemoteError
 from gearcache.cache.remote.within import within
 
 #: What may be asked; an operation is a method of the engine.
-_OPERATIONS = ("get", "size", "put", "names", "delete")
+_OPERATIONS = ("get", "size", "put", "names", "delete", "clock")
 #: Python 3.10 has no `-P`: `-c` puts the working folder first, and it is taken off again before anything is imported.
 _PROGRAM = """\
 import sys; sys.path[:] = sys.argv[1:]; del sys.argv[1:]

@@ -44,6 +44,11 @@ class Tier:
         return self._breaker.is_open()
 
     @property
+    def rest_seconds(self) -> float:
+        """For how long nobody of this host asks it; 0 where it may be asked."""
+        return self._breaker.seconds_left()
+
+    @property
     def remote(self) -> Remote:
         """The engine; `RemoteError` where its package is not installed."""
         if self._remote is None:

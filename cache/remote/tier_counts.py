@@ -15,12 +15,13 @@ from gearcache.cache.atomic import write_atomic
 from gearcache.cache.layout import Layout
 from gearcache.cache.lock import store_lock
 from gearcache.cache.trust import read_trusted
-from gearcache.errors import CacheError
+from gearcache.errors import CacheError, PublishError
 
 _FOLDER = "tiers"
 _LOCK = "tiers.lock"
 _LOCK_SECONDS = 0.2
 _LARGEST = 4096
+_RESET_SECONDS = 10.0
 #: Lookups that brought something and that brought nothing, requests that failed, entries that were stored there;
 #: bytes in both directions; seconds of compiling that were saved.
 FIELDS = ("hits", "misses", "faults", "uploads", "bytes_fetched", "bytes_uploaded", "seconds_saved")
@@ -59,6 +60,21 @@ def tier_counts(layout: Layout) -> list[dict[str, Any]]:
             if (counts := _read(path)) is not None:
                 found.append(counts)
     return found
+
+
+def reset_tier_counts(layout: Layout) -> None:
+    """Count anew from now on; a count that comes at this moment may be lost. `CacheError` where that is impossible."""
+    folder = layout.bucket / _FOLDER
+    try:
+        paths = list(folder.iterdir())
+        if paths:
+            with store_lock(layout.locks_folder / _LOCK, _RESET_SECONDS, alone=True):
+                for path in paths:
+                    path.unlink(missing_ok=True)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise PublishError(folder, error.strerror or type(error).__name__) from error
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -18,7 +18,7 @@ from gearcache.cache.remote.trust import Trust
 from gearcache.cache.store import DiskStore
 from gearcache.cache.trust import read_trusted
 from gearcache.cache.use import register_use
-from gearcache.errors import CacheError
+from gearcache.errors import CacheError, UnsignedEntry
 
 #: Seconds of an upload: so many, and one more for each so many bytes.
 _SECONDS = 30.0
@@ -57,7 +57,10 @@ def upload_entry(
         deadline = Deadline.after(max(tier.url.budget, _SECONDS) + size / _BYTES_PER_SECOND)
         lookup = Lookup(tier, entry, trust)
         lookup.look(tier.begin(), lambda found: covers([found.manifest], manifest))
-        if entry.manifest(data) in lookup.found or covers(_manifests(lookup), manifest):
+        name = entry.manifest(data)
+        # One that this host refuses because of its signature is there as well, byte for byte.
+        is_there = name in lookup.found or isinstance(lookup.refused.get(name), UnsignedEntry)
+        if is_there or covers(_manifests(lookup), manifest):
             return Uploaded()
         sent = tier.ask(lambda remote: _send(tier, remote, DiskStore(layout), entry, data, manifest, deadline))
     tier.counts.add(uploads=1, bytes_uploaded=sent.bytes)

@@ -17,6 +17,8 @@ BUDGET_SECONDS = 10.0
 _MOST_BUDGET = 3600.0
 _EXTRAS = {"s3": "s3", "gs": "s3", "az": "s3", "redis": "redis", "rediss": "redis"}
 _READ_ONLY = ("https", "http", "oci")
+#: Settings of tiers that are no secret, whatever they hold.
+_PLAIN_SETTINGS = ("read_only", "unsigned", "budget", "region", "endpoint")
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,26 @@ def parse_urls(remotes: str | Sequence[str] | None, source: str) -> list[TierURL
         )
     texts = remotes.split() if isinstance(remotes, str) else list(remotes)
     return [_parse(text, source) for text in texts]
+
+
+def masked(text: str) -> str:
+    """Return tiers as they were written, without passwords and keys: for what prints settings."""
+    return " ".join(map(_masked, text.split()))
+
+
+def _masked(text: str) -> str:
+    base, mark, query = text.partition("?")
+    scheme, slashes, rest = base.partition("://")
+    host = rest.partition("/")[0]
+    if "@" in host:
+        user = host.rpartition("@")[0].partition(":")[0]
+        base = f"{scheme}{slashes}{user}:…@{rest[len(host.rpartition('@')[0]) + 1 :]}"
+    settings = []
+    for part in query.split("&"):
+        name, equals, value = part.partition("=")
+        is_plain = name in _PLAIN_SETTINGS or not equals
+        settings.append(f"{name}{equals}{value if is_plain else '…'}")
+    return f"{base}{mark}{'&'.join(settings)}"
 
 
 def _parse(text: Any, source: str) -> TierURL:

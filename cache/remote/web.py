@@ -5,10 +5,12 @@ What lies below a key is named by its file `index.txt`, a name a line, which `ge
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import socket
 import ssl
 from collections.abc import Callable
+from email.utils import parsedate_to_datetime
 from typing import TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -17,7 +19,7 @@ from gearcache.cache.remote.within import Cutter, within
 
 INDEX = "index.txt"
 _Result = TypeVar("_Result")
-_MAX_INDEX = 1 << 20
+_MAX_INDEX = 16 << 20
 
 
 class WebRemote:
@@ -71,9 +73,26 @@ class WebRemote:
     def delete(self, name: str, deadline: Deadline) -> None:
         raise RemoteError(self.label, "it is read only")
 
+    def clock(self, name: str, deadline: Deadline) -> float | None:
+        """Return the time of the server in whole seconds since 1970, as its answers say."""
+        found: list[float] = []
+
+        def note(answer: http.client.HTTPResponse) -> None:
+            with contextlib.suppress(TypeError, ValueError):
+                found.append(parsedate_to_datetime(answer.getheader("Date", "")).timestamp())
+
+        self._ask("HEAD", name, lambda _: None, deadline, note)
+        return found[0] if found else None
+
     def _ask(
-        self, method: str, name: str, read: Callable[[http.client.HTTPResponse], _Result], deadline: Deadline
+        self,
+        method: str,
+        name: str,
+        read: Callable[[http.client.HTTPResponse], _Result],
+        deadline: Deadline,
+        look: Callable[[http.client.HTTPResponse], object] = lambda _: None,
     ) -> _Result | None:
+        """Return what `read` makes of an object; None for none. `look` sees the head of any answer."""
         check_name(self.label, name)
         cutter = Cutter()
 
@@ -90,7 +109,7 @@ class WebRemote:
                         connection.sock, server_hostname=connection.host, do_handshake_on_connect=False
                     )
                     connection.sock.do_handshake()
-                return self._request(connection, method, name, read)
+                return self._request(connection, method, name, read, look)
             finally:
                 connection.close()
                 cutter.close()
@@ -106,10 +125,12 @@ class WebRemote:
         method: str,
         name: str,
         read: Callable[[http.client.HTTPResponse], _Result],
+        look: Callable[[http.client.HTTPResponse], object],
     ) -> _Result | None:
         path = f"{self._parts.path.rstrip('/')}/{quote(name)}"
         connection.request(method, path, headers={"Connection": "close", "Accept-Encoding": "identity"})
         with connection.getresponse() as answer:
+            look(answer)
             if answer.status in (404, 410):
                 return None
             if answer.status != 200:

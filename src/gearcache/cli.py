@@ -39,6 +39,9 @@ COMMANDS = {
     "unbundle": ("unbundle", "Take entries from a file that `bundle` wrote."),
     "pack": ("pack", "Write entries as an image of containers."),
     "keys": ("keys", "Make and list keys that sign entries."),
+    "push": ("push", "Send entries to tiers beyond this host."),
+    "pull": ("pull", "Bring entries of tiers to this host."),
+    "remote": ("remote", "Look at the tiers: reach, latency, leases, signatures."),
     "completion": ("completion", "Print the script of shell completion."),
 }
 
@@ -75,10 +78,12 @@ class CommandGroup(click.Group):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
     def invoke(self, context: click.Context) -> Any:
-        """Run a command; a fault of the cache is one line and exit code 3, a variable of a wrong value exit code 2."""
+        """Run a command; a fault of the cache is one line and exit code 3, a wrong variable 2, Ctrl-C 130."""
         code = 3
         try:
             return super().invoke(context)
+        except KeyboardInterrupt:
+            text, code = "interrupted", 130
         except CacheError as error:
             text = str(error)
         except OptionError as error:

@@ -14,6 +14,12 @@
 | `gearcache_loaded_gears_total`, `gearcache_loaded_bytes_total` | method | what was loaded |
 | `gearcache_stored_bytes_total` | method | blobs of the entries written |
 | `gearcache_faults_total` | method | faults of the cache that were worked around |
+| `gearcache_fetches_total` | method, tier | lookups in a tier beyond this host that brought stored gears |
+| `gearcache_fetched_bytes_total` | method, tier | blobs that came from it |
+| `gearcache_fetch_seconds` | method | histogram of looking up, fetching and verifying what a tier has |
+| `gearcache_uploads_total`, `gearcache_uploaded_bytes_total` | method, tier | entries that were sent there, bytes |
+| `gearcache_tier_faults_total` | method, tier | faults of a tier, which `gearcache_faults_total` counts too |
+| `gearcache_lease_wait_seconds` | method | histogram of waiting for the host that compiles the same |
 | `gearcache_gear_calls_total` | method, gear | calls of compiled graphs |
 | `gearcache_padded_calls_total` | method | those among them that were padded to a larger gear |
 | `gearcache_eager_calls_total` | method, reason | calls that the method itself served, see `EAGER_REASONS` |
@@ -42,6 +48,8 @@ if TYPE_CHECKING:
 
 _COMPILE_BUCKETS = (0.1, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600)
 _TRACE_BUCKETS = (0.1, 0.5, 1, 2, 5, 10, 20, 30, 60, 120)
+_FETCH_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_LEASE_BUCKETS = (0.1, 1, 5, 10, 30, 60, 120, 300, 600, 1800)
 _LOAD_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 
 
@@ -128,6 +136,13 @@ class _Collector:
             self._stored_bytes = counter("stored_bytes", "Bytes of the blobs of entries written")
             self._compile = histogram("compile_seconds", "Compile of one gear", _COMPILE_BUCKETS)
             self._trace = histogram("trace_seconds", "Dynamo capture of a method", _TRACE_BUCKETS)
+            self._fetches = counter("fetches", "Lookups in a tier that brought stored gears", "tier")
+            self._fetched_bytes = counter("fetched_bytes", "Bytes of blobs that came from a tier", "tier")
+            self._uploads = counter("uploads", "Entries that were sent to a tier", "tier")
+            self._uploaded_bytes = counter("uploaded_bytes", "Bytes that were sent to a tier", "tier")
+            self._tier_faults = counter("tier_faults", "Faults of a tier that were worked around", "tier")
+            self._fetch = histogram("fetch_seconds", "Look up, fetch and verify what a tier has", _FETCH_BUCKETS)
+            self._lease = histogram("lease_wait_seconds", "Wait for the host that compiles the same", _LEASE_BUCKETS)
             self._load = histogram("load_seconds", "Read, verify, check and load stored variants", _LOAD_BUCKETS)
             if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
                 # Another process answers the scrape from the files of counters, and asks no collector of this one.
@@ -177,6 +192,22 @@ class _Collector:
             self._stored_bytes.labels(method).inc(event.bytes)
         elif event.kind == "fault":
             self._faults.labels(method).inc()
+            if event.tier:
+                self._tier_faults.labels(method, event.tier).inc()
+        else:
+            self._note_tier(event)
+
+    def _note_tier(self, event: Event) -> None:
+        method, tier = event.method, event.tier
+        if event.kind == "fetch":
+            self._fetches.labels(method, tier).inc()
+            self._fetched_bytes.labels(method, tier).inc(event.bytes)
+            self._fetch.labels(method).observe(event.seconds)
+        elif event.kind == "upload" and event.bytes:
+            self._uploads.labels(method, tier).inc()
+            self._uploaded_bytes.labels(method, tier).inc(event.bytes)
+        elif event.kind == "lease":
+            self._lease.labels(method).observe(event.seconds)
 
 
 #: Families of calls: name, what it says, labels.

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from gearcache.cache.remote.urls import VARIABLE as REMOTES
+from gearcache.cache.remote.urls import masked
 from gearcache.commands.common import Exit, common_options, layout_at, print_json, stop, warn
 from gearcache.commands.table import print_table
 from gearcache.commands.variables import VARIABLES, told, unknown_variables
@@ -23,6 +25,8 @@ def command(cache_dir: Path | None, as_json: bool) -> None:
     rows = []
     for variable in VARIABLES:
         value = os.environ.get(variable.name)
+        if variable.name == REMOTES and value:
+            value = masked(value)
         rows.append([variable.name, value or variable.default, "environment" if value else "default", variable.purpose])
     rows[0][1] = str(layout_at(cache_dir, may_be_new=True).root)
     if cache_dir is not None:

@@ -12,6 +12,7 @@ from gearcache.commands.common import Exit, common_options, layout_at, print_jso
 from gearcache.commands.host_checks import check_host, check_settings
 from gearcache.commands.key_checks import check_keys
 from gearcache.commands.printing import echo, printable, styled
+from gearcache.commands.tier_checks import check_tiers
 from gearcache.commands.verbosity import is_quiet
 
 _MARKS = {True: "ok", False: "FAIL", None: "-"}
@@ -20,14 +21,16 @@ _MARKS = {True: "ok", False: "FAIL", None: "-"}
 @click.command("doctor")
 @common_options
 def command(cache_dir: Path | None, as_json: bool) -> None:
-    """Check what works on this host: torch, compiler, devices, torch_npu and CANN, the cache's folder, locks and space.
+    """Check what works on this host: torch, compiler, devices, torch_npu and CANN, the cache's folder, locks,
+    space and tiers.
 
     `ok` works, `-` is worth knowing, `FAIL` does not work, with what to do; `-q` prints the last alone. Exit code 1
     when something fails.
     """
     settings, key_file = check_settings(os.environ)
-    checks = [*check_host(os.environ), *settings, *check_health(layout_at(cache_dir, may_be_new=True), key_file)]
-    checks.append(check_keys(os.environ))
+    layout = layout_at(cache_dir, may_be_new=True)
+    checks = [*check_host(os.environ), *settings, *check_health(layout, key_file)]
+    checks += [check_keys(os.environ), *check_tiers(os.environ, layout)]
     if as_json:
         rows = [{"name": c.name, "ok": c.ok, "detail": c.detail, "remedy": c.remedy} for c in checks]
         print_json("doctor", {"checks": rows})

@@ -11,6 +11,7 @@ import click
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.manifest import Manifest
+from gearcache.cache.remote.names import EntryName
 from gearcache.commands.common import (
     common_options,
     entry_plain,
@@ -22,18 +23,20 @@ from gearcache.commands.common import (
 )
 from gearcache.commands.named import entry_argument, find_newest
 from gearcache.commands.printing import echo
+from gearcache.commands.tier_entries import in_tiers, remote_option
 from gearcache.errors import CacheError
-from gearcache.readable.entry import check_lines, cut, evidence_lines, source_lines, understood, variants_of
+from gearcache.readable.differences import differences
+from gearcache.readable.entry import check_lines, evidence_lines, source_lines, understood, variants_of
 
-_MISSING = "missing"
 _SHOWN = 40
 
 
 @click.command("explain")
 @entry_argument()
 @entry_argument("other", required=False)
+@remote_option
 @common_options
-def command(entry: str, other: str | None, cache_dir: Path | None, as_json: bool) -> None:
+def command(entry: str, other: str | None, is_remote: bool, cache_dir: Path | None, as_json: bool) -> None:
     """Say how an entry differs from another, or why calls miss.
 
     \b
@@ -42,14 +45,17 @@ def command(entry: str, other: str | None, cache_dir: Path | None, as_json: bool
     gearcache explain MODULE:FUNCTION  run it as `prewarm --dry-run` does, and say for
                                      each call what is stored, and what differs if it is not
 
-    ENTRY is a method, a key or its start, or a path, as for `show`.
+    ENTRY is a method, a key or its start, or a path, as for `show`. With `--remote` the tiers are asked as well: which
+    have the entry, and where the nearest one of the method differs.
     """
     if ":" in entry and other is None:
-        _explain_target(entry, cache_dir, as_json)
+        _explain_target(entry, is_remote, cache_dir, as_json)
         return
     catalog = Catalog(layout_at(cache_dir))
     wanted = find_newest(catalog, entry)
     manifest = catalog.read(wanted)
+    tiers = in_tiers(catalog.layout, EntryName(*wanted.identity), manifest.components) if is_remote else []
+    in_json = {"tiers": [each.to_plain() for each in tiers]} if is_remote else {}
     if other is not None:
         second = find_newest(catalog, other)
         stored = catalog.read(second)
@@ -58,12 +64,13 @@ def command(entry: str, other: str | None, cache_dir: Path | None, as_json: bool
         if nearest is None:
             note(f"`{wanted.label}` has no other entry to compare `{short_name(wanted)}` with")
             if as_json:
-                print_json(
-                    "explain", {"wanted": entry_plain(wanted, catalog), "stored": None, "key": [], "variants": []}
-                )
+                nothing: dict[str, Any] = {"stored": None, "key": [], "variants": []}
+                print_json("explain", {"wanted": entry_plain(wanted, catalog), **nothing, **in_json})
+            else:
+                _print("In tiers", [line for each in tiers for line in each.lines()])
             return
         second, stored = nearest
-    keys = list(_differences(manifest.components, stored.components))
+    keys = list(differences(manifest.components, stored.components))
     variants = list(_variant_differences(manifest, stored))
     if as_json:
         print_json(
@@ -73,6 +80,7 @@ def command(entry: str, other: str | None, cache_dir: Path | None, as_json: bool
                 "stored": entry_plain(second, catalog),
                 "key": [dict(zip(("path", "wanted", "stored"), item, strict=True)) for item in keys],
                 "variants": variants,
+                **in_json,
             },
         )
         return
@@ -82,6 +90,7 @@ def command(entry: str, other: str | None, cache_dir: Path | None, as_json: bool
     if not keys:
         echo("", "The keys are equal" + (", the ranks differ" if wanted.ranks != second.ranks else ""))
     _print("What the traces depend on differs in", variants)
+    _print("In tiers", [line for each in tiers for line in each.lines()])
     note_faults(catalog)
 
 
@@ -103,59 +112,10 @@ def _nearest(catalog: Catalog, wanted: EntryRow, manifest: Manifest) -> tuple[En
                 stored = catalog.read(candidate)
             except CacheError:
                 continue  # gone or damaged meanwhile
-            distance = sum(1 for _ in _differences(manifest.components, stored.components))
+            distance = sum(1 for _ in differences(manifest.components, stored.components))
             if best is None or distance < best[0]:
                 best = distance, candidate, stored
     return best[1:] if best is not None else None
-
-
-def _differences(wanted: Any, stored: Any, path: str = "") -> Iterator[tuple[str, str, str]]:
-    """Yield (path, wanted, stored) of every leaf that differs; rows such as parameters are compared by name."""
-    ours, theirs = _children(wanted), _children(stored)
-    if ours is None or theirs is None:
-        if _are_words(wanted) and _are_words(stored):
-            # Of long lists (instruction sets) what one side has alone tells more than both.
-            yield from _words(path, wanted, stored)
-            return
-        if (type(wanted), wanted) != (type(stored), stored):
-            yield path, _show(wanted), _show(stored)
-        return
-    for name in [*ours, *(name for name in theirs if name not in ours)]:
-        below = f"{path}.{name}" if path else str(name)
-        if name not in theirs or name not in ours:
-            yield below, _show(ours.get(name, _MISSING)), _show(theirs.get(name, _MISSING))
-        else:
-            yield from _differences(ours[name], theirs[name], below)
-
-
-def _are_words(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and len(value) > 0 and all(type(item) is str for item in value)
-
-
-def _words(path: str, wanted: list[str], stored: list[str]) -> Iterator[tuple[str, str, str]]:
-    ours = [item for item in wanted if item not in stored]
-    theirs = [item for item in stored if item not in wanted]
-    if ours or theirs:
-        more, less = (f"also {cut(side)}" if side else "no more" for side in (ours, theirs))
-        yield path, more, less
-    elif wanted != stored:
-        yield path, _show(wanted), _show(stored)
-
-
-def _children(value: Any) -> dict[Any, Any] | None:
-    if isinstance(value, dict):
-        return value
-    if not isinstance(value, (list, tuple)):
-        return None
-    rows = [item for item in value if isinstance(item, (list, tuple)) and item and type(item[0]) is str]
-    if value and len(rows) == len(value) and len({row[0] for row in rows}) == len(rows):
-        return {row[0] or "<root>": list(row[1:]) for row in rows}
-    is_leaf = all(not isinstance(item, (list, tuple, dict)) for item in value)
-    return None if is_leaf else dict(enumerate(value))
-
-
-def _show(value: Any) -> str:
-    return value if value is _MISSING else cut(value)
 
 
 def _variant_differences(wanted: Manifest, stored: Manifest) -> Iterator[str]:
@@ -174,7 +134,7 @@ def _dependences(manifest: Manifest) -> dict[str, None]:
     return found
 
 
-def _explain_target(target: str, cache_dir: Path | None, as_json: bool) -> None:
+def _explain_target(target: str, is_remote: bool, cache_dir: Path | None, as_json: bool) -> None:
     from gearcache.commands.prewarm import explain_target
 
-    explain_target(target, cache_dir, as_json)
+    explain_target(target, cache_dir, as_json, is_remote=is_remote)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gearcache.cache.layout import Layout
+from gearcache.cache.remote.names import EntryName
 from gearcache.commands.common import (
     Exit,
     common_options,
@@ -34,6 +36,7 @@ from gearcache.commands.verbosity import is_quiet, is_verbose, show_log
 from gearcache.terminal import is_drawable
 
 if TYPE_CHECKING:
+    from gearcache.commands.tier_entries import TierEntries
     from gearcache.prewarming.prewarm import Prewarmed, PrewarmReport
 
 
@@ -155,9 +158,11 @@ def _row(entry: Prewarmed, report: PrewarmReport) -> tuple[str, ...]:
     )
 
 
-def explain_target(target: str, cache_dir: Path | None, as_json: bool) -> None:
-    """Look up what a function calls, and say for each entry whether it is there, and if not why."""
-    layout_at(cache_dir)  # what only reads makes no cache
+def looked_up(target: str, cache_dir: Path | None) -> tuple[PrewarmReport, BaseException | None]:
+    """Return what is stored of what a function calls, and what the function raised, which is printed; compiles nothing.
+
+    A usage error for what names no function.
+    """
     function = find_target(target)
     from gearcache.prewarming.prewarm import run_prewarm
 
@@ -167,17 +172,35 @@ def explain_target(target: str, cache_dir: Path | None, as_json: bool) -> None:
         )
     if error is not None:
         traceback.print_exception(error, file=sys.stderr)
+    return report, error
+
+
+def explain_target(target: str, cache_dir: Path | None, as_json: bool, *, is_remote: bool = False) -> None:
+    """Look up what a function calls, and say for each entry whether it is there, and if not why."""
+    layout = layout_at(cache_dir)  # what only reads makes no cache
+    report, error = looked_up(target, cache_dir)
+    tiers = {entry.entry: _in_tiers(layout, entry) for entry in report.entries if entry.entry} if is_remote else {}
     if as_json:
-        print_json("explain", report.to_plain())
+        plain = {path: [each.to_plain() for each in found] for path, found in tiers.items()}
+        print_json("explain", {**report.to_plain(), **({"tiers": plain} if is_remote else {})})
     else:
         for entry in report.entries:
             state = f"{count(len(entry.present), 'gear')} present, {len(entry.missing)} missing"
             echo(f"{entry.method}: {state}", f"  {entry.entry}")
             if entry.missing:
                 echo(f"  missing: {'; '.join(entry.missing)}", f"  because: {entry.reason}")
+            for found in tiers.get(entry.entry, []):
+                echo(*(f"  tier {line}" for line in found.lines()))
             for call, cause in entry.failed.items():
                 echo(*f"  failed: {call}: {cause}".splitlines())
         if not report.entries:
             warn(f"`{target}` called no cached method")
     if error is not None or not report.is_complete:
         stop(Exit.WRONG)
+
+
+def _in_tiers(layout: Layout, entry: Prewarmed) -> list[TierEntries]:
+    from gearcache.commands.tier_entries import in_tiers
+
+    label, digest, ranks = Layout(layout.root).identify(Path(entry.entry))
+    return in_tiers(layout, EntryName(label, digest, ranks), entry.components)

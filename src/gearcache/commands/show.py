@@ -12,6 +12,7 @@ import click
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest
+from gearcache.cache.remote.names import EntryName
 from gearcache.cache.remote.trust import Signature
 from gearcache.cache.trust import read_trusted
 from gearcache.commands.common import (
@@ -29,6 +30,7 @@ from gearcache.commands.common import (
 )
 from gearcache.commands.named import entry_argument, find_newest
 from gearcache.commands.printing import echo
+from gearcache.commands.tier_entries import in_tiers, remote_option
 from gearcache.readable.entry import (
     check_lines,
     evidence_lines,
@@ -54,8 +56,11 @@ _SHOWN = 12
     "--only", "only", type=click.Choice(_SECTIONS), multiple=True, help="Show this part, in full. Repeatable."
 )
 @click.option("--full", is_flag=True, help="Show every part in full: evidence, frame and graph too.")
+@remote_option
 @common_options
-def command(entry: str, only: tuple[str, ...], full: bool, cache_dir: Path | None, as_json: bool) -> None:
+def command(
+    entry: str, only: tuple[str, ...], full: bool, is_remote: bool, cache_dir: Path | None, as_json: bool
+) -> None:
     """Show one entry: what identifies it, what it depends on, its gears, its frame and graph.
 
     ENTRY is a method (`Model.decode`), a key or its start, both (`Model.decode-3f2a`), or a path.
@@ -66,14 +71,17 @@ def command(entry: str, only: tuple[str, ...], full: bool, cache_dir: Path | Non
     signatures = list(environment_trust().signatures(read_trusted(catalog.path(found), MAX_MANIFEST_SIZE), entry))
     sections = _SECTIONS if full or as_json else only or _SUMMARY
     limit = None if full or only or as_json else _SHOWN
+    tiers = in_tiers(catalog.layout, EntryName(*found.identity), manifest.components) if is_remote else []
     with understood(manifest):
         plain = _plain(found, manifest, catalog, signatures) if as_json else {}
         lines = [] if as_json else [*_head(found, catalog, signatures), *_body(manifest, catalog, sections, limit)]
     if as_json:
-        print_json("show", plain)
+        print_json("show", {**plain, **({"tiers": [each.to_plain() for each in tiers]} if is_remote else {})})
         return
     for line in lines:
         echo(line)
+    if tiers:
+        echo("", "In tiers", *(f"  {line}" for each in tiers for line in each.lines()))
     note_other_formats(catalog.layout)
 
 

@@ -16,6 +16,7 @@ from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.counts import Counts, reset_counts
 from gearcache.cache.admin.row import EntryRow, total_size
 from gearcache.cache.quantities import parse_age, parse_size
+from gearcache.cache.remote.tier_counts import reset_tier_counts, tier_counts
 from gearcache.commands.common import (
     ago_text,
     common_options,
@@ -30,6 +31,7 @@ from gearcache.commands.common import (
 )
 from gearcache.commands.printing import echo
 from gearcache.commands.table import print_table
+from gearcache.commands.tier_table import print_tiers, tier_plain
 
 
 @dataclass
@@ -107,15 +109,18 @@ def command(reset: bool, cache_dir: Path | None, as_json: bool) -> None:
         total.missed += each.missed
     limits = _limits(os.environ)
     if as_json:
-        print_json("stats", {**_plain(catalog, counts, methods, total, limits), "reset": reset})
+        tiers = [tier_plain(each) for each in tier_counts(layout)]
+        print_json("stats", {**_plain(catalog, counts, methods, total, limits), "tiers": tiers, "reset": reset})
     else:
         _print(catalog, counts, total, limits)
         _print_methods(methods)
+        print_tiers(tier_counts(layout))
     if counts.fault is not None:
         warn(f"{counts.fault}; everything is counted since the cache was made")
     note_faults(catalog)
     if reset and layout.bucket.exists():
         reset_counts(layout, entries, time.time())
+        reset_tier_counts(layout)
         note("hits and misses count from now on")
 
 

@@ -21,6 +21,12 @@ class Prewarmed:
     reason: str = ""
     #: Bytes of the blobs that were loaded or, in a dry run, are stored.
     size: int = 0
+    #: What its key is made of, in a dry run: to be compared with entries elsewhere.
+    components: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return everything but the components as JSON data."""
+        return {name: value for name, value in vars(self).items() if name != "components"}
 
 
 @dataclass
@@ -61,7 +67,7 @@ class PrewarmReport:
     def to_plain(self) -> dict[str, Any]:
         """Return everything as JSON data."""
         return {
-            "entries": [dict(vars(entry)) for entry in self.entries],
+            "entries": [entry.to_plain() for entry in self.entries],
             "never_called": self.never_called,
             "compiled": self.compiled,
             "present": self.present,

@@ -131,6 +131,7 @@ class PrewarmSession:
         entry.missing += [gear for gear in found.missing if gear not in entry.missing]
         entry.reason = entry.reason or found.reason
         entry.size = found.size
+        entry.components = dict(binding.entry.key.lowered())
 
     def _compile(self, binding: Binding, call: Call, entry: Prewarmed, *, is_needed: bool) -> None:
         failure: GearcacheError | None = None

@@ -4,84 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from typing import Any, Protocol
 
-from gearcache.events import Event, emit
 from gearcache.guards.evidence.reason import Reason
+from gearcache.telemetry.counters import Counters as Counters
 from gearcache.telemetry.outcomes import Outcomes
-
-
-@dataclass
-class Counters:
-    """What happened so far. `hits` and `misses` count lookups of variants, not calls; times are in seconds."""
-
-    hits: int = 0
-    misses: int = 0
-    traces: int = 0
-    compiles: int = 0
-    loads: int = 0
-    faults: int = 0
-    trace_seconds: float = 0.0
-    compile_seconds: float = 0.0
-    load_seconds: float = 0.0
-    bytes_loaded: int = 0
-    bytes_stored: int = 0
-    miss_reasons: list[str] = field(default_factory=list)
-    reasons: list[Reason] = field(default_factory=list)
-
-    def note(self, event: Event) -> None:
-        """Count an event, and tell the listeners."""
-        _COUNT.get(event.kind, _ignore)(self, event)
-        emit(event)
-
-
-def _ignore(counters: Counters, event: Event) -> None:
-    """Count nothing."""
-
-
-def _hit(counters: Counters, event: Event) -> None:
-    counters.hits += 1
-
-
-def _miss(counters: Counters, event: Event) -> None:
-    counters.misses += 1
-    counters.miss_reasons.append(event.detail)
-
-
-def _trace(counters: Counters, event: Event) -> None:
-    counters.traces += 1
-    counters.trace_seconds += event.seconds
-
-
-def _compile(counters: Counters, event: Event) -> None:
-    counters.compiles += 1
-    counters.compile_seconds += event.seconds
-
-
-def _load(counters: Counters, event: Event) -> None:
-    counters.loads += len(event.gears)
-    counters.load_seconds += event.seconds
-    counters.bytes_loaded += event.bytes
-
-
-def _publish(counters: Counters, event: Event) -> None:
-    counters.bytes_stored += event.bytes
-
-
-def _fault(counters: Counters, event: Event) -> None:
-    counters.faults += 1
-
-
-_COUNT: dict[str, Callable[[Counters, Event], None]] = {
-    "hit": _hit,
-    "miss": _miss,
-    "trace": _trace,
-    "compile": _compile,
-    "load": _load,
-    "publish": _publish,
-    "fault": _fault,
-}
 
 
 class _Use(Protocol):
@@ -236,6 +164,31 @@ class Stats:
         return self._counters.bytes_stored
 
     @property
+    def fetches(self) -> int:
+        """Gears that came from tiers beyond this host."""
+        return self._counters.fetches
+
+    @property
+    def uploads(self) -> int:
+        """Entries that this process sent to tiers."""
+        return self._counters.uploads
+
+    @property
+    def bytes_fetched(self) -> int:
+        """Bytes of blobs that came from tiers."""
+        return self._counters.bytes_fetched
+
+    @property
+    def bytes_uploaded(self) -> int:
+        """Bytes that this process sent to tiers."""
+        return self._counters.bytes_uploaded
+
+    @property
+    def lease_seconds(self) -> float:
+        """Time spent on waiting for other hosts that compiled the same."""
+        return self._counters.lease_seconds
+
+    @property
     def calls(self) -> int:
         """Calls of compiled graphs, and calls that the method itself served."""
         return sum(self.gears.values()) + self.eager_calls
@@ -290,4 +243,9 @@ _PLAIN = (
     "load_seconds",
     "bytes_loaded",
     "bytes_stored",
+    "fetches",
+    "uploads",
+    "bytes_fetched",
+    "bytes_uploaded",
+    "lease_seconds",
 )

@@ -19,6 +19,11 @@ _SUMS = (
     "load_seconds",
     "bytes_loaded",
     "bytes_stored",
+    "fetches",
+    "uploads",
+    "bytes_fetched",
+    "bytes_uploaded",
+    "lease_seconds",
 )
 
 
@@ -36,6 +41,11 @@ class GenerationStats:
     load_seconds: float
     bytes_loaded: int
     bytes_stored: int
+    fetches: int
+    uploads: int
+    bytes_fetched: int
+    bytes_uploaded: int
+    lease_seconds: float
 
     def __init__(self, methods: Mapping[str, CachedMethod], eager: Mapping[str, int]) -> None:
         self._stats = {name: method.stats for name, method in methods.items()}

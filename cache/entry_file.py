@@ -1,0 +1,52 @@
+"""Writing the manifest of an entry: what `publish` of a store does, and commands that bring entries from elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gearcache.cache.admin.row import Identity
+from gearcache.cache.atomic import write_atomic
+from gearcache.cache.blob_folder import prepare_entry, present_size
+from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout
+from gearcache.cache.manifest import Manifest, encode_manifest
+from gearcache.cache.upkeep import note_entry
+from gearcache.cache.use import register_use
+from gearcache.errors import PublishError
+
+
+def entry_bytes(manifest: Manifest, path: Path) -> bytes:
+    """Return a manifest without signatures; `PublishError` for what cannot be stored at `path`."""
+    try:
+        return encode_manifest(manifest)
+    except (TypeError, ValueError) as error:
+        raise PublishError(path, f"the entry cannot be stored: {error}") from error
+
+
+def check_blobs(layout: Layout, manifest: Manifest, path: Path) -> None:
+    """Raise `PublishError` unless all blobs of a manifest are stored in their sizes."""
+    for digest, size in manifest.blobs.items():
+        found = present_size(layout.blob(digest))
+        if found != size:
+            state = "is not stored" if found is None else f"has {found} bytes instead of {size}"
+            raise PublishError(path, f"the blob {digest} {state}")
+
+
+def write_entry(layout: Layout, identity: Identity, manifest: Manifest, data: bytes) -> None:
+    """Store an entry whose blobs are stored, in place of the one that there may be; `PublishError` or `UnsafePath`.
+
+    `data` is the manifest with its signatures. The caller holds the lock of its key and shares that of the store.
+    """
+    path = layout.entry(*identity) / MANIFEST_NAME
+    check_blobs(layout, manifest, path)
+    try:
+        prepare_entry(layout, path.parent, manifest.blobs)
+        # First, so that there is no moment in which the entry exists and may be evicted.
+        use = register_use(path.with_name(USE_NAME), create=True)
+        try:
+            write_atomic(path, data)
+            note_entry(layout, manifest, identity)
+        finally:
+            if use is not None:
+                use.close()
+    except OSError as error:
+        raise PublishError(path, error.strerror or type(error).__name__) from error

@@ -1,0 +1,124 @@
+"""What a whole tier holds, by the names of its objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from gearcache.cache.layout import is_digest
+from gearcache.cache.remote.lookup import MAX_SIZE
+from gearcache.cache.remote.names import BLOBS, ENTRIES, EntryName, parse_name
+from gearcache.cache.remote.parallel import at_once
+from gearcache.cache.remote.persistence import SECONDS
+from gearcache.cache.remote.protocol import Deadline, Remote, RemoteError
+from gearcache.cache.remote.tier import Tier
+from gearcache.cache.remote.web import INDEX
+
+#: Names that are listed; a tier that holds more is not looked at as a whole.
+MOST_NAMES = 1 << 20
+_LARGEST_INDEX = 16 << 20
+_MIN_DIGEST_PREFIX = 4
+
+
+@dataclass
+class Holdings:
+    """The names of the manifests in a tier, by entry, and of the files that list them for a web server."""
+
+    manifests: dict[EntryName, list[str]] = field(default_factory=dict)
+    indexes: list[str] = field(default_factory=list)
+
+    @property
+    def names(self) -> list[str]:
+        """All manifests, in their order."""
+        return sorted(name for names in self.manifests.values() for name in names)
+
+    def called(self, text: str) -> list[EntryName]:
+        """Return the entries of a method, a pattern with `*`, a key or its start, or `<method>-<start of the key>`."""
+        return [entry for entry in self.manifests if is_called(entry, text)]
+
+
+def is_called(entry: EntryName, text: str) -> bool:
+    """Whether an entry has a name as users write it."""
+    if fnmatchcase(entry.label, text):
+        return True
+    label, _, digest = text.rpartition("-")
+    return label in ("", entry.label) and len(digest) >= _MIN_DIGEST_PREFIX and entry.digest.startswith(digest)
+
+
+def holdings(tier: Tier, deadline: Deadline) -> Holdings:
+    """List the manifests of a tier; `RemoteError`, also for a website that has no list of them."""
+    found = listed(tier, ENTRIES, deadline)
+    if not found.manifests and tier.url.scheme in ("http", "https"):
+        index = ENTRIES + INDEX
+        if tier.ask(lambda remote: remote.get(index, _LARGEST_INDEX, deadline)) is None:
+            raise RemoteError(tier.label, f"it has no `{index}`, which `gearcache push --index` writes")
+    return found
+
+
+def listed(tier: Tier, prefix: str, deadline: Deadline) -> Holdings:
+    """List the manifests below a prefix; `RemoteError`. A website has a list of all, and of each entry alone."""
+    if tier.url.scheme in ("http", "https") and len(prefix.split("/")) <= len(ENTRIES.split("/")) + 1:
+        found = [name for name in _names(tier, ENTRIES, deadline) if name.startswith(prefix)]
+    else:
+        found = _names(tier, prefix, deadline)
+    held = Holdings()
+    for name in found:
+        if (entry := parse_name(name)) is not None:
+            held.manifests.setdefault(entry, []).append(name)
+        elif name.rpartition("/")[2] == INDEX:
+            held.indexes.append(name)
+    return held
+
+
+def read_manifests(tier: Tier, names: Sequence[str]) -> dict[str, bytes]:
+    """Return the bytes of manifests by name, without those that are gone; several are read at once. `RemoteError`."""
+    deadline = Deadline.after(SECONDS + len(names))
+
+    def read(remote: Remote, name: str) -> tuple[str, bytes | None]:
+        return name, remote.get(name, MAX_SIZE, deadline)
+
+    found = tier.ask(lambda remote: at_once(lambda name: read(remote, name), names)) if names else []
+    return {name: data for name, data in found if data is not None}
+
+
+def blobs(tier: Tier, deadline: Deadline) -> list[str]:
+    """List the digests of the blobs of a tier; `RemoteError`."""
+    found = (name.rpartition("/")[2] for name in _names(tier, BLOBS, deadline))
+    return sorted(digest for digest in found if is_digest(digest))
+
+
+def write_index(tier: Tier, deadline: Deadline, are_meant: Callable[[str], bool] = lambda _: True) -> int:
+    """Write the files by which a web server tells what lies in each folder of an entry; returns how many changed.
+
+    `are_meant` chooses among them by name. Nothing else in a tier changes: who reads one sees the old or the new one.
+    """
+    found = holdings(tier, deadline)
+    texts = {ENTRIES + INDEX: _text(ENTRIES, found.names)}
+    for entry in found.manifests:
+        inside = found.manifests[entry] if entry.ranks else _of_all_ranks(found.manifests, entry)
+        texts[entry.prefix + INDEX] = _text(entry.prefix, inside)
+    gone = [name for name in found.indexes if name not in texts]
+    changed = 0
+    for name, text in sorted({name: text for name, text in texts.items() if are_meant(name)}.items()):
+        if tier.ask(lambda remote, name=name: remote.get(name, _LARGEST_INDEX, deadline)) != text:  # type: ignore[misc]
+            tier.ask(lambda remote, name=name, text=text: remote.put(name, text, deadline))  # type: ignore[misc]
+            changed += 1
+    for name in gone:
+        tier.ask(lambda remote, name=name: remote.delete(name, deadline))  # type: ignore[misc]
+    return changed + len(gone)
+
+
+def _of_all_ranks(manifests: Mapping[EntryName, list[str]], entry: EntryName) -> list[str]:
+    return [name for other, names in manifests.items() for name in names if other.prefix.startswith(entry.prefix)]
+
+
+def _text(prefix: str, names: Iterable[str]) -> bytes:
+    return "".join(f"{name.removeprefix(prefix)}\n" for name in sorted(names)).encode()
+
+
+def _names(tier: Tier, prefix: str, deadline: Deadline) -> list[str]:
+    found = tier.ask(lambda remote: remote.names(prefix, MOST_NAMES, deadline))
+    if len(found) >= MOST_NAMES:
+        raise RemoteError(tier.label, f"it has more than {MOST_NAMES} objects below `{prefix}`")
+    return found

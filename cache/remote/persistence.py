@@ -1,0 +1,33 @@
+"""Trying again: what a command does where a tier fails, and a process that serves does not."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from gearcache.cache.remote.protocol import RemoteError
+
+#: Seconds between the tries: one more try than there are pauses.
+PAUSES = (0.5, 2.0)
+#: Seconds that a list, or several requests at once, may take in a command.
+SECONDS = 60.0
+#: What took so long and failed is not tried again: the tier hangs.
+LONG_SECONDS = 10.0
+#: After so many faults in a row a command leaves a tier alone.
+MOST_FAULTS = 3
+_Result = TypeVar("_Result")
+
+
+def persistently(work: Callable[[], _Result]) -> _Result:
+    """Return what `work` returns; where it raises `RemoteError`, try it again after a pause, and then let that out."""
+    for pause in PAUSES:
+        begin = time.monotonic()
+        try:
+            return work()
+        except RemoteError:
+            if time.monotonic() - begin >= LONG_SECONDS:
+                raise
+            time.sleep(pause * random.uniform(0.5, 1.0))  # spread, as many hosts may have met the same fault
+    return work()

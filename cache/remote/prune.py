@@ -1,0 +1,180 @@
+"""Removing from a tier what is old, what another manifest has as well, and blobs that no manifest names.
+
+Nothing is removed that is not understood: a manifest that cannot be read stays, and as nobody knows which blobs it
+names, all blobs stay then.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from gearcache.cache.manifest import Manifest
+from gearcache.cache.remote.holdings import blobs, holdings, read_manifests, write_index
+from gearcache.cache.remote.lookup import read_named
+from gearcache.cache.remote.names import EntryName, blob_name
+from gearcache.cache.remote.parallel import at_once
+from gearcache.cache.remote.persistence import SECONDS, persistently
+from gearcache.cache.remote.protocol import Deadline, Remote
+from gearcache.cache.remote.tier import Tier
+from gearcache.cache.remote.trust import Trust
+from gearcache.errors import CacheError, RemoteError
+
+#: Seconds between two looks at a tier: who uploads stores blobs first and then the manifest that names them.
+GRACE_SECONDS = 60.0
+
+
+@dataclass
+class RemotePruned:
+    """Names of the manifests and digests of the blobs that were removed, or would be. `freed` is in bytes."""
+
+    tier: str
+    old: list[str] = field(default_factory=list)
+    superseded: list[str] = field(default_factory=list)
+    #: Stored while this ran, with blobs that were removed by then: whoever stored them sends them anew.
+    late: list[str] = field(default_factory=list)
+    blobs: list[str] = field(default_factory=list)
+    freed: int = 0
+    #: Manifests that cannot be read, by name, and why.
+    unread: dict[str, str] = field(default_factory=dict)
+    left: int = 0
+
+
+@dataclass(frozen=True)
+class _Stored:
+    entry: EntryName
+    name: str
+    manifest: Manifest
+    size: int
+    #: Whether its signature is one that this host trusts.
+    is_trusted: bool
+
+
+class RemotePrune:
+    """One look at a tier; `RemoteError` where it fails, and for a tier that is read only."""
+
+    def __init__(
+        self,
+        tier: Tier,
+        trust: Trust,
+        covers: Callable[[Sequence[Manifest], Manifest], bool],
+        *,
+        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self.outcome = RemotePruned(tier.label)
+        self._tier = tier
+        self._trust = trust
+        self._covers = covers
+        self._clock = clock
+        self._sleep = sleep
+        self._known: dict[str, _Stored] = {}
+        self._indexes: list[str] = []
+
+    def run(self, max_age: float | None, grace: float, *, dry_run: bool) -> RemotePruned:
+        """Remove manifests that were made more than `max_age` seconds ago, and what nothing needs."""
+        if self._tier.url.read_only:
+            raise RemoteError(self._tier.label, "it is read only")
+        outcome = self.outcome
+        stored = self._stored()
+        before = None if max_age is None else self._clock() - max_age
+        old = [each for each in stored if before is not None and each.manifest.created < before]
+        outcome.old = [each.name for each in old]
+        left = [each for each in stored if each.name not in set(outcome.old)]
+        superseded = self._superseded(left)
+        outcome.superseded = [each.name for each in superseded]
+        gone = {each.name for each in (*old, *superseded)}
+        left = [each for each in left if each.name not in gone]
+        outcome.left = len(left)
+        unneeded = self._unneeded(left) if not outcome.unread else []
+        if not dry_run:
+            self._delete(sorted(gone))
+            if unneeded:
+                self._sleep(grace)
+                unneeded = self._still_unneeded(unneeded)
+        sizes = self._sizes(unneeded)
+        outcome.blobs = sorted(sizes)
+        outcome.freed = sum(sizes.values()) + sum(each.size for each in stored if each.name in gone)
+        if not dry_run:
+            self._delete([blob_name(digest) for digest in outcome.blobs])
+            self._remove_late()
+            if self._indexes:
+                persistently(lambda: write_index(self._tier, Deadline.after(SECONDS)))
+        return outcome
+
+    def _stored(self) -> list[_Stored]:
+        """Return the manifests that are there now and can be read; each is read once."""
+        found = persistently(lambda: holdings(self._tier, Deadline.after(SECONDS)))
+        self._indexes = found.indexes
+        of = {name: entry for entry, names in found.manifests.items() for name in names}
+        self._known = {name: each for name, each in self._known.items() if name in of}
+        unread = [name for name in of if name not in self._known]
+        self.outcome.unread = {}
+        for name, data in persistently(lambda: read_manifests(self._tier, unread)).items():
+            try:
+                manifest = read_named(self._tier, of[name], name, data)
+            except CacheError as error:
+                self.outcome.unread[name] = str(error)
+                continue
+            self._known[name] = _Stored(of[name], name, manifest, len(data), self._is_trusted(data, name))
+        return list(self._known.values())
+
+    def _is_trusted(self, data: bytes, name: str) -> bool:
+        try:
+            self._trust.check(data, str(self._tier.path(name)), unsigned=self._tier.url.unsigned)
+        except CacheError:
+            return False
+        return True
+
+    def _superseded(self, stored: Iterable[_Stored]) -> list[_Stored]:
+        """Return those of which another one of the same entry has all gears; of equal ones the newest stays.
+
+        Only what is trusted counts: else anybody who may write could have what others stored removed.
+        """
+        by_entry: dict[EntryName, list[_Stored]] = {}
+        for each in stored:
+            if each.is_trusted:
+                by_entry.setdefault(each.entry, []).append(each)
+        found: list[_Stored] = []
+        for group in by_entry.values():
+            kept: list[_Stored] = []
+            group.sort(key=lambda each: (each.manifest.created, each.name), reverse=True)
+            for each in group:
+                if any(self._covers([other.manifest], each.manifest) for other in kept):
+                    found.append(each)
+                    continue
+                passed = [other for other in kept if self._covers([each.manifest], other.manifest)]
+                found += passed
+                kept = [other for other in kept if other not in passed] + [each]
+        return found
+
+    def _unneeded(self, left: Iterable[_Stored]) -> list[str]:
+        present = persistently(lambda: blobs(self._tier, Deadline.after(SECONDS)))
+        needed = {digest for each in left for digest in each.manifest.blobs}
+        return [digest for digest in present if digest not in needed]
+
+    def _still_unneeded(self, digests: Iterable[str]) -> list[str]:
+        needed = {digest for each in self._stored() for digest in each.manifest.blobs}
+        return [] if self.outcome.unread else [digest for digest in digests if digest not in needed]
+
+    def _remove_late(self) -> None:
+        """Remove manifests that came while blobs went that they name: a host that sees one takes it for whole."""
+        if gone := set(self.outcome.blobs):
+            self.outcome.late = [each.name for each in self._stored() if gone & each.manifest.blobs.keys()]
+            self._delete(self.outcome.late)
+
+    def _sizes(self, digests: Sequence[str]) -> dict[str, int]:
+        def size(remote: Remote, digest: str) -> tuple[str, int | None]:
+            return digest, remote.size(blob_name(digest), deadline)
+
+        deadline = Deadline.after(SECONDS + len(digests))
+        found = persistently(lambda: self._tier.ask(lambda remote: at_once(lambda d: size(remote, d), digests)))
+        return {digest: number for digest, number in found if number is not None}
+
+    def _delete(self, names: Sequence[str]) -> None:
+        deadline = Deadline.after(SECONDS + len(names))
+        if names:
+            persistently(
+                lambda: self._tier.ask(lambda remote: at_once(lambda name: remote.delete(name, deadline), names))
+            )

@@ -1,0 +1,197 @@
+"""Bringing entries from tiers to the cache of this host: what several hosts have stored becomes one entry."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from gearcache.cache.blob_folder import prepare_folder, present_size
+from gearcache.cache.entry_file import entry_bytes, write_entry
+from gearcache.cache.layout import MANIFEST_NAME, Layout
+from gearcache.cache.lock import key_lock
+from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, OtherFormat
+from gearcache.cache.reading import read_manifest
+from gearcache.cache.remote.fetch import fetch_blobs
+from gearcache.cache.remote.holdings import read_manifests
+from gearcache.cache.remote.lookup import Found, read_found
+from gearcache.cache.remote.names import EntryName, expected_digest
+from gearcache.cache.remote.persistence import MOST_FAULTS, SECONDS, persistently
+from gearcache.cache.remote.protocol import Deadline, RemoteError
+from gearcache.cache.remote.push import name_of
+from gearcache.cache.remote.tier import Tier
+from gearcache.cache.remote.trust import Trust
+from gearcache.cache.store import DiskStore
+from gearcache.cache.trust import read_trusted
+from gearcache.errors import CacheError, CorruptEntry, UnsignedEntry
+
+#: Seconds to wait for a process of this host that compiles the same.
+LOCK_SECONDS = 60.0
+_Result = TypeVar("_Result")
+_BYTES_PER_SECOND = 1 << 20
+#: See `gearcache.readable.joined`, which knows what a payload holds.
+Join = Callable[["Manifest | None", Sequence[Manifest], Callable[[str, int], bool]], "Manifest | None"]
+
+
+@dataclass
+class Pulled:
+    """What became of entries, by name; `failed` and `refused` say why. `bytes` are those of blobs."""
+
+    brought: list[str] = field(default_factory=list)
+    present: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    #: Manifests, as messages call them, that may not be used.
+    refused: dict[str, str] = field(default_factory=dict)
+    blobs: int = 0
+    bytes: int = 0
+
+
+class Pull:
+    """One pull. Every byte is verified before it is stored, signatures as `trust` asks."""
+
+    def __init__(self, layout: Layout, trust: Trust, join: Join) -> None:
+        self.outcome = Pulled()
+        self._layout = Layout(layout.root)
+        self._store = DiskStore(self._layout)
+        self._trust = trust
+        self._join = join
+        #: Faults in a row.
+        self._faults: Counter[Tier] = Counter()
+
+    def bring(self, entry: EntryName, named: Sequence[tuple[Tier, Sequence[str]]]) -> None:
+        """Bring one entry here from manifests of some names in tiers; raises nothing of the cache's."""
+        name = name_of(entry)
+        try:
+            state = self._bring(entry, named)
+        except CacheError as error:
+            self.outcome.failed[name] = str(error)
+            return
+        if state is not None:
+            (self.outcome.brought if state else self.outcome.present).append(name)
+
+    def _bring(self, entry: EntryName, named: Sequence[tuple[Tier, Sequence[str]]]) -> bool | None:
+        """Whether anything came; None where the entry could not be brought, which is told."""
+        name = name_of(entry)
+        own, own_name = self._own(entry)
+        found, problems = self._found(entry, [(tier, [n for n in names if n != own_name]) for tier, names in named])
+        if not found:
+            if own is None and not problems:
+                problems = ["none of its manifests may be used"]
+            if problems:
+                self.outcome.failed[name] = "; ".join(problems)
+            return None if problems else False
+        manifests = [each.manifest for each in found]
+        offered = {digest: size for manifest in manifests for digest, size in manifest.blobs.items()}
+        wanted = self._join(own, manifests, lambda digest, size: self._is_here(digest, size) or digest in offered)
+        sizes = (wanted or own or manifests[0]).blobs
+        missing = self._lacking({digest: size for digest, size in sizes.items() if digest in offered})
+        # Until the manifest names them, only the lock of the store keeps blobs from being collected.
+        with self._store.writing():
+            problems += self._fetch(missing, found)
+            is_new = self._publish(entry, found)
+        if problems:
+            self.outcome.failed[name] = "; ".join(dict.fromkeys(problems))
+        if is_new or missing.keys() - self._lacking(missing).keys():
+            return True
+        return None if problems else False
+
+    def _own(self, entry: EntryName) -> tuple[Manifest | None, str]:
+        """Return what is stored here and may be used, and what it would be called in a tier if it is whole."""
+        path = self._layout.entry(entry.label, entry.digest, entry.ranks) / MANIFEST_NAME
+        try:
+            manifest = read_manifest(path, entry.digest, self._trust.hmac)
+            data = read_trusted(path, MAX_MANIFEST_SIZE)
+        except OtherFormat:
+            raise
+        except (FileNotFoundError, NotADirectoryError, CorruptEntry, UnsignedEntry):
+            return None, ""  # a process that serves would compile it, and put what it made in its place
+        except OSError as error:
+            raise CacheError(f"`{path}` cannot be read: {error.strerror}") from error
+        is_whole = all(self._is_here(*item) for item in manifest.blobs.items())
+        return manifest, entry.manifest(data) if is_whole else ""
+
+    def _found(self, entry: EntryName, named: Sequence[tuple[Tier, Sequence[str]]]) -> tuple[list[Found], list[str]]:
+        """Return the manifests that may be used, and why tiers did not give theirs."""
+        found: list[Found] = []
+        problems: list[str] = []
+        known: dict[str, bytes] = {}
+        for tier, names in named:
+            unread = [name for name in names if name not in known]
+            try:
+                read = self._ask(tier, lambda tier=tier, unread=unread: read_manifests(tier, unread))  # type: ignore[misc]
+            except CacheError as error:
+                problems.append(str(error))
+                continue
+            at_hand = {name: known[name] for name in names if name in known} | read
+            # The name of a manifest says what it holds; that of a copied cache does not.
+            known |= {name: data for name, data in read.items() if expected_digest(name) is not None}
+            for name, data in at_hand.items():
+                try:
+                    found.append(replace(read_found(tier, entry, name, data, self._trust), data=data))
+                except CacheError as error:
+                    self.outcome.refused[str(tier.path(name))] = str(error)
+        return found, problems
+
+    def _fetch(self, missing: dict[str, int], found: Iterable[Found]) -> list[str]:
+        """Bring blobs from whichever tier has them; returns what went wrong with those that did not come."""
+        problems: list[str] = []
+        by_tier: dict[Tier, dict[str, int]] = {}
+        for each in found:
+            by_tier.setdefault(each.tier, {}).update(each.manifest.blobs)
+        for tier, offered in by_tier.items():
+            wanted = self._lacking({digest: size for digest, size in missing.items() if digest in offered})
+            if not wanted:
+                continue
+            with suppress(CacheError):  # what is still lacking is told
+                self._ask(tier, lambda tier=tier, wanted=wanted: self._fetch_from(tier, wanted))  # type: ignore[misc]
+            came = wanted.keys() - self._lacking(wanted).keys()
+            size = sum(wanted[digest] for digest in came)
+            self.outcome.blobs += len(came)
+            self.outcome.bytes += size
+            if came:
+                tier.counts.add(hits=1, bytes_fetched=size)
+        for digest in self._lacking(missing):
+            where = [tier.label for tier, offered in by_tier.items() if digest in offered]
+            problems.append(f"the blob {digest[:12]} did not come from {' or '.join(where) or 'any tier'}")
+        return problems
+
+    def _ask(self, tier: Tier, work: Callable[[], _Result]) -> _Result:
+        """Return what `work` with a tier returns; `RemoteError`, at once where the tier fails all the time."""
+        if self._faults[tier] >= MOST_FAULTS:
+            raise RemoteError(tier.label, "not asked, as it failed again and again")
+        try:
+            found = persistently(work)
+        except RemoteError:
+            self._faults[tier] += 1
+            raise
+        self._faults[tier] = 0
+        return found
+
+    def _fetch_from(self, tier: Tier, wanted: dict[str, int]) -> None:
+        lacking = self._lacking(wanted)
+        seconds = max(tier.url.budget, SECONDS) + sum(lacking.values()) / _BYTES_PER_SECOND
+        fetch_blobs(tier, lacking, self._store.put_blob, Deadline.after(seconds))
+
+    def _publish(self, entry: EntryName, found: Sequence[Found]) -> bool:
+        """Write the entry with all that is here now; whether there was anything to write."""
+        lock = self._layout.locks_folder / f"{entry.digest}.lock"
+        prepare_folder(self._layout, lock.parent)
+        with key_lock(lock, LOCK_SECONDS):
+            own, _ = self._own(entry)
+            made = self._join(own, [each.manifest for each in found], self._is_here)
+            if made is None:
+                return False
+            identity = entry.label, entry.digest, entry.ranks
+            # One that comes as it is keeps the signature of who made it.
+            as_it_is = next((each.data for each in found if each.manifest is made), None)
+            data = as_it_is or entry_bytes(made, self._layout.entry(*identity) / MANIFEST_NAME)
+            write_entry(self._layout, identity, made, self._trust.signed(data))
+            return True
+
+    def _lacking(self, sizes: dict[str, int]) -> dict[str, int]:
+        return {digest: size for digest, size in sizes.items() if not self._is_here(digest, size)}
+
+    def _is_here(self, digest: str, size: int) -> bool:
+        return present_size(self._layout.blob(digest)) == size

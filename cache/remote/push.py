@@ -1,0 +1,93 @@
+"""Sending entries to a tier in the foreground."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from gearcache.cache.layout import MANIFEST_NAME, Layout
+from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, is_signed
+from gearcache.cache.remote.names import EntryName
+from gearcache.cache.remote.persistence import MOST_FAULTS, persistently
+from gearcache.cache.remote.tier import Tier
+from gearcache.cache.remote.trust import Trust
+from gearcache.cache.remote.upload import Uploaded, upload_entry
+from gearcache.cache.trust import read_trusted
+from gearcache.errors import CacheError, RemoteError
+
+_UNSIGNED = (
+    "nobody signed it, so hosts would refuse it: set `GEARCACHE_SIGNING_KEY_FILE`, or write `?unsigned=1` behind the "
+    "URL if all who can write there may run code on the hosts"
+)
+
+
+@dataclass
+class Pushed:
+    """What became of entries at one tier, by name; `failed` says why."""
+
+    tier: str
+    sent: list[str] = field(default_factory=list)
+    had: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    blobs: int = 0
+    bytes: int = 0
+
+
+def push_entries(
+    tier: Tier,
+    layout: Layout,
+    entries: Sequence[EntryName],
+    trust: Trust,
+    covers: Callable[[Sequence[Manifest], Manifest], bool],
+    done: Callable[[], object] = lambda: None,
+) -> Pushed:
+    """Send what a tier lacks of some entries; an entry that cannot be sent is told, and the others go on.
+
+    What nobody signed is not sent where hosts would refuse it.
+
+    Each is tried three times where the tier fails. `done` is called after each entry.
+    """
+    outcome = Pushed(tier.label)
+    faults = 0
+    for entry in entries:
+        name = name_of(entry)
+        if faults >= MOST_FAULTS:
+            outcome.failed[name] = "not tried, as the tier took none of those before"
+            done()
+            continue
+        if not tier.url.unsigned and not _is_signed(layout, entry, trust):
+            outcome.failed[name] = _UNSIGNED
+            done()
+            continue
+        try:
+            sent = persistently(lambda entry=entry: upload_entry(tier, layout, entry, trust, covers))  # type: ignore[misc]
+        except CacheError as error:
+            outcome.failed[name] = error.problem if isinstance(error, RemoteError) else str(error)
+            faults = faults + 1 if isinstance(error, RemoteError) else 0
+        else:
+            faults = 0
+            _note(outcome, name, sent)
+        done()
+    return outcome
+
+
+def name_of(entry: EntryName) -> str:
+    """Return what an entry is called: method, key and ranks."""
+    return f"{entry.label}-{entry.digest}{f'/{entry.ranks}' if entry.ranks else ''}"
+
+
+def _note(outcome: Pushed, name: str, sent: Uploaded) -> None:
+    (outcome.sent if sent.manifest else outcome.had).append(name)
+    outcome.blobs += sent.blobs
+    outcome.bytes += sent.bytes
+
+
+def _is_signed(layout: Layout, entry: EntryName, trust: Trust) -> bool:
+    if trust.signs:
+        return True
+    try:
+        data = read_trusted(layout.entry(entry.label, entry.digest, entry.ranks) / MANIFEST_NAME, MAX_MANIFEST_SIZE)
+        return is_signed(data)
+    except (OSError, CacheError, struct.error):
+        return True  # the upload says what is wrong

@@ -1,0 +1,130 @@
+"""How a tier is: whether it answers, how fast, what it believes of conditions and of the time, and what it holds."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from statistics import median
+
+from gearcache.cache.remote.holdings import Holdings, holdings, read_manifests
+from gearcache.cache.remote.lookup import read_found
+from gearcache.cache.remote.names import PROBES, EntryName
+from gearcache.cache.remote.persistence import SECONDS
+from gearcache.cache.remote.protocol import Clocked, Deadline
+from gearcache.cache.remote.tier import Tier
+from gearcache.cache.remote.trust import Trust
+from gearcache.errors import CacheError, RemoteError, UnsignedEntry
+
+_TRIES = 5
+_PROBE = b"gearcache"
+#: Manifests that are read to see who signed.
+_SAMPLE = 64
+_NOBODY = "nobody"
+
+
+@dataclass
+class Survey:
+    """What was found; None for what is not known. Times are in seconds, `size` in bytes of blobs and manifests."""
+
+    tier: str
+    read_only: bool
+    unsigned: bool
+    #: For how long the processes of this host were not to ask it, when this began.
+    resting: float
+    problem: str = ""
+    get_seconds: float | None = None
+    put_seconds: float | None = None
+    #: Whether of several hosts that take a lease one gets it.
+    leases: bool | None = None
+    #: Its clock less this host's.
+    clock_skew: float | None = None
+    entries: int | None = None
+    manifests: int | None = None
+    size: int | None = None
+    #: Who signed -> manifests, of those that were read; and those that this host refuses, by why.
+    signers: dict[str, int] = field(default_factory=dict)
+    refused: dict[str, int] = field(default_factory=dict)
+    read: int = 0
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether it did all that was asked of it."""
+        return not self.problem
+
+
+def survey(tier: Tier, trust: Trust) -> Survey:
+    """Try a tier and look at what it holds; never raises for the tier. What is written is removed again."""
+    found = Survey(tier.label, tier.url.read_only, tier.url.unsigned, tier.rest_seconds)
+    try:
+        _try(tier, found)
+        held = holdings(tier, Deadline.after(SECONDS))
+        found.entries = len(held.manifests)
+        found.manifests = len(held.names)
+        _read(tier, held, trust, found)
+    except CacheError as error:
+        found.problem = error.problem if isinstance(error, RemoteError) else str(error)
+    return found
+
+
+def _try(tier: Tier, found: Survey) -> None:
+    name = f"{PROBES}{secrets.token_hex(16)}"
+    deadline = tier.begin()
+    try:
+        if not tier.url.read_only:
+            found.put_seconds = _seconds(lambda: tier.ask(lambda remote: remote.put(name, _PROBE, deadline)))
+        found.clock_skew = _skew(tier, name, deadline)
+        found.get_seconds = _seconds(lambda: tier.ask(lambda remote: remote.get(name, len(_PROBE), deadline)))
+        if not tier.url.read_only:
+            if tier.ask(lambda remote: remote.get(name, len(_PROBE), deadline)) != _PROBE:
+                raise RemoteError(tier.label, "it does not give back what was stored")
+            found.leases = tier.has_leases()
+    finally:
+        if not tier.url.read_only and found.put_seconds is not None:
+            with suppress(RemoteError):
+                tier.ask(lambda remote: remote.delete(name, Deadline.after(tier.url.budget)))
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    """Return how long something takes, the median of some times."""
+    found = []
+    for _ in range(_TRIES):
+        begin = time.perf_counter()
+        work()
+        found.append(time.perf_counter() - begin)
+    return median(found)
+
+
+def _skew(tier: Tier, name: str, deadline: Deadline) -> float | None:
+    remote = tier.remote
+    if not isinstance(remote, Clocked):
+        return None
+    before = time.time()
+    moment = tier.ask(lambda _: remote.clock(name, deadline))
+    return None if moment is None else moment - (before + time.time()) / 2
+
+
+def _read(tier: Tier, held: Holdings, trust: Trust, found: Survey) -> None:
+    """Look at some manifests: who signed them, and, where these are all, what they need."""
+    of: dict[str, EntryName] = {name: entry for entry, names in held.manifests.items() for name in names}
+    names = held.names
+    chosen = names if len(names) <= _SAMPLE else [names[len(names) * at // _SAMPLE] for at in range(_SAMPLE)]
+    signers, refused = Counter[str](), Counter[str]()
+    sizes: dict[str, int] = {}
+    for name, data in read_manifests(tier, chosen).items():
+        found.read += 1
+        try:
+            each = read_found(tier, of[name], name, data, trust)
+        except UnsignedEntry as error:
+            refused[error.reason] += 1
+        except CacheError:
+            refused["damaged, or of another kind"] += 1
+        else:
+            signers[each.signer or _NOBODY] += 1
+            sizes |= {name: len(data), **each.manifest.blobs}
+    found.signers, found.refused = dict(signers), dict(refused)
+    if len(chosen) == len(names) and not refused:
+        found.size = sum(sizes.values())

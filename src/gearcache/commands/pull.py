@@ -1,0 +1,162 @@
+"""`gearcache pull`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gearcache.cache.remote.holdings import Holdings, holdings
+from gearcache.cache.remote.names import EntryName
+from gearcache.cache.remote.persistence import SECONDS, persistently
+from gearcache.cache.remote.protocol import Deadline, RemoteError
+from gearcache.cache.remote.pull import Pull, Pulled
+from gearcache.cache.remote.tier import Tier
+from gearcache.commands.common import (
+    Exit,
+    common_options,
+    count,
+    environment_trust,
+    layout_at,
+    note,
+    print_json,
+    size_text,
+    stop,
+    tell,
+    warn,
+)
+from gearcache.commands.target_names import complete_target
+from gearcache.commands.tiers import bar, short, split_names, tiers_at
+from gearcache.readable.joined import joined
+
+
+@click.command("pull")
+@click.argument("names", nargs=-1, metavar="[ENTRY]...")
+@click.option("--from", "urls", multiple=True, metavar="URL", help="A tier; else $GEARCACHE_REMOTES. Repeatable.")
+@click.option(
+    "--require",
+    "target",
+    metavar="TARGET",
+    shell_complete=complete_target,
+    help="Exit code 1 when gears are missing that this function calls, as `prewarm --dry-run TARGET` finds them.",
+)
+@common_options
+def command(
+    names: tuple[str, ...], urls: tuple[str, ...], target: str | None, cache_dir: Path | None, as_json: bool
+) -> None:
+    """Bring entries of tiers to this host: all, or those named.
+
+    ENTRY is a method, a pattern such as `Model.*`, a key or its start, or `<method>-<start of the key>`; URLs may stand
+    there too, as with `--from`, also of images (`oci://registry/repository:tag`). Every byte and signature is
+    verified; what several hosts have stored of one entry is joined with what is here, of which nothing is
+    lost. Exit code 1 when an entry or a tier failed; with `--require` when gears are missing, and for nothing else.
+    """
+    layout = layout_at(cache_dir, may_be_new=True)
+    entries, others = split_names(names)
+    tiers = tiers_at(layout, [*urls, *others], "--from")
+    held, problems = _listed(tiers)
+    chosen = _chosen(held, entries, tiers, is_whole=not problems)
+    pull = Pull(layout, environment_trust(), joined)
+    with bar("pull", len(chosen)) as done:
+        for entry in chosen:
+            pull.bring(entry, [(tier, found.manifests[entry]) for tier, found in held if entry in found.manifests])
+            done()
+    outcome = pull.outcome
+    required = _required(target, cache_dir) if target is not None else None
+    if as_json:
+        print_json("pull", {"root": str(layout.root), **_plain(outcome, problems), "required": required})
+    else:
+        tell(f"{_text(outcome)} into `{layout.root}`")
+    for problem in problems:
+        warn(problem)
+    for reason in outcome.refused.values():
+        warn(reason)
+    for name, reason in outcome.failed.items():
+        warn(f"{short(name)}: {reason}")
+    if required is not None:
+        _tell_missing(required, str(target))
+        if not required["complete"]:
+            stop(Exit.WRONG)
+    elif problems or outcome.failed:
+        stop(Exit.WRONG)
+
+
+def _listed(tiers: list[Tier]) -> tuple[list[tuple[Tier, Holdings]], list[str]]:
+    """Return what each tier holds, and why others do not say so."""
+    held: list[tuple[Tier, Holdings]] = []
+    problems: list[str] = []
+    for tier in tiers:
+        try:
+            found = persistently(lambda tier=tier: holdings(tier, Deadline.after(SECONDS)))  # type: ignore[misc]
+        except RemoteError as error:
+            problems.append(str(error))
+        else:
+            held.append((tier, found))
+    return held, problems
+
+
+def _chosen(
+    held: list[tuple[Tier, Holdings]], names: list[str], tiers: list[Tier], *, is_whole: bool
+) -> list[EntryName]:
+    if not names:
+        chosen = [entry for _, found in held for entry in found.manifests]
+    else:
+        chosen = []
+        for name in names:
+            called = [entry for _, found in held for entry in found.called(name)]
+            where = ", ".join(tier.label for tier in tiers)
+            if not called and is_whole:
+                raise click.UsageError(f"no entry is called `{name}` in {where}")
+            chosen += called
+    return sorted(set(chosen), key=lambda entry: (entry.label, entry.digest, entry.ranks))
+
+
+def _required(target: str, cache_dir: Path | None) -> dict[str, Any]:
+    """Look up what a function calls, and return what is missing as JSON data."""
+    from gearcache.commands.prewarm import looked_up
+
+    report, error = looked_up(target, cache_dir)
+    missing = {entry.method: list(entry.missing) for entry in report.entries if entry.missing}
+    failed = {f"{entry.method}, {call}": cause for entry in report.entries for call, cause in entry.failed.items()}
+    if error is not None:
+        failed[target] = f"{type(error).__name__}: {error}"
+    return {
+        "target": target,
+        "present": report.present,
+        "missing": missing,
+        "failed": failed,
+        "complete": error is None and report.is_complete and bool(report.entries) and not missing,
+    }
+
+
+def _tell_missing(required: dict[str, Any], target: str) -> None:
+    for method, gears in required["missing"].items():
+        warn(f"{method}: missing {'; '.join(text or 'the graph' for text in gears)}")
+    for call, cause in required["failed"].items():
+        warn(f"{call}: {cause}")
+    if required["complete"]:
+        note(f"all that `{target}` calls is here: {count(required['present'], 'gear')}")
+    elif not required["missing"] and not required["failed"]:
+        warn(f"`{target}` called no cached method")
+
+
+def _text(outcome: Pulled) -> str:
+    text = f"brought {count(len(outcome.brought), 'entry', 'entries')}"
+    if outcome.blobs:
+        text += f" with {count(outcome.blobs, 'blob')}, {size_text(outcome.bytes)},"
+    others = [f"{len(outcome.present)} were there"] if outcome.present else []
+    others += [f"{len(outcome.failed)} failed"] if outcome.failed else []
+    return f"{text} ({'; '.join(others)})" if others else text
+
+
+def _plain(outcome: Pulled, problems: list[str]) -> dict[str, Any]:
+    return {
+        "brought": outcome.brought,
+        "present": outcome.present,
+        "failed": outcome.failed,
+        "refused": outcome.refused,
+        "problems": problems,
+        "blobs": outcome.blobs,
+        "bytes": outcome.bytes,
+    }

@@ -1,0 +1,116 @@
+"""`gearcache push`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.remote.holdings import write_index
+from gearcache.cache.remote.names import EntryName
+from gearcache.cache.remote.persistence import SECONDS, persistently
+from gearcache.cache.remote.protocol import Deadline, RemoteError
+from gearcache.cache.remote.push import Pushed, push_entries
+from gearcache.cache.remote.tier import Tier
+from gearcache.commands.common import (
+    Exit,
+    common_options,
+    count,
+    environment_trust,
+    layout_at,
+    note_faults,
+    print_json,
+    size_text,
+    stop,
+    tell,
+    warn,
+)
+from gearcache.commands.named import entry_argument, find_all
+from gearcache.commands.push_image import push_image
+from gearcache.commands.tiers import bar, images_at, short, split_names, tiers_at, without_images
+from gearcache.readable.joined import covers_manifests
+
+
+@click.command("push")
+@entry_argument("entries", nargs=-1)
+@click.option(
+    "--to", "urls", multiple=True, metavar="URL", help="A tier; else those of $GEARCACHE_REMOTES. Repeatable."
+)
+@click.option("--index", is_flag=True, help="Write the lists that a web server needs to serve the tier read-only.")
+@common_options
+def command(
+    entries: tuple[str, ...], urls: tuple[str, ...], index: bool, cache_dir: Path | None, as_json: bool
+) -> None:
+    """Send what tiers lack of entries: of all, or of those named. ENTRIES may be URLs too, as with `--to`.
+
+    `oci://registry/repository:tag` stores all of them as one image, which the tag then names.
+    Every byte is verified before it is sent, the manifest goes last, and nothing in a tier is replaced: what other
+    hosts stored stays. Where a tier fails each entry is tried three times; exit code 1 when one could not be sent.
+    """
+    layout = layout_at(cache_dir)
+    names, others = split_names(entries)
+    given = [*urls, *others]
+    images, urls_of_tiers = images_at(given, "--to"), without_images(given)
+    tiers = tiers_at(layout, urls_of_tiers, "--to", to_write=True) if urls_of_tiers or not images else []
+    catalog = Catalog(layout)
+    named = {entry.identity: entry for name in names for entry in find_all(catalog, name)}
+    rows = list(named.values()) or catalog.entries()
+    if images and not rows:
+        note_faults(catalog)
+        raise click.UsageError(f"there is nothing to push in `{layout.root}`")
+    chosen = [EntryName(*entry.identity) for entry in rows]
+    trust = environment_trust()
+    with bar("push", len(tiers) * len(chosen) + len(images)) as done:
+        outcomes = [push_entries(tier, layout, chosen, trust, covers_manifests, done) for tier in tiers]
+        for image in images:
+            outcomes.append(push_image(layout, rows, image))
+            done()
+    indexes = {tier.label: _index(tier) for tier in tiers} if index else {}
+    if as_json:
+        print_json("push", {"tiers": [_plain(each, indexes) for each in outcomes]})
+    else:
+        for each in outcomes:
+            _print(each)
+    for label, problem in indexes.items():
+        if problem:
+            warn(f"tier {label}: its lists cannot be written: {problem}")
+    note_faults(catalog)
+    if any(each.failed for each in outcomes) or any(indexes.values()):
+        stop(Exit.WRONG)
+
+
+def _index(tier: Tier) -> str:
+    try:
+        persistently(lambda: write_index(tier, Deadline.after(SECONDS)))
+    except RemoteError as error:
+        return error.problem
+    return ""
+
+
+def _print(outcome: Pushed) -> None:
+    for name, reason in outcome.failed.items():
+        warn(f"{outcome.tier}: {short(name)}: {reason}")
+    parts = [f"sent {count(len(outcome.sent), 'entry', 'entries')}"]
+    if outcome.blobs:
+        parts[0] += f" with {count(outcome.blobs, 'blob')}"
+    if outcome.bytes:
+        parts[0] += f", {size_text(outcome.bytes)}"
+    if outcome.had:
+        parts.append(f"{len(outcome.had)} were there")
+    if outcome.failed:
+        parts.append(f"{len(outcome.failed)} failed")
+    tell(f"{outcome.tier}: {'; '.join(parts)}")
+
+
+def _plain(outcome: Pushed, indexes: dict[str, str]) -> dict[str, Any]:
+    return {
+        "tier": outcome.tier,
+        "sent": outcome.sent,
+        "had": outcome.had,
+        "failed": outcome.failed,
+        "blobs": outcome.blobs,
+        "bytes": outcome.bytes,
+        "indexed": outcome.tier in indexes and not indexes[outcome.tier],
+    }

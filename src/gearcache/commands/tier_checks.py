@@ -1,0 +1,41 @@
+"""The tiers of the environment, in `gearcache doctor`."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Mapping
+
+from gearcache.cache.admin.health import Check
+from gearcache.cache.layout import Layout
+from gearcache.cache.remote.names import PROBES
+from gearcache.cache.remote.tier import Tier, open_tiers
+from gearcache.cache.remote.urls import VARIABLE, parse_urls
+from gearcache.errors import OptionError, RemoteError
+
+_REMEDY = f"look at `gearcache remote status`, or take it out of `{VARIABLE}`; models are served without it"
+
+
+def check_tiers(environ: Mapping[str, str], layout: Layout) -> list[Check]:
+    """Ask each tier for an object that there is not, unless it rests after faults. Never raises."""
+    try:
+        urls = parse_urls(environ.get(VARIABLE, ""), f"${VARIABLE}")
+    except OptionError as error:
+        return [Check("tiers", False, str(error), f"set `{VARIABLE}` to URLs such as s3://bucket/team")]
+    if not urls:
+        return [Check("tiers", None, f"none beyond this host (`{VARIABLE}` is not set)")]
+    return [_check(tier) for tier in open_tiers(urls, layout)]
+
+
+def _check(tier: Tier) -> Check:
+    if rest := tier.rest_seconds:
+        text = f"{tier.label} failed a moment ago; nobody of this host asks it for {rest:.0f} s more"
+        return Check("tier", None, text, _REMEDY)
+    begin = time.perf_counter()
+    try:
+        tier.ask(lambda remote: remote.get(f"{PROBES}{secrets.token_hex(16)}", 1, tier.begin()))
+    except (RemoteError, ValueError) as error:
+        text = error.problem if isinstance(error, RemoteError) else str(error)
+        return Check("tier", False, f"{tier.label}: {text}", _REMEDY)
+    access = "read only" if tier.url.read_only else "read and write"
+    return Check("tier", True, f"{tier.label} answers after {(time.perf_counter() - begin) * 1000:.1f} ms, {access}")

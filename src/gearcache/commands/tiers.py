@@ -1,0 +1,94 @@
+"""Tiers as commands are given them: by options, or by the environment."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import click
+
+from gearcache.cache.layout import Layout
+from gearcache.cache.remote.tier import Tier, open_tiers
+from gearcache.cache.remote.urls import VARIABLE, TierURL, parse_urls
+from gearcache.commands.verbosity import is_quiet
+from gearcache.errors import OptionError
+from gearcache.terminal import is_drawable
+
+
+def tiers_at(layout: Layout, urls: Sequence[str], option: str, *, to_write: bool = False) -> list[Tier]:
+    """Return the tiers of an option, else those of the environment; usage errors for none and for what is no tier.
+
+    With `to_write` those that take entries: of the environment's the others are left out, a given one is refused.
+    """
+    source = option if urls else f"${VARIABLE}"
+    try:
+        found = parse_urls(list(urls) if urls else os.environ.get(VARIABLE, ""), source)
+        for url in found:
+            url.open()  # without a request: whether its package is there
+    except (OptionError, ValueError) as error:
+        raise click.UsageError(str(error)) from None
+    if not found:
+        raise click.UsageError(f"no tier is named: give {option}, or set ${VARIABLE} to URLs such as s3://bucket/team")
+    if to_write:
+        found = _writable(found, source, is_given=bool(urls))
+    return open_tiers(found, layout)
+
+
+def images_at(urls: Sequence[str], option: str) -> list[TierURL]:
+    """Return the images of containers among given URLs, to be pushed as a whole; a usage error for what is none."""
+    try:
+        found = parse_urls([url for url in urls if _is_image(url)], option)
+    except OptionError as error:
+        raise click.UsageError(str(error)) from None
+    for url in found:
+        if "@" in url.url:
+            raise click.UsageError(f"{option}: `{url.label}` names an image by its digest; one is pushed under a tag")
+    return found
+
+
+def without_images(urls: Sequence[str]) -> list[str]:
+    """Return the URLs that are no images."""
+    return [url for url in urls if not _is_image(url)]
+
+
+def split_names(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the names of entries and the URLs among the arguments of a command."""
+    urls = [text for text in arguments if "://" in text or text.startswith("folder:")]
+    return [text for text in arguments if text not in urls], urls
+
+
+def _is_image(url: str) -> bool:
+    return url.startswith("oci:")
+
+
+def short(name: str) -> str:
+    """Return the name of an entry with the start of its key only."""
+    base, slash, ranks = name.partition("/")
+    label, _, digest = base.rpartition("-")
+    return f"{label}-{digest[:12]}{slash}{ranks}"
+
+
+@contextmanager
+def bar(title: str, total: int) -> Iterator[Callable[[], None]]:
+    """Show how much is done, on a terminal, while the block runs; yields what is to be called after each part."""
+    if not is_drawable(sys.stderr) or is_quiet():
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task(title, total=total)
+        yield lambda: shown.advance(task)
+
+
+def _writable(found: list[TierURL], source: str, *, is_given: bool) -> list[TierURL]:
+    left = [url for url in found if not url.read_only]
+    if is_given and len(left) < len(found):
+        wrong = next(url for url in found if url.read_only)
+        raise click.UsageError(f"{source}: the tier {wrong.label} is read only")
+    if not left:
+        raise click.UsageError(f"{source} names only tiers that are read only")
+    return left

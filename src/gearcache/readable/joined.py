@@ -1,0 +1,87 @@
+"""One entry of what several hosts have stored under one key; without torch, as a host may only keep a cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from gearcache.cache.manifest import Manifest
+from gearcache.guards.dispatch.stored_rows import blobs_of_rows, covers, rows, shared, union
+
+#: Traces of an entry, as `CompilerConfig.max_variants` has it: beyond, a process could add none of its own.
+MOST_VARIANTS = 16
+_OTHER_FORM = (ValueError, KeyError, TypeError, IndexError, AttributeError)
+
+
+def joined(own: Manifest | None, others: Sequence[Manifest], is_there: Callable[[str, int], bool]) -> Manifest | None:
+    """Return an entry with the gears of this host's and of others'; None where this host's has all of them.
+
+    What is here goes first, then the newest. Gears count whose blobs `is_there` says to be there, by digest and
+    bytes. An entry whose payload has another form than ours is taken as it is, where there is no other.
+    """
+    ordered = sorted(others, key=lambda each: each.created, reverse=True)
+    held = _whole(own, is_there) if own is not None else None
+    if own is not None and held is None:
+        return None  # of another form: it stays as it is
+    usable = [(each, payload) for each in ordered if (payload := _whole(each, is_there)) is not None]
+    whole = [each for each in ordered if all(is_there(*item) for item in each.blobs.items())]
+    if own is None and whole and (len(ordered) == 1 or not usable):
+        return whole[0]
+    if not usable or (held is not None and covers([held], union(payload for _, payload in usable))):
+        return None
+    payload = union([*([held] if held is not None else []), *(payload for _, payload in usable)])
+    kept = rows(payload)[: max(MOST_VARIANTS, len(rows(held)) if held is not None else 0)]
+    if not kept:
+        return next(iter(whole), None) if own is None else None
+    payload = {name: value for name, value in payload.items() if name not in ("parts", "variants")} | shared(kept)
+    return _manifest([*([own] if own is not None else []), *(each for each, _ in usable)], payload, kept)
+
+
+def covers_manifests(others: Sequence[Manifest], own: Manifest) -> bool:
+    """Whether entries of other hosts have all gears of one, and know all that cannot exist."""
+    if not others:
+        return False
+    impossible = {str(text) for other in others for text in _texts(other.payload.get("impossible"))}
+    if not {str(text) for text in _texts(own.payload.get("impossible"))} <= impossible:
+        return False
+    return covers([other.payload for other in others], own.payload)
+
+
+def _whole(manifest: Manifest, is_there: Callable[[str, int], bool]) -> dict[str, Any] | None:
+    """Return the payload with the gears whose blobs are there; None for one of another form than ours."""
+    sizes = manifest.blobs
+
+    def has(gear: Any) -> bool:
+        return all(digest in sizes and is_there(digest, sizes[digest]) for digest in gear["blobs"].values())
+
+    try:
+        found = [{**row, "gears": [gear for gear in row["gears"] if has(gear)]} for row in rows(manifest.payload)]
+        rest = {name: value for name, value in manifest.payload.items() if name not in ("parts", "variants")}
+        payload = {**rest, **shared(row for row in found if row["gears"])}
+        union([payload])  # reads all of it
+    except _OTHER_FORM:
+        return None
+    return payload
+
+
+def _manifest(manifests: Sequence[Manifest], payload: dict[str, Any], kept: Sequence[dict[str, Any]]) -> Manifest:
+    sizes = {digest: size for manifest in reversed(manifests) for digest, size in manifest.blobs.items()}
+    gears = [gear for row in kept for gear in row["gears"]]
+    producer = {
+        **manifests[0].producer,
+        "variants": len(kept),
+        "gears": [str(gear["text"]) for gear in gears],
+        "compile_seconds": round(float(sum(gear.get("seconds", 0.0) for gear in gears)), 3),
+    }
+    return replace(
+        manifests[0],
+        payload=payload,
+        blobs={digest: sizes[digest] for digest in sorted(blobs_of_rows(payload))},
+        created=max(manifest.created for manifest in manifests),
+        producer=producer,
+    )
+
+
+def _texts(value: object) -> list[object]:
+    return list(value) if isinstance(value, (list, tuple)) else []

@@ -1,0 +1,350 @@
+"""Entries that go to tiers and come from them: sent, joined, refused, tried again."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gearcache.cache import DiskStore, Hit, Layout, Manifest, Signer
+from gearcache.cache.remote import persistence
+from gearcache.cache.remote.folder import FolderRemote
+from gearcache.cache.remote.holdings import holdings, write_index
+from gearcache.cache.remote.names import EntryName, blob_name
+from gearcache.cache.remote.protocol import Deadline, RemoteError
+from gearcache.cache.remote.pull import Pull, Pulled
+from gearcache.cache.remote.push import Pushed, push_entries
+from gearcache.cache.remote.tier import Tier
+from gearcache.cache.remote.trust import Trust
+from gearcache.cache.remote.urls import TierURL
+from gearcache.cache.signature import KEY_FILE_VARIABLE
+from gearcache.readable.joined import MOST_VARIANTS, covers_manifests, joined
+from tests.support.commands import DECODE, PREFILL
+from tests.support.signing import Pair
+from tests.support.stored_gears import store_gears, texts, traces
+
+DECODE_NAME, PREFILL_NAME = (EntryName(key.safe_label, key.digest) for key in (DECODE, PREFILL))
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(persistence, "PAUSES", (0.0, 0.0))
+
+
+@pytest.fixture
+def share(tmp_path: Path) -> str:
+    return str(tmp_path / "share")
+
+
+def tier(host: Path, share: str, *, unsigned: bool = True) -> Tier:
+    return Tier(TierURL(f"folder:{share}", unsigned=unsigned), Layout(host))
+
+
+def push(host: Path, target: Tier, *entries: EntryName, trust: Trust | None = None) -> Pushed:
+    return push_entries(
+        target, Layout(host), entries or (DECODE_NAME,), trust or Trust.from_environment({}), covers_manifests
+    )
+
+
+def pull(host: Path, *sources: Tier, trust: Trust | None = None, entry: EntryName = DECODE_NAME) -> Pulled:
+    pulling = Pull(Layout(host), trust or Trust.from_environment({}), joined)
+    named = [(source, holdings(source, Deadline.after(10)).manifests.get(entry, [])) for source in sources]
+    pulling.bring(entry, named)
+    return pulling.outcome
+
+
+def stored(host: Path, key: Any = DECODE, signer: Signer | None = None) -> Manifest:
+    """What a load finds, with all its blobs."""
+    disk = DiskStore(Layout(host), signer=signer)
+    found = disk.lookup(key)
+    assert isinstance(found, Hit), found
+    for digest in found.manifest.blobs:
+        disk.read_blob(digest)
+    return found.manifest
+
+
+# -- push ---------------------------------------------------------------------------------------------------
+
+
+def test_a_push_sends_what_is_lacking_and_nothing_twice(tmp_path: Path, share: str) -> None:
+    store_gears(tmp_path / "a", DECODE, {"1": b"one", "2": b"two"})
+    first = push(tmp_path / "a", tier(tmp_path / "a", share))
+    assert (len(first.sent), first.blobs, first.failed) == (1, 2, {})
+    second = push(tmp_path / "a", tier(tmp_path / "a", share))
+    assert (second.sent, second.had, second.blobs, second.bytes) == ([], first.sent, 0, 0)
+    # Another host compiled one of the gears, and another one: the manifests of both stay.
+    store_gears(tmp_path / "b", DECODE, {"2": b"two", "3": b"three"})
+    assert push(tmp_path / "b", tier(tmp_path / "b", share)).blobs == 1
+    assert len(holdings(tier(tmp_path / "c", share), Deadline.after(10)).names) == 2
+
+
+def test_a_push_of_what_others_compiled_as_well_sends_nothing(tmp_path: Path, share: str) -> None:
+    store_gears(tmp_path / "a", DECODE, {"1": b"one", "2": b"two"})
+    push(tmp_path / "a", tier(tmp_path / "a", share))
+    store_gears(tmp_path / "b", DECODE, {"2": b"the same, compiled anew"})
+    assert len(push(tmp_path / "b", tier(tmp_path / "b", share)).had) == 1
+    store_gears(tmp_path / "c", DECODE, {"2": b"the same"}, impossible=("9",))
+    assert len(push(tmp_path / "c", tier(tmp_path / "c", share)).sent) == 1
+
+
+class Flaky(FolderRemote):
+    """A share of which the first operations of a kind fail."""
+
+    def __init__(self, path: str, failing: str, times: int) -> None:
+        super().__init__(path)
+        self._failing, self._times, self.faults = failing, times, 0
+
+    def _fail(self, kind: str) -> None:
+        if kind == self._failing and self.faults < self._times:
+            self.faults += 1
+            raise RemoteError(self.label, "no answer")
+
+    def get(self, name: str, limit: int, deadline: Deadline) -> bytes | None:
+        self._fail("get")
+        return super().get(name, limit, deadline)
+
+    def put(self, name: str, data: bytes, deadline: Deadline, **options: Any) -> bool:
+        self._fail("put")
+        return super().put(name, data, deadline, **options)
+
+
+def flaky(host: Path, share: str, failing: str, times: int) -> tuple[Tier, Flaky]:
+    made = tier(host, share)
+    remote = Flaky(share, failing, times)
+    made._remote = remote
+    return made, remote
+
+
+def test_each_entry_is_tried_three_times(tmp_path: Path, share: str) -> None:
+    store_gears(tmp_path / "a", DECODE, {"1": b"one"})
+    target, remote = flaky(tmp_path / "a", share, "put", 2)
+    assert (len(push(tmp_path / "a", target).sent), remote.faults) == (1, 2)
+    store_gears(tmp_path / "a", PREFILL, {"1": b"two"})
+    target, remote = flaky(tmp_path / "a", share, "put", 3)
+    found = push(tmp_path / "a", target, PREFILL_NAME)
+    assert (found.sent, list(found.failed.values()), remote.faults) == ([], ["no answer"], 3)
+
+
+def test_a_tier_that_takes_nothing_is_given_up(tmp_path: Path, share: str) -> None:
+    names = []
+    for number in range(6):
+        key = type(DECODE)(f"Model.m{number}", (("number", number),))
+        store_gears(tmp_path / "a", key, {"1": b"one"})
+        names.append(EntryName(key.safe_label, key.digest))
+    target, remote = flaky(tmp_path / "a", share, "put", 1000)
+    found = push(tmp_path / "a", target, *names)
+    assert (len(found.failed), remote.faults) == (6, 9)
+    assert list(found.failed.values())[-1].startswith("not tried")
+
+
+def test_what_nobody_signed_is_not_sent_where_hosts_would_refuse_it(tmp_path: Path, share: str) -> None:
+    store_gears(tmp_path / "a", DECODE, {"1": b"one"})
+    target = tier(tmp_path / "a", share, unsigned=False)
+    (reason,) = push(tmp_path / "a", target).failed.values()
+    assert reason.startswith("nobody signed it")
+    signer = key_of(tmp_path)
+    trust = Trust.from_environment({KEY_FILE_VARIABLE: str(signer.path)})
+    assert len(push(tmp_path / "a", target, trust=trust).sent) == 1  # signed on its way
+    store_gears(tmp_path / "b", DECODE, {"2": b"two"}, signer=signer)
+    assert len(push(tmp_path / "b", target).sent) == 1  # signed by somebody else
+    # This host refuses it; it is there all the same, and not sent again.
+    assert len(push(tmp_path / "b", target).had) == 1
+
+
+def key_of(folder: Path) -> Signer:
+    path = folder / "key"
+    path.write_bytes(os.urandom(32))
+    path.chmod(0o600)
+    return Signer(path)
+
+
+# -- pull ---------------------------------------------------------------------------------------------------
+
+
+def test_a_pull_joins_what_hosts_stored_with_what_is_here(tmp_path: Path, share: str) -> None:
+    store_gears(tmp_path / "a", DECODE, {"1": b"one", "2": b"two"}, created=1000.0)
+    store_gears(tmp_path / "b", DECODE, {"2": b"two of b", "3": b"three"}, created=2000.0)
+    store_gears(tmp_path / "c", DECODE, {"4": b"four"}, trace="other", created=500.0)
+    for host in ("a", "b"):
+        push(tmp_path / host, tier(tmp_path / host, share))
+    found = pull(tmp_path / "c", tier(tmp_path / "c", share))
+    assert (len(found.brought), found.failed, found.refused) == (1, {}, {})
+    manifest = stored(tmp_path / "c")
+    assert (set(texts(manifest)), set(traces(manifest))) == ({"1", "2", "3", "4"}, {"trace", "other"})
+    assert (manifest.created, manifest.producer["variants"]) == (2000.0, 3)
+    again = pull(tmp_path / "c", tier(tmp_path / "c", share))
+    assert (again.brought, len(again.present), again.blobs) == ([], 1, 0)
+
+
+def test_what_one_host_stored_comes_as_it_is(tmp_path: Path, share: str) -> None:
+    theirs = store_gears(tmp_path / "a", DECODE, {"1": b"one"}, ranks="")
+    push(tmp_path / "a", tier(tmp_path / "a", share))
+    pull(tmp_path / "b", tier(tmp_path / "b", share))
+    assert stored(tmp_path / "b") == theirs
+    paths = [Layout(tmp_path / host).manifest(DECODE) for host in "ab"]
+    assert paths[0].read_bytes() == paths[1].read_bytes()  # so that it is not sent back as another one
+
+
+def test_entries_of_ranks_come_to_their_ranks(tmp_path: Path, share: str) -> None:
+    store_gears(tmp_path / "a", DECODE, {"1": b"one"}, ranks="rank1")
+    name = EntryName(DECODE.safe_label, DECODE.digest, "rank1")
+    push(tmp_path / "a", tier(tmp_path / "a", share), name)
+    pull(tmp_path / "b", tier(tmp_path / "b", share), entry=name)
+    assert Layout(tmp_path / "b", "rank1").manifest(DECODE).exists()
+    assert not Layout(tmp_path / "b").manifest(DECODE).exists()
+
+
+def test_a_host_that_signs_signs_what_it_takes(tmp_path: Path, share: str) -> None:
+    signer = key_of(tmp_path)
+    store_gears(tmp_path / "a", DECODE, {"1": b"one"}, signer=signer)
+    store_gears(tmp_path / "b", DECODE, {"2": b"two"}, signer=signer)
+    trust = Trust.from_environment({KEY_FILE_VARIABLE: str(signer.path)})
+    push(tmp_path / "a", tier(tmp_path / "a", share, unsigned=False), trust=trust)
+    source = tier(tmp_path / "b", share, unsigned=False)
+    assert len(pull(tmp_path / "b", source, trust=trust).brought) == 1
+    assert texts(stored(tmp_path / "b", signer=signer)) == ["1", "2"]
+
+
+def test_what_comes_as_it_is_keeps_its_signature_and_can_be_sent_on(tmp_path: Path, share: str) -> None:
+    pair = Pair(tmp_path)
+    for gear, name in (("1", "a"), ("2", "b")):
+        store_gears(tmp_path / name, DECODE, {gear: gear.encode()})
+        other = f"{share}-{name}"
+        assert len(push(tmp_path / name, tier(tmp_path / name, other, unsigned=False), trust=pair.signs).sent) == 1
+        found = pull(tmp_path / "c", tier(tmp_path / "c", other, unsigned=False), trust=pair.checks)
+        assert (len(found.brought), found.refused) == (1, {})
+        sent_on = push(tmp_path / "c", tier(tmp_path / "c", f"{share}-mirror", unsigned=False), trust=pair.checks)
+        # What this host has joined nobody signed.
+        assert len(sent_on.sent) == (gear == "1")
+    assert texts(stored(tmp_path / "c")) == ["1", "2"]
+
+
+def test_what_nobody_signed_is_refused_and_nothing_here_is_touched(tmp_path: Path, share: str) -> None:
+    store_gears(tmp_path / "a", DECODE, {"1": b"one"})
+    push(tmp_path / "a", tier(tmp_path / "a", share))
+    ours = store_gears(tmp_path / "b", DECODE, {"2": b"two"})
+    found = pull(tmp_path / "b", tier(tmp_path / "b", share, unsigned=False))
+    assert (len(found.refused), found.brought) == (1, [])
+    assert stored(tmp_path / "b") == ours
+    found = pull(tmp_path / "c", tier(tmp_path / "c", share, unsigned=False))
+    assert list(found.failed.values()) == ["none of its manifests may be used"]
+    assert not Layout(tmp_path / "c").manifest(DECODE).exists()
+
+
+def damage(share: str, blob: bytes) -> Path:
+    from hashlib import sha256
+
+    path = Path(share, blob_name(sha256(blob).hexdigest()))
+    path.write_bytes(b"x" * len(blob))
+    return path
+
+
+def test_a_damaged_blob_is_told_and_the_other_gears_come(tmp_path: Path, share: str) -> None:
+    for host, gears in (("a", {"1": b"one"}), ("b", {"2": b"two"})):
+        store_gears(tmp_path / host, DECODE, gears)
+        push(tmp_path / host, tier(tmp_path / host, share))
+    damage(share, b"one")
+    found = pull(tmp_path / "c", tier(tmp_path / "c", share))
+    assert [reason[:9] for reason in found.failed.values()] == ["the blob "]
+    assert texts(stored(tmp_path / "c")) == ["2"]
+
+
+def test_a_blob_comes_from_the_next_tier_where_the_first_has_it_damaged(tmp_path: Path, share: str) -> None:
+    store_gears(tmp_path / "a", DECODE, {"1": b"one", "2": b"two"})
+    other = f"{share}-2"
+    for path in (share, other):
+        push(tmp_path / "a", tier(tmp_path / "a", path))
+    damage(share, b"one")
+    found = pull(tmp_path / "c", tier(tmp_path / "c", share), tier(tmp_path / "c", other))
+    assert (len(found.brought), found.failed) == (1, {})
+    assert texts(stored(tmp_path / "c")) == ["1", "2"]
+
+
+def test_a_gear_whose_blob_is_gone_here_is_brought_again(tmp_path: Path, share: str) -> None:
+    manifest = store_gears(tmp_path / "a", DECODE, {"1": b"one", "2": b"two"})
+    push(tmp_path / "a", tier(tmp_path / "a", share))
+    digest = next(iter(manifest.blobs))
+    Layout(tmp_path / "a").blob(digest).unlink()
+    assert pull(tmp_path / "a", tier(tmp_path / "a", share)).blobs == 1
+    assert stored(tmp_path / "a") == manifest
+
+
+def test_a_pull_is_tried_again_where_the_tier_fails(tmp_path: Path, share: str) -> None:
+    store_gears(tmp_path / "a", DECODE, {"1": b"one"})
+    push(tmp_path / "a", tier(tmp_path / "a", share))
+    source, remote = flaky(tmp_path / "b", share, "get", 2)
+    assert (len(pull(tmp_path / "b", source).brought), remote.faults) == (1, 2)
+
+
+def test_a_tier_that_fails_all_the_time_is_left_alone(tmp_path: Path, share: str) -> None:
+    store_gears(tmp_path / "a", DECODE, {"1": b"one"})
+    push(tmp_path / "a", tier(tmp_path / "a", share))
+    source, remote = flaky(tmp_path / "b", share, "get", 1000)
+    pulling = Pull(Layout(tmp_path / "b"), Trust.from_environment({}), joined)
+    names = holdings(source, Deadline.after(10)).manifests[DECODE_NAME]
+    for _ in range(5):
+        pulling.bring(DECODE_NAME, [(source, names)])
+    assert remote.faults == 3 * persistence.MOST_FAULTS
+    assert "failed again and again" in next(iter(pulling.outcome.failed.values()))
+
+
+def test_a_tier_that_hangs_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(persistence, "LONG_SECONDS", 0.05)
+    tries = []
+
+    def hang() -> None:
+        tries.append(time.sleep(0.06))
+        raise RemoteError("tier", "no answer")
+
+    with pytest.raises(RemoteError):
+        persistence.persistently(hang)
+    assert len(tries) == 1
+
+
+def test_no_more_variants_come_than_an_entry_may_hold(tmp_path: Path, share: str) -> None:
+    store_gears(tmp_path / "z", DECODE, {"0": b"zero"}, trace="own", created=1.0)
+    for number in range(MOST_VARIANTS + 3):
+        host = tmp_path / f"h{number}"
+        store_gears(host, DECODE, {"1": b"%d" % number}, trace=f"trace{number:02}", created=100.0 + number)
+        push(host, tier(host, share))
+    pull(tmp_path / "z", tier(tmp_path / "z", share))
+    found = traces(stored(tmp_path / "z"))
+    assert found == ["own", *(f"trace{number:02}" for number in range(4, MOST_VARIANTS + 3))]
+
+
+@pytest.mark.parametrize("payload", [{}, {"parts": [], "variants": [{"gears": [{}]}]}], ids=["none", "odd"])
+def test_an_entry_of_another_form_comes_where_there_is_no_other(
+    payload: dict[str, Any], tmp_path: Path, share: str
+) -> None:
+    from tests.support.commands import store
+
+    store(tmp_path / "a", DECODE, b"blob", payload={"form": "new", **payload})
+    push(tmp_path / "a", tier(tmp_path / "a", share))
+    pull(tmp_path / "b", tier(tmp_path / "b", share))
+    assert stored(tmp_path / "b") == stored(tmp_path / "a")
+    ours = store_gears(tmp_path / "c", DECODE, {"1": b"one"})
+    pull(tmp_path / "c", tier(tmp_path / "c", share))
+    assert stored(tmp_path / "c") == ours
+
+
+# -- lists for a web server ---------------------------------------------------------------------------------
+
+
+def test_lists_name_what_lies_below_each_entry(tmp_path: Path, share: str) -> None:
+    store_gears(tmp_path / "a", DECODE, {"1": b"one"})
+    store_gears(tmp_path / "a", DECODE, {"1": b"one"}, ranks="rank1")
+    target = tier(tmp_path / "a", share)
+    push(tmp_path / "a", target, DECODE_NAME, EntryName(DECODE.safe_label, DECODE.digest, "rank1"))
+    assert write_index(target, Deadline.after(10)) == 3
+    assert write_index(target, Deadline.after(10)) == 0
+    top = Path(share, "v4", "entries")
+    names = holdings(target, Deadline.after(10)).names
+    assert (top / "index.txt").read_text().split() == [name.removeprefix("v4/entries/") for name in names]
+    of_rank = (top / DECODE.safe_label / DECODE.digest / "rank1" / "index.txt").read_text().split()
+    assert [name.rpartition("/")[2] for name in names if "rank1" in name] == of_rank
+    Path(share, next(name for name in names if "rank1" in name)).unlink()
+    assert write_index(target, Deadline.after(10)) == 3
+    assert not (top / DECODE.safe_label / DECODE.digest / "rank1" / "index.txt").exists()

@@ -1,0 +1,253 @@
+"""Pruning a tier, and looking at how one is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from gearcache.cache import Layout
+from gearcache.cache.remote.breaker import FAULTS, Breaker
+from gearcache.cache.remote.folder import FolderRemote
+from gearcache.cache.remote.holdings import blobs, holdings, write_index
+from gearcache.cache.remote.names import EntryName, blob_name
+from gearcache.cache.remote.protocol import Deadline, Remote, RemoteError
+from gearcache.cache.remote.prune import RemotePrune, RemotePruned
+from gearcache.cache.remote.push import push_entries
+from gearcache.cache.remote.survey import survey
+from gearcache.cache.remote.tier import Tier
+from gearcache.cache.remote.trust import Trust
+from gearcache.cache.remote.urls import TierURL
+from gearcache.readable.joined import covers_manifests
+from tests.cache.remote.engines import ENGINES
+from tests.support.commands import DECODE
+from tests.support.stored_gears import store_gears
+
+NAME = EntryName(DECODE.safe_label, DECODE.digest)
+TRUST = Trust.from_environment({})
+DAY = 86400.0
+NOW = 100 * DAY
+
+
+@pytest.fixture
+def share(tmp_path: Path) -> Path:
+    return tmp_path / "share"
+
+
+def tier(share: Path, *, unsigned: bool = True, read_only: bool = False) -> Tier:
+    return Tier(TierURL(f"folder:{share}", unsigned=unsigned, read_only=read_only), Layout(share.parent / "host"))
+
+
+def store(share: Path, host: str, gears: dict[str, bytes], *, days: float, impossible: tuple[str, ...] = ()) -> str:
+    """Store what a host compiled some days ago; returns the name of the manifest."""
+    root = share.parent / host
+    store_gears(root, DECODE, gears, created=NOW - days * DAY, impossible=impossible)
+    target = tier(share)
+    # Nobody compares: a host that uploads at the same time as another one does not see what that stores.
+    outcome = push_entries(target, Layout(root), [NAME], TRUST, lambda others, own: False)
+    assert outcome.failed == {}
+    return NAME.manifest(Layout(root).manifest(DECODE).read_bytes())
+
+
+def prune(
+    target: Tier,
+    days: float | None = None,
+    *,
+    dry_run: bool = False,
+    meanwhile: Callable[[], object] = lambda: None,
+    trust: Trust = TRUST,
+) -> RemotePruned:
+    def sleep(seconds: float) -> None:
+        assert seconds == 60
+        meanwhile()
+
+    pruning = RemotePrune(target, trust, covers_manifests, clock=lambda: NOW, sleep=sleep)
+    return pruning.run(None if days is None else days * DAY, 60, dry_run=dry_run)
+
+
+def digest_of(blob: bytes) -> str:
+    return sha256(blob).hexdigest()
+
+
+def names(target: Tier) -> list[str]:
+    return holdings(target, Deadline.after(10)).names
+
+
+def blobs_of(target: Tier) -> list[str]:
+    return blobs(target, Deadline.after(10))
+
+
+def test_old_manifests_go_with_the_blobs_that_nothing_else_names(share: Path) -> None:
+    old = store(share, "a", {"1": b"one", "2": b"two"}, days=40)
+    young = store(share, "b", {"2": b"two", "3": b"three"}, days=10)
+    target = tier(share)
+    dry = prune(target, 30, dry_run=True)
+    assert (dry.old, dry.blobs, dry.left) == ([old], [digest_of(b"one")], 1)
+    assert names(target) == sorted([old, young])
+    done = prune(target, 30)
+    assert (done.old, done.superseded, done.late, done.blobs, done.unread) == (dry.old, [], [], dry.blobs, {})
+    assert done.freed == dry.freed > len(b"one")
+    assert names(target) == [young]
+    assert blobs_of(target) == sorted(map(digest_of, (b"two", b"three")))
+    assert prune(target, 30).freed == 0
+
+
+def test_what_another_manifest_has_as_well_goes_and_the_newest_of_equal_ones_stays(share: Path) -> None:
+    few = store(share, "a", {"1": b"one"}, days=5)
+    equal = store(share, "b", {"1": b"anew", "2": b"two"}, days=9)
+    newest = store(share, "c", {"2": b"two of c", "1": b"once more"}, days=2)
+    other = store(share, "d", {"3": b"three"}, days=50)
+    knows = store(share, "e", {"1": b"one of e"}, days=50, impossible=("9",))
+    done = prune(tier(share))
+    assert (done.old, sorted(done.superseded)) == ([], sorted([few, equal]))
+    assert names(tier(share)) == sorted([newest, other, knows])
+    assert digest_of(b"two") not in blobs_of(tier(share))
+
+
+def test_what_is_not_trusted_supersedes_nothing_and_goes_by_its_age_alone(share: Path) -> None:
+    few = store(share, "a", {"1": b"one"}, days=50)
+    store(share, "b", {"1": b"one", "2": b"two"}, days=9)
+    target = tier(share, unsigned=False)
+    assert prune(target).superseded == []
+    assert prune(target, 30).old == [few]
+
+
+def test_a_manifest_that_cannot_be_read_stays_and_so_do_all_blobs(share: Path) -> None:
+    old = store(share, "a", {"1": b"one"}, days=40)
+    store(share, "b", {"2": b"two"}, days=40)
+    damaged = share / store(share, "c", {"3": b"three"}, days=40)
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    assert prune(tier(share), 30, dry_run=True).blobs == []
+    done = prune(tier(share), 30)
+    assert (old in done.old, len(done.old), done.blobs, len(done.unread)) == (True, 2, [], 1)
+    assert damaged.exists()
+    assert len(blobs_of(tier(share))) == 3
+
+
+def test_blobs_of_an_upload_under_way_stay(share: Path) -> None:
+    store(share, "a", {"1": b"one"}, days=1)
+    store(share, "b", {"2": b"two"}, days=1)
+    manifest = store(share, "c", {"3": b"three"}, days=1)
+    data = (share / manifest).read_bytes()
+    (share / manifest).unlink()  # its blobs are there already, it is not
+    lone = b"nobody's"
+    FolderRemote(share).put(blob_name(digest_of(lone)), lone, Deadline.after(10))
+    done = prune(tier(share), 30, meanwhile=lambda: (share / manifest).write_bytes(data))
+    assert (done.blobs, done.freed) == ([digest_of(lone)], len(lone))
+    assert digest_of(b"three") in blobs_of(tier(share))
+
+
+def test_a_manifest_that_comes_while_its_blobs_go_goes_too(share: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its host took them for present; whoever saw the manifest would take it for whole, and store none of its own."""
+    manifest = store(share, "a", {"1": b"one"}, days=1)
+    data = (share / manifest).read_bytes()
+    (share / manifest).unlink()
+    delete = FolderRemote.delete
+
+    def deleted(self: FolderRemote, name: str, deadline: Deadline) -> None:
+        delete(self, name, deadline)
+        if name == blob_name(digest_of(b"one")):
+            (share / manifest).write_bytes(data)
+
+    monkeypatch.setattr(FolderRemote, "delete", deleted)
+    assert prune(tier(share)).late == [manifest]
+    assert names(tier(share)) == []
+
+
+def test_lists_for_a_web_server_follow(share: Path) -> None:
+    store(share, "a", {"1": b"one"}, days=40)
+    young = store(share, "b", {"2": b"two"}, days=1)
+    write_index(tier(share), Deadline.after(10))
+    prune(tier(share), 30)
+    assert (share / "v4/entries/index.txt").read_text() == f"{young.removeprefix('v4/entries/')}\n"
+
+
+def test_other_objects_are_left_alone(share: Path) -> None:
+    store(share, "a", {"1": b"one"}, days=40)
+    others = ["v3/entries/old", "v4/blobs/notes.txt", "v4/entries/Model.decode/readme", "v4/leases/x", "mine.txt"]
+    for name in others:
+        (share / name).parent.mkdir(parents=True, exist_ok=True)
+        (share / name).write_text("mine")
+    prune(tier(share), 30)
+    assert names(tier(share)) == blobs_of(tier(share)) == []
+    assert all((share / name).read_text() == "mine" for name in others)
+
+
+def test_a_tier_that_is_read_only_is_refused(share: Path) -> None:
+    store(share, "a", {"1": b"one"}, days=40)
+    with pytest.raises(RemoteError, match="it is read only"):
+        prune(tier(share, read_only=True), 30)
+    assert len(names(tier(share))) == 1
+
+
+# -- status -------------------------------------------------------------------------------------------------
+
+
+def on(remote: Remote, url: str, root: Path) -> Tier:
+    """A tier with an engine of the tests."""
+    made = Tier(TierURL(url, unsigned=True), Layout(root))
+    made._remote = remote
+    return made
+
+
+@pytest.mark.parametrize("engine", ["folder", "redis", "bucket"])
+def test_a_survey_tries_an_engine_and_leaves_nothing_behind(engine: str, tmp_path: Path) -> None:
+    root = tmp_path / "host"
+    store_gears(root, DECODE, {"1": b"one"})
+    with ENGINES[engine]() as remote:
+        target = on(remote, f"folder:{tmp_path}", root)
+        assert push_entries(target, Layout(root), [NAME], TRUST, covers_manifests).blobs == 1
+        found = survey(target, TRUST)
+        assert (found.problem, found.leases, found.entries, found.manifests) == ("", True, 1, 1)
+        assert (found.signers, found.refused, found.read, found.resting) == ({"nobody": 1}, {}, 1, 0.0)
+        assert 0 < (found.get_seconds or 0) < 1
+        assert 0 < (found.put_seconds or 0) < 1
+        assert found.size == len(b"one") + Layout(root).manifest(DECODE).stat().st_size
+        assert abs(found.clock_skew or 0.0) < 2
+        assert found.clock_skew is not None
+        assert remote.names("v4/probes/", 10, Deadline.after(10)) == []
+
+
+def test_a_clock_that_is_wrong_is_told(share: Path) -> None:
+    class Ahead(FolderRemote):
+        def clock(self, name: str, deadline: Deadline) -> float | None:
+            return time.time() + 90
+
+    assert survey(on(Ahead(share), f"folder:{share}", share.parent / "host"), TRUST).clock_skew == pytest.approx(90, 1)
+
+
+def test_a_website_is_read_only_tells_its_time_and_needs_a_list(tmp_path: Path) -> None:
+    root = tmp_path / "host"
+    store_gears(root, DECODE, {"1": b"one"})
+    with ENGINES["web"]() as remote:
+        target = Tier(TierURL(remote.label, read_only=True, unsigned=True), Layout(root))
+        assert "has no `v4/entries/index.txt`" in survey(target, TRUST).problem
+        writable = on(remote, f"folder:{tmp_path}", root)
+        push_entries(writable, Layout(root), [NAME], TRUST, covers_manifests)
+        write_index(writable, Deadline.after(10))
+        found = survey(target, TRUST)
+    assert (found.problem, found.put_seconds, found.leases, found.entries) == ("", None, None, 1)
+    assert abs(found.clock_skew if found.clock_skew is not None else 99.0) < 2
+
+
+def test_a_tier_that_fails_or_rests_is_told(tmp_path: Path) -> None:
+    root = tmp_path / "host"
+    Layout(root).prepare()
+    target = Tier(TierURL("http://127.0.0.1:1/x", read_only=True), Layout(root))
+    assert "ConnectionRefusedError" in survey(target, TRUST).problem
+    resting = tier(tmp_path / "share")
+    breaker = Breaker(Layout(root).locks_folder, resting.label)
+    for _ in range(FAULTS):
+        breaker.fault()
+    assert 50 < survey(resting, TRUST).resting <= 60
+    assert survey(resting, TRUST).resting == 0  # it answered
+
+
+def test_a_share_that_nobody_may_write_is_no_tier_that_works(tmp_path: Path) -> None:
+    share = tmp_path / "share"
+    share.write_text("a file")
+    assert survey(tier(share), TRUST).problem != ""
+    assert share.read_text() == "a file"
