@@ -64,7 +64,8 @@ class OciRemote:
         raise RemoteError(self.label, "it is read only")
 
     def names(self, prefix: str, limit: int, deadline: Deadline) -> list[str]:
-        check_name(self.label, prefix.removesuffix("/"))
+        if prefix:
+            check_name(self.label, prefix.removesuffix("/"))
         return [name for name in self._fetched(deadline).names(prefix) if is_name(name)][:limit]
 
     def delete(self, name: str, deadline: Deadline) -> None:

@@ -17,7 +17,7 @@ from gearcache.cache.remote.folder import FolderRemote
 from gearcache.cache.remote.objects import ObjectRemote
 from gearcache.cache.remote.oci.image_remote import OciRemote
 from gearcache.cache.remote.oci.push import push_folder
-from gearcache.cache.remote.protocol import Creates, Deadline, Remote
+from gearcache.cache.remote.protocol import Creates, Deadline, Remote, check_name
 from gearcache.cache.remote.redis_server import RedisRemote
 from gearcache.cache.remote.web import INDEX, WebRemote
 from tests.cache.remote.images import write_objects
@@ -168,6 +168,7 @@ class Image(OciRemote):
     def put(
         self, name: str, data: bytes, deadline: Deadline, *, create: bool = False, lifetime: float | None = None
     ) -> bool:
+        check_name(self.label, name)
         with self._changing:
             if create and name in self._objects:
                 return False
@@ -176,6 +177,7 @@ class Image(OciRemote):
         return True
 
     def delete(self, name: str, deadline: Deadline) -> None:
+        check_name(self.label, name)
         with self._changing:
             self._objects.pop(name, None)
             self._push(deadline)
