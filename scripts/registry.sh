@@ -3,7 +3,7 @@
 # Where it cannot be had this says so and succeeds: the tests that need it are skipped, with that reason.
 set -euo pipefail
 
-folder=$1
+folder=$(realpath -m "$1")
 program="$folder/usr/bin/docker-registry"
 [[ -x $program ]] && exit 0
 

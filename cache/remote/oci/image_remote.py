@@ -23,7 +23,7 @@ from gearcache.cache.remote.oci.reference import parse_reference
 from gearcache.cache.remote.oci.registry import Registry
 from gearcache.cache.remote.oci.session import with_registry
 from gearcache.cache.remote.oci.unpacked import UnpackedLayer, unpack_layer
-from gearcache.cache.remote.protocol import Creates, Deadline, RemoteError
+from gearcache.cache.remote.protocol import Creates, Deadline, RemoteError, check_name, is_name
 
 
 class OciRemote:
@@ -42,6 +42,7 @@ class OciRemote:
         self._process = os.getpid()
 
     def get(self, name: str, limit: int, deadline: Deadline) -> bytes | None:
+        check_name(self.label, name)
         layer = self._fetched(deadline)
         size = layer.size(name)
         if size is None:
@@ -54,6 +55,7 @@ class OciRemote:
             raise RemoteError(self.label, f"`{name}`: {error.strerror or error}") from error
 
     def size(self, name: str, deadline: Deadline) -> int | None:
+        check_name(self.label, name)
         return self._fetched(deadline).size(name)
 
     def put(
@@ -62,7 +64,8 @@ class OciRemote:
         raise RemoteError(self.label, "it is read only")
 
     def names(self, prefix: str, limit: int, deadline: Deadline) -> list[str]:
-        return self._fetched(deadline).names(prefix)[:limit]
+        check_name(self.label, prefix.removesuffix("/"))
+        return [name for name in self._fetched(deadline).names(prefix) if is_name(name)][:limit]
 
     def delete(self, name: str, deadline: Deadline) -> None:
         raise RemoteError(self.label, "it is read only")

@@ -150,7 +150,7 @@ def url_of(remote: Remote) -> str:
         return f"{remote.label}?unsigned=1"
     if isinstance(remote, ObjectRemote):
         settings = "&".join(f"{name}={str(value).lower()}" for name, value in remote._options.items())
-        return f"{remote.label}?unsigned=1&{settings}"
+        return f"{remote.label.partition('?')[0]}?unsigned=1&{settings}"
     return f"{remote.label}/?unsigned=1"
 
 

@@ -88,7 +88,9 @@ def test_a_host_takes_what_it_has_signed_itself_whatever_it_lists(build: Pair, t
 def test_what_is_not_signed_is_refused_unless_that_is_allowed(both: Trust) -> None:
     assert refusal(both, manifest()) == "it is not signed"
     assert refusal(Trust(), manifest()) == "it is not signed"
-    assert both.check(manifest(), SOURCE, unsigned=True) == ""
+    assert Trust(both.keys).check(manifest(), SOURCE, unsigned=True) == ""
+    with pytest.raises(UnsignedEntry, match="takes nothing that nobody signed"):
+        both.check(manifest(), SOURCE, unsigned=True)
 
 
 def test_a_foreign_key_is_refused_with_its_fingerprint(build: Pair, tmp_path: Path) -> None:
