@@ -1,4 +1,4 @@
-"""Trying again: what a command does where a tier fails, and a process that serves does not."""
+"""Trying whole steps again, as a command does where the tries of each request (`patient.py`) were not enough."""
 
 from __future__ import annotations
 
