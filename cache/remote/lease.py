@@ -61,12 +61,14 @@ class Holder:
 class Lease:
     """One lease, as one process sees it. Not thread safe but for its own beats."""
 
-    def __init__(self, tier: Tier, name: str, *, life: float = LIFE_SECONDS, beat: float = BEAT_SECONDS) -> None:
+    def __init__(
+        self, tier: Tier, name: str, *, life: float = LIFE_SECONDS, beat: float = BEAT_SECONDS, identity: str = ""
+    ) -> None:
         self.tier = tier
         self._name = name
         self._life = life
         self._every = beat
-        self._identity = secrets.token_hex(8)
+        self._identity = identity or secrets.token_hex(8)
         self._ended = threading.Event()
         self._beats: threading.Thread | None = None
         #: The last beat that was seen of another holder, and when, of `time.monotonic`.
@@ -85,8 +87,7 @@ class Lease:
     def take(self) -> bool:
         """Take the lease, if nobody holds it; whether it is this process's now. Raises `RemoteError`."""
         if self._ask(self._create):
-            self._beats = threading.Thread(target=self._beat, daemon=True, name="gearcache-lease")
-            self._beats.start()
+            self.resume()
             return True
         return False
 
@@ -105,6 +106,11 @@ class Lease:
         except RemoteError:
             is_again = True
             return again(create, deadline)
+
+    def resume(self) -> None:
+        """Show beats from now on, also for a process that took the lease under this identity and has ended."""
+        self._beats = threading.Thread(target=self._beat, daemon=True, name="gearcache-lease")
+        self._beats.start()
 
     def release(self) -> None:
         """Give the lease up, if it is held; raises nothing."""

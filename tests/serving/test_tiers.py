@@ -302,6 +302,32 @@ def test_in_the_background_it_is_fetched_too(tmp_path: Path, share: str) -> None
     assert Host(tmp_path / "d", share, factor=7.0).call().compiles == 0
 
 
+def test_in_the_background_nobody_waits_until_it_is_sent(
+    tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with faulty(share, "hangs when it is written", monkeypatch) as url:
+        host = Host(tmp_path / "a", url, on_miss="background")
+        x = torch.randn(4, 4)
+        begin = time.monotonic()
+        while not host.cached.stats.to_dict()["loads"]:
+            host.cached(x)
+            assert time.monotonic() - begin < 25
+            time.sleep(0.05)
+        assert outbox().flush(0.0) == 1, "it is still being sent"
+
+
+def test_what_was_compiled_in_the_background_is_sent_and_its_lease_given_up(tmp_path: Path, share: str) -> None:
+    host = Host(tmp_path / "a", share, on_miss="background")
+    deadline = time.monotonic() + 60
+    while not host.cached.stats.to_dict()["loads"]:
+        host.call()
+        assert time.monotonic() < deadline, host.cached.explain()
+        time.sleep(0.05)
+    assert outbox().flush(30) == 0
+    assert len(objects(share, "entries")) == 1
+    assert not objects(share, "leases")
+
+
 class Faulty(FolderRemote):
     """A share that fails in one way, and counts how often it was asked."""
 
@@ -318,17 +344,21 @@ class Faulty(FolderRemote):
         raise RemoteError(self.label, f"it {self._fault}")
 
     def get(self, name: str, limit: int, deadline: Deadline) -> bytes | None:
-        if self._fault == "denies writes":
+        if self._fault in ("denies writes", "hangs when it is written"):
             return super().get(name, limit, deadline)
         return self._fail(deadline)
 
     def names(self, prefix: str, limit: int, deadline: Deadline) -> list[str]:
-        if self._fault in ("denies writes", "gives no objects"):
+        if self._fault in ("denies writes", "gives no objects", "hangs when it is written"):
             return super().names(prefix, limit, deadline)
         self._fail(deadline)
         return []
 
-    def put(self, *_: Any, **__: Any) -> bool:
+    def put(self, name: str, data: bytes, deadline: Deadline, **how: Any) -> bool:
+        if self._fault == "hangs when it is written":
+            if how.get("create"):
+                return super().put(name, data, deadline, **how)
+            time.sleep(min(2.0, deadline.left))
         raise RemoteError(self.label, "permission denied")
 
 

@@ -96,6 +96,8 @@ class BackgroundBuilds:
         self._begun = 0.0
         #: Of the call for which the build that is under way was begun.
         self._wanted: Any = None
+        #: What that build compiles, as other hosts call it.
+        self._work = ""
         #: Of the call for which graphs were stored last.
         self._stored: Any = None
         #: When calls of which no graph could be made may be tried again.
@@ -153,12 +155,13 @@ class BackgroundBuilds:
         threads = torch.get_num_threads()
 
         def work() -> None:
-            self._builds.threads, self._builds.sends_at_once = threads, True
+            self._builds.threads, self._builds.leaves_sending = threads, True
             if not self._builds.build(call, spec, why):
                 raise RuntimeError("; ".join(self._record.history.untold()) or "it could not be made")
             if self._variants.entry.is_in_memory:
                 raise RuntimeError("; ".join(self._record.history.untold()) or "it could not be stored")
 
+        self._work = self._builds.prepare_fork(call, spec)
         limit = self._method.settings.compile_timeout * (1 + max(1, len(spec.gears)))
         if _slot.begin(work, limit, self._reports):
             self._begun, self._wanted = time.monotonic(), wanted
@@ -173,6 +176,8 @@ class BackgroundBuilds:
             logger.log(level, "%s", text)
         if not report.kind:
             self._stored, self._failures = self._wanted, 0
+            if any(event.kind == "publish" for event in report.events):
+                self._builds.take_over(self._work)
             return
         if report.kind == TooManyVariants.__name__:
             self._ended = "max_variants"

@@ -49,8 +49,8 @@ class Builds:
         self._findings: Findings | None = None
         #: Threads that compiled code is for, where this process has another number for the time of a build.
         self.threads: int | None = None
-        #: Whether this process ends with the build.
-        self.sends_at_once = False
+        #: Whether this process ends with the build, and the one that it was forked from sends what it stored.
+        self.leaves_sending = False
         self._remote_entry: RemoteEntry | None = None
         self._has_no_remote = False
 
@@ -172,10 +172,21 @@ class Builds:
         remote = self._remote()
         if remote is None or self._entry.is_in_memory:
             return
-        if self.sends_at_once or not self._method.serves:
+        if self.leaves_sending:
+            remote.leave()
+        elif not self._method.serves:
             remote.send()
         else:
             remote.offer()
+
+    def prepare_fork(self, call: Call, spec: GearSpec) -> str:
+        """Make what a forked process has in common with this one; returns what `take_over` takes."""
+        return work_text(call, spec, self._method.dynamic) if self._remote() is not None else ""
+
+    def take_over(self, work: str) -> None:
+        """Send what a forked process has compiled."""
+        if (remote := self._remote()) is not None:
+            remote.take_over(work)
 
     def send(self) -> list[str]:
         """Send what is stored to the tiers, now; returns the problems."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -73,6 +74,8 @@ class RemoteEntry:
         self._lookups = [Lookup(tier, self._name, self._trust) for tier in self._tiers]
         self._decoded: dict[str, list[StoredVariant]] = {}
         self._turn: Turn | None = None
+        #: Of this object and of its copies in forked processes.
+        self._identity = secrets.token_hex(8)
 
     def obtain(self, wanted: Wanted) -> bool:
         """Bring variants that serve a call here; False where this process is to compile them.
@@ -84,7 +87,7 @@ class RemoteEntry:
         tier = next((tier for tier in self._writable if not tier.is_resting), None)
         if tier is None:
             return False
-        turn = Turn(tier, self._entry.key.digest, wanted.work, self._history, self._lock_timeout)
+        turn = self._turn_at(tier, wanted.work)
         try:
             if turn.wait(lambda: self._fetch(wanted)):
                 return True
@@ -99,6 +102,21 @@ class RemoteEntry:
         turn, self._turn = self._turn, None
         if turn is not None:
             turn.end()
+
+    def leave(self) -> None:
+        """Leave turn and sending to the process that this one was forked from, and which goes on with `take_over`."""
+        self._turn = None
+
+    def take_over(self, work: str) -> None:
+        """Send what a forked process has stored, which had its turn at some work."""
+        tier = next((tier for tier in self._writable if not tier.is_resting), None)
+        if tier is not None:
+            self._turn = self._turn_at(tier, work)
+            self._turn.resume()
+        self.offer()
+
+    def _turn_at(self, tier: Tier, work: str) -> Turn:
+        return Turn(tier, self._entry.key.digest, work, self._history, self._lock_timeout, self._identity)
 
     def offer(self) -> None:
         """Send what is stored here to the tiers, in the background; others that wait for it may then fetch it."""

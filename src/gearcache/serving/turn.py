@@ -24,9 +24,9 @@ _LOOK_SECONDS = 10.0
 class Turn:
     """One process's turn at some work for a key."""
 
-    def __init__(self, tier: Tier, key_digest: str, work: str, history: History, seconds: float) -> None:
+    def __init__(self, tier: Tier, key_digest: str, work: str, history: History, seconds: float, identity: str) -> None:
         self._tier = tier
-        self._lease = Lease(tier, lease_name(key_digest, work))
+        self._lease = Lease(tier, lease_name(key_digest, work), identity=identity)
         self._history = history
         self._seconds = seconds
 
@@ -76,6 +76,10 @@ class Turn:
     def _waited(self, begin: float) -> bool:
         self._history.note("lease", tier=self._tier.label, seconds=time.monotonic() - begin, detail="waited")
         return True
+
+    def resume(self) -> None:
+        """Keep the turn of a process that had it under the same identity, and has ended."""
+        self._lease.resume()
 
     def end(self) -> None:
         """Let another host have its turn, if this one has it."""
