@@ -26,6 +26,7 @@ def fetch_blobs(tier: Tier, sizes: Mapping[str, int], take: Callable[[bytes], ob
     def fetch(remote: Remote, digest: str, size: int) -> int:
         data = _read(remote, blob_name(digest), size, deadline)
         if data is None:
+            tier.damaged.add(digest)
             raise CorruptEntry(tier.path(blob_name(digest)), "the blob is missing")
         if (found := sha256(data).hexdigest()) != digest:
             tier.damaged.add(digest)

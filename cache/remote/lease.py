@@ -13,6 +13,7 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgpack
@@ -38,6 +39,8 @@ class Holder:
     beat: int
     #: Of its clock, in seconds since 1970.
     at: float
+    #: In which its number means it: this boot of a kernel, and the namespace of processes.
+    space: str = ""
 
     def encoded(self) -> bytes:
         """Return the bytes of a lease."""
@@ -50,12 +53,31 @@ class Holder:
         with suppress(Exception):
             plain: Any = msgpack.unpackb(data)
             return Holder(
-                str(plain["identity"]), str(plain["host"]), int(plain["pid"]), int(plain["beat"]), float(plain["at"])
+                str(plain["identity"]),
+                str(plain["host"]),
+                int(plain["pid"]),
+                int(plain["beat"]),
+                float(plain["at"]),
+                str(plain["space"]),
             )
         return None
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it was a process of this host that is gone."""
+        return self.space == process_space() and not Path(f"/proc/{self.pid}").exists()
+
     def __str__(self) -> str:
         return f"process {self.pid} of {self.host}"
+
+
+def process_space() -> str:
+    """Return what two processes have in common that see each other by number; another text each time without /proc."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return secrets.token_hex(8)
 
 
 class Lease:
@@ -135,7 +157,7 @@ class Lease:
         holder = Holder.decoded(data)
         # Clocks of hosts differ, so an old time alone tells only of what is very old.
         is_old = holder is None or time.time() - holder.at > 10 * self._life
-        return is_old or now - self._seen[1] > self._life
+        return is_old or now - self._seen[1] > self._life or (holder is not None and holder.has_ended)
 
     def _beat(self) -> None:
         number = 0
@@ -154,7 +176,7 @@ class Lease:
         return True
 
     def _own(self, beat: int) -> Holder:
-        return Holder(self._identity, socket.gethostname(), os.getpid(), beat, time.time())
+        return Holder(self._identity, socket.gethostname(), os.getpid(), beat, time.time(), process_space())
 
     def _ask(self, work: Any) -> Any:
-        return self.tier.ask(lambda remote: work(remote, Deadline.after(_REQUEST_SECONDS)))
+        return self.tier.ask(lambda remote: work(remote, Deadline.after(_REQUEST_SECONDS)), is_telling=False)

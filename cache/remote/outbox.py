@@ -86,4 +86,5 @@ def _at_exit() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
-atexit.register(_at_exit)
+# While threads can still be started, and also in the children of `multiprocessing`, which run no `atexit`.
+getattr(threading, "_register_atexit", atexit.register)(_at_exit)

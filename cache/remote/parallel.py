@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 #: Requests that one lookup or upload makes at once.
@@ -13,9 +13,38 @@ _Result = TypeVar("_Result")
 
 
 def at_once(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
-    """Return what `work` returns for each item, in their order; the first error comes out when all have ended."""
+    """Return what `work` returns for each item, in their order; the first error comes out when all have ended.
+
+    No `ThreadPoolExecutor`: at the end of a process it takes no work any more, and its threads are waited for, however
+    long a tier hangs.
+    """
     chosen = list(items)
     if len(chosen) <= 1:
         return [work(item) for item in chosen]
-    with ThreadPoolExecutor(min(MOST_AT_ONCE, len(chosen)), thread_name_prefix="gearcache-remote") as pool:
-        return list(pool.map(work, chosen))
+    results: dict[int, _Result] = {}
+    errors: dict[int, BaseException] = {}
+    waiting = iter(enumerate(chosen))
+    taking = threading.Lock()
+
+    def run() -> None:
+        while True:
+            with taking:
+                number, item = next(waiting, (-1, None))
+            if number < 0:
+                return
+            try:
+                results[number] = work(item)  # type: ignore[arg-type]
+            except BaseException as error:
+                errors[number] = error
+
+    threads = [
+        threading.Thread(target=run, daemon=True, name="gearcache-remote")
+        for _ in range(min(MOST_AT_ONCE, len(chosen)))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[min(errors)]
+    return [results[number] for number in range(len(chosen))]

@@ -35,7 +35,7 @@ class Tier:
         self._folder = layout.locks_folder
         self._breaker = Breaker(layout.locks_folder, url.label)
         self._remote: Remote | None = None
-        #: Digests of blobs that were found damaged there: they are sent again.
+        #: Digests of blobs that were found damaged or missing there: they are sent again.
         self.damaged: set[str] = set()
 
     @property
@@ -71,8 +71,11 @@ class Tier:
         """Return until when one lookup may take."""
         return Deadline.after(self.url.budget)
 
-    def ask(self, work: Callable[[Remote], _Result]) -> _Result:
-        """Return what some operations on the engine return, and note for the whole host whether that failed."""
+    def ask(self, work: Callable[[Remote], _Result], *, is_telling: bool = True) -> _Result:
+        """Return what some operations on the engine return, and note for the whole host whether that failed.
+
+        That a small request succeeds, as one about a lease, tells nothing of others: `is_telling=False`.
+        """
         begin = time.monotonic()
         try:
             found = work(self.remote)
@@ -80,7 +83,8 @@ class Tier:
             self._breaker.fault(is_last=time.monotonic() - begin >= _DEAR_SECONDS)
             self.counts.add(faults=1)
             raise
-        self._breaker.success()
+        if is_telling:
+            self._breaker.success()
         return found
 
 

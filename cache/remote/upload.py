@@ -60,8 +60,11 @@ def upload_entry(
         name = entry.manifest(data)
         # One that this host refuses because of its signature is there as well, byte for byte.
         is_there = name in lookup.found or isinstance(lookup.refused.get(name), UnsignedEntry)
-        if is_there or covers(_manifests(lookup), manifest):
-            return Uploaded()
+        others = [found.manifest for found in lookup.found.values()]
+        if is_there or covers(others, manifest):
+            whole = tier.ask(lambda remote: _whole(tier, remote, [*others, manifest], deadline))
+            if covers(whole, manifest) or (is_there and manifest in whole):
+                return Uploaded()
         sent = tier.ask(lambda remote: _send(tier, remote, DiskStore(layout), entry, data, manifest, deadline))
     tier.counts.add(uploads=1, bytes_uploaded=sent.bytes)
     return sent
@@ -76,22 +79,35 @@ def _send(
     manifest: Manifest,
     deadline: Deadline,
 ) -> Uploaded:
-    def send(item: tuple[str, int]) -> int:
+    sent: dict[str, int] = {}
+
+    def send(item: tuple[str, int]) -> None:
         digest, size = item
-        if digest not in tier.damaged and remote.size(blob_name(digest), deadline) == size:
-            return 0
+        if _is_there(tier, remote, digest, size, deadline):
+            return
         remote.put(blob_name(digest), store.read_blob(digest), deadline)
         tier.damaged.discard(digest)
-        return size
+        sent[digest] = size
 
-    sizes = at_once(send, sorted(manifest.blobs.items()))
+    items = sorted(manifest.blobs.items())
+    at_once(send, items)
     # Last: whoever sees it finds its blobs.
     remote.put(entry.manifest(data), data, deadline)
-    return Uploaded(True, sum(map(bool, sizes)), sum(sizes) + len(data))
+    # Those that were there may have been pruned meanwhile, as none of a manifest's.
+    at_once(send, [item for item in items if item[0] not in sent])
+    return Uploaded(True, len(sent), sum(sent.values()) + len(data))
 
 
-def _manifests(lookup: Lookup) -> list[Manifest]:
-    return [found.manifest for found in lookup.found.values()]
+def _whole(tier: Tier, remote: Remote, manifests: Sequence[Manifest], deadline: Deadline) -> list[Manifest]:
+    """Return the manifests whose blobs are all there."""
+    sizes = {digest: size for manifest in manifests for digest, size in manifest.blobs.items()}
+    found = at_once(lambda item: (item[0], _is_there(tier, remote, *item, deadline)), sorted(sizes.items()))
+    there = {digest for digest, is_there in found if is_there}
+    return [manifest for manifest in manifests if manifest.blobs.keys() <= there]
+
+
+def _is_there(tier: Tier, remote: Remote, digest: str, size: int, deadline: Deadline) -> bool:
+    return digest not in tier.damaged and remote.size(blob_name(digest), deadline) == size
 
 
 def _read(path: Path) -> tuple[bytes, Manifest]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from redis import Redis
 
 from gearcache.cache.remote.redis_server import RedisRemote
 from tests.cache.remote.engines import ENGINES
@@ -34,7 +36,7 @@ print(json.dumps({"right": right, "compiles": cached.stats.compiles, "traces": c
 
 @pytest.mark.slow
 def test_of_all_processes_of_all_hosts_one_compiles(tmp_path: Path) -> None:
-    with ENGINES["redis"]() as remote:
+    with ENGINES["redis"]() as remote, contextlib.ExitStack() as ended:
         assert isinstance(remote, RedisRemote)
         processes = [
             _start(tmp_path / f"host{host}", f"{remote.label}?unsigned=1")
@@ -42,9 +44,12 @@ def test_of_all_processes_of_all_hosts_one_compiles(tmp_path: Path) -> None:
             for _ in range(PROCESSES)
         ]
         for process in processes:
+            ended.enter_context(process)
+            ended.callback(process.kill)
+        for process in processes:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
-        client = remote._client(1.0)
+        client = Redis.from_url(f"{remote.label}")
         client.config_resetstat()
         reports: list[dict[str, Any]] = []
         for process in processes:

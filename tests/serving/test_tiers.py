@@ -488,7 +488,7 @@ def test_a_host_waits_for_who_holds_the_lease_and_compiles_when_that_gives_up(tm
 def test_a_holder_that_shows_no_beat_is_taken_over(tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch) -> None:
     dead = _lease(share, beat=1000.0)
     assert dead.take()
-    monkeypatch.setattr(turn, "Lease", lambda *arguments: lease.Lease(*arguments, life=0.5))
+    monkeypatch.setattr(turn, "Lease", lambda *arguments, **named: lease.Lease(*arguments, life=0.5, **named))
     begin = time.monotonic()
     assert Host(tmp_path / "a", share).call().compiles == 2
     assert 0.5 <= time.monotonic() - begin < 20
@@ -592,3 +592,88 @@ def test_a_forked_process_has_an_outbox_of_its_own() -> None:
         finally:
             os._exit(0 if ok else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+LAST_WORDS = """
+import sys, threading, time, torch, gearcache
+from pathlib import Path
+from tests.scenarios.geared import Net
+from gearcache.cache.remote.folder import FolderRemote
+
+def slow(self, name, data, deadline, write=FolderRemote.put, **how):
+    time.sleep(0.3 if sys.argv[3] == "slow" else 60 if "blobs" in name else 0)
+    return write(self, name, data, deadline, **how)
+
+FolderRemote.put = slow
+config = gearcache.CompilerConfig(backend="eager")
+cached = gearcache.cache_compile(Net().two, config=config, gears={"x": {0: [2, 3]}, "y": {0: [2, 3]}},
+                                 cache_dir=sys.argv[1], remotes=f"folder:{sys.argv[2]}?unsigned=1")
+
+def call():
+    cached(torch.randn(2, 4), torch.randn(2, 4))
+
+if sys.argv[4] == "child":
+    import multiprocessing
+    child = multiprocessing.get_context("fork").Process(target=call)
+    child.start()
+    child.join()
+else:
+    call()
+print(time.time(), flush=True)
+"""
+
+
+@pytest.mark.parametrize("process", ["program", "child"])
+def test_what_was_compiled_last_is_sent_before_the_process_ends(tmp_path: Path, share: str, process: str) -> None:
+    folder = share.removeprefix("folder:").partition("?")[0]
+    run_python(LAST_WORDS, str(tmp_path / "a"), folder, "slow", process)
+    assert len(objects(share, "entries")) == 1
+    assert not objects(share, "leases")
+
+
+@pytest.mark.slow
+def test_a_tier_that_hangs_does_not_keep_a_process_from_ending(tmp_path: Path, share: str) -> None:
+    folder = share.removeprefix("folder:").partition("?")[0]
+    ended = run_python(LAST_WORDS, str(tmp_path / "a"), folder, "hangs", "program")
+    assert time.time() - ended < 15
+
+
+def test_what_several_hosts_compiled_alike_is_fetched_once(
+    tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apart = [f"folder:{tmp_path / name}?unsigned=1" for name in ("one", "two", "three")]
+    for number, url in enumerate(apart):
+        Path(url.removeprefix("folder:").partition("?")[0]).mkdir()
+        Host(tmp_path / f"host{number}", url).call()
+        shutil.copytree(url.removeprefix("folder:").partition("?")[0], tmp_path / "share", dirs_exist_ok=True)
+    assert len(objects(share, "entries")) == 3
+    host = Host(tmp_path / "last", share).call()
+    assert (host.compiles, host.cached.stats.loads) == (0, 2)
+    # Who has compiled the same has nothing to add.
+    monkeypatch.setattr(remote_entry.RemoteEntry, "obtain", lambda *_: False)
+    assert Host(tmp_path / "late", share).call().compiles == 2
+    assert len(objects(share, "entries")) == 3
+
+
+def test_of_like_entries_one_with_its_blobs_is_taken_and_missing_ones_are_sent_again(
+    tmp_path: Path, share: str
+) -> None:
+    Host(tmp_path / "a", share).call()
+    for blob in objects(share, "blobs"):
+        blob.unlink()
+    second = Host(tmp_path / "b", share).call()
+    assert second.compiles == 2
+    assert Host(tmp_path / "c", share).call().compiles == 0
+
+
+@pytest.mark.usefixtures("one_lease")
+def test_a_holder_of_this_host_that_is_gone_is_seen_at_once(tmp_path: Path, share: str) -> None:
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    os.waitpid(child, 0)
+    gone = lease.Holder("0" * 16, "host", child, 0, time.time(), lease.process_space()).encoded()
+    FolderRemote(share.removeprefix("folder:").partition("?")[0]).put("v4/leases/x", gone, Deadline.after(5))
+    begin = time.monotonic()
+    Host(tmp_path / "a", share).call()
+    assert time.monotonic() - begin < 20

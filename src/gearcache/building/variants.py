@@ -21,6 +21,8 @@ from gearcache.guards.evidence.relations import RELATIONS, others
 from gearcache.guards.evidence.traced_files import record_sources
 from gearcache.guards.evidence.tree import evidence_tree
 
+_GRAPH_NAME = "__compiled_graph"
+
 
 def built_variant(
     function: Any, unit: TraceUnit, graph: GearGraph, gears: list[StoredGear], artifacts: list[Artifact]
@@ -35,10 +37,11 @@ def built_variant(
     call_checks, evidence = split_checks(capture, next(iter(parameter_names(function))))
     for check in (*call_checks, *evidence):
         _check_storable(capture.method, check.to_plain())
+    frame, graph_name = _with_own_name(unit.frame, capture.graph_name)
     variant = StoredVariant(
-        frame=unit.frame,
+        frame=frame,
         references=unit.references,
-        graph_name=capture.graph_name,
+        graph_name=graph_name,
         inputs=inputs,
         attributes={name: access for name, access in capture.attributes.items() if name not in moved},
         call_checks=call_checks,
@@ -53,6 +56,17 @@ def built_variant(
     )
     _check_storable(capture.method, variant.to_plain())
     return BuiltVariant(variant, artifacts)
+
+
+def _with_own_name(frame: dict[str, Any], graph_name: str) -> tuple[dict[str, Any], str]:
+    """Return a frame that calls the graph by a name that every trace of the method gives it, and that name.
+
+    Dynamo's has a random number in it: what two hosts compile would never be equal.
+    """
+    name = _GRAPH_NAME
+    while name in frame["co_names"]:
+        name += "_"
+    return frame | {"co_names": [name if item == graph_name else item for item in frame["co_names"]]}, name
 
 
 def _check_storable(method: str, plain: Any) -> None:

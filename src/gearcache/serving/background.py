@@ -31,6 +31,10 @@ _MOST = 64
 _POLL_SECONDS = 0.02
 
 
+#: Tiers whose faults processes of builds have told of.
+_told_tiers: set[str] = set()
+
+
 class _Slot:
     """The one build of this process that may be under way in the background.
 
@@ -173,7 +177,12 @@ class BackgroundBuilds:
         for event in report.events:
             self._record.counters.note(event)
         for level, text in report.logged:
-            logger.log(level, "%s", text)
+            # A tier that fails is told once, however many processes meet it.
+            tier = text.partition(": ")[0] if text.startswith("tier ") else ""
+            if tier not in _told_tiers:
+                logger.log(level, "%s", text)
+            if tier:
+                _told_tiers.add(tier)
         if not report.kind:
             self._stored, self._failures = self._wanted, 0
             if any(event.kind == "publish" for event in report.events):

@@ -240,9 +240,9 @@ class Builds:
                     self._obtain(call, spec, present, lambda: not self._load_present(call)[1], any_sizes=True)
                     present, missing = self._load_present(call)
                 if missing:
-                    present = self._make_room(present, call, "gears of it are missing")
                     spec = call.spec(self._method.spec).only(missing)
                     with self._giving_up():
+                        present = self._make_room(present, call, "gears of it are missing")
                         self._entry.publish(self._compile(call, spec, present), present)
                         self._offer()
             self._variants.read_again()

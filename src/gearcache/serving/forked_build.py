@@ -37,7 +37,7 @@ _CONNECTIONS = ("socket:", "pipe:", "anon_inode:")
 #: Of each module that is being imported, a weak reference to its lock (Python's `importlib._bootstrap`).
 _module_locks: dict[Any, Any] = getattr(importlib._bootstrap, "_module_locks", {})
 #: Events that this process is told of as if they were its own; what the child has loaded is not loaded here.
-_TOLD = ("trace", "compile", "compile_failed", "publish", "fetch", "lease")
+_TOLD = ("trace", "compile", "compile_failed", "publish", "fetch", "upload", "lease")
 
 
 @dataclass(frozen=True)

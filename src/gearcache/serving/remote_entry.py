@@ -16,9 +16,9 @@ from gearcache.cache.remote.outbox import outbox
 from gearcache.cache.remote.tier import Tier, open_tiers
 from gearcache.cache.remote.trust import Trust
 from gearcache.cache.remote.upload import upload_entry
-from gearcache.errors import CacheError, RemoteError
+from gearcache.errors import CacheError, CorruptEntry, RemoteError
 from gearcache.guards.dispatch.packed_entry import entry_from_plain
-from gearcache.guards.dispatch.stored_rows import covers
+from gearcache.guards.dispatch.stored_rows import compiled_gears, covers, shared
 from gearcache.guards.dispatch.variant import StoredVariant
 from gearcache.serving.entry import Entry, blobs_of
 from gearcache.serving.turn import Turn
@@ -29,6 +29,7 @@ _NO_KEY = (
     "nothing is sent there, as hosts would refuse it: this host signs nothing (`GEARCACHE_SIGNING_KEY_FILE`); mark the "
     "tier with `?unsigned=1` if all who can write there may run code here, or with `?read_only=1`"
 )
+_WITHOUT = "%s; the model is served without it (see `gearcache remote status`; `gearcache push` sends what is missing)"
 #: Warnings that this process has given: one for each tier and kind of fault.
 _told: set[tuple[str, str]] = set()
 
@@ -143,7 +144,9 @@ class RemoteEntry:
             self._warn(tier, error)
         for tier in self._writable:
             if tier.is_resting:
-                problems.append(f"tier {tier.label}: it failed a moment ago, and is not asked now")
+                error = RemoteError(tier.label, "it failed a moment ago, so nothing is sent there now")
+                problems.append(str(error))
+                self._warn(tier, error)
                 continue
             begin = time.perf_counter()
             try:
@@ -160,6 +163,7 @@ class RemoteEntry:
                 continue
             seconds = time.perf_counter() - begin
             self._history.note("upload", tier=tier.label, seconds=seconds, bytes=sent.bytes)
+            self._history.lines.append(f"sent to {tier.label}: {sent.bytes} bytes")
         return problems
 
     @property
@@ -188,6 +192,7 @@ class RemoteEntry:
             if not brought:
                 if is_counted:
                     lookup.tier.counts.add(misses=1)
+                    self._history.lines.append(self._nothing(lookup))
                 continue
             self._note(lookup.tier, brought, time.perf_counter() - begin)
             self._renew([variant for variant, _ in brought])
@@ -198,22 +203,30 @@ class RemoteEntry:
     def _fetch_from(self, lookup: Lookup, wanted: Wanted) -> list[tuple[StoredVariant, int]]:
         """Return the variants that came, each with the bytes of its blobs that came."""
         deadline = lookup.tier.begin()
-        chosen = self._chosen(lookup.found, wanted)
+        chosen = self._chosen(lookup.tier, lookup.found, wanted)
         if not any(wanted.is_likely(variant) for variant, _ in chosen):
             known = set(lookup.refused)
             lookup.look(deadline, lambda found: any(map(wanted.is_likely, self._usable(found, wanted))))
-            chosen = self._chosen(lookup.found, wanted)
+            chosen = self._chosen(lookup.tier, lookup.found, wanted)
             for name in lookup.refused.keys() - known:
                 self._warn(lookup.tier, lookup.refused[name])
-        if not chosen:
-            return []
-        missing: dict[str, int] = {}
-        for variant, found in chosen:
-            sizes = found.manifest.blobs
-            missing |= {digest: sizes[digest] for digest in blobs_of(variant) if not self._entry.has_blob(digest)}
         store = self._entry.store
         with store.writing():
-            fetch_blobs(lookup.tier, missing, store.put_blob, deadline)
+            while chosen:
+                missing: dict[str, int] = {}
+                for variant, found in chosen:
+                    sizes = found.manifest.blobs
+                    missing |= {name: sizes[name] for name in blobs_of(variant) if not self._entry.has_blob(name)}
+                try:
+                    fetch_blobs(lookup.tier, missing, store.put_blob, deadline)
+                    break
+                except CorruptEntry as error:  # another host may have sent the same with blobs of its own
+                    if lookup.tier.damaged.isdisjoint(missing):
+                        raise
+                    self._warn(lookup.tier, error)
+                    chosen = self._chosen(lookup.tier, lookup.found, wanted)
+            if not chosen:
+                return []
             impossible = {str(text) for _, found in chosen for text in _texts(found.manifest.payload.get("impossible"))}
             kept = self._kept(wanted, len(chosen))
             self._entry.adopt([variant for variant, _ in chosen], impossible, kept)
@@ -224,15 +237,20 @@ class RemoteEntry:
             brought.append((variant, sum(missing.pop(digest, 0) for digest in blobs_of(variant))))
         return brought
 
-    def _chosen(self, known: dict[str, Found], wanted: Wanted) -> list[tuple[StoredVariant, Found]]:
-        """Return the variants to bring here: each once, those first that serve the call, no more than there may be."""
-        held = {repr(variant.to_plain()) for variant in wanted.present if self._entry.is_whole(variant)}
+    def _chosen(self, tier: Tier, known: dict[str, Found], wanted: Wanted) -> list[tuple[StoredVariant, Found]]:
+        """Return the variants to bring here: those first that serve the call, no more than there may be.
+
+        Of one that several hosts have compiled only the first, and none that a damaged blob belongs to.
+        """
+        held = {gear for variant in wanted.present if self._entry.is_whole(variant) for gear in _gears(variant)}
         chosen: list[tuple[StoredVariant, Found]] = []
         for found in known.values():
             for variant in self._usable(found, wanted):
-                if (text := repr(variant.to_plain())) not in held:
-                    held.add(text)
-                    chosen.append((variant, found))
+                missing = [digest for digest in blobs_of(variant) if not self._entry.has_blob(digest)]
+                if not tier.damaged.isdisjoint(missing) or _gears(variant) <= held:
+                    continue
+                held |= _gears(variant)
+                chosen.append((variant, found))
         chosen.sort(key=lambda item: not wanted.is_likely(item[0]))
         most = self._entry.max_variants
         return chosen[: max(0, most - len(self._kept(wanted, most)))]
@@ -258,6 +276,12 @@ class RemoteEntry:
                 self._decoded[found.name] = []
         return [variant for variant in self._decoded[found.name] if wanted.is_usable(variant)]
 
+    def _nothing(self, lookup: Lookup) -> str:
+        """Return why nothing of a tier is of use."""
+        if not lookup.found:
+            return f"{lookup.tier.label} has no entry of this key" + (" that may be used" if lookup.refused else "")
+        return f"{lookup.tier.label} has an entry of this key, and no trace in it is for this call and this code"
+
     def _note(self, tier: Tier, brought: list[tuple[StoredVariant, int]], seconds: float) -> None:
         gears = [gear for variant, _ in brought for gear in variant.gears]
         size = sum(bytes_ for _, bytes_ in brought)
@@ -275,13 +299,19 @@ class RemoteEntry:
         self._warn(tier, error)
 
     def _warn(self, tier: Tier, error: CacheError) -> None:
+        text = str(error) if isinstance(error, RemoteError) else f"tier {tier.label}: {error}"
         self._history.note("fault", tier=tier.label, detail=str(error))
-        self._history.lines.append(f"tier {tier.label}: {error}")
+        if text not in self._history.lines:
+            self._history.lines.append(text)
         kind = type(error).__name__ if not isinstance(error, RemoteError) else ""
         if (tier.label, kind) not in _told:
             _told.add((tier.label, kind))
-            text = str(error) if isinstance(error, RemoteError) else f"tier {tier.label}: {error}"
-            logger.warning("%s; the model is served without it (`gearcache remote status` says more)", text)
+            logger.warning(_WITHOUT, text)
+
+
+def _gears(variant: StoredVariant) -> frozenset[bytes]:
+    """Return what tells the gears of a variant from others, whoever compiled them."""
+    return frozenset(compiled_gears(shared([variant.to_plain()])))
 
 
 def _texts(value: object) -> list[object]:

@@ -33,8 +33,15 @@ class Turn:
     def wait(self, fetch: Callable[[], bool]) -> bool:
         """Return whether another host has stored what is wanted, which `fetch` tells; else it is this one's turn.
 
-        At once where the tier has no leases, or where the wait has taken too long. Raises `RemoteError`.
+        At once where the tier has no leases, or where the wait has taken too long. What it raises leaves no turn.
         """
+        try:
+            return self._wait(fetch)
+        except BaseException:
+            self.end()
+            raise
+
+    def _wait(self, fetch: Callable[[], bool]) -> bool:
         if not self._tier.has_leases():
             return False
         begin, pause, ended = time.monotonic(), _FIRST_PAUSE, 0
