@@ -27,9 +27,18 @@ _SPECIAL = [
     *("frame", "miss", "missed", "mismatch", "state0", "table0", "only0", "dynamic0", "b1", "p1_0", "c", "dispatch"),
     *("_gearcache_self", "_gearcache_instance", "__gearcache_0_0", "_g_", "_g__", "_g_type", "_g_frame", "_g_instance"),
     *("self", "this", "instance", "args", "kwargs", "arguments", "keywords", "L", "G", "t0", "s0", "u0", "v0", "f0"),
-    *("__import_torch", "__import_x", "___x", "a_1_c0", "__compiled_fn_0", "__resume_at_1", "__builtins_dict___1"),
+    *(
+        "__import_torch",
+        "__import_x",
+        "___x",
+        "a_1_c0",
+        "__compiled_fn_0",
+        "__compiled_graph",
+        "__resume_at_1",
+        "__builtins_dict___1",
+    ),
     *("tmp_0", "graph_out_0", "run", "graph", "value", "out", "tick", "seen", "place", "max", "min", "check0"),
-    *("größe", "ключ", "名", "fi", "ªx", "_dunder_", "__x", "_C__x", "x1"),
+    *("größe", "ключ", "名", "fi", "ªx", "_dunder_", "__x", "_C__x", "x1", "__compiled_graph"),
 ]
 #: Attributes that no source text could name so: the compiler takes the first for the second.
 _SPELLED = ("\ufb01", "fi", "class", "a b", "", "x" * 300)

@@ -132,8 +132,8 @@ def test_names_of_an_index_are_those_that_can_be_names(server: Hostile, lines: b
 
 
 def test_an_index_without_end_is_an_error(server: Hostile) -> None:
-    server.answer = http_answer(b"name\n" * 1_000_000)
-    with pytest.raises(RemoteError, match="more than 1048576 bytes"):
+    server.answer = http_answer(b"name\n" * 4_000_000)
+    with pytest.raises(RemoteError, match="more than 16777216 bytes"):
         WebRemote(f"http://127.0.0.1:{server.port}").names("v4/k/", 5, soon())
 
 
