@@ -220,7 +220,14 @@ ABOVE = {"x86-64-v2": r"\tv[a-z]|%ymm|%zmm|%k[0-7]", "x86-64-v3": r"%zmm|%k[0-7]
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump of binutils")
-@pytest.mark.parametrize("target", [name for name in ABOVE if name in targets.host_targets()])
+@pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param(name, marks=pytest.mark.thorough) if name == "x86-64-v2" else name
+        for name in ABOVE
+        if name in targets.host_targets()
+    ],
+)
 def test_objects_hold_nothing_that_the_target_lacks_and_serve_other_cpus_that_have_it(
     cache_dir: Path, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
