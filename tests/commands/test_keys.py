@@ -16,6 +16,7 @@ from gearcache.cache.remote.trust import Trust
 from gearcache.cache.signature import Signer
 from gearcache.cache.trusted_keys import trusted_keys
 from gearcache.commands.key_checks import check_keys
+from tests.cache.remote.registries import small_registry
 from tests.commands.test_verify import GEARS, Net, cached, call_all, damage
 from tests.support.commands import DECODE, PRODUCER, listed, run, run_json, store
 from tests.support.signing import Pair, hide_package, hmac_key
@@ -297,6 +298,26 @@ def test_a_pull_keeps_the_signature_of_who_compiled_it(
     data = Layout(tmp_path / "third").manifest(DECODE).read_bytes()
     assert signed_parts(data).pair == signed_parts(sent).pair
     assert Trust(hmac=Signer(hmac_key(tmp_path))).check(data, "m") == "hmac"
+
+
+def test_images_carry_the_signature_of_the_host_that_makes_them(
+    build: Pair, cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store_gears(cache_dir, DECODE, {"1": b"one"})
+    monkeypatch.setenv(SIGNING, str(build.path))
+    with small_registry() as registry:
+        url, other = f"oci://{registry.host}/team/gears:v1", ("--cache-dir", str(tmp_path / "other"))
+        assert len(run_json("push", url)["tiers"][0]["sent"]) == 1
+        run("pack", "--oci", str(tmp_path / "image"))
+        digest = run_json("pack", "--oci", str(tmp_path / "again"))["digest"]
+        assert digest in (tmp_path / "image" / "index.json").read_text(), "signing the same gives the same"
+        monkeypatch.delenv(SIGNING)
+        assert run_json("pack", "--oci", str(tmp_path / "unsigned"))["digest"] != digest
+        monkeypatch.setenv(TRUSTED, build.trusted.text)
+        assert len(run_json("pull", "--from", url, *other)["brought"]) == 1
+    monkeypatch.setenv(SIGNING, str(Pair(tmp_path, "later").path))
+    monkeypatch.delenv(TRUSTED)
+    assert "it is signed by the key" in run("pack", "--oci", str(tmp_path / "no"), *other, code=3).stderr
 
 
 # -- bundles ------------------------------------------------------------------------------------------------

@@ -237,17 +237,19 @@ def test_an_image_is_pushed_under_a_tag_and_pulled(
     store_gears(cache_dir, PREFILL, {"1": b"two"})
     with small_registry() as registry:
         url = f"oci://{registry.host}/team/gears:v7"
-        (image,) = run_json("push", url)["tiers"]
+        assert "nobody signed it, so hosts would refuse it" in run("push", url, code=1).stderr
+        assert "sent 0 entries; 2 failed" in run("push", url, code=1).stdout
+        (image,) = run_json("push", f"{url}?unsigned=1")["tiers"]
         assert (image["tier"], len(image["sent"]), image["blobs"], image["failed"]) == (url, 2, 2, {})
-        assert len(run_json("push", "--to", url)["tiers"][0]["had"]) == 2
+        assert len(run_json("push", "--to", f"{url}?unsigned=1")["tiers"][0]["had"]) == 2
         monkeypatch.setenv(REMOTES, "folder:/none")  # a given one goes before
         found = run_json("pull", "Model.decode", f"{url}?unsigned=1", *other)
         assert (len(found["brought"]), found["problems"]) == (1, [])
         one = f"oci://{registry.host}/team/gears:v8"
-        assert len(run_json("push", "Model.prefill", one)["tiers"][0]["sent"]) == 1
+        assert len(run_json("push", "Model.prefill", f"{one}?unsigned=1")["tiers"][0]["sent"]) == 1
         assert len(run_json("pull", f"{one}?unsigned=1", *other)["brought"]) == 1
     assert {entry["key"] for entry in listed(*other)} == {DECODE.digest, PREFILL.digest}
-    failed = run_json("push", url, code=1)["tiers"][0]["failed"]
+    failed = run_json("push", f"{url}?unsigned=1", code=1)["tiers"][0]["failed"]
     assert len(failed) == 2
     assert "one is pushed under a tag" in run("push", f"{url}@sha256:{'0' * 64}", code=2).stderr
 
