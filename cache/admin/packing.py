@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -15,15 +15,23 @@ from gearcache.cache.trust import read_trusted
 from gearcache.cache.use import register_use
 from gearcache.errors import CacheError
 
+#: A manifest with the signatures that are to go with it.
+Sign = Callable[[bytes], bytes]
+
+
+def as_it_is(data: bytes) -> bytes:
+    """Return a manifest with the signatures that it has."""
+    return data
+
 
 class Packing:
     """The manifests of some entries, and the blobs that they need; made by `packing`."""
 
-    def __init__(self, layout: Layout, entries: list[EntryRow]) -> None:
+    def __init__(self, layout: Layout, entries: list[EntryRow], sign: Sign) -> None:
         self.manifests: list[tuple[EntryRow, bytes, Manifest]] = []
         for entry in entries:
             data, manifest = _read(layout, entry)
-            self.manifests.append((entry, data, manifest))
+            self.manifests.append((entry, sign(data), manifest))
         #: Bytes of each blob by its sha256, as the manifests tell; each once.
         self.sizes = {digest: size for _, _, manifest in self.manifests for digest, size in manifest.blobs.items()}
         self._store = DiskStore(layout)
@@ -36,10 +44,10 @@ class Packing:
 
 
 @contextmanager
-def packing(layout: Layout, entries: Iterable[EntryRow]) -> Iterator[Packing]:
-    """Keep entries from being removed inside the `with`.
+def packing(layout: Layout, entries: Iterable[EntryRow], sign: Sign = as_it_is) -> Iterator[Packing]:
+    """Keep entries from being removed inside the `with`; `sign` may sign their manifests.
 
-    `CacheError` when a manifest is missing, damaged or not to be trusted.
+    `CacheError` when a manifest is missing, damaged or not to be trusted, and what `sign` raises.
     """
     chosen = list(entries)
     with ExitStack() as stack:
@@ -47,7 +55,7 @@ def packing(layout: Layout, entries: Iterable[EntryRow]) -> Iterator[Packing]:
             use = register_use(layout.entry(*entry.identity) / USE_NAME)
             if use is not None:
                 stack.callback(use.close)
-        yield Packing(layout, chosen)
+        yield Packing(layout, chosen, sign)
 
 
 def _read(layout: Layout, entry: EntryRow) -> tuple[bytes, Manifest]:

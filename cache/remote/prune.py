@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from gearcache.cache.manifest import Manifest
+from gearcache.cache.manifest import Manifest, is_signed
 from gearcache.cache.remote.holdings import blobs, holdings, read_manifests, write_index
 from gearcache.cache.remote.lookup import read_named
 from gearcache.cache.remote.names import EntryName, blob_name
@@ -47,8 +47,16 @@ class _Stored:
     name: str
     manifest: Manifest
     size: int
-    #: Whether its signature is one that this host trusts.
+    #: Whether this host may use it: with a signature that it trusts, or where the tier needs none.
     is_trusted: bool
+    #: Whether it has a signature that this host trusts.
+    is_vouched: bool
+    #: Whether it has any signature.
+    is_signed: bool
+
+    def may_replace(self, other: _Stored) -> bool:
+        """Whether another one may go because of it: hosts that ask for signatures keep what somebody has signed."""
+        return self.is_vouched or not other.is_signed
 
 
 class RemotePrune:
@@ -117,12 +125,14 @@ class RemotePrune:
             except CacheError as error:
                 self.outcome.unread[name] = str(error)
                 continue
-            self._known[name] = _Stored(of[name], name, manifest, len(data), self._is_trusted(data, name))
+            vouched = self._is_trusted(data, name, unsigned=False)
+            trusted = vouched or self._is_trusted(data, name, unsigned=self._tier.url.unsigned)
+            self._known[name] = _Stored(of[name], name, manifest, len(data), trusted, vouched, is_signed(data))
         return list(self._known.values())
 
-    def _is_trusted(self, data: bytes, name: str) -> bool:
+    def _is_trusted(self, data: bytes, name: str, *, unsigned: bool) -> bool:
         try:
-            self._trust.check(data, str(self._tier.path(name)), unsigned=self._tier.url.unsigned)
+            self._trust.check(data, str(self._tier.path(name)), unsigned=unsigned)
         except CacheError:
             return False
         return True
@@ -130,7 +140,8 @@ class RemotePrune:
     def _superseded(self, stored: Iterable[_Stored]) -> list[_Stored]:
         """Return those of which another one of the same entry has all gears; of equal ones the newest stays.
 
-        Only what is trusted counts: else anybody who may write could have what others stored removed.
+        Only what is trusted counts: else anybody who may write could have what others stored removed. For the same
+        reason nothing unsigned lets a signed one go, also where the tier needs no signatures.
         """
         by_entry: dict[EntryName, list[_Stored]] = {}
         for each in stored:
@@ -141,13 +152,16 @@ class RemotePrune:
             kept: list[_Stored] = []
             group.sort(key=lambda each: (each.manifest.created, each.name), reverse=True)
             for each in group:
-                if any(self._covers([other.manifest], each.manifest) for other in kept):
+                if any(self._passes(other, each) for other in kept):
                     found.append(each)
                     continue
-                passed = [other for other in kept if self._covers([each.manifest], other.manifest)]
+                passed = [other for other in kept if self._passes(each, other)]
                 found += passed
                 kept = [other for other in kept if other not in passed] + [each]
         return found
+
+    def _passes(self, one: _Stored, other: _Stored) -> bool:
+        return one.may_replace(other) and self._covers([one.manifest], other.manifest)
 
     def _unneeded(self, left: Iterable[_Stored]) -> list[str]:
         present = persistently(lambda: blobs(self._tier, Deadline.after(SECONDS)))

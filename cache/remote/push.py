@@ -16,7 +16,8 @@ from gearcache.cache.remote.upload import Uploaded, upload_entry
 from gearcache.cache.trust import read_trusted
 from gearcache.errors import CacheError, RemoteError
 
-_UNSIGNED = (
+#: Why an entry is not sent to where hosts would refuse it.
+UNSIGNED = (
     "nobody signed it, so hosts would refuse it: set `GEARCACHE_SIGNING_KEY_FILE`, or write `?unsigned=1` behind the "
     "URL if all who can write there may run code on the hosts"
 )
@@ -56,8 +57,8 @@ def push_entries(
             outcome.failed[name] = "not tried, as the tier took none of those before"
             done()
             continue
-        if not tier.url.unsigned and not _is_signed(layout, entry, trust):
-            outcome.failed[name] = _UNSIGNED
+        if not tier.url.unsigned and not is_signed_there(layout, entry, trust):
+            outcome.failed[name] = UNSIGNED
             done()
             continue
         try:
@@ -83,7 +84,8 @@ def _note(outcome: Pushed, name: str, sent: Uploaded) -> None:
     outcome.bytes += sent.bytes
 
 
-def _is_signed(layout: Layout, entry: EntryName, trust: Trust) -> bool:
+def is_signed_there(layout: Layout, entry: EntryName, trust: Trust) -> bool:
+    """Whether an entry will carry a signature where it is sent to; not whether hosts trust that one."""
     if trust.signs:
         return True
     try:

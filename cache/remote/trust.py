@@ -129,17 +129,42 @@ class Trust:
         return found if found.state == "wrong" or (self.keys and found.state == "unknown") else None
 
     def signed(self, data: bytes) -> bytes:
-        """Return a manifest with the signatures that this host can give, in place of those that it has.
+        """Return a manifest with the signatures that this host can give beside those that it has.
 
-        Without a signing key the signature by key pair of another host stays; an HMAC that this host cannot make
-        stays as long as what it covers is unchanged. `CacheError` where a key cannot be used.
+        A signature by key pair stays, whoever made it: who signs it again would vouch for what another host compiled.
+        An HMAC that this host cannot make stays as long as what it covers is unchanged. `UnsignedEntry` on a host that
+        signs, for a manifest with a signature by key pair that this host does not trust and without its own HMAC;
+        `CacheError` where a key cannot be used.
         """
         parts = signed_parts(data)
-        pair = self.signing_key.trailer(parts.manifest) if self.signing_key is not None else parts.pair
+        if not self.signs:
+            return data
+        if not parts.public_key:
+            pair = self.signing_key.trailer(parts.manifest) if self.signing_key is not None else b""
+        elif self._untrusted(data, parts):
+            return data
+        else:
+            pair = parts.pair
         body = parts.manifest + pair
         if self.hmac is not None:
             return body + self.hmac.signature(body)
         return body + parts.hmac if pair == parts.pair else body
+
+    def _untrusted(self, data: bytes, parts: Signed) -> bool:
+        """Whether only the HMAC of this host speaks for a manifest with a signature by key pair; raises for neither."""
+        found = self._pair_signature(parts, "manifest")
+        if found.state == "good":
+            return False
+        if parts.hmac and self.hmac is not None and self.hmac.has_signed(data):
+            return True
+        if self.signing_key is not None:
+            _ = self.signing_key.public_key  # one that cannot be read is told, not what it would have signed
+        name = decode_manifest(parts.manifest, Path("manifest")).name
+        remedy = (
+            "this host does not sign it in the place of who did: let it be compiled again here (`gearcache clear "
+            f"--entry {name}` removes it), or, if you trust that key, list it in `{TRUSTED_KEYS_VARIABLE}`"
+        )
+        raise UnsignedEntry(name, found.problem, remedy)
 
     def missing_keys(self, data: bytes) -> list[str]:
         """The variables of keys that this host would need to give a manifest the kinds of signatures that it has."""

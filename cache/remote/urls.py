@@ -16,9 +16,8 @@ VARIABLE = "GEARCACHE_REMOTES"
 BUDGET_SECONDS = 10.0
 _MOST_BUDGET = 3600.0
 _EXTRAS = {"s3": "s3", "gs": "s3", "az": "s3", "redis": "redis", "rediss": "redis"}
+_BUCKETS = ("s3", "gs", "az")
 _READ_ONLY = ("https", "http", "oci")
-#: Settings of tiers that are no secret, whatever they hold.
-_PLAIN_SETTINGS = ("read_only", "unsigned", "budget", "region", "endpoint")
 
 
 @dataclass(frozen=True)
@@ -66,35 +65,36 @@ def parse_urls(remotes: str | Sequence[str] | None, source: str) -> list[TierURL
             f"{source} is {remotes!r}; it must be a text such as 's3://bucket/prefix', or a list of those"
         )
     texts = remotes.split() if isinstance(remotes, str) else list(remotes)
-    return [_parse(text, source) for text in texts]
+    # A blank may stand within a password: then no part of what was written may be repeated.
+    may_show = not any(isinstance(text, str) and "@" in text for text in texts)
+    return [_parse(text, source, may_show=may_show) for text in texts]
 
 
 def masked(text: str) -> str:
-    """Return tiers as they were written, without passwords and keys: for what prints settings."""
-    return " ".join(map(_masked, text.split()))
+    """Return tiers by their labels, without passwords and keys, for what prints settings; `scheme:…` for what is none.
+
+    A blank may stand within a password, so the tier before one that cannot be read is not shown either.
+    """
+    shown: list[str] = []
+    for part in text.split():
+        try:
+            shown.append(_parse(part, VARIABLE).label)
+        except ValueError:  # an `OptionError`, or an endpoint that is no URL
+            shown = shown[:-1] + [_scheme_of(each) for each in shown[-1:]] + [_scheme_of(part)]
+    return " ".join(shown)
 
 
-def _masked(text: str) -> str:
-    base, mark, query = text.partition("?")
-    scheme, slashes, rest = base.partition("://")
-    host = rest.partition("/")[0]
-    if "@" in host:
-        user = host.rpartition("@")[0].partition(":")[0]
-        base = f"{scheme}{slashes}{user}:…@{rest[len(host.rpartition('@')[0]) + 1 :]}"
-    settings = []
-    for part in query.split("&"):
-        name, equals, value = part.partition("=")
-        is_plain = name in _PLAIN_SETTINGS or not equals
-        settings.append(f"{name}{equals}{value if is_plain else '…'}")
-    return f"{base}{mark}{'&'.join(settings)}"
+def _scheme_of(text: str) -> str:
+    scheme, colon, _ = text.partition(":")
+    return f"{scheme}:…" if colon and scheme in _ENGINES else "…"
 
 
-def _parse(text: Any, source: str) -> TierURL:
+def _parse(text: Any, source: str, *, may_show: bool = False) -> TierURL:
     if not isinstance(text, str):
         raise OptionError(f"{source} holds {text!r}; a tier is a text such as 's3://bucket/prefix'")
     scheme, colon, rest = text.partition(":")
     if not colon or scheme not in _ENGINES:
-        shown = text if "@" not in text else f"{scheme}:…"
+        shown = text if may_show else f"{scheme}:…" if colon and scheme.isalnum() else "…"
         raise OptionError(
             f"{source} names the tier `{shown}`; a tier begins with {', '.join(f'{name}:' for name in _ENGINES)}"
         )
@@ -111,7 +111,13 @@ def _parse(text: Any, source: str) -> TierURL:
         if scheme in _READ_ONLY and parts.netloc.rpartition("@")[1]:
             raise OptionError(f"{source}: the tier `{scheme}:` has a name or password, which no request would send")
         if scheme in ("redis", "rediss") and parts.path.strip("/") and not parts.path.strip("/").isdecimal():
-            raise OptionError(f"{source}: the tier `{scheme}:` has the database `{parts.path}`; it must be a number")
+            shown = parts.path if may_show else "…"
+            raise OptionError(f"{source}: the tier `{scheme}:` has the database `{shown}`; it must be a number")
+        if scheme in _BUCKETS and "@" in parts.netloc:
+            raise OptionError(
+                f"{source}: the tier `{scheme}:` has a name or password in its URL; credentials of buckets belong into "
+                "the environment, as `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`"
+            )
     read_only, unsigned, budget, options = scheme in _READ_ONLY, False, BUDGET_SECONDS, []
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name == "read_only":
@@ -120,16 +126,17 @@ def _parse(text: Any, source: str) -> TierURL:
             unsigned = _flag(name, value, source)
         elif name == "budget":
             budget = _seconds(value, source)
-        elif scheme in ("s3", "gs", "az"):
+        elif scheme in _BUCKETS:
             options.append((name, value))
         elif scheme == "oci" and name == "insecure":
             _flag(name, value, source)
             options.append((name, value))
         else:
             known = "read_only, unsigned, budget and insecure" if scheme == "oci" else "read_only, unsigned and budget"
-            raise OptionError(f"{source}: the tier `{scheme}:` has no setting `{name}`; it has {known}")
+            shown = name if may_show and value else "…"
+            raise OptionError(f"{source}: the tier `{scheme}:` has no setting `{shown}`; it has {known}")
     if scheme == "oci":
-        _check_reference(url, source)
+        _check_reference(url, source, may_show=may_show)
     return TierURL(url, read_only, unsigned, budget, tuple(options))
 
 
@@ -142,13 +149,16 @@ def _split(text: str, scheme: str, source: str) -> SplitResult:
     return parts
 
 
-def _check_reference(url: str, source: str) -> None:
+def _check_reference(url: str, source: str, *, may_show: bool) -> None:
     from gearcache.cache.remote.oci.reference import parse_reference
 
     try:
         parse_reference(url)
     except ValueError as error:
-        raise OptionError(f"{source}: {error}") from error
+        if may_show:
+            raise OptionError(f"{source}: {error}") from error
+        told = "names no image: `oci://registry/repository:tag`, or with `@sha256:` and 64 digits"
+        raise OptionError(f"{source}: the tier `oci:` {told}") from None
 
 
 def _flag(name: str, value: str, source: str) -> bool:

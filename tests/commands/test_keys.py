@@ -16,9 +16,11 @@ from gearcache.cache.remote.trust import Trust
 from gearcache.cache.signature import Signer
 from gearcache.cache.trusted_keys import trusted_keys
 from gearcache.commands.key_checks import check_keys
+from tests.cache.remote.registries import small_registry
 from tests.commands.test_verify import GEARS, Net, cached, call_all, damage
 from tests.support.commands import DECODE, PRODUCER, listed, run, run_json, store
 from tests.support.signing import Pair, hide_package, hmac_key
+from tests.support.stored_gears import store_gears
 
 SIGNING, TRUSTED, SECRET = "GEARCACHE_SIGNING_KEY_FILE", "GEARCACHE_TRUSTED_KEYS", "GEARCACHE_HMAC_KEY_FILE"
 
@@ -255,6 +257,67 @@ def test_a_repair_signs_the_rest_with_the_keys_of_this_host_or_leaves_it(
     assert len(listed()[0]["gears"]) == len(GEARS) - 1
     assert Trust(hmac=Signer(secret)).check(path.read_bytes(), "m") == "hmac"
     assert build.checks.check(path.read_bytes(), "m") == "build-2026"
+
+
+# -- tiers --------------------------------------------------------------------------------------------------
+
+
+def store_signed(root: Path, pair: Pair) -> Path:
+    """Store an entry that moves and joins as real ones do; returns its manifest."""
+    store_gears(root, DECODE, {"1": b"one"})
+    path = Layout(root).manifest(DECODE)
+    path.write_bytes(pair.signs.signed(path.read_bytes()))
+    return path
+
+
+def test_a_push_does_not_sign_in_the_place_of_a_revoked_key(
+    build: Pair, cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stolen, share = Pair(tmp_path, "stolen"), tmp_path / "share"
+    store_signed(cache_dir, stolen)
+    monkeypatch.setenv(TRUSTED, build.trusted.text)
+    monkeypatch.setenv(SIGNING, str(build.path))
+    text = run("push", "--to", f"folder:{share}", code=1).stderr
+    assert f"it is signed by the key {stolen.trusted.fingerprint}, and `{TRUSTED}` does not list it" in text
+    assert "`gearcache clear --entry Model.decode-" in text
+    assert [path for path in share.rglob("*") if "/entries/" in str(path)] == []
+
+
+def test_a_pull_keeps_the_signature_of_who_compiled_it(
+    build: Pair, cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, share = Pair(tmp_path, "host"), f"folder:{tmp_path / 'share'}"
+    sent = store_signed(cache_dir, build).read_bytes()
+    run("push", "--to", share)
+    monkeypatch.setenv(TRUSTED, build.trusted.text)
+    monkeypatch.setenv(SIGNING, str(other.path))
+    run("pull", "--from", share, "--cache-dir", str(tmp_path / "other"))
+    assert Layout(tmp_path / "other").manifest(DECODE).read_bytes() == sent
+    monkeypatch.setenv(SECRET, str(hmac_key(tmp_path)))
+    run("pull", "--from", share, "--cache-dir", str(tmp_path / "third"))
+    data = Layout(tmp_path / "third").manifest(DECODE).read_bytes()
+    assert signed_parts(data).pair == signed_parts(sent).pair
+    assert Trust(hmac=Signer(hmac_key(tmp_path))).check(data, "m") == "hmac"
+
+
+def test_images_carry_the_signature_of_the_host_that_makes_them(
+    build: Pair, cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store_gears(cache_dir, DECODE, {"1": b"one"})
+    monkeypatch.setenv(SIGNING, str(build.path))
+    with small_registry() as registry:
+        url, other = f"oci://{registry.host}/team/gears:v1", ("--cache-dir", str(tmp_path / "other"))
+        assert len(run_json("push", url)["tiers"][0]["sent"]) == 1
+        run("pack", "--oci", str(tmp_path / "image"))
+        digest = run_json("pack", "--oci", str(tmp_path / "again"))["digest"]
+        assert digest in (tmp_path / "image" / "index.json").read_text(), "signing the same gives the same"
+        monkeypatch.delenv(SIGNING)
+        assert run_json("pack", "--oci", str(tmp_path / "unsigned"))["digest"] != digest
+        monkeypatch.setenv(TRUSTED, build.trusted.text)
+        assert len(run_json("pull", "--from", url, *other)["brought"]) == 1
+    monkeypatch.setenv(SIGNING, str(Pair(tmp_path, "later").path))
+    monkeypatch.delenv(TRUSTED)
+    assert "it is signed by the key" in run("pack", "--oci", str(tmp_path / "no"), *other, code=3).stderr
 
 
 # -- bundles ------------------------------------------------------------------------------------------------

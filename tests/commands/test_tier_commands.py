@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from gearcache.cache.remote.breaker import FAULTS, Breaker
 from gearcache.cache.remote.folder import FolderRemote
 from gearcache.cache.remote.protocol import Deadline
 from gearcache.cache.remote.urls import masked
+from gearcache.commands.host_checks import check_settings
 from gearcache.commands.tier_checks import check_tiers
 from tests.cache.remote.engines import ENGINES
 from tests.cache.remote.registries import small_registry
@@ -237,17 +239,19 @@ def test_an_image_is_pushed_under_a_tag_and_pulled(
     store_gears(cache_dir, PREFILL, {"1": b"two"})
     with small_registry() as registry:
         url = f"oci://{registry.host}/team/gears:v7"
-        (image,) = run_json("push", url)["tiers"]
+        assert "nobody signed it, so hosts would refuse it" in run("push", url, code=1).stderr
+        assert "sent 0 entries; 2 failed" in run("push", url, code=1).stdout
+        (image,) = run_json("push", f"{url}?unsigned=1")["tiers"]
         assert (image["tier"], len(image["sent"]), image["blobs"], image["failed"]) == (url, 2, 2, {})
-        assert len(run_json("push", "--to", url)["tiers"][0]["had"]) == 2
+        assert len(run_json("push", "--to", f"{url}?unsigned=1")["tiers"][0]["had"]) == 2
         monkeypatch.setenv(REMOTES, "folder:/none")  # a given one goes before
         found = run_json("pull", "Model.decode", f"{url}?unsigned=1", *other)
         assert (len(found["brought"]), found["problems"]) == (1, [])
         one = f"oci://{registry.host}/team/gears:v8"
-        assert len(run_json("push", "Model.prefill", one)["tiers"][0]["sent"]) == 1
+        assert len(run_json("push", "Model.prefill", f"{one}?unsigned=1")["tiers"][0]["sent"]) == 1
         assert len(run_json("pull", f"{one}?unsigned=1", *other)["brought"]) == 1
     assert {entry["key"] for entry in listed(*other)} == {DECODE.digest, PREFILL.digest}
-    failed = run_json("push", url, code=1)["tiers"][0]["failed"]
+    failed = run_json("push", f"{url}?unsigned=1", code=1)["tiers"][0]["failed"]
     assert len(failed) == 2
     assert "one is pushed under a tag" in run("push", f"{url}@sha256:{'0' * 64}", code=2).stderr
 
@@ -441,9 +445,36 @@ def test_the_kernel_names_file_systems() -> None:
     assert 0x9FA0 not in NETWORK
 
 
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (f"s3://team/x?endpoint=http://u:{SECRET}@host:9000", "s3://team/x?endpoint=host:9000"),
+        (f"redis://u:WR {SECRET}@host/0", "redis:… …"),
+        (f"redis://u:12 {SECRET}@host/0 folder:/x", "redis:… … folder:/x"),
+        (f"redis://u:12/{SECRET}@host/0", "redis:…"),
+        (f"redis://u:12?{SECRET}@host/0", "redis:…"),
+        (f"redis://u:a {SECRET} b@host/0", "redis:… … …"),
+        (f"redis://u:a {SECRET}:b@host/0", "redis:… …"),
+        (f"s3://team/x?{SECRET}", "s3://team/x"),
+        (f"redis://host?{SECRET}", "redis:…"),
+        (f"oci://h/x:{SECRET}@y", "oci:…"),
+        (f"s3://key:{SECRET}@bucket/x", "s3:…"),
+        (f"s3://team/x?endpoint=http://[{SECRET}", "s3:…"),
+    ],
+)
+def test_no_setting_or_check_shows_a_password_in_any_form(
+    value: str, shown: str, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(REMOTES, value)
+    assert masked(value) == shown
+    assert SECRET not in run("config").output
+    checks, _ = check_settings(os.environ)
+    assert SECRET not in "".join(check.detail for check in checks)
+
+
 def test_settings_show_no_password(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     value = f"redis://me:{SECRET}@cache:6379/3 s3://team/x?read_only=1&secret_access_key={SECRET} folder:/mnt/a@b"
-    shown = "redis://me:…@cache:6379/3 s3://team/x?read_only=1&secret_access_key=… folder:/mnt/a@b"
+    shown = "redis://cache:6379/3 s3://team/x folder:/mnt/a@b"
     assert masked(value) == shown
     monkeypatch.setenv(REMOTES, value)
     (setting,) = [each for each in run_json("config")["settings"] if each["name"] == REMOTES]

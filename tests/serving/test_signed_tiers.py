@@ -106,7 +106,7 @@ def test_anything_else_is_refused_with_the_reason_and_compiled_here(
     if attack in HOSTILE:
         change, reason = HOSTILE[attack]
         data = manifest.read_bytes()
-        data = change(data, thief.signs.signed(data))
+        data = change(data, thief.signs.signed(signed_parts(data).manifest))
         manifest.unlink()
         manifest.with_name(f"{sha256(data).hexdigest()}.msgpack").write_bytes(data)
     elif attack == "outdated":

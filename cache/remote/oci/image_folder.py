@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from gearcache.cache.admin.packing import Packing, packing
+from gearcache.cache.admin.packing import Packing, Sign, as_it_is, packing
 from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.atomic import descriptor_digest, move_aside, open_atomic, write_atomic
 from gearcache.cache.key import FORMAT_VERSION
@@ -67,8 +67,10 @@ class StoredImage:
         return os.fdopen(open_regular(_path(self.folder, part), os.O_RDONLY), "rb")
 
 
-def write_image(layout: Layout, entries: Iterable[EntryRow], folder: Path) -> ImageSummary:
+def write_image(layout: Layout, entries: Iterable[EntryRow], folder: Path, sign: Sign = as_it_is) -> ImageSummary:
     """Write an image of entries, which stay in use meanwhile; every byte is verified while it is copied.
+
+    `sign` may sign manifests, and what it raises comes out.
 
     The same content gives the same digest. A folder that holds an image keeps what that one is made of, and names the
     new one alone. `CacheError` when an entry or a blob is missing, damaged or not to be trusted, when the folder holds
@@ -79,7 +81,7 @@ def write_image(layout: Layout, entries: Iterable[EntryRow], folder: Path) -> Im
         if folder.exists() and any(folder.iterdir()) and not (folder / _MARK).is_file():
             raise CacheError(f"`{folder}` holds something else than an image; name a new folder")
         blobs.mkdir(parents=True, exist_ok=True)
-        with packing(layout, entries) as packed:
+        with packing(layout, entries, sign) as packed:
             return _write(packed, folder, blobs)
     except OSError as error:
         raise CacheError(f"`{folder}` cannot be written: {error.strerror or error}") from error

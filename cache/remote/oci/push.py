@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gearcache.cache.admin.packing import Sign, as_it_is
 from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.layout import Layout
 from gearcache.cache.remote.oci.image_folder import StoredImage, read_image, write_image
@@ -32,16 +33,24 @@ class PushedImage:
 
 
 def push_image(
-    layout: Layout, entries: Iterable[EntryRow], url: str, deadline: Deadline, *, insecure: bool | None = None
+    layout: Layout,
+    entries: Iterable[EntryRow],
+    url: str,
+    deadline: Deadline,
+    *,
+    insecure: bool | None = None,
+    sign: Sign = as_it_is,
 ) -> PushedImage:
     """Store entries as an image under a tag, `oci://registry/repository:tag`, which then names it.
+
+    `sign` may sign manifests, and what it raises comes out.
 
     Every byte is verified on the way. `ValueError` for what is no such tag; `RemoteError` where the registry does not
     take it: the tag is as it was then; other `CacheError`s as for `write_image`.
     """
     reference = _tagged(url, insecure)
     with tempfile.TemporaryDirectory(prefix="gearcache-image-") as folder:
-        made = write_image(layout, entries, Path(folder))
+        made = write_image(layout, entries, Path(folder), sign)
         sent = _send(read_image(Path(folder)), reference, deadline)
     return PushedImage(reference.label, made.digest, sent, made.entries, made.blobs, made.size)
 

@@ -65,7 +65,7 @@ def command(
     with bar("push", len(tiers) * len(chosen) + len(images)) as done:
         outcomes = [push_entries(tier, layout, chosen, trust, covers_manifests, done) for tier in tiers]
         for image in images:
-            outcomes.append(push_image(layout, rows, image))
+            outcomes.append(push_image(layout, rows, image, trust))
             done()
     indexes = {tier.label: _index(tier) for tier in tiers} if index else {}
     if as_json:

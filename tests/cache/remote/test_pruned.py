@@ -24,6 +24,7 @@ from gearcache.cache.remote.urls import TierURL
 from gearcache.readable.joined import covers_manifests
 from tests.cache.remote.engines import ENGINES
 from tests.support.commands import DECODE
+from tests.support.signing import Pair
 from tests.support.stored_gears import store_gears
 
 NAME = EntryName(DECODE.safe_label, DECODE.digest)
@@ -113,6 +114,24 @@ def test_what_is_not_trusted_supersedes_nothing_and_goes_by_its_age_alone(share:
     target = tier(share, unsigned=False)
     assert prune(target).superseded == []
     assert prune(target, 30).old == [few]
+
+
+@pytest.mark.parametrize("knows_the_key", [True, False])
+def test_nothing_unsigned_supersedes_what_is_signed(share: Path, tmp_path: Path, knows_the_key: bool) -> None:
+    pair = Pair(tmp_path)
+    plain = share / store(share, "a", {"1": b"one"}, days=9)
+    data = pair.signs.signed(plain.read_bytes())
+    plain.unlink()
+    signed = share / NAME.manifest(data)
+    signed.write_bytes(data)
+    rest = share / store(share, "b", {"1": b"anew", "2": b"two"}, days=2)  # as somebody who may write stores it
+    trust = pair.checks if knows_the_key else TRUST
+    assert prune(tier(share), trust=trust).superseded == []
+    assert (signed.exists(), rest.exists()) == (True, True)
+    data = pair.signs.signed(rest.read_bytes())
+    (share / NAME.manifest(data)).write_bytes(data)
+    gone = prune(tier(share), trust=trust).superseded
+    assert (len(gone), signed.exists()) == ((2, False) if knows_the_key else (1, True))
 
 
 def test_a_manifest_that_cannot_be_read_stays_and_so_do_all_blobs(share: Path) -> None:

@@ -255,17 +255,43 @@ def test_entries_of_another_time_than_the_key_is_trusted_for_are_refused(
 # -- signing ------------------------------------------------------------------------------------------------
 
 
-def test_signing_replaces_what_was_there_and_keeps_what_others_signed(build: Pair, both: Trust, tmp_path: Path) -> None:
-    plain = manifest()
-    foreign = Trust(hmac=signer(tmp_path, "other"), signing_key=Pair(tmp_path, "other-build").private).signed(plain)
+def test_signing_adds_what_this_host_can_give_and_keeps_what_others_signed(
+    build: Pair, both: Trust, tmp_path: Path
+) -> None:
+    plain, other = manifest(), Pair(tmp_path, "other-build")
+    foreign = Trust(hmac=signer(tmp_path, "other"), signing_key=other.private).signed(plain)
     nobody, by_hmac = Trust(), Trust(hmac=both.hmac)
     assert nobody.signed(plain) == plain
     assert nobody.signed(foreign) == foreign
-    assert both.signed(foreign) == both.signed(plain)
-    assert build.signs.signed(foreign) == build.signs.signed(plain), "an HMAC over another signature is of no use"
-    assert signed_parts(by_hmac.signed(foreign)).pair == signed_parts(foreign).pair
-    assert by_hmac.check(by_hmac.signed(foreign), SOURCE) == "hmac"
     assert build.signs.signed(both.signed(plain)) == both.signed(plain), "the HMAC still covers the same bytes"
+    trusts_both = Trust([build.trusted, other.trusted], both.hmac, build.private)
+    assert signed_parts(trusts_both.signed(foreign)).pair == signed_parts(foreign).pair
+    assert by_hmac.check(trusts_both.signed(foreign), SOURCE) == "hmac"
+    assert Trust([other.trusted], signing_key=build.private).signed(foreign) == foreign
+    vouched = trusts_both.signed(foreign)
+    assert by_hmac.signed(vouched) == both.signed(vouched) == vouched, "the HMAC of this host speaks for it"
+
+
+@pytest.mark.parametrize("why", ["unknown", "wrong", "outdated", "own, outdated", "HMAC only"])
+def test_no_host_signs_in_the_place_of_a_key_that_it_does_not_trust(why: str, build: Pair, tmp_path: Path) -> None:
+    other = Pair(tmp_path, "stolen")
+    data = other.signs.signed(manifest())
+    host, told = Trust([build.trusted], signing_key=build.private), "does not list it"
+    if why == "wrong":
+        parts = signed_parts(data)
+        data = parts.manifest + pair_trailer(parts.public_key, bytes(64))
+        host, told = Trust([other.trusted], signing_key=build.private), "does not fit its bytes"
+    elif why == "outdated":
+        host, told = Trust([replace(other.trusted, end=CREATED)], signing_key=build.private), "is trusted for entries"
+    elif why == "own, outdated":
+        host, told = Trust([replace(other.trusted, end=CREATED)], signing_key=other.private), "is trusted for entries"
+    elif why == "HMAC only":
+        host, told = Trust(hmac=signer(tmp_path)), "is not set, which would list it"
+    with pytest.raises(UnsignedEntry) as caught:
+        host.signed(data)
+    assert told in caught.value.reason
+    assert "compiled again here (`gearcache clear --entry " in caught.value.remedy
+    assert "`GEARCACHE_TRUSTED_KEYS`" in caught.value.remedy
 
 
 def test_the_environment_names_all_keys(build: Pair, tmp_path: Path) -> None:
