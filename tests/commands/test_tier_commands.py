@@ -69,12 +69,12 @@ def test_what_one_host_pushed_another_pulls(
     (tier,) = run_json("push", "--to", share)["tiers"]
     assert (len(tier["sent"]), tier["blobs"], tier["failed"]) == (1, 2, {})
     monkeypatch.setenv(REMOTES, share)
-    assert run("push").stdout.endswith("sent 0 entries; 1 were there\n")
+    assert run("push").stdout.endswith("sent 0 entries; 1 was there\n")
     found = run_json("pull", *other)
     assert (found["brought"], found["blobs"], found["required"]) == (tier["sent"], 2, None)
     assert [entry["key"] for entry in listed(*other)] == [DECODE.digest]
     assert "sound" in run("verify", *other).stdout
-    assert run("pull", *other).stdout.startswith("brought 0 entries (1 were there) into ")
+    assert run("pull", *other).stdout.startswith("brought 0 entries (1 was there) into ")
     assert run("pull", "-q", *other).output == ""
 
 
@@ -253,6 +253,7 @@ def test_an_image_is_pushed_under_a_tag_and_pulled(
     assert {entry["key"] for entry in listed(*other)} == {DECODE.digest, PREFILL.digest}
     failed = run_json("push", f"{url}?unsigned=1", code=1)["tiers"][0]["failed"]
     assert len(failed) == 2
+    assert "--index writes lists for web servers" in run("push", "--index", f"{url}?unsigned=1", code=2).stderr
     assert "one is pushed under a tag" in run("push", f"{url}@sha256:{'0' * 64}", code=2).stderr
 
 

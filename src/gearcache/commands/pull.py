@@ -145,7 +145,7 @@ def _text(outcome: Pulled) -> str:
     text = f"brought {count(len(outcome.brought), 'entry', 'entries')}"
     if outcome.blobs:
         text += f" with {count(outcome.blobs, 'blob')}, {size_text(outcome.bytes)},"
-    others = [f"{len(outcome.present)} were there"] if outcome.present else []
+    others = [count(len(outcome.present), "was there", "were there")] if outcome.present else []
     others += [f"{len(outcome.failed)} failed"] if outcome.failed else []
     return f"{text} ({'; '.join(others)})" if others else text
 

@@ -53,6 +53,10 @@ def command(
     names, others = split_names(entries)
     given = [*urls, *others]
     images, urls_of_tiers = images_at(given, "--to"), without_images(given)
+    if index and images:
+        raise click.UsageError(
+            f"--index writes lists for web servers, and `{images[0].label}` is an image, without any"
+        )
     tiers = tiers_at(layout, urls_of_tiers, "--to", to_write=True) if urls_of_tiers or not images else []
     catalog = Catalog(layout)
     named = {entry.identity: entry for name in names for entry in find_all(catalog, name)}
@@ -98,7 +102,7 @@ def _print(outcome: Pushed) -> None:
     if outcome.bytes:
         parts[0] += f", {size_text(outcome.bytes)}"
     if outcome.had:
-        parts.append(f"{len(outcome.had)} were there")
+        parts.append(count(len(outcome.had), "was there", "were there"))
     if outcome.failed:
         parts.append(f"{len(outcome.failed)} failed")
     tell(f"{outcome.tier}: {'; '.join(parts)}")
