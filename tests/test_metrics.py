@@ -77,6 +77,7 @@ def test_a_scrape_tells_padded_eager_and_refused_calls(cache_dir: Path) -> None:
 
 
 def test_a_scrape_tells_what_tiers_did(cache_dir: Path, tmp_path: Path) -> None:
+    (tmp_path / "share").mkdir()
     share = f"folder:{tmp_path / 'share'}?unsigned=1"
     server = metrics.serve(0)
     try:

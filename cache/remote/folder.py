@@ -1,7 +1,8 @@
 """`folder:/path`: a folder that hosts share (NFS, Lustre, a mounted bucket).
 
 What broke others on such file systems is avoided: no locks, no folder is ever removed, nothing is loaded from it, files
-are written under a name of their own and renamed, and what is absent may be there a moment later.
+are written under a name of their own and renamed, and what is absent may be there a moment later. The root is never
+made, as it is absent where a share is not mounted; and a link below it is never followed to somebody else's files.
 """
 
 from __future__ import annotations
@@ -26,6 +27,11 @@ _AGAIN = (errno.ESTALE, errno.EBUSY, errno.EAGAIN, errno.EINTR)
 #: What a file system without hard links says.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EACCES, errno.EXDEV, errno.EINVAL)
 _ABSENT = (FileNotFoundError, NotADirectoryError)
+#: What the system says of a link that it was told not to follow.
+_NOT_FOLLOWED = (errno.ELOOP, errno.ENOTDIR)
+#: A folder to look things up in costs no more than a part of a path.
+_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 #: Before the second and the third try.
 _PAUSES = (0.05, 0.2)
 _CHUNK = 1 << 20
@@ -47,50 +53,49 @@ class FolderRemote:
         self.label = f"folder:{self._root}"
 
     def get(self, name: str, limit: int, deadline: Deadline) -> bytes | None:
-        return self._do(deadline, name, lambda path: self._read(path, limit))
+        return self._do(deadline, name, lambda folder, leaf: self._read(folder, leaf, limit), None)
 
     def size(self, name: str, deadline: Deadline) -> int | None:
-        return self._do(deadline, name, self._size)
+        return self._do(deadline, name, self._size, None)
 
     def put(
         self, name: str, data: bytes, deadline: Deadline, *, create: bool = False, lifetime: float | None = None
     ) -> bool:
-        return self._do(deadline, name, lambda path: self._write(path, data, create))
+        def write(folder: int, leaf: str) -> bool:
+            return self._write(folder, leaf, data, create)
+
+        return self._do(deadline, name, write, False, make=True)
 
     def names(self, prefix: str, limit: int, deadline: Deadline) -> list[str]:
-        return self._do(deadline, prefix.removesuffix("/"), lambda path: self._list(path, limit, deadline))
+        def collect(folder: int, leaf: str) -> list[str]:
+            found: list[str] = []
+            self._list(folder, leaf, prefix, found, limit, deadline)
+            return sorted(found)[:limit]
+
+        prefix = prefix.removesuffix("/")
+        return self._do(deadline, prefix, collect, [])
 
     def delete(self, name: str, deadline: Deadline) -> None:
-        def remove(path: Path) -> None:
-            for gone in (path, _claim_of(path)):
+        def remove(folder: int, leaf: str) -> None:
+            for gone in (leaf, _claim_of(leaf)):
                 with contextlib.suppress(*_ABSENT):
-                    gone.unlink()
+                    os.unlink(gone, dir_fd=folder)
 
-        self._do(deadline, name, remove)
+        self._do(deadline, name, remove, None)
 
     def clock(self, name: str, deadline: Deadline) -> float | None:
         """Return when a file was written, by the clock of who keeps the share, in seconds since 1970."""
+        return self._do(deadline, name, lambda folder, leaf: _look(folder, leaf).st_mtime, None)
 
-        def read(path: Path) -> float | None:
-            try:
-                return path.lstat().st_mtime
-            except _ABSENT:
-                return None
-
-        return self._do(deadline, name, read)
-
-    def _read(self, path: Path, limit: int) -> bytes | None:
+    def _read(self, folder: int, leaf: str, limit: int) -> bytes | None:
+        # Opening it asks the server, where a look at the folder may be answered from memory.
+        descriptor = os.open(leaf, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
         try:
-            # Opening it asks the server, where a look at the folder may be answered from memory.
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-        except _ABSENT:
-            return None
-        try:
-            return self._whole(descriptor, path, limit)
+            return self._whole(descriptor, leaf, limit)
         finally:
             os.close(descriptor)
 
-    def _whole(self, descriptor: int, path: Path, limit: int) -> bytes | None:
+    def _whole(self, descriptor: int, leaf: str, limit: int) -> bytes | None:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             return None
@@ -99,78 +104,74 @@ class FolderRemote:
             pieces.append(piece)
             size += len(piece)
             if size > limit:
-                raise RemoteError(self.label, f"`{path.name}` has more than {limit} bytes")
+                raise RemoteError(self.label, f"`{leaf}` has more than {limit} bytes")
         # Files appear whole, so another size is that of a mount that has not caught up, or that cut it off.
         if size != os.fstat(descriptor).st_size:
-            raise _Again(errno.EIO, f"`{path.name}` is cut off after {size} bytes")
+            raise _Again(errno.EIO, f"`{leaf}` is cut off after {size} bytes")
         return b"".join(pieces)
 
-    def _size(self, path: Path) -> int | None:
-        try:
-            found = path.lstat()
-        except _ABSENT:
-            return None
+    def _size(self, folder: int, leaf: str) -> int | None:
+        found = _look(folder, leaf)
+        if stat.S_ISLNK(found.st_mode):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         return found.st_size if stat.S_ISREG(found.st_mode) else None
 
-    def _write(self, path: Path, data: bytes, create: bool) -> bool:
-        hidden = path.with_name(f"{_TEMPORARY}{socket.gethostname()[:64]}-{os.getpid()}-{secrets.token_hex(8)}")
+    def _write(self, folder: int, leaf: str, data: bytes, create: bool) -> bool:
+        hidden = f"{_TEMPORARY}{socket.gethostname()[:64]}-{os.getpid()}-{secrets.token_hex(8)}"
         try:
-            self._fill(hidden, data)
+            self._fill(folder, hidden, data)
             if create:
-                return self._create(hidden, path)
-            os.replace(hidden, path)
+                return self._create(folder, hidden, leaf)
+            os.replace(hidden, leaf, src_dir_fd=folder, dst_dir_fd=folder)
         except FileNotFoundError as error:
             # A host whose memory of the folder is old does not see what it has made a moment ago.
             raise _Again(errno.EIO, "what was written is not to be found") from error
         finally:
             with contextlib.suppress(OSError):
-                hidden.unlink()
+                os.unlink(hidden, dir_fd=folder)
         return True
 
-    def _create(self, hidden: Path, path: Path) -> bool:
+    def _create(self, folder: int, hidden: str, leaf: str) -> bool:
         try:
-            os.link(hidden, path)
+            os.link(hidden, leaf, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
         except OSError as error:
             # The answer of a server may be lost, and that to the same question says that the file is there.
             if error.errno not in _NO_LINKS:
-                if _links(hidden) == 2:
+                if _links(folder, hidden) == 2:
                     return True
                 if error.errno == errno.EEXIST:
                     return False
                 raise
         else:
             return True
-        return self._claim(hidden, path)
+        return self._claim(folder, hidden, leaf)
 
-    def _claim(self, hidden: Path, path: Path) -> bool:
+    def _claim(self, folder: int, hidden: str, leaf: str) -> bool:
         """Create an object without links: whoever makes the file beside it may. It is there as long as the object."""
-        if self._size(path) is not None:
-            return False
-        claim = _claim_of(path)
+        with contextlib.suppress(FileNotFoundError):
+            if self._size(folder, leaf) is not None:
+                return False
+        claim = _claim_of(leaf)
         try:
-            os.close(os.open(claim, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644))
+            os.close(os.open(claim, _NEW, 0o644, dir_fd=folder))
         except FileExistsError:
             # Of a host that ended in between; another try may have it. Clocks differ.
-            if time.time() - claim.lstat().st_mtime > _CLAIM_SECONDS:
-                claim.unlink(missing_ok=True)
+            if time.time() - _look(folder, claim).st_mtime > _CLAIM_SECONDS:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(claim, dir_fd=folder)
             return False
         try:
-            os.replace(hidden, path)
+            os.replace(hidden, leaf, src_dir_fd=folder, dst_dir_fd=folder)
         except OSError:
-            if not os.path.lexists(hidden):  # it was done, and the answer lost
+            if not _links(folder, hidden):  # it was done, and the answer lost
                 return True
             with contextlib.suppress(OSError):
-                claim.unlink()
+                os.unlink(claim, dir_fd=folder)
             raise
         return True
 
-    def _fill(self, path: Path, data: bytes) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-        try:
-            descriptor = os.open(path, flags, 0o644)
-        except FileNotFoundError:
-            self._make_folders(path.parent)
-            descriptor = os.open(path, flags, 0o644)
+    def _fill(self, folder: int, hidden: str, data: bytes) -> None:
+        descriptor = os.open(hidden, _NEW, 0o644, dir_fd=folder)
         try:
             rest = memoryview(data)
             while rest:
@@ -183,49 +184,101 @@ class FolderRemote:
         finally:
             os.close(descriptor)  # a full share may say so only now
 
-    def _make_folders(self, folder: Path) -> None:
-        """Make a folder and those above it up to the root; what others make at once is no error, nor asked for."""
-        if not self._root.parent.is_dir():  # nothing is made where a share is not mounted
-            raise RemoteError(self.label, f"there is no folder {self._root.parent}")
-        for made in (*reversed(folder.parents), folder):
-            if made.is_relative_to(self._root):
-                with contextlib.suppress(FileExistsError):
-                    made.mkdir()
+    def _list(self, folder: int, leaf: str, name: str, found: list[str], limit: int, deadline: Deadline) -> None:
+        deadline.check(self.label)
+        below: list[str] = []
+        descriptor = os.open(leaf, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=folder)
+        try:
+            with os.scandir(descriptor) as items:
+                for item in items:
+                    if not is_name(inner := f"{name}/{item.name}"):
+                        continue
+                    if item.is_dir(follow_symlinks=False):
+                        below.append(item.name)
+                    elif item.is_file(follow_symlinks=False):
+                        found.append(inner)
+            for each in below:
+                if len(found) < limit:
+                    with contextlib.suppress(*_ABSENT):
+                        self._list(descriptor, each, f"{name}/{each}", found, limit, deadline)
+        finally:
+            os.close(descriptor)
 
-    def _list(self, top: Path, limit: int, deadline: Deadline) -> list[str]:
-        found: list[str] = []
-        waiting = [top]
-        while waiting and len(found) < limit:
-            deadline.check(self.label)
-            folder = waiting.pop()
+    def _open(self, names: list[str], make: bool) -> int:
+        """Open a folder below the root, part by part: no link leads out of the root. The root is never made here."""
+        try:
+            folder = os.open(self._root, _FOLDER)
+        except _ABSENT as error:
+            raise RemoteError(self.label, f"there is no folder `{self._root}`: make it, or mount the share") from error
+        for name in names:
             try:
-                with os.scandir(folder) as items:
-                    for item in items:
-                        name = Path(item.path).relative_to(self._root).as_posix()
-                        if not is_name(name):
-                            continue
-                        if item.is_dir(follow_symlinks=False):
-                            waiting.append(Path(item.path))
-                        elif item.is_file(follow_symlinks=False):
-                            found.append(name)
-            except _ABSENT:
-                continue
-        return sorted(found)[:limit]
+                inner = self._step(folder, name, make)
+            finally:
+                os.close(folder)
+            folder = inner
+        return folder
 
-    def _do(self, deadline: Deadline, name: str, work: Callable[[Path], _Result]) -> _Result:
-        """Return what `work` makes of the path of an object, in up to three tries."""
+    def _step(self, folder: int, name: str, make: bool) -> int:
+        try:
+            return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+        except FileNotFoundError:
+            if not make:
+                raise
+        with contextlib.suppress(FileExistsError):  # what others make at once is no error
+            os.mkdir(name, dir_fd=folder)
+        try:
+            return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+        except FileNotFoundError as error:
+            raise _Again(errno.EIO, "what was made is not to be found") from error
+
+    def _refuse_links(self, names: list[str]) -> None:
+        path = self._root
+        for name in names:
+            path /= name
+            if path.is_symlink():
+                raise RemoteError(
+                    self.label, f"`{path}` is a symbolic link, and links below the folder are not followed"
+                )
+
+    def _do(
+        self,
+        deadline: Deadline,
+        name: str,
+        work: Callable[[int, str], _Result],
+        absent: _Result,
+        *,
+        make: bool = False,
+    ) -> _Result:
+        """Return what `work` makes of the open folder and the name in it of an object, in up to three tries.
+
+        What is not there is `absent`, unless its folders are to be made.
+        """
         check_name(self.label, name)
-        path = self._root.joinpath(*name.split("/"))
+        *above, leaf = names = name.split("/")
+
+        def attempt() -> _Result:
+            try:
+                folder = self._open(above, make)
+                try:
+                    return work(folder, leaf)
+                finally:
+                    os.close(folder)
+            except OSError as error:
+                if error.errno in _NOT_FOLLOWED:
+                    self._refuse_links(names)
+                if make or not isinstance(error, _ABSENT):
+                    raise
+                return absent
 
         def run() -> _Result:
             for pause in _PAUSES:
                 try:
-                    return work(path)
+                    return attempt()
                 except OSError as error:
                     if not isinstance(error, _Again) and error.errno not in _AGAIN:
                         raise
                 time.sleep(min(pause, deadline.check(self.label)))
-            return work(path)
+            return attempt()
 
         try:
             return within(deadline, self.label, run)
@@ -233,13 +286,17 @@ class FolderRemote:
             raise RemoteError(self.label, error.strerror or type(error).__name__) from error
 
 
-def _claim_of(path: Path) -> Path:
-    return path.with_name(f"{_TEMPORARY}claim-{path.name}")
+def _claim_of(leaf: str) -> str:
+    return f"{_TEMPORARY}claim-{leaf}"
 
 
-def _links(path: Path) -> int:
+def _look(folder: int, leaf: str) -> os.stat_result:
+    return os.stat(leaf, dir_fd=folder, follow_symlinks=False)
+
+
+def _links(folder: int, leaf: str) -> int:
     """Return how many names a file has; 0 where it cannot be looked at."""
     try:
-        return path.lstat().st_nlink
+        return _look(folder, leaf).st_nlink
     except OSError:
         return 0

@@ -41,6 +41,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def share(tmp_path: Path) -> str:
+    (tmp_path / "share").mkdir()
     return f"folder:{tmp_path / 'share'}?unsigned=1"
 
 

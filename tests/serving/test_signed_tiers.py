@@ -128,6 +128,7 @@ def test_anything_else_is_refused_with_the_reason_and_compiled_here(
 def test_a_host_that_signs_takes_nothing_unsigned_which_its_signature_would_vouch_for(
     tmp_path: Path, share: str, build: Pair, sets: Sets
 ) -> None:
+    (tmp_path / "signed").mkdir()
     open_tier, signed_tier = f"{share}?unsigned=1", f"folder:{tmp_path / 'signed'}"
     sets()
     Host(tmp_path / "a", open_tier).call()

@@ -36,6 +36,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def share(tmp_path: Path) -> str:
+    (tmp_path / "share").mkdir()
     return str(tmp_path / "share")
 
 

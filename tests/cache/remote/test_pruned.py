@@ -35,6 +35,7 @@ NOW = 100 * DAY
 
 @pytest.fixture
 def share(tmp_path: Path) -> Path:
+    (tmp_path / "share").mkdir()
     return tmp_path / "share"
 
 

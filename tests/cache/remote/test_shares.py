@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import threading
@@ -258,9 +259,9 @@ def test_a_file_system_that_hangs_for_good_does_not_take_all_threads(tmp_path: P
 
 
 def test_what_is_no_file_is_no_object(tmp_path: Path) -> None:
-    remote = FolderRemote(tmp_path / "new")
+    remote = FolderRemote(tmp_path)
     assert remote.put("x/a", b"data", soon())
-    folder = tmp_path / "new" / "x"
+    folder = tmp_path / "x"
     os.mkfifo(folder / "pipe")
     (folder / "folder").mkdir()
     (folder / "link").symlink_to("/etc/passwd")
@@ -269,14 +270,88 @@ def test_what_is_no_file_is_no_object(tmp_path: Path) -> None:
     for name in ("pipe", "folder"):
         assert remote.get(f"x/{name}", MOST, soon()) is None
         assert remote.size(f"x/{name}", soon()) is None
-    with pytest.raises(RemoteError, match="symbolic links"):
-        remote.get("x/link", MOST, soon())
+    for ask in (lambda: remote.get("x/link", MOST, soon()), lambda: remote.size("x/link", soon())):
+        with pytest.raises(RemoteError, match=f"`{folder}/link` is a symbolic link"):
+            ask()
     assert remote.get("x/a/b", MOST, soon()) is None
     remote.delete("x/a/b", soon())
 
 
-def test_nothing_is_stored_where_a_share_is_not_mounted(tmp_path: Path) -> None:
-    remote = FolderRemote(tmp_path / "mount" / "gears")
-    with pytest.raises(RemoteError, match="there is no folder"):
-        remote.put("x/a", b"data", soon())
-    assert list(tmp_path.iterdir()) == []
+OPERATIONS: dict[str, Callable[[FolderRemote, str], Any]] = {
+    "get": lambda remote, top: remote.get(f"{top}a", MOST, soon()),
+    "size": lambda remote, top: remote.size(f"{top}a", soon()),
+    "names": lambda remote, top: remote.names(top, 10, soon()),
+    "put": lambda remote, top: remote.put(f"{top}b", b"data", soon()),
+    "create": lambda remote, top: remote.put(f"{top}b", b"data", soon(), create=True),
+    "delete": lambda remote, top: remote.delete(f"{top}a", soon()),
+    "clock": lambda remote, top: remote.clock(f"{top}a", soon()),
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("root", ["mount/gears", "gears", "file", "file/gears"])
+def test_a_share_that_is_not_mounted_is_told_and_nothing_is_made(tmp_path: Path, operation: str, root: str) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    told = f"there is no folder `{tmp_path / root}`: make it, or mount the share"
+    with pytest.raises(RemoteError) as caught:
+        OPERATIONS[operation](FolderRemote(tmp_path / root), "v4/")
+    assert caught.value.problem == told
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("link", ["v4", "v4/entries", "v4/entries/label"])
+def test_a_link_below_the_root_leads_nowhere(tmp_path: Path, operation: str, link: str) -> None:
+    """As where somebody let the share show a local cache, which is not to be emptied."""
+    share, local = tmp_path / "share", tmp_path / "local"
+    top = "v4/entries/label/"
+    local.mkdir()
+    FolderRemote(local).put(f"{top}a", b"data", soon())
+    (share / link).parent.mkdir(parents=True)
+    (share / link).symlink_to(local / link)
+    with pytest.raises(RemoteError) as caught:
+        OPERATIONS[operation](FolderRemote(share), top)
+    assert caught.value.problem.startswith(f"`{share / link}` is a symbolic link")
+    assert [path.name for path in (local / top).iterdir()] == ["a"]
+
+
+def test_links_that_are_found_are_not_listed_and_only_they_are_deleted(tmp_path: Path) -> None:
+    share, local = tmp_path / "share", tmp_path / "local"
+    for folder in (share, local):
+        folder.mkdir()
+        FolderRemote(folder).put("v4/x/a", folder.name.encode(), soon())
+    (share / "v4/y").symlink_to(local / "v4/x")
+    (share / "v4/x/b").symlink_to(local / "v4/x/a")
+    remote = FolderRemote(share)
+    assert remote.names("v4/", 10, soon()) == ["v4/x/a"]
+    assert remote.put("v4/x/b", b"new", soon())
+    assert remote.get("v4/x/b", MOST, soon()) == b"new"
+    (share / "v4/x/c").symlink_to(local / "v4/x/a")
+    assert not remote.put("v4/x/c", b"new", soon(), create=True)
+    remote.delete("v4/x/c", soon())
+    assert not (share / "v4/x/c").is_symlink()
+    assert (local / "v4/x/a").read_bytes() == b"local"
+
+
+def test_links_lead_to_the_root(tmp_path: Path) -> None:
+    (tmp_path / "disk" / "gears").mkdir(parents=True)
+    (tmp_path / "mount").symlink_to(tmp_path / "disk")
+    (tmp_path / "share").symlink_to(tmp_path / "mount" / "gears")
+    remote = FolderRemote(tmp_path / "share")
+    assert remote.put("v4/a", b"data", soon())
+    assert remote.names("v4/", 10, soon()) == ["v4/a"]
+    assert (tmp_path / "disk/gears/v4/a").read_bytes() == b"data"
+
+
+def test_no_descriptor_stays_open(tmp_path: Path) -> None:
+    remote = FolderRemote(tmp_path)
+    remote.put("v4/x/y/a", b"data", soon())
+    (tmp_path / "v4/z").symlink_to(tmp_path / "v4/x")
+    before = os.listdir("/proc/self/fd")  # noqa: PTH208
+    for operation in OPERATIONS.values():
+        for top in ("v4/x/y/", "v4/none/", "v4/x/y/a/"):
+            with contextlib.suppress(RemoteError):
+                operation(remote, top)
+        with pytest.raises(RemoteError):
+            operation(remote, "v4/z/")
+    assert len(os.listdir("/proc/self/fd")) == len(before)  # noqa: PTH208
