@@ -89,8 +89,9 @@ def test_what_one_host_pushed_another_pulls(
     ],
 )
 def test_entries_are_chosen_by_name(
-    name: str, keys: list[CacheKey], pushed: Path, share: str, other: tuple[str, str]
+    name: str, keys: list[CacheKey], pushed: Path, share: str, other: tuple[str, str], tmp_path: Path
 ) -> None:
+    (tmp_path / "share-2").mkdir()
     run("pull", name, "--from", share, *other)
     assert {entry["key"] for entry in listed(*other)} == {key.digest for key in keys}
     sent = run_json("push", name, "--to", share.replace("?", "-2?"))["tiers"][0]["sent"]
@@ -138,6 +139,7 @@ def test_nothing_is_sent_to_what_is_read_only(cache_dir: Path, tmp_path: Path, m
         assert "is read only" in run("prune", "--remote", url, code=2).stderr
         monkeypatch.setenv(REMOTES, url)
         assert "names only tiers that are read only" in run("push", code=2).stderr
+    (tmp_path / "y").mkdir()
     monkeypatch.setenv(REMOTES, f"https://host/x folder:{tmp_path / 'y'}?unsigned=1")
     assert [tier["tier"] for tier in run_json("push")["tiers"]] == [f"folder:{tmp_path / 'y'}"]
     assert not (tmp_path / "x").exists()

@@ -274,7 +274,7 @@ def test_a_prewarm_sends_before_it_ends(tmp_path: Path, share: str) -> None:
     assert Host(tmp_path / "b", share).call().compiles == 0
 
 
-def test_a_prewarm_says_what_could_not_be_sent(tmp_path: Path, share: str) -> None:
+def test_a_prewarm_says_what_could_not_be_sent(tmp_path: Path, share: str, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").write_text("")
 
     def build() -> None:
@@ -285,7 +285,9 @@ def test_a_prewarm_says_what_could_not_be_sent(tmp_path: Path, share: str) -> No
     assert report.compiled == 2
     first, second = report.entries[0].failed.values()
     assert "nothing is sent there" in first
-    assert "there is no folder" in second
+    # It was asked before it was to be sent to.
+    assert "it failed a moment ago" in second
+    assert f"there is no folder `{tmp_path / 'file' / 'share'}`" in caplog.text
 
 
 def test_in_the_background_it_is_fetched_too(tmp_path: Path, share: str) -> None:

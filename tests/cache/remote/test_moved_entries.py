@@ -211,6 +211,8 @@ def test_a_host_that_signs_signs_what_it_takes(tmp_path: Path, share: str) -> No
 
 def test_what_comes_as_it_is_keeps_its_signature_and_can_be_sent_on(tmp_path: Path, share: str) -> None:
     pair = Pair(tmp_path)
+    for name in ("a", "b", "mirror"):
+        Path(f"{share}-{name}").mkdir()
     for gear, name in (("1", "a"), ("2", "b")):
         store_gears(tmp_path / name, DECODE, {gear: gear.encode()})
         other = f"{share}-{name}"
@@ -256,6 +258,7 @@ def test_a_damaged_blob_is_told_and_the_other_gears_come(tmp_path: Path, share: 
 def test_a_blob_comes_from_the_next_tier_where_the_first_has_it_damaged(tmp_path: Path, share: str) -> None:
     store_gears(tmp_path / "a", DECODE, {"1": b"one", "2": b"two"})
     other = f"{share}-2"
+    Path(other).mkdir()
     for path in (share, other):
         push(tmp_path / "a", tier(tmp_path / "a", path))
     damage(share, b"one")

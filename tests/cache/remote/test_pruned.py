@@ -260,7 +260,10 @@ def test_a_tier_that_fails_or_rests_is_told(tmp_path: Path) -> None:
     Layout(root).prepare()
     target = Tier(TierURL("http://127.0.0.1:1/x", read_only=True), Layout(root))
     assert "ConnectionRefusedError" in survey(target, TRUST).problem
-    resting = tier(tmp_path / "share")
+    absent = tmp_path / "share"
+    assert f"there is no folder `{absent}`" in survey(tier(absent), TRUST).problem
+    absent.mkdir()
+    resting = tier(absent)
     breaker = Breaker(Layout(root).locks_folder, resting.label)
     for _ in range(FAULTS):
         breaker.fault()
