@@ -59,6 +59,7 @@ def test_attached_sentences_are_those_of_plain_encode(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @needs("diffusers")
 def test_images_of_an_attached_pipeline_are_those_of_the_plain_one(tmp_path: Path) -> None:
     for is_relaunched in (False, True):

@@ -98,6 +98,7 @@ def test_a_method_with_vmap_gives_what_eager_gives_and_is_relaunched(cache_dir: 
         assert bool(cached.stats.traces) == (launch == 0)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_vmap_is_compiled(cache_dir: Path) -> None:
     net = Net()
