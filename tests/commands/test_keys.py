@@ -287,6 +287,7 @@ def test_a_pull_keeps_the_signature_of_who_compiled_it(
     build: Pair, cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other, share = Pair(tmp_path, "host"), f"folder:{tmp_path / 'share'}"
+    (tmp_path / "share").mkdir()
     sent = store_signed(cache_dir, build).read_bytes()
     run("push", "--to", share)
     monkeypatch.setenv(TRUSTED, build.trusted.text)
