@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import random
 import statistics
@@ -179,8 +180,6 @@ def _first_dies(options: argparse.Namespace) -> bool:
 
 def work(options: argparse.Namespace) -> dict[str, Any]:
     """Be one process with its share of the hosts."""
-    import logging
-
     logging.disable(logging.CRITICAL)
     threading.stack_size(512 << 10)
     seed = Seed(options.blobs, options.size)
@@ -211,6 +210,7 @@ def fleet(engine: str, case: str, options: argparse.Namespace) -> dict[str, Any]
 
     with tempfile.TemporaryDirectory(dir=ROOT, prefix="gearcache-fleet-") as folder, ENGINES[engine]() as remote:
         url = url_of(remote)
+        _empty(remote)
         step = -(-options.hosts // options.processes)
         workers = []
         for worker in range(options.processes):
@@ -231,6 +231,14 @@ def fleet(engine: str, case: str, options: argparse.Namespace) -> dict[str, Any]
         (Path(folder) / "go").touch()
         parts = [json.loads(worker.communicate()[0].splitlines()[-1]) for worker in workers]
     return summed(engine, case, parts, options)
+
+
+def _empty(remote: Any) -> None:
+    """Delete what an earlier case has stored: one server of buckets serves all of them."""
+    from gearcache.cache.remote.protocol import Deadline
+
+    for name in remote.names("v4/", 1 << 20, Deadline.after(60.0)):
+        remote.delete(name, Deadline.after(60.0))
 
 
 def summed(engine: str, case: str, parts: list[dict[str, Any]], options: argparse.Namespace) -> dict[str, Any]:
@@ -277,6 +285,7 @@ def main() -> None:
     if options.work:
         print(json.dumps(work(argparse.Namespace(**json.loads(options.work)))))
         return
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # it tells each request to the server of buckets
     rows = []
     for engine in options.engines:
         for case in options.cases:

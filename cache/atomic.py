@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
@@ -51,6 +52,23 @@ def write_new(path: Path, data: bytes) -> None:
             path.unlink()
         raise
     sync_folder(path.parent)
+
+
+def regular_target(path: Path) -> Path:
+    """Return the file that a user's path leads to, links followed, so that it and not a link is replaced.
+
+    `PublishError` where something else than a regular file is there: a folder, a device, a pipe, a loop of links.
+    """
+    target = Path(os.path.realpath(path))
+    try:
+        mode = target.lstat().st_mode
+    except FileNotFoundError:
+        return target
+    except OSError as error:
+        raise PublishError(path, error.strerror or type(error).__name__) from error
+    if not stat.S_ISREG(mode):
+        raise PublishError(path, "it is no regular file")
+    return target
 
 
 @contextmanager

@@ -13,6 +13,9 @@ from gearcache.cache.key import FORMAT_VERSION, MAX_LABEL_LENGTH, CacheKey
 from gearcache.errors import UnsafePath
 
 ROOT_VARIABLE = "TORCHAIR_CACHE_HOME"
+REMOTES_VARIABLE = "GEARCACHE_REMOTES"
+#: Where processes tell which shapes they meet.
+SHAPES_VARIABLE = "GEARCACHE_SHAPES"
 DEFAULT_ROOT = ".torchair_cache"
 MANIFEST_NAME = "manifest.msgpack"
 #: Folders of an entry where a backend keeps files of its own: GE's compiled graphs, static kernels of aclgraphs.

@@ -7,7 +7,7 @@ from pathlib import Path
 from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, decode_manifest
 from gearcache.cache.signature import KEY_FILE_VARIABLE, Signer
 from gearcache.cache.trust import read_trusted
-from gearcache.errors import CorruptEntry, UnsignedEntry
+from gearcache.errors import CacheError, CorruptEntry, UnsignedEntry
 
 
 def read_manifest(path: Path, key_digest: str, signer: Signer | None = None) -> Manifest:
@@ -22,3 +22,12 @@ def read_manifest(path: Path, key_digest: str, signer: Signer | None = None) -> 
         remedy = "let it be compiled again, or import a bundle that was exported with this key"
         raise UnsignedEntry(path, f"it is not signed with the key of `{KEY_FILE_VARIABLE}`", remedy)
     return manifest
+
+
+def read_manifest_to_copy(path: Path) -> tuple[bytes, Manifest]:
+    """Return a manifest as bytes, with what they say; a `CacheError` where it cannot be read, or is not sound."""
+    try:
+        data = read_trusted(path, MAX_MANIFEST_SIZE)
+    except OSError as error:
+        raise CacheError(f"`{path}` cannot be read: {error.strerror}") from error
+    return data, decode_manifest(data, path)

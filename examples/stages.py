@@ -40,6 +40,9 @@ def parse_options(description: str, name: str) -> argparse.Namespace:
     )
     parser.add_argument("--layers", type=int, help="use the first layers only: quick, but the text makes no sense")
     parser.add_argument("--timeline", type=Path, metavar="FILE.svg", help="draw the stages of both processes")
+    parser.add_argument(
+        "--trace", type=Path, metavar="FOLDER", help="record both starts for `gearcache report` and Perfetto"
+    )
     for hidden in ("--process", "--report", "--launched"):
         parser.add_argument(hidden, help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -160,7 +163,11 @@ def run_both(script: str, options: argparse.Namespace) -> tuple[dict[str, Any], 
         if any(folder.iterdir()) and not (folder / "CACHEDIR.TAG").exists():
             sys.exit(f"`{folder}` is no cache folder; it would be emptied")
         shutil.rmtree(folder)
-    return _launch(script, "cold", options), _launch(script, "relaunched", options)
+    reports = _launch(script, "cold", options), _launch(script, "relaunched", options)
+    if options.trace:
+        traces = " ".join(f"--trace {options.trace / process}.json" for process in ("cold", "relaunched"))
+        print(f"gearcache report --cache-dir {folder} {traces}", file=sys.stderr)
+    return reports
 
 
 def _launch(script: str, process: str, options: argparse.Namespace) -> dict[str, Any]:
@@ -172,6 +179,9 @@ def _launch(script: str, process: str, options: argparse.Namespace) -> dict[str,
         command += ["--layers", str(options.layers)] if options.layers else []
         command += ["--process", process, "--report", str(report), "--launched", repr(time.time())]
         environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "TQDM_DISABLE": "1"}
+        if options.trace:
+            options.trace.mkdir(parents=True, exist_ok=True)
+            environment["GEARCACHE_TRACE"] = str(options.trace / f"{process}.json")
         begin = time.perf_counter()
         done = subprocess.run(command, env=environment, check=False)
         if done.returncode != 0:

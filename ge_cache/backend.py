@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +23,8 @@ class CompileJob:
     """One gear to compile, as plain data, so that it can be sent to another process.
 
     `graph` is the form of `ge_cache.aten`; its placeholders are `inputs`, then `attributes` in order. `repeats` lets a
-    backend compile operations once that come again and again. `target` is what CPUs the code is for.
+    backend compile operations once that come again and again. `target` is what CPUs the code is for. `groups` are the
+    sizes of the process groups that the graph communicates in, by role.
     """
 
     method: str
@@ -35,6 +36,7 @@ class CompileJob:
     threads: int
     repeats: bool = False
     target: str = "native"
+    groups: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class StoredArtifact:
     `file` gives the name of the file that was verified, to be opened inside the `with`. `examples` gives live inputs of
     the call at hand (of any gear's sizes). `folder` names a folder of the entry where a backend may keep files of its
     own, which others cannot write; None when it may not. `keeps_compiled` is the user's `ge_cache`: whether the output
-    of GE may lie there.
+    of GE may lie there. `groups` are the names of the process groups that the graph communicates in, in this process.
     """
 
     header: dict[str, Any]
@@ -65,6 +67,7 @@ class StoredArtifact:
     examples: Callable[[], list[torch.Tensor]] = list
     folder: Callable[[str], Path] | None = None
     keeps_compiled: bool = False
+    groups: Sequence[str] = ()
 
 
 class Backend(ABC):
@@ -82,6 +85,8 @@ class Backend(ABC):
     takes_feeds = True
     #: Whether a compiler takes the graph; else each of its operators is called as the process has it.
     compiles = True
+    #: Whether graphs name process groups by role, and a load is told their names.
+    groups_by_role = True
     #: Whether it keeps files of its own in the folder of an entry; only then do sizes and limits look for them.
     keeps_files = False
     #: What CPUs it compiles for; `native` for the one at hand, and where it compiles for none.
@@ -137,6 +142,7 @@ def plain_job(job: CompileJob) -> dict[str, Any]:
         "threads": job.threads,
         "repeats": job.repeats,
         "target": job.target,
+        "groups": job.groups,
     }
 
 
@@ -152,4 +158,5 @@ def job_of_plain(plain: dict[str, Any]) -> CompileJob:
         threads=plain["threads"],
         repeats=plain["repeats"],
         target=plain["target"],
+        groups=plain["groups"],
     )

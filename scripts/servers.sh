@@ -1,20 +1,38 @@
 #!/bin/sh
-# Servers for tests that no package index has: unpacks nginx and libfuse of this Debian or Ubuntu into a folder
-# (default .servers), installs nothing. Where that cannot be done, the tests that need them are skipped with the reason.
+# Programs for tests that no package index has: unpacks nginx, libfuse, Prometheus and a headless Chromium of this Debian
+# or Ubuntu into a folder (default .servers), installs nothing. Where that cannot be done, the tests that need them are
+# skipped with the reason.
 set -eu
 folder=$(realpath -m "${1:-.servers}")
 mkdir -p "$folder"
 cd "$folder"
-for package in libfuse3-3 nginx; do
-    if ! command -v apt-get >/dev/null || ! command -v dpkg >/dev/null; then
-        echo "servers: no apt-get or dpkg here" >&2
-        break
+browser=chromium-headless-shell
+
+if ! command -v apt-get >/dev/null || ! command -v dpkg >/dev/null; then
+    echo "servers: no apt-get or dpkg here" >&2
+    touch .ready
+    exit 0
+fi
+
+# What a package needs and this host has not; nothing of what is installed.
+missing() {
+    apt-get install --simulate --no-install-recommends "$1" 2>/dev/null | awk '/^Inst/ { print $2 }'
+}
+
+unpack() {
+    if ! apt-get download "$@" >/dev/null 2>&1; then
+        echo "servers: apt-get cannot download $*" >&2
+        return
     fi
-    if ! apt-get download "$package" >/dev/null 2>&1; then
-        echo "servers: apt-get cannot download $package" >&2
-        continue
-    fi
-    dpkg -x "$package"_*.deb .
-    rm -f "$package"_*.deb
-done
+    for file in *.deb; do
+        dpkg -x "$file" .
+        rm -f "$file"
+    done
+}
+
+unpack libfuse3-3 nginx
+unpack prometheus
+needed=$(missing "$browser")
+# shellcheck disable=SC2086  # names without blanks
+[ -z "$needed" ] || unpack $needed
 touch .ready

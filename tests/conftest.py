@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import importlib.util
 import os
 from collections.abc import Callable
@@ -27,6 +28,27 @@ def release_of_torch(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Let torch give itself out as another release, but not in keys: they note versions once in a process."""
     versions_component()
     return functools.partial(monkeypatch.setattr, torch, "__version__")
+
+
+@pytest.fixture
+def compiled_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process compile for the test: a worker would import Inductor, for seconds, at each build.
+
+    It is what happens where no worker can be started. `test_stretches_compiled`, `test_prewarm` and `test_staleness`
+    show what workers make.
+    """
+    monkeypatch.setattr("gearcache.ge_cache.workers.pool._Slot.worker", lambda _: None)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Let the garbage collector come seldom and leave out what lives until the end: it takes a tenth of the time.
+
+    Processes that tests start keep the thresholds of Python, and so does a run with THOROUGH=1.
+    """
+    if not os.environ.get("THOROUGH"):
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(10_000, 20, 20)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -11,7 +11,7 @@ import json
 import os
 import tarfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -20,10 +20,11 @@ from typing import BinaryIO, cast
 from gearcache.cache.admin.archive import MAX_MEMBERS, BoundedReads, add_file, pieces
 from gearcache.cache.admin.packing import packing
 from gearcache.cache.admin.row import EntryRow, Identity
-from gearcache.cache.atomic import open_atomic, write_atomic, write_pieces_atomic
-from gearcache.cache.blob_folder import prepare_entry, prepare_folder
+from gearcache.cache.atomic import open_atomic, write_pieces_atomic
+from gearcache.cache.blob_folder import prepare_entry, prepare_folder, present_size
+from gearcache.cache.entry_file import LOCK_SECONDS, Join, entry_bytes, write_entry
 from gearcache.cache.key import FORMAT_VERSION
-from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout, is_digest
+from gearcache.cache.layout import MANIFEST_NAME, Layout, is_digest
 from gearcache.cache.lock import key_lock
 from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, decode_manifest
 from gearcache.cache.opening import open_regular
@@ -33,8 +34,6 @@ from gearcache.cache.remote.trust import Trust
 from gearcache.cache.store import DiskStore
 from gearcache.cache.trust import others_wrote
 from gearcache.cache.trusted_keys import HMAC_NAME
-from gearcache.cache.upkeep import note_entry
-from gearcache.cache.use import register_use
 from gearcache.errors import BundleError, CacheError, CorruptEntry, LockTimeout, UnsafePath, UnsignedEntry
 
 HEADER_NAME = "gearcache-bundle.json"
@@ -43,10 +42,14 @@ _MAX_HEADER_SIZE = 4096
 
 @dataclass
 class BundleSummary:
-    """What was written or taken, by name; `skipped` entries were present already. `size` is bytes of blobs."""
+    """What was written or taken, by name; `skipped` entries were present already. `size` is bytes of blobs.
+
+    `failed` entries could not be taken, and why.
+    """
 
     entries: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
     blobs: int = 0
     size: int = 0
 
@@ -74,16 +77,24 @@ def write_bundle(layout: Layout, entries: Iterable[EntryRow], target: Path) -> B
 
 
 def take_bundle(
-    layout: Layout, source: Path, *, trust: Trust | None = None, max_size: int | None = None
+    layout: Layout, source: Path, join: Join, *, trust: Trust | None = None, max_size: int | None = None
 ) -> BundleSummary:
-    """Take over the entries of a bundle; an entry that is present stays, unless the bundle's is newer.
+    """Take over the entries of a bundle; of one that is present nothing is lost, and `join` adds what it lacks.
 
     Blobs are verified while they are written, manifests before. `BundleError` for a file that is no sound bundle of
     this format, that is larger than `max_size`, or, where `trust` has keys, for an entry that none of them has signed;
     without keys, `UnsafePath` for a file that other users could have written. What was taken until then stays whole,
     and blobs that no entry names are collected later. Other `CacheError`s when the cache cannot be written.
     """
-    return _Taking(layout, source, trust or Trust(), max_size).run()
+    return _Taking(layout, source, trust or Trust(), max_size).run(join)
+
+
+def bundle_manifests(source: Path) -> Iterator[tuple[Identity, Manifest]]:
+    """The entries of a bundle, without taking anything; `BundleError` for a file that is no sound bundle.
+
+    `UnsafePath` for one that other users could have written. The blobs are passed over, not verified.
+    """
+    return _Taking(Layout(source.parent), source, Trust(), None).manifests()
 
 
 class _Taking:
@@ -95,7 +106,7 @@ class _Taking:
         self._summary = BundleSummary()
         self._left: dict[str, int] = {}
 
-    def run(self) -> BundleSummary:
+    def run(self, join: Join) -> BundleSummary:
         store = DiskStore(self._layout)
         with self._opened() as tar, store.writing():
             members = self._members(tar)
@@ -105,10 +116,22 @@ class _Taking:
                 if folder == "blobs" and is_digest(rest):
                     self._take_blob(rest, size, file)
                 elif folder == "entries" and size <= MAX_MANIFEST_SIZE:
-                    self._take_entry(name, b"".join(pieces(file)))
+                    self._take_entry(name, b"".join(pieces(file)), join)
                 else:
                     raise self._wrong(f"it holds `{name}`, which is no part of a bundle")
         return self._summary
+
+    def manifests(self) -> Iterator[tuple[Identity, Manifest]]:
+        with self._opened() as tar:
+            members = self._members(tar)
+            self._check_header(next(members, None))
+            for name, size, file in members:
+                if name.startswith("entries/") and size <= MAX_MANIFEST_SIZE:
+                    try:
+                        manifest = decode_manifest(b"".join(pieces(file)), Path(name))
+                    except CorruptEntry as error:
+                        raise self._wrong(str(error)) from error
+                    yield self._identity(name, manifest), manifest
 
     @contextmanager
     def _opened(self) -> Iterator[tarfile.TarFile]:
@@ -165,7 +188,7 @@ class _Taking:
         self._summary.blobs += 1
         self._summary.size += size
 
-    def _take_entry(self, name: str, data: bytes) -> None:
+    def _take_entry(self, name: str, data: bytes, join: Join) -> None:
         try:
             manifest = decode_manifest(data, Path(name))
         except CorruptEntry as error:
@@ -178,14 +201,19 @@ class _Taking:
                 raise self._wrong(f"`{name}` needs the blob {digest} of {size} bytes, which it does not hold")
         path = self._layout.entry(*identity) / MANIFEST_NAME
         prepare_entry(self._layout, path.parent, manifest.blobs)
-        # Who compiles it now publishes soon, and more than this.
-        with suppress(LockTimeout), key_lock(self._layout.locks_folder / f"{manifest.key_digest}.lock", 0.0):
-            if not self._is_present(path, manifest):
-                use = register_use(path.with_name(USE_NAME), create=True)
-                write_atomic(path, data)
-                note_entry(self._layout, manifest, identity)
-                if use is not None:
-                    use.close()
+        try:
+            self._join(path, identity, manifest, data, join)
+        except LockTimeout as error:
+            self._summary.failed[manifest.name] = str(error)
+
+    def _join(self, path: Path, identity: Identity, manifest: Manifest, data: bytes, join: Join) -> None:
+        """Store the entry with what is here of it; `LockTimeout` where a process compiles it for long."""
+        with key_lock(self._layout.locks_folder / f"{manifest.key_digest}.lock", LOCK_SECONDS):
+            made = join(self._own(path, manifest.key_digest), [manifest], self._is_here)
+            if made is not None:
+                if made is not manifest:
+                    data = self._trust.signed(entry_bytes(made, path))
+                write_entry(self._layout, identity, made, data)
                 self._summary.entries.append(manifest.name)
                 return
         self._summary.skipped.append(manifest.name)
@@ -212,12 +240,15 @@ class _Taking:
             raise self._wrong(f"`{name}` holds the entry {manifest.name}")
         return label, manifest.key_digest, ranks
 
-    def _is_present(self, path: Path, manifest: Manifest) -> bool:
+    def _own(self, path: Path, key_digest: str) -> Manifest | None:
+        """Return the entry that is here; None for one that no process would use."""
         try:
-            present = read_manifest(path, manifest.key_digest, self._trust.hmac)
+            return read_manifest(path, key_digest, self._trust.hmac)
         except (OSError, CacheError):
-            return False
-        return present.created >= manifest.created
+            return None
+
+    def _is_here(self, digest: str, size: int) -> bool:
+        return present_size(self._layout.blob(digest)) == size
 
     def _verified(self, digest: str, file: BinaryIO) -> Iterator[bytes]:
         state = sha256()

@@ -9,11 +9,10 @@ from typing import BinaryIO
 
 from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout
-from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, decode_manifest
+from gearcache.cache.manifest import Manifest
+from gearcache.cache.reading import read_manifest_to_copy
 from gearcache.cache.store import DiskStore
-from gearcache.cache.trust import read_trusted
 from gearcache.cache.use import register_use
-from gearcache.errors import CacheError
 
 #: A manifest with the signatures that are to go with it.
 Sign = Callable[[bytes], bytes]
@@ -30,7 +29,7 @@ class Packing:
     def __init__(self, layout: Layout, entries: list[EntryRow], sign: Sign) -> None:
         self.manifests: list[tuple[EntryRow, bytes, Manifest]] = []
         for entry in entries:
-            data, manifest = _read(layout, entry)
+            data, manifest = read_manifest_to_copy(layout.entry(*entry.identity) / MANIFEST_NAME)
             self.manifests.append((entry, sign(data), manifest))
         #: Bytes of each blob by its sha256, as the manifests tell; each once.
         self.sizes = {digest: size for _, _, manifest in self.manifests for digest, size in manifest.blobs.items()}
@@ -56,12 +55,3 @@ def packing(layout: Layout, entries: Iterable[EntryRow], sign: Sign = as_it_is) 
             if use is not None:
                 stack.callback(use.close)
         yield Packing(layout, chosen, sign)
-
-
-def _read(layout: Layout, entry: EntryRow) -> tuple[bytes, Manifest]:
-    path = layout.entry(*entry.identity) / MANIFEST_NAME
-    try:
-        data = read_trusted(path, MAX_MANIFEST_SIZE)
-    except OSError as error:
-        raise CacheError(f"`{path}` cannot be read: {error.strerror}") from error
-    return data, decode_manifest(data, path)

@@ -13,11 +13,10 @@ from gearcache.cache.remote.parallel import at_once
 from gearcache.cache.remote.persistence import SECONDS
 from gearcache.cache.remote.protocol import Deadline, Remote, RemoteError
 from gearcache.cache.remote.tier import Tier
-from gearcache.cache.remote.web import INDEX
+from gearcache.cache.remote.web import INDEX, MAX_INDEX
 
 #: Names that are listed; a tier that holds more is not looked at as a whole.
 MOST_NAMES = 1 << 20
-_LARGEST_INDEX = 16 << 20
 _MIN_DIGEST_PREFIX = 4
 
 
@@ -51,7 +50,7 @@ def holdings(tier: Tier, deadline: Deadline) -> Holdings:
     found = listed(tier, ENTRIES, deadline)
     if not found.manifests and tier.url.scheme in ("http", "https"):
         index = ENTRIES + INDEX
-        if tier.ask(lambda remote: remote.get(index, _LARGEST_INDEX, deadline)) is None:
+        if tier.ask(lambda remote: remote.get(index, MAX_INDEX, deadline)) is None:
             raise RemoteError(tier.label, f"it has no `{index}`, which `gearcache push --index` writes")
     return found
 
@@ -101,7 +100,7 @@ def write_index(tier: Tier, deadline: Deadline, are_meant: Callable[[str], bool]
     gone = [name for name in found.indexes if name not in texts]
     changed = 0
     for name, text in sorted({name: text for name, text in texts.items() if are_meant(name)}.items()):
-        if tier.ask(lambda remote, name=name: remote.get(name, _LARGEST_INDEX, deadline)) != text:  # type: ignore[misc]
+        if tier.ask(lambda remote, name=name: remote.get(name, MAX_INDEX, deadline)) != text:  # type: ignore[misc]
             tier.ask(lambda remote, name=name, text=text: remote.put(name, text, deadline))  # type: ignore[misc]
             changed += 1
     for name in gone:

@@ -18,6 +18,7 @@ from typing import Any
 
 import msgpack
 
+from gearcache.cache.host import boot_id
 from gearcache.cache.remote.patient import again
 from gearcache.cache.remote.protocol import Deadline, Remote, RemoteError
 from gearcache.cache.remote.tier import Tier
@@ -73,9 +74,9 @@ class Holder:
 
 def process_space() -> str:
     """Return what two processes have in common that see each other by number; another text each time without /proc."""
+    boot = boot_id()
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}" if boot else secrets.token_hex(8)
     except OSError:
         return secrets.token_hex(8)
 

@@ -4,6 +4,7 @@
     v<format>/entries/<Class.method>/<key digest>/[<ranks>/]<sha256 of the manifest>.msgpack
     v<format>/leases/<key digest>-<digest of the work>      the only objects that change
     v<format>/probes/<random>
+    v<format>/shapes/<host>/<process>-<sha256>.msgpack      what a process has met, see `shapes.py`
 
 Manifests are named by what they hold, so that no host replaces what another one stored; `manifest.msgpack`, which a
 copied cache has instead, is read as well.
@@ -22,6 +23,7 @@ ENTRIES = f"{_TOP}/entries/"
 BLOBS = f"{_TOP}/blobs/"
 LEASES = f"{_TOP}/leases/"
 PROBES = f"{_TOP}/probes/"
+SHAPES = f"{_TOP}/shapes/"
 _END = ".msgpack"
 
 

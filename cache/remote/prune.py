@@ -90,12 +90,14 @@ class RemotePrune:
         old = [each for each in stored if before is not None and each.manifest.created < before]
         outcome.old = [each.name for each in old]
         left = [each for each in stored if each.name not in set(outcome.old)]
-        superseded = self._superseded(left)
+        present = set(persistently(lambda: blobs(self._tier, Deadline.after(SECONDS))))
+        superseded = self._superseded(left, present)
         outcome.superseded = [each.name for each in superseded]
         gone = {each.name for each in (*old, *superseded)}
         left = [each for each in left if each.name not in gone]
         outcome.left = len(left)
-        unneeded = self._unneeded(left) if not outcome.unread else []
+        needed = {digest for each in left for digest in each.manifest.blobs}
+        unneeded = sorted(present - needed) if not outcome.unread else []
         if not dry_run:
             self._delete(sorted(gone))
             if unneeded:
@@ -137,11 +139,12 @@ class RemotePrune:
             return False
         return True
 
-    def _superseded(self, stored: Iterable[_Stored]) -> list[_Stored]:
+    def _superseded(self, stored: Iterable[_Stored], present: set[str]) -> list[_Stored]:
         """Return those of which another one of the same entry has all gears; of equal ones the newest stays.
 
-        Only what is trusted counts: else anybody who may write could have what others stored removed. For the same
-        reason nothing unsigned lets a signed one go, also where the tier needs no signatures.
+        One whose blobs are not all `present` is of no use, and so lets none go. Only what is trusted counts: else
+        anybody who may write could have what others stored removed. For the same reason nothing unsigned lets a signed
+        one go, also where the tier needs no signatures.
         """
         by_entry: dict[EntryName, list[_Stored]] = {}
         for each in stored:
@@ -152,21 +155,17 @@ class RemotePrune:
             kept: list[_Stored] = []
             group.sort(key=lambda each: (each.manifest.created, each.name), reverse=True)
             for each in group:
-                if any(self._passes(other, each) for other in kept):
+                if any(self._passes(other, each, present) for other in kept):
                     found.append(each)
                     continue
-                passed = [other for other in kept if self._passes(each, other)]
+                passed = [other for other in kept if self._passes(each, other, present)]
                 found += passed
                 kept = [other for other in kept if other not in passed] + [each]
         return found
 
-    def _passes(self, one: _Stored, other: _Stored) -> bool:
-        return one.may_replace(other) and self._covers([one.manifest], other.manifest)
-
-    def _unneeded(self, left: Iterable[_Stored]) -> list[str]:
-        present = persistently(lambda: blobs(self._tier, Deadline.after(SECONDS)))
-        needed = {digest for each in left for digest in each.manifest.blobs}
-        return [digest for digest in present if digest not in needed]
+    def _passes(self, one: _Stored, other: _Stored, present: set[str]) -> bool:
+        is_whole = one.manifest.blobs.keys() <= present
+        return is_whole and one.may_replace(other) and self._covers([one.manifest], other.manifest)
 
     def _still_unneeded(self, digests: Iterable[str]) -> list[str]:
         needed = {digest for each in self._stored() for digest in each.manifest.blobs}

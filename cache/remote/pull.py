@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from gearcache.cache.blob_folder import prepare_folder, present_size
-from gearcache.cache.entry_file import entry_bytes, write_entry
+from gearcache.cache.entry_file import LOCK_SECONDS, Join, entry_bytes, write_entry
 from gearcache.cache.layout import MANIFEST_NAME, Layout
 from gearcache.cache.lock import key_lock
 from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, OtherFormat
@@ -27,12 +26,8 @@ from gearcache.cache.store import DiskStore
 from gearcache.cache.trust import read_trusted
 from gearcache.errors import CacheError, CorruptEntry, UnsignedEntry
 
-#: Seconds to wait for a process of this host that compiles the same.
-LOCK_SECONDS = 60.0
 _Result = TypeVar("_Result")
 _BYTES_PER_SECOND = 1 << 20
-#: See `gearcache.readable.joined`, which knows what a payload holds.
-Join = Callable[["Manifest | None", Sequence[Manifest], Callable[[str, int], bool]], "Manifest | None"]
 
 
 @dataclass
@@ -83,19 +78,42 @@ class Pull:
                 self.outcome.failed[name] = "; ".join(problems)
             return None if problems else False
         manifests = [each.manifest for each in found]
-        offered = {digest: size for manifest in manifests for digest, size in manifest.blobs.items()}
-        wanted = self._join(own, manifests, lambda digest, size: self._is_here(digest, size) or digest in offered)
-        sizes = (wanted or own or manifests[0]).blobs
-        missing = self._lacking({digest: size for digest, size in sizes.items() if digest in offered})
         # Until the manifest names them, only the lock of the store keeps blobs from being collected.
         with self._store.writing():
-            problems += self._fetch(missing, found)
+            came, lost = self._fetch_of(own, found)
             is_new = self._publish(entry, found)
+            if lost and self._join(self._own(entry)[0], manifests, lambda *_: True) is not None:
+                problems += lost  # else another host's copies have served
         if problems:
             self.outcome.failed[name] = "; ".join(dict.fromkeys(problems))
-        if is_new or missing.keys() - self._lacking(missing).keys():
+        if is_new or (own is not None and came):
             return True
         return None if problems else False
+
+    def _fetch_of(self, own: Manifest | None, found: Sequence[Found]) -> tuple[bool, list[str]]:
+        """Bring the blobs that the joined entry needs; whether any came, and why others did not.
+
+        Of a gear that several hosts have compiled the blobs of one are enough: where they do not come, another one's.
+        """
+        manifests = [each.manifest for each in found]
+        offered = {digest: size for manifest in manifests for digest, size in manifest.blobs.items()}
+        has_come, lost, problems = False, set[str](), list[str]()
+
+        def may_be_had(digest: str, size: int) -> bool:
+            return self._is_here(digest, size) or (digest in offered and digest not in lost)
+
+        while True:
+            wanted = self._join(own, manifests, may_be_had)
+            sizes = (wanted or own or manifests[0]).blobs
+            missing = self._lacking(
+                {digest: size for digest, size in sizes.items() if digest in offered and digest not in lost}
+            )
+            problems += self._fetch(missing, found)
+            absent = self._lacking(missing).keys()
+            has_come |= bool(missing.keys() - absent)
+            if not absent:
+                return has_come, problems
+            lost |= absent
 
     def _own(self, entry: EntryName) -> tuple[Manifest | None, str]:
         """Return what is stored here and may be used, and what it would be called in a tier if it is whole."""
@@ -136,7 +154,7 @@ class Pull:
 
     def _fetch(self, missing: dict[str, int], found: Iterable[Found]) -> list[str]:
         """Bring blobs from whichever tier has them; returns what went wrong with those that did not come."""
-        problems: list[str] = []
+        faults: dict[str, str] = {}
         by_tier: dict[Tier, dict[str, int]] = {}
         for each in found:
             by_tier.setdefault(each.tier, {}).update(each.manifest.blobs)
@@ -144,17 +162,21 @@ class Pull:
             wanted = self._lacking({digest: size for digest, size in missing.items() if digest in offered})
             if not wanted:
                 continue
-            with suppress(CacheError):  # what is still lacking is told
+            try:
                 self._ask(tier, lambda tier=tier, wanted=wanted: self._fetch_from(tier, wanted))  # type: ignore[misc]
+            except CacheError as error:
+                faults |= dict.fromkeys(wanted, str(error))
             came = wanted.keys() - self._lacking(wanted).keys()
             size = sum(wanted[digest] for digest in came)
             self.outcome.blobs += len(came)
             self.outcome.bytes += size
             if came:
                 tier.counts.add(hits=1, bytes_fetched=size)
+        problems = []
         for digest in self._lacking(missing):
             where = [tier.label for tier, offered in by_tier.items() if digest in offered]
-            problems.append(f"the blob {digest[:12]} did not come from {' or '.join(where) or 'any tier'}")
+            why = f": {faults[digest]}" if digest in faults else ""
+            problems.append(f"the blob {digest[:12]} did not come from {' or '.join(where) or 'any tier'}{why}")
         return problems
 
     def _ask(self, tier: Tier, work: Callable[[], _Result]) -> _Result:

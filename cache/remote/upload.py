@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
 from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout
-from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, decode_manifest
+from gearcache.cache.manifest import Manifest
+from gearcache.cache.reading import read_manifest_to_copy
 from gearcache.cache.remote.lookup import Lookup
 from gearcache.cache.remote.names import EntryName, blob_name
 from gearcache.cache.remote.parallel import at_once
@@ -16,9 +16,8 @@ from gearcache.cache.remote.protocol import Deadline, Remote
 from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.trust import Trust
 from gearcache.cache.store import DiskStore
-from gearcache.cache.trust import read_trusted
 from gearcache.cache.use import register_use
-from gearcache.errors import CacheError, UnsignedEntry
+from gearcache.errors import UnsignedEntry
 
 #: Seconds of an upload: so many, and one more for each so many bytes.
 _SECONDS = 30.0
@@ -51,7 +50,7 @@ def upload_entry(
         use = register_use(folder / USE_NAME)
         if use is not None:
             stack.callback(use.close)
-        data, manifest = _read(folder / MANIFEST_NAME)
+        data, manifest = read_manifest_to_copy(folder / MANIFEST_NAME)
         data = trust.signed(data)
         size = sum(manifest.blobs.values())
         deadline = Deadline.after(max(tier.url.budget, _SECONDS) + size / _BYTES_PER_SECOND)
@@ -108,11 +107,3 @@ def _whole(tier: Tier, remote: Remote, manifests: Sequence[Manifest], deadline: 
 
 def _is_there(tier: Tier, remote: Remote, digest: str, size: int, deadline: Deadline) -> bool:
     return digest not in tier.damaged and remote.size(blob_name(digest), deadline) == size
-
-
-def _read(path: Path) -> tuple[bytes, Manifest]:
-    try:
-        data = read_trusted(path, MAX_MANIFEST_SIZE)
-    except OSError as error:
-        raise CacheError(f"`{path}` cannot be read: {error.strerror}") from error
-    return data, decode_manifest(data, path)

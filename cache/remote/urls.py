@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
+from gearcache.cache.layout import REMOTES_VARIABLE
 from gearcache.cache.remote.protocol import Remote
 from gearcache.errors import OptionError
 
-VARIABLE = "GEARCACHE_REMOTES"
 #: Seconds that one lookup may take in a tier, all of its requests together.
 BUDGET_SECONDS = 10.0
 _MOST_BUDGET = 3600.0
@@ -78,7 +78,7 @@ def masked(text: str) -> str:
     shown: list[str] = []
     for part in text.split():
         try:
-            shown.append(_parse(part, VARIABLE).label)
+            shown.append(_parse(part, REMOTES_VARIABLE).label)
         except ValueError:  # an `OptionError`, or an endpoint that is no URL
             shown = shown[:-1] + [_scheme_of(each) for each in shown[-1:]] + [_scheme_of(part)]
     return " ".join(shown)
@@ -127,6 +127,8 @@ def _parse(text: Any, source: str, *, may_show: bool = False) -> TierURL:
         elif name == "budget":
             budget = _seconds(value, source)
         elif scheme in _BUCKETS:
+            if name == "endpoint":
+                _split(value, scheme, source)
             options.append((name, value))
         elif scheme == "oci" and name == "insecure":
             _flag(name, value, source)

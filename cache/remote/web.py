@@ -19,7 +19,7 @@ from gearcache.cache.remote.within import Cutter, within
 
 INDEX = "index.txt"
 _Result = TypeVar("_Result")
-_MAX_INDEX = 16 << 20
+MAX_INDEX = 16 << 20
 
 
 class WebRemote:
@@ -65,7 +65,7 @@ class WebRemote:
         raise RemoteError(self.label, "it is read only")
 
     def names(self, prefix: str, limit: int, deadline: Deadline) -> list[str]:
-        data = self.get(prefix + INDEX, _MAX_INDEX, deadline)
+        data = self.get(prefix + INDEX, MAX_INDEX, deadline)
         lines = {line.removesuffix("\r") for line in (data or b"").decode("utf-8", "replace").split("\n")}
         # `\ufffd` stands for what is no text; such a name asks for another object.
         return sorted(prefix + line for line in lines if is_name(prefix + line) and "\ufffd" not in line)[:limit]

@@ -36,6 +36,14 @@ _RAISED = re.compile(r"raised exception (\w+)\(")
 #: Where the trace is the first reader of a `functools.cached_property`, up to Python 3.11.
 _CACHED_PROPERTY = "it computes a `functools.cached_property`, under a lock: read it once before the first call"
 
+#: What to write in place of functions of `torch.distributed` that Dynamo 2.13 cannot trace.
+_INSTEAD = {
+    "broadcast": (
+        "use `torch.distributed._functional_collectives.broadcast(x, src, group)` (src: the rank in the group)"
+    ),
+    "barrier": "call it outside of the method",
+}
+
 
 class Recording:
     """The watchers of one Dynamo run: after `run` they hold what they saw, and the attributes below what it gave."""
@@ -131,9 +139,18 @@ def cause_of(error: BaseException) -> str:
         return "; ".join([f"`{failed[1]}` fails for tensors like these: {failed[2]}", *where[-1:]])
     if "`RLock` context manager" in text and any(frame.name == "__get__" for frame in _stack(error)):
         return "; ".join([_CACHED_PROPERTY, *where[-1:]])
+    if (collective := _collective(error)) is not None:
+        advice = _INSTEAD.get(collective, "call it outside of the method, or another one that docs/ranks.md names")
+        return "; ".join([f"Dynamo cannot trace `torch.distributed.{collective}`: {advice}", *where[-1:]])
     if (raised := _RAISED.search(rest)) is not None:
         return "; ".join([f"its trace ends in an exception, {raised[1]}", *where[-1:]])
     return "; ".join([f"Dynamo could not form one graph: {first}", *detail[:2], *where[-1:]])
+
+
+def _collective(error: BaseException) -> str | None:
+    """Return the function of `torch.distributed` in which a trace failed, as the method called it."""
+    names = [frame.name for frame in _stack(error) if frame.filename.endswith("torch/distributed/distributed_c10d.py")]
+    return next((name for name in names if not name.startswith("_")), None)
 
 
 def _stack(error: BaseException) -> list[Any]:

@@ -46,15 +46,15 @@ def stand_ins(device: torch.device) -> Iterator[int]:
 
 
 def _without_memory() -> list[torch.Tensor]:
-    found = []
-    for value in gc.get_objects():
-        kind = type(value)  # weak proxies break isinstance
-        if kind in _PLAIN:
-            if value.is_meta and value.layout == torch.strided:
-                found.append(value)
-        elif issubclass(kind, torch.Tensor) and private_fake.is_fake(value) and _has_numbers_only(value):
-            found.append(value)
-    return found
+    objects = gc.get_objects()  # millions: each class is asked once, and by `type`, as weak proxies break isinstance
+    kinds = {kind for kind in set(map(type, objects)) if issubclass(kind, torch.Tensor)}
+    return [value for value in objects if type(value) in kinds and _needs_stand_in(value)]
+
+
+def _needs_stand_in(tensor: torch.Tensor) -> bool:
+    if type(tensor) in _PLAIN:
+        return tensor.is_meta and tensor.layout == torch.strided
+    return private_fake.is_fake(tensor) and _has_numbers_only(tensor)
 
 
 def _has_numbers_only(tensor: torch.Tensor) -> bool:

@@ -195,14 +195,19 @@ class FactChecks:
         import torch
 
         met = {torch.Tensor: Met(), **met}
+        instances: dict[type, type] = {}
         for cls in list(met):
             if type(cls) is not type and not is_fixed(type(cls)):
                 met.setdefault(type(cls), Met())
+                instances.setdefault(type(cls), cls)
         found: dict[Access, tuple[type, bool]] = {}
         for cls, each in met.items():
             access = self.class_path(cls, each.sources)
             if access is None and type(cls) in met:
                 continue
+            if access is None and cls in instances:  # pybind11 gives its metaclasses no name
+                instance = self.class_path(instances[cls], met[instances[cls]].sources)
+                access = None if instance is None else instance.then("type")
             if access is None:
                 raise CaptureError(
                     self._method,

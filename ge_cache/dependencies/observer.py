@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import types
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +27,19 @@ _PURE = {
 #: Functions of torch's state that take the name of a kind of device.
 _OF_DEVICES = {"torch:get_autocast_dtype", "torch:is_autocast_enabled"}
 _ENVIRONMENT = type(os.environ).__getitem__
+#: Where somebody collects the code that traces go into, whether they succeed or not.
+_collected: list[set[types.CodeType]] = []
+
+
+@contextlib.contextmanager
+def collected_code() -> Iterator[set[types.CodeType]]:
+    """Collect the code of all functions that traces of this process go into meanwhile."""
+    found: set[types.CodeType] = set()
+    _collected.append(found)
+    try:
+        yield found
+    finally:
+        _collected[:] = [each for each in _collected if each is not found]
 
 
 @dataclass
@@ -48,6 +63,8 @@ class Observer:
         if function is _ENVIRONMENT and len(arguments) == 2:
             self.variables.add(str(arguments[1].as_python_constant()))
         self.functions.append((function, source))
+        for found in _collected:
+            found.add(function.__code__)
 
     def constant(self, function: Any, source: Any, arguments: list[Any]) -> None:
         """Note a call that Dynamo replaces by its result; `arguments` are Dynamo's variables."""

@@ -7,6 +7,7 @@ blob store with `torch._C._aoti`, which needs no `torch._inductor`.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
@@ -182,17 +183,31 @@ def inductor_variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _runner(artifact: StoredArtifact) -> Any:
-    with artifact.file(LIBRARY) as library:
-        if not artifact.header.get("extern"):
+    has_description = bool(artifact.header.get("extern"))
+    if not has_description and not artifact.groups:
+        with artifact.file(LIBRARY) as library:
             return _load(library, library)
-        from gearcache.cache.trust import opened_folder
+    from gearcache.cache.trust import opened_folder
 
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(scratch_folder())
+        if artifact.groups:
+            from gearcache.ge_cache.inductor.groups import described_with_names, library_file, with_names
+
+            named = with_names(artifact.read(LIBRARY), artifact.groups)
+            library = stack.enter_context(library_file(named, folder))
+        else:
+            library = stack.enter_context(artifact.file(LIBRARY))
         # The description is looked for beside the object, under its name, while the object is loaded.
-        with scratch_folder() as folder, opened_folder(folder) as (descriptor, name):
-            os.symlink(library, LIBRARY, dir_fd=descriptor)
+        descriptor, name = stack.enter_context(opened_folder(folder))
+        os.symlink(library, LIBRARY, dir_fd=descriptor)
+        if has_description:
+            described = artifact.read(EXTERN)
+            if artifact.groups:
+                described = described_with_names(described, artifact.groups)
             with os.fdopen(os.open(Path(LIBRARY).stem + ".json", _NEW_FILE, 0o600, dir_fd=descriptor), "wb") as file:
-                file.write(artifact.read(EXTERN))
-            return _load(f"{name}/{LIBRARY}", library)
+                file.write(described)
+        return _load(f"{name}/{LIBRARY}", library)
 
 
 def _load(name: str, library: str) -> Any:

@@ -22,19 +22,23 @@ from gearcache.ge_cache.backend import Artifact, CompileJob, Stage
 from gearcache.ge_cache.dependencies.custom_operators import custom_operators
 from gearcache.ge_cache.graphs.examples import symbolic_examples
 from gearcache.ge_cache.inductor.artifact_names import CONSTANTS, EXTERN, LIBRARY
+from gearcache.ge_cache.inductor.groups import place
 from gearcache.ge_cache.inductor.options import compile_options, vectors_for
 from gearcache.ge_cache.inductor.repeated import Built, build_repeats, keeping_constants
 from gearcache.ge_cache.inductor.runtime import make_object
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import inductor as private_inductor
 from gearcache.ge_cache.private_torch import symbols as private_symbols
+from gearcache.ge_cache.private_torch.jobs import acted_groups
+from gearcache.ge_cache.process_groups import renamed, role
 from gearcache.guards.gears.expressions import checked_expression
 
 
 def build_library(job: CompileJob, stage: Stage) -> Artifact:
     """Return the shared object of a gear, stripped, and which weight or constant each of its constants is."""
     constants = {name: decode_tensor(plain) for name, plain in job.graph["constants"].items()}
-    module = to_module(job.graph, constants)
+    places = {place(number): size for number, size in enumerate(job.groups)}
+    module = to_module(renamed(job.graph, {role(number): place(number) for number in range(len(places))}), constants)
     if replaced := private_inductor.replaced(custom_operators(module)):
         raise RuntimeError(
             f"the operator {replaced[0]} has a decomposition or lowering that was registered with Inductor, whose "
@@ -42,7 +46,8 @@ def build_library(job: CompileJob, stage: Stage) -> Artifact:
         )
     names = _attach_attributes(module, job)
     inputs, symbolic = _inputs(job)
-    built = _build(module, inputs, list(names.values()), job, stage, is_static=symbolic is None)
+    with acted_groups(places):
+        built = _build(module, inputs, list(names.values()), job, stage, is_static=symbolic is None)
     library, folded = built.library, constants | built.constants
     _strip(library)
     data, extern = library.read_bytes(), library.with_suffix(".json")

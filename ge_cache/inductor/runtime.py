@@ -9,12 +9,11 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
+from gearcache.ge_cache.inductor.interpreter_lock import INTERFACE, INTERFACE_END, with_lock_released
 from gearcache.ge_cache.private_torch.cpp_objects import Lowered, Make, Written
 
 logger = logging.getLogger("gearcache")
 
-_BEGIN = "// Definition of AOTI runtime interface functions\n"
-_END = '} // extern "C"\n'
 _BASE = "template class torch::aot_inductor::AOTInductorModelBase<torch::aot_inductor::AOTInductorModel>;\n"
 
 
@@ -25,6 +24,7 @@ def make_object(make: Make, lowered: Lowered) -> str:
 
 def make_linked(make: Make, written: Written) -> str:
     """Make an object that is linked to the runtime; one with a runtime of its own, where that fails."""
+    written = with_lock_released(written)
     parted = without_runtime(written)
     if not parted.runtime:
         return make(written)
@@ -38,10 +38,10 @@ def make_linked(make: Make, written: Written) -> str:
 def without_runtime(written: Written) -> Written:
     """Return a source without its runtime, which is beside it then; as it was where it is not written as expected."""
     text = written.wrapper
-    if text.count(_BEGIN) != 1 or text.count(_END) != 1 or written.runtime:
+    if text.count(INTERFACE) != 1 or text.count(INTERFACE_END) != 1 or written.runtime:
         return written
-    head, _, rest = text.partition(_BEGIN)
-    interface, _, own = rest.partition(_END)
+    head, _, rest = text.partition(INTERFACE)
+    interface, _, own = rest.partition(INTERFACE_END)
     includes = "".join(f"{line}\n" for line in interface.splitlines() if line.startswith("#include "))
-    runtime = f"{head}{_BEGIN}{interface}{_END}{_BASE}"
+    runtime = f"{head}{INTERFACE}{interface}{INTERFACE_END}{_BASE}"
     return replace(written, wrapper=f"{head}{includes}extern {_BASE}{own}", runtime=runtime)

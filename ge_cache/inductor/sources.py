@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from gearcache.ge_cache.inductor.interpreter_lock import INTERFACE_END
 from gearcache.ge_cache.inductor.program import Program
 from gearcache.ge_cache.private_torch.cpp_objects import Written
 
-_INTERFACE_END = '} // extern "C"\n'
 _NAMESPACE = "namespace torch::aot_inductor {\nnamespace {\nclass AOTInductorModelKernels"
 _KERNEL = re.compile(r'^extern "C"\s+void\s+(\w+)\(', re.MULTILINE)
 _CONSTANT = re.compile(r"^ *constants_info_\[(\d+)\]\.(\w+) = (.*);$", re.MULTILINE)
@@ -60,7 +60,7 @@ class _Part:
 
     def __init__(self, number: int, source: Written) -> None:
         text = source.wrapper
-        self.header, rest = _cut(text, _INTERFACE_END)
+        self.header, rest = _cut(text, INTERFACE_END)
         declared, rest = _cut(rest, _NAMESPACE)
         declared = declared.removesuffix(_NAMESPACE)
         constructor, rest = _cut(rest, _RUN)

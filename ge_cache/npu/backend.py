@@ -36,6 +36,7 @@ class TorchairBackend(Backend):
     keeps_files = True
     is_ge = True
     takes_feeds = False
+    groups_by_role = False  # GE's communicators have names of their own
 
     def __init__(self, options: NpuOptions | None = None) -> None:
         self.options = options or NpuOptions()

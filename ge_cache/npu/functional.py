@@ -19,7 +19,7 @@ from gearcache.errors import CompileError
 from gearcache.ge_cache.aten import decode_tensor, to_module
 from gearcache.ge_cache.backend import CompileJob
 from gearcache.ge_cache.graphs.examples import symbolic_examples
-from gearcache.ge_cache.npu.process_groups import named_groups
+from gearcache.ge_cache.npu.process_groups import groups_of
 from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch import symbols as private_symbols
 
@@ -76,7 +76,7 @@ def functional_graph(job: CompileJob, decompositions: Mapping[Any, Callable[...,
     module.graph.eliminate_dead_code()
     module.recompile()
     return FunctionalGraph(
-        module, examples, owners, copied_back, _written(module), named_groups(module.graph), mode, symbolic
+        module, examples, owners, copied_back, _written(module), groups_of(module.graph), mode, symbolic
     )
 
 

@@ -14,23 +14,16 @@ from torch import fx
 
 from gearcache.errors import CacheError
 from gearcache.ge_cache.private_torch import core as private_core
+from gearcache.ge_cache.process_groups import named_groups
 
 
-def named_groups(graph: fx.Graph) -> dict[str, list[int]]:
-    """Return name -> ranks of the groups that the collectives of a graph communicate in."""
-    found: dict[str, list[int]] = {}
-    for node in graph.nodes:
-        schema = getattr(node.target, "_schema", None)
-        for position, argument in enumerate(schema.arguments if schema is not None else ()):
-            if argument.name == "group_name":
-                name = node.kwargs.get("group_name", node.args[position] if position < len(node.args) else None)
-                ranks = private_core.process_group_ranks(name) if isinstance(name, str) else None
-                if ranks is None:
-                    raise CacheError(
-                        f"its graph communicates in a process group {name!r}, which has no name of its own"
-                    )
-                found[name] = ranks
-    return found
+def groups_of(graph: fx.Graph) -> dict[str, list[int]]:
+    """Return name -> ranks of the groups of a graph; `CacheError` for one that does not exist in this process."""
+    found = named_groups(graph)
+    for name, ranks in found.items():
+        if ranks is None:
+            raise CacheError(f"its graph communicates in a process group {name!r}, which has no name of its own")
+    return {name: ranks for name, ranks in found.items() if ranks is not None}
 
 
 def check_groups(method: str, groups: Mapping[str, Sequence[int]]) -> None:

@@ -47,7 +47,13 @@ def watched_comparisons(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     def __eq__(self: Any, other: object) -> bool:
         if isinstance(other, key) and self.vt is not other.vt:
             for variable in (*_objects(self.vt), *_objects(other.vt)):
-                if _has_own_equality(variable):
+                if variable.value_type.__name__ == "FakeScriptObject":
+                    facts.refuse(
+                        "it looks for a process group or another script object in a dictionary or set, which a trace "
+                        "does not follow: ask what you need of it (`torch.distributed.get_backend()`) in `__init__`, "
+                        "and keep the answer as an attribute"
+                    )
+                elif _has_own_equality(variable):
                     facts.refuse(
                         f"it looks for a key in a dictionary or set by the `__eq__` of "
                         f"`{variable.value_type.__qualname__}`, which a trace does not ask: use a frozen dataclass, "

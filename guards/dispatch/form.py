@@ -35,6 +35,8 @@ def check_gear(gear: StoredGear, inputs: int, attributes: Iterable[str], outputs
     _expect(type(gear.in_inference_mode) is bool, "modes")
     for output, is_on in gear.regions:
         _expect(_is_index(output, None) and type(is_on) is bool, "modes")
+    for name, members in gear.groups:
+        _expect(type(name) is str and type(members) is list and set(map(type, members)) <= {int}, "process groups")
     known = set(attributes)
     _expect(type(gear.results) is list and len(gear.results) == outputs, "results")
     for index, form in enumerate(gear.results):

@@ -46,6 +46,7 @@ def entry_from_plain(data: Mapping[str, Any]) -> list[StoredVariant]:
             numbers=row.get("numbers", []),
             feeds=row.get("feeds", []),
             outputs=row["outputs"],
+            impossible=row.get("impossible", []),
         )
         for row in data["variants"]
     ]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 
-from gearcache.guards.dispatch.graph_call import GraphCall
 from gearcache.guards.dispatch.inputs import Problem
+from gearcache.guards.dispatch.variant import StoredGear, StoredInput
 from gearcache.guards.gears.expressions import expression_function
 
 
@@ -61,9 +61,10 @@ class Problems:
         return problem.argument, problem.found, problem.allowed
 
 
-def broken_condition(graph: GraphCall, tensors: tuple[torch.Tensor, ...]) -> Problem | None:
+def broken_condition(
+    inputs: Sequence[StoredInput], gear: StoredGear, tensors: Sequence[torch.Tensor]
+) -> Problem | None:
     """Return the condition of a dynamic graph that a call breaks, as a problem of shape or stride."""
-    gear, inputs = graph.gear, graph.variant.inputs
     named = {name: (tensor, kind, dim) for name, tensor, kind, dim in (*gear.symbols, *gear.measures)}
     values = {name: getattr(tensors[tensor], kind)(dim) for name, (tensor, kind, dim) in named.items()}
     for text in gear.conditions:

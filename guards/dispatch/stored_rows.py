@@ -10,6 +10,12 @@ import msgpack
 
 #: Parts of a variant that variants of one entry mostly have in common; together nearly all of its bytes.
 SHARED_PARTS = ("frame", "references", "inputs", "attributes", "call_checks", "evidence", "sources")
+#: Beside the variants of an entry: calls of which no graph can be made, see `serving.impossible_call`.
+IMPOSSIBLE = "impossible_calls"
+#: How many of them an entry keeps.
+MOST_IMPOSSIBLE = 64
+#: What differs between two builds from one trace: a later one is asked for the gears only that are missing.
+_OF_A_BUILD = ("gears", "impossible")
 #: What differs between two compiles of one gear.
 _OF_A_COMPILE = ("header", "blobs", "seconds")
 
@@ -42,12 +48,19 @@ def shared(found: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 def compiled_gears(payload: Mapping[str, Any]) -> dict[bytes, Mapping[str, Any]]:
     """Return the gears of an entry by what tells one from others, whoever compiled it; errors as `rows`."""
-    found = {}
+    found: dict[bytes, Mapping[str, Any]] = {}
     for row in rows(payload):
-        trace = msgpack.packb({name: value for name, value in row.items() if name != "gears"})
-        for gear in row["gears"]:
-            plain = msgpack.packb({name: value for name, value in gear.items() if name not in _OF_A_COMPILE})
-            found[sha256(trace + plain).digest()] = gear
+        found |= gears_of_row(row)
+    return found
+
+
+def gears_of_row(row: Mapping[str, Any]) -> dict[bytes, Mapping[str, Any]]:
+    """Return the gears of a whole variant by what tells one from others, whoever compiled it; errors as `rows`."""
+    trace = msgpack.packb({name: value for name, value in row.items() if name not in _OF_A_BUILD})
+    found = {}
+    for gear in row["gears"]:
+        plain = msgpack.packb({name: value for name, value in gear.items() if name not in _OF_A_COMPILE})
+        found[sha256(trace + plain).digest()] = gear
     return found
 
 
@@ -56,8 +69,8 @@ def covers(others: Iterable[Mapping[str, Any]], own: Mapping[str, Any]) -> bool:
     try:
         held: set[bytes] = set()
         for payload in others:
-            held |= compiled_gears(payload).keys()
-        return compiled_gears(own).keys() <= held
+            held |= compiled_gears(payload).keys() | _impossible(payload).keys()
+        return compiled_gears(own).keys() | _impossible(own).keys() <= held
     except (ValueError, KeyError, TypeError, IndexError):
         return False
 
@@ -66,17 +79,22 @@ def union(payloads: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the payload with the variants of all; of a gear that several compiled, the first. Errors as `rows`."""
     chosen: list[dict[str, Any]] = []
     held: set[bytes] = set()
-    impossible: set[str] = set()
     first: dict[str, Any] = {}
+    impossible: dict[bytes, Any] = {}
     for payload in payloads:
+        impossible |= {digest: plain for digest, plain in _impossible(payload).items() if digest not in impossible}
         first = first or {name: value for name, value in payload.items() if name not in ("parts", "variants")}
-        impossible |= set(payload.get("impossible", ()))
         for row in rows(payload):
-            own = compiled_gears(shared([row])).keys()
+            own = gears_of_row(row).keys()
             if not own <= held:
                 held |= own
                 chosen.append(row)
-    return first | {"impossible": sorted(impossible)} | shared(chosen)
+    return first | shared(chosen) | ({IMPOSSIBLE: list(impossible.values())[:MOST_IMPOSSIBLE]} if impossible else {})
+
+
+def _impossible(payload: Mapping[str, Any]) -> dict[bytes, Any]:
+    """Return the calls of which no graph can be made, by what tells one from others."""
+    return {sha256(msgpack.packb([IMPOSSIBLE, plain])).digest(): plain for plain in payload.get(IMPOSSIBLE, [])}
 
 
 def blobs_of_rows(payload: Mapping[str, Any]) -> set[str]:

@@ -71,6 +71,8 @@ class StoredGear:
     in_inference_mode: bool = False
     #: `[output, on]`: outputs of the graph that the method makes with inference mode on, or off, by itself.
     regions: list[list[Any]] = field(default_factory=list)
+    #: The process groups that the graph communicates in, in the order of their roles: `[name, ranks]`.
+    groups: list[list[Any]] = field(default_factory=list)
     #: How long its compile took.
     seconds: float = 0.0
 
@@ -111,6 +113,8 @@ class StoredVariant:
     feeds: list[list[str]] = field(default_factory=list)
     #: How many results the frame takes from the graph, whichever gear it is.
     outputs: int = 0
+    #: Gears that were asked for and cannot exist: this trace ties their sizes otherwise.
+    impossible: list[str] = field(default_factory=list)
 
     def to_plain(self) -> dict[str, Any]:
         """Return msgpack-able data."""
@@ -128,4 +132,5 @@ class StoredVariant:
             "numbers": self.numbers,
             "feeds": self.feeds,
             "outputs": self.outputs,
+            "impossible": self.impossible,
         }

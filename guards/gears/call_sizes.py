@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 import torch
 
-from gearcache.guards.gears.spec import Axis, GearSpec
+from gearcache.guards.gears.spec import Axis, GearSpec, gear_text
 from gearcache.guards.gears.symbol import Symbol
 
 
@@ -18,6 +18,24 @@ def call_sizes(spec: GearSpec, tensors: Mapping[str, torch.Tensor]) -> tuple[int
         if found and axis.dim < found[0].dim():
             sizes.append(found[0].size(axis.dim))
     return tuple(sizes)
+
+
+def open_dims(spec: GearSpec, tensors: Mapping[str, torch.Tensor]) -> dict[tuple[str, int], int]:
+    """Return the sizes of the dims of a call that stay dynamic, by argument path and dim."""
+    return {
+        (path, axis.dim): tensor.size(axis.dim)
+        for axis in spec.dynamic_axes
+        for path, tensor in tensors.items()
+        if axis.matches(path) and axis.dim < tensor.dim()
+    }
+
+
+def special_text(spec: GearSpec, tensors: Mapping[str, torch.Tensor]) -> str:
+    """Return how a call is named whose open dims are of sizes that take traces of their own, 0 and 1; else empty."""
+    small = [f"{path}.size({dim})={size}" for (path, dim), size in open_dims(spec, tensors).items() if size < 2]
+    sizes = call_sizes(spec, tensors)
+    gear = [gear_text(spec, sizes)] if spec.axes and len(sizes) == len(spec.axes) else []
+    return ", ".join([*gear, *small]) if small else ""
 
 
 def without(spec: GearSpec, names: Collection[str]) -> GearSpec:

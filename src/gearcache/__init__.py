@@ -6,6 +6,7 @@ Names are imported when they are first used, so that the command line and the st
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 from gearcache.version import __version__ as __version__
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from gearcache.guards.gears.tensor_spec import TensorSpec as TensorSpec
     from gearcache.options import CompilerConfig as CompilerConfig
     from gearcache.prewarming.prewarm import prewarm as prewarm
+    from gearcache.ranks.agree import agree as agree
     from gearcache.readable.entry import readable_cache as readable_cache
     from gearcache.telemetry.stats import Stats as Stats
 
@@ -53,6 +55,7 @@ _HOMES = {
     "Symbol": "gearcache.guards.gears.symbol",
     "TensorSpec": "gearcache.guards.gears.tensor_spec",
     "add_listener": "gearcache.events",
+    "agree": "gearcache.ranks.agree",
     "attach": "gearcache.attaching.attach",
     "cache_compile": "gearcache.api",
     "dynamo_export": "gearcache.exporting.torchair_export",
@@ -70,6 +73,7 @@ _OF_TORCH = (
     "gearcache.guards.gears.parse",
     "gearcache.guards.gears.tensor_spec",
     "gearcache.prewarming.prewarm",
+    "gearcache.ranks.agree",
     "gearcache.serving.method",
 )
 _MODULES = ("errors", "events", "metrics")
@@ -89,6 +93,7 @@ __all__ = [
     "TensorSpec",
     "UnknownGear",
     "add_listener",
+    "agree",
     "attach",
     "cache_compile",
     "dynamo_export",
@@ -125,6 +130,10 @@ def _check_names_of_torch() -> None:
     from gearcache.torch_names import check_names
 
     check_names(str(torch.__version__))
+
+
+if os.environ.get("GEARCACHE_TRACE"):
+    importlib.import_module("gearcache.telemetry.start_trace").record_start(os.environ["GEARCACHE_TRACE"])
 
 
 def __dir__() -> list[str]:

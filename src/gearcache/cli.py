@@ -26,6 +26,8 @@ COMMANDS = {
     "list": ("list_entries", "List the entries of a cache."),
     "show": ("show", "Show one entry: key, evidence, gears, frame and graph."),
     "explain": ("explain", "Say why an entry is not used, or how two entries differ."),
+    "diff": ("diff", "Say which entries two caches or bundles share."),
+    "report": ("report", "Write an HTML page that shows the cache."),
     "stats": ("stats", "Hits, misses by reason, seconds saved, bytes."),
     "du": ("disk_use", "How much of the disk each method takes."),
     "dir": ("folder", "Print the folder of the cache."),
@@ -41,6 +43,7 @@ COMMANDS = {
     "keys": ("keys", "Make and list keys that sign entries."),
     "push": ("push", "Send entries to tiers beyond this host."),
     "pull": ("pull", "Bring entries of tiers to this host."),
+    "suggest-gears": ("suggest_gears", "Propose gears from the shapes that all hosts have met."),
     "remote": ("remote", "Look at the tiers: reach, latency, leases, signatures."),
     "completion": ("completion", "Print the script of shell completion."),
 }

@@ -25,11 +25,15 @@
     │   ├── UnknownGear               a shape outside all gears
     │   └── GradientRequired          an input requires grad: gearcache is for inference
     ├── RecompileRefused              the stance `fail_on_recompile` forbids a compile (also `RuntimeError`)
+    ├── RanksDisagree                 the ranks of a job cannot serve the same graphs (also `RuntimeError`)
+    ├── CompileNotAgreed              a call would compile in a job whose ranks have agreed (also `RuntimeError`)
     ├── UnsupportedStance             a stance forces a backend that no cached method has (also `ValueError`)
     ├── TooManyVariants               an entry already holds `max_variants` variants
     ├── MissingTorch                  torch is not installed (also `ImportError`)
     ├── UnsupportedTorch              torch is of a release that gearcache is not tested with (also `ImportError`)
     │   └── MissingTorchNames         such a release was tried, and lacks names that gearcache uses
+    ├── PrewarmFailed                 some nodes of a cluster do not have what they were to prewarm
+    ├── PrewarmNotShared              processes that prewarm together cannot divide the work
     └── PreparationError              gearcache itself failed; the method runs uncached (unless `strict`)
 
 Every class carries its data as attributes and survives pickling across processes.
@@ -37,6 +41,7 @@ Every class carries its data as attributes and survives pickling across processe
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 #: What a server says may be long; a warning is not.
@@ -345,6 +350,32 @@ class RecompileRefused(GearcacheError, RuntimeError):
         return f"`{self.method}` would have to be compiled, and the stance is `fail_on_recompile`: {self.reason}"
 
 
+class RanksDisagree(GearcacheError, RuntimeError):
+    """The ranks of a job could not agree on what they serve; all of them raise this, with the same rank and reason."""
+
+    def __init__(self, rank: int, reason: str) -> None:
+        super().__init__(rank, reason)
+        self.rank, self.reason = rank, reason
+
+    def __str__(self) -> str:
+        return f"the ranks of this job do not agree on what they serve: rank {self.rank}: {self.reason}"
+
+
+class CompileNotAgreed(GearcacheError, RuntimeError):
+    """A call that nothing stored serves, after `gearcache.agree`: a rank that compiles alone lets the others wait."""
+
+    def __init__(self, method: str, reason: str) -> None:
+        super().__init__(method, reason)
+        self.method, self.reason = method, reason
+
+    def __str__(self) -> str:
+        return (
+            f"`{self.method}` would have to be compiled, and the ranks of this job have agreed that none of them "
+            f"compiles alone: {self.reason}; declare such calls and call gearcache.agree again on all ranks, or use "
+            f"on_miss='eager'"
+        )
+
+
 class UnsupportedStance(GearcacheError, ValueError):
     """A stance of `torch.compiler.set_stance` that cached methods cannot follow."""
 
@@ -395,6 +426,28 @@ class MissingTorchNames(UnsupportedTorch):
     def __str__(self) -> str:
         lacking = ", ".join(f"`{name}`" for name in self.names)
         return f"torch {self.found} lacks {lacking}, which gearcache uses: install `torch=={self.tested}.*`"
+
+
+class PrewarmFailed(GearcacheError):
+    """Some nodes of a cluster do not have what they were to prewarm; `failures` says why, `nodes` is what all told."""
+
+    def __init__(self, failures: Mapping[str, str], nodes: Sequence[object] = ()) -> None:
+        super().__init__(dict(failures), list(nodes))
+        self.failures, self.nodes = dict(failures), list(nodes)
+
+    def __str__(self) -> str:
+        return "not prewarmed: " + "; ".join(f"node {node}: {problem}" for node, problem in self.failures.items())
+
+
+class PrewarmNotShared(GearcacheError):
+    """Processes that prewarm together cannot divide the work: one failed, or was not heard of in time."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"the work of the prewarm cannot be divided: {self.reason}"
 
 
 class PreparationError(GearcacheError):

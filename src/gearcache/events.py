@@ -69,6 +69,8 @@ class Event:
 Listener = Callable[[Event], object]
 
 _listeners: tuple[Listener, ...] = ()
+#: Told when things happen, also inside of `held_events`; it must call nothing of gearcache.
+_told_at_once: Listener | None = None
 _lock = threading.Lock()
 os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]
 
@@ -116,11 +118,23 @@ def held_events() -> Iterator[list[Event]]:
     finally:
         _held.events = outer
         for event in events:
-            emit(event)
+            _pass_on(event)
+
+
+def tell_at_once(listener: Listener | None) -> None:
+    """Choose who is told of an event when it happens, before all listeners; None for nobody."""
+    global _told_at_once
+    _told_at_once = listener
 
 
 def emit(event: Event) -> None:
     """Tell all listeners, at the end of `held_events`."""
+    if _told_at_once is not None:
+        _told_at_once(event)
+    _pass_on(event)
+
+
+def _pass_on(event: Event) -> None:
     if _held.events is not None:
         _held.events.append(event)
         return

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gearcache.cache.layout import REMOTES_VARIABLE
 from gearcache.cache.quantities import parse_age, parse_size
 from gearcache.errors import OptionError
 from gearcache.guards.evidence.names import a_type
 
 KEY_FILE_VARIABLE = "GEARCACHE_HMAC_KEY_FILE"
-REMOTES_VARIABLE = "GEARCACHE_REMOTES"
 SIGNING_KEY_VARIABLE = "GEARCACHE_SIGNING_KEY_FILE"
 
 Number = TypeVar("Number", int, float)

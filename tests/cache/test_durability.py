@@ -14,6 +14,7 @@ from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.key import CacheKey
 from gearcache.cache.layout import MANIFEST_NAME, Layout
 from gearcache.cache.store import DiskStore
+from gearcache.readable.joined import joined
 
 KEY = CacheKey("Model.decode", (("a", 1),))
 
@@ -85,7 +86,7 @@ def test_what_was_stored_survives_a_power_cut(
         if how == "publish":
             files = published(layout)
         else:
-            assert len(take_bundle(layout, tmp_path / "bundle.tar").entries) == (before != "entry")
+            assert len(take_bundle(layout, tmp_path / "bundle.tar", joined).entries) == (before != "entry")
             files = [layout.manifest(KEY), *layout.blobs()]
     if how == "import" and before == "entry":
         return

@@ -23,6 +23,7 @@ from gearcache.cache.key import CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.store import DiskStore, Hit
 from gearcache.errors import CacheError
+from gearcache.readable.joined import joined
 
 CALLS = ("open", "read", "readv", "write", "fsync", "stat", "lstat", "scandir", "listdir", "mkdir", "rmdir")
 CALLS += ("rename", "replace", "unlink", "link", "utime", "fstat", "chmod")
@@ -93,7 +94,7 @@ OTHERS: dict[str, Callable[[Layout], object]] = {
     "load": lambda layout: DiskStore(layout).load(KEYS[0]),
     "publish": lambda layout: publish(layout),
     "export": lambda layout: write_bundle(layout, Catalog(layout).entries(), layout.root / "bundle"),
-    "import": lambda layout: take_bundle(layout, layout.root.with_name("bundle.tar")),
+    "import": lambda layout: take_bundle(layout, layout.root.with_name("bundle.tar"), joined),
 }
 
 

@@ -53,6 +53,7 @@ import os, shutil, sys
 from pathlib import Path
 from gearcache.cache import CacheKey, DiskStore, Layout, Limits, Signer
 from gearcache.cache.admin.bundle import write_bundle, take_bundle
+from gearcache.readable.joined import joined
 from gearcache.cache.admin.catalog import Catalog, Removal
 from gearcache.cache.admin.counts import Counts, reset_counts
 from gearcache.cache.admin.health import check_health
@@ -99,7 +100,7 @@ def work():
         lambda: count_misses(layout, "Model.decode", ["absent"]), lambda: misses(layout),
         lambda: reset_counts(layout, catalog.entries(), 1.0), lambda: Counts(layout).misses(),
         lambda: check_health(layout, key_file),
-        lambda: write_bundle(layout, catalog.entries(), place / "out.tar"), lambda: take_bundle(layout, bundle),
+        lambda: write_bundle(layout, catalog.entries(), place / "out.tar"), lambda: take_bundle(layout, bundle, joined),
         lambda: verify(layout), lambda: verify(layout, repair=True), catalog.quarantined, catalog.other_formats,
         lambda: catalog.prune(max_size=0), catalog.collect, lambda: catalog.remove(catalog.entries()),
         lambda: catalog.clear_quarantine(Removal()),

@@ -25,6 +25,7 @@ ON_A_CACHE = {
     "clear": ("--all", "--dry-run"),
     "prune": ("--max-size", "1GB"),
     "bundle": ("bundle.tar",),
+    "report": (),
     "pack": ("--oci", "image"),
 }
 
@@ -51,7 +52,7 @@ def test_every_command_has_help_and_json(name: str) -> None:
     text = run(name, "--help").stdout
     assert f"gearcache {name}" in text.replace("main", "gearcache") or name in text
     for option in ("--json", "--cache-dir"):
-        assert name in ("completion", "keys") or option in text
+        assert name in ("completion", "keys", "diff") or option in text
 
 
 def test_an_unknown_command_is_a_usage_error() -> None:
@@ -105,7 +106,10 @@ def test_commands_work_on_a_cache_with_older_and_newer_formats_and_leave_them(
 @pytest.mark.parametrize(
     "name", [name for name in ON_A_CACHE if name not in ("show", "explain", "bundle", "pack", "doctor")]
 )
-def test_a_cache_that_is_not_there_is_no_error_and_is_not_made(name: str, cache_dir: Path) -> None:
+def test_a_cache_that_is_not_there_is_no_error_and_is_not_made(
+    name: str, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(cache_dir.parent)
     run(name, *ON_A_CACHE[name])
     assert not cache_dir.exists()
 

@@ -21,27 +21,11 @@ from gearcache.commands.host_checks import check_host, check_settings
 from gearcache.commands.variables import VARIABLES
 from gearcache.ge_cache.inductor import targets
 from tests.support.commands import DECODE, PREFILL, listed, run, run_json, run_process, store
+from tests.support.deploys import DEPLOY
 from tests.support.relaunch import run_python
 from tests.support.source_tree import ROOT
 
-DEPLOY = """
-import torch, gearcache
-
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.linear = torch.nn.Linear(4, 4)
-        config = gearcache.CompilerConfig(backend="eager")
-        self.cached = gearcache.cache_compile(self.decode, config=config, gears={"x": {0: [1, 2]}})
-
-    def decode(self, x):
-        return self.linear(x)
-
-def build():
-    print("noise of the deployment")
-    with torch.device("meta"):
-        Net().cached(torch.zeros(2, 4))
-
+OTHERS = """
 def declare():
     with torch.device("meta"):
         batch = gearcache.Symbol("batch", gears=[1, 2])
@@ -61,6 +45,10 @@ def broken():
     build()
     raise RuntimeError("wrong script")
 
+def ends():
+    build()
+    raise SystemExit(0)
+
 def slow():
     import time
     from gearcache.ge_cache.eager import EagerBackend
@@ -77,7 +65,7 @@ def slow():
 
 @pytest.fixture
 def deploy(tmp_path: Path, cache_dir: Path) -> Path:
-    (tmp_path / "deploy.py").write_text(DEPLOY)
+    (tmp_path / "deploy.py").write_text(DEPLOY + OTHERS)
     return tmp_path
 
 
@@ -237,7 +225,10 @@ def test_an_error_of_the_function_is_a_traceback_and_exit_code_1(deploy: Path, c
     "arguments, message",
     [
         (("nowhere:build",), "there is no module `nowhere`"),
-        (("deploy:nothing",), "`deploy` has no function `nothing`; it has Net, broken, build, declare, serve, slow"),
+        (
+            ("deploy:nothing",),
+            "`deploy` has no function `nothing`; it has Net, broken, build, declare, ends, serve",
+        ),
         (("deploy",), "`deploy` names no function"),
         (("none.py:build",), "there is no file `none.py`"),
         (("deploy:build", "--rank", "1"), "--rank needs --world-size"),
@@ -314,3 +305,20 @@ def test_every_variable_that_the_code_reads_is_a_setting() -> None:
     files = [path for folder in ("src", "cache", "guards", "ge_cache") for path in (ROOT / folder).rglob("*.py")]
     read = {name for path in files for name in re.findall(r"\bGEARCACHE_[A-Z_]+", path.read_text())}
     assert read - {variable.name for variable in VARIABLES} == {"GEARCACHE_COMPLETE"}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("prewarm",), ("prewarm", "--dry-run"), ("prewarm", "--shard", "1/1"), ("doctor", "--ready"), ("explain",)],
+)
+def test_a_function_that_ends_the_process_is_no_success(deploy: Path, command: tuple[str, ...]) -> None:
+    done = run_process(*command, "deploy:ends", cwd=deploy)
+    assert done.returncode == 1
+    assert "SystemExit" in done.stdout + done.stderr
+
+
+def test_a_script_that_ends_the_process_is_no_success(deploy: Path) -> None:
+    (deploy / "main.py").write_text("import sys\nsys.exit(0)\n")
+    done = run_process("doctor", "--ready", "main:build", cwd=deploy)
+    assert done.returncode == 1
+    assert "`main` cannot be imported" in done.stderr

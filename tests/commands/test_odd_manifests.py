@@ -26,6 +26,7 @@ from gearcache.cache.key import FORMAT_VERSION
 from gearcache.cli import main
 from gearcache.errors import BundleError, CacheError
 from gearcache.readable.entry import readable_cache
+from gearcache.readable.joined import joined
 from tests.cache.test_manifest import framed
 from tests.support.commands import DECODE, store
 
@@ -81,7 +82,6 @@ def sound(wanted: CacheKey) -> dict[str, Any]:
         "components": {**wanted.lowered(), "versions": {"python": "3.11.7", "torch": "2.13.0"}},
         "payload": {
             "method": "Model.odd",
-            "impossible": [],
             "parts": [
                 [[[["argument", "x"], []], "float32", "cpu", True]],
                 [["weight", [["argument", "self"], [["attr", "weight"]]]]],
@@ -280,7 +280,7 @@ def test_a_bundle_with_an_odd_manifest_is_refused_before_it_is_written(tmp_path:
                 member.size = len(content)
                 tar.addfile(member, io.BytesIO(content))
         try:
-            take_bundle(target, source)
+            take_bundle(target, source, joined)
         except BundleError:
             refused += 1
             assert not target.manifest(wanted).exists(), path

@@ -27,6 +27,7 @@ from gearcache.commands.tier_checks import check_tiers
 from tests.cache.remote.engines import ENGINES
 from tests.cache.remote.registries import small_registry
 from tests.support.commands import DECODE, DECODE_OLD, PREFILL, listed, run, run_json, store
+from tests.support.deploys import DEPLOY
 from tests.support.stored_gears import store_gears
 
 REMOTES = "GEARCACHE_REMOTES"
@@ -260,25 +261,6 @@ def test_an_image_is_pushed_under_a_tag_and_pulled(
     assert "one is pushed under a tag" in run("push", f"{url}@sha256:{'0' * 64}", code=2).stderr
 
 
-DEPLOY = """
-import torch, gearcache
-
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.linear = torch.nn.Linear(4, 4)
-        config = gearcache.CompilerConfig(backend="eager")
-        self.cached = gearcache.cache_compile(self.decode, config=config, gears={"x": {0: [1, 2]}})
-
-    def decode(self, x):
-        return self.linear(x)
-
-def build():
-    with torch.device("meta"):
-        Net().cached(torch.zeros(2, 4))
-"""
-
-
 def test_a_pull_tells_whether_all_that_is_required_came(
     cache_dir: Path, tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -483,3 +465,7 @@ def test_settings_show_no_password(cache_dir: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv(REMOTES, value)
     (setting,) = [each for each in run_json("config")["settings"] if each["name"] == REMOTES]
     assert (setting["value"], setting["origin"]) == (shown, "environment")
+    monkeypatch.setenv("GEARCACHE_SHAPES", value.split()[0])
+    assert SECRET not in run("config").output
+    checks, _ = check_settings(os.environ)
+    assert SECRET not in "".join(check.detail for check in checks)

@@ -25,6 +25,7 @@ READING: dict[str, tuple[str, ...]] = {
     "clear": ("--all",),
     "prune": ("--max-size", "1GB"),
     "bundle": ("bundle.tar",),
+    "report": (),
     "pack": ("--oci", "image"),
 }
 #: Those that print nothing where all is well and they were asked to be quiet: they do something, or look for faults.
@@ -34,6 +35,7 @@ SILENT = {
     "clear": ("--all",),
     "prune": ("--max-size", "1GB"),
     "bundle": ("bundle.tar",),
+    "report": (),
     "pack": ("--oci", "image"),
 }
 
@@ -80,7 +82,9 @@ def test_every_command_takes_quiet_and_verbose(name: str) -> None:
     if name != "completion":
         command = main.get_command(click.Context(main), name)
         assert command is not None
-        shared = {"-q", "--quiet", "-v", "--verbose", "--json"} | ({"--cache-dir"} if name != "keys" else set())
+        shared = {"-q", "--quiet", "-v", "--verbose", "--json"} | (
+            {"--cache-dir"} if name not in ("keys", "diff") else set()
+        )
         for each in getattr(command, "commands", {"": command}).values():
             assert shared <= {option for parameter in each.params for option in parameter.opts}
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +16,14 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import gearcache
 from gearcache import Symbol, TensorSpec
+from gearcache.building.tracer import Tracer
+from gearcache.cache.manifest import decode_manifest
+from gearcache.errors import CompileError
+from gearcache.guards.dispatch.stored_rows import IMPOSSIBLE
+from gearcache.readable.joined import covers_manifests, joined
+from gearcache.serving.binding import Binding
+from gearcache.serving.call import Call
+from gearcache.serving.input_signature import InputSignature
 from tests.support.scenarios import strict_config
 
 BATCH = Symbol("batch", gears=[2, 4])
@@ -170,3 +182,141 @@ def test_gears_of_an_argument_that_is_not_given_are_left_out(gears: Any, cache_d
         assert torch.equal(served(x, y), net.linear(x) + y)
         assert torch.equal(served(x), net.linear(x))
     assert served.stats.traces == 1
+
+
+#: A module of the user's, where a test sets it.
+one_row: Any = None
+OPEN = TensorSpec((None, 4), torch.float32)
+
+
+class OneRow(nn.Module):
+    """Methods of an open dim, of which torch makes another trace at size 1; two of them have none."""
+
+    def any_rows(self, x: Tensor) -> Tensor:
+        return x * 2 + x.size(0)
+
+    def more_rows(self, x: Tensor) -> Tensor:
+        if x.size(0) == 1:
+            raise ValueError("one row is too few")
+        return x * 2
+
+    def helped(self, x: Tensor) -> Tensor:
+        return one_row.several(x) if x.size(0) > 1 else one_row.single(x)
+
+
+def prepared(method: str, spec: TensorSpec = OPEN) -> Callable[[], None]:
+    def build() -> None:
+        gearcache.cache_compile(getattr(OneRow(), method), config=strict_config(), input_signature=spec)
+
+    return build
+
+
+@pytest.mark.parametrize(("rows", "gear"), [(None, ""), (BATCH, "x.size(0)=2, ")])
+def test_size_1_of_an_open_dim_is_asked_for(
+    rows: Symbol | None, gear: str, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = prepared("any_rows", TensorSpec((rows, None), torch.float32))
+    special = "x.size(0)=1, x.size(1)=1" if rows is None else f"{gear}x.size(1)=1"
+    assert special in gearcache.prewarm(build, dry_run=True).entries[0].missing
+    with monkeypatch.context() as before:  # as if these were not called
+        before.setattr(InputSignature, "specials", lambda self: [])
+        assert gearcache.prewarm(build).is_complete
+    missing = gearcache.prewarm(build, dry_run=True).entries[0]
+    assert (special in missing.missing, missing.reasons[special]) == (True, "the entry has no graph for it")
+    made = gearcache.prewarm(build).entries[0]
+    assert (len(made.compiled), made.failed) == (3 if rows is None else 2, {})
+    report = gearcache.prewarm(build, dry_run=True)
+    assert (report.is_complete, report.compiled, report.missing) == (True, 0, 0)
+    again = gearcache.prewarm(build)
+    assert (again.compiled, again.present) == (0, report.present)
+
+
+def test_a_call_of_size_1_that_only_a_graph_of_more_rows_is_there_for_is_missing(cache_dir: Path) -> None:
+    def calls(rows: int) -> Callable[[], None]:
+        def build() -> None:
+            gearcache.cache_compile(OneRow().any_rows, config=strict_config(), input_signature=OPEN).warm(
+                torch.ones(rows, 4)
+            )
+
+        return build
+
+    assert gearcache.prewarm(calls(3)).compiled == 1
+    assert gearcache.prewarm(calls(5), dry_run=True).is_complete
+    assert gearcache.prewarm(calls(1), dry_run=True).entries[0].missing == ["x.size(0)=1"]
+
+
+def test_size_1_that_no_graph_can_be_made_of_is_not_missing_and_not_traced_again(
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = prepared("more_rows")
+    assert gearcache.prewarm(build, dry_run=True).entries[0].missing == ["this call", "x.size(0)=1"]
+    report = gearcache.prewarm(build)
+    assert (report.compiled, report.is_complete) == (1, True)
+    (reason,) = report.entries[0].impossible.values()
+    assert "its trace ends in an exception, ValueError" in reason
+    looked_up = gearcache.prewarm(build, dry_run=True)
+    assert (looked_up.is_complete, looked_up.entries[0].impossible) == (True, {"x.size(0)=1": reason})
+    monkeypatch.setattr(Tracer, "capture", lambda *args, **kwargs: pytest.fail("it was traced again"))
+    assert gearcache.prewarm(build).entries[0].impossible == {"x.size(0)=1": reason}
+
+
+def test_what_no_graph_could_be_made_of_is_asked_for_again_after_an_edit(
+    cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "one_row.py"
+    source.write_text("def several(x):\n    return x * 2\n\n\ndef single(x):\n    raise ValueError('too few')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(globals(), "one_row", importlib.import_module("one_row"))
+    build = prepared("helped")
+    assert "too few" in source.read_text()
+    assert [list(entry.impossible) for entry in gearcache.prewarm(build).entries] == [["x.size(0)=1"]]
+    assert gearcache.prewarm(build, dry_run=True).is_complete
+    source.write_text(source.read_text().replace("raise ValueError('too few')", "return x * 3"))
+    assert gearcache.prewarm(build, dry_run=True).entries[0].missing == ["x.size(0)=1"]
+    monkeypatch.setitem(globals(), "one_row", importlib.reload(sys.modules["one_row"]))
+    report = gearcache.prewarm(build)
+    assert (report.compiled, report.is_complete, report.entries[0].impossible) == (1, True, {})
+    monkeypatch.delitem(sys.modules, "one_row")
+
+
+def test_other_attributes_of_the_module_say_nothing_of_an_impossible_call(cache_dir: Path) -> None:
+    def build() -> None:
+        model = OneRow()
+        model.least = least  # type: ignore[assignment]
+        gearcache.cache_compile(model.more_rows, config=strict_config(), input_signature=OPEN)
+
+    least = 1
+    gearcache.prewarm(build)
+    assert gearcache.prewarm(build, dry_run=True).is_complete
+    least = 2
+    assert gearcache.prewarm(build, dry_run=True).entries[0].missing == ["x.size(0)=1"]
+
+
+def test_a_compiler_that_fails_at_size_1_may_do_better_next_time(
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build, prepare = prepared("any_rows"), Binding.prepare
+
+    def failing(binding: Binding, call: Call) -> object:
+        if call.tensors["x"].size(0) == 1:
+            raise CompileError("OneRow.any_rows", "of this call", "out of memory")
+        return prepare(binding, call)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Binding, "prepare", failing)
+        report = gearcache.prewarm(build)
+    assert (report.is_complete, report.entries[0].impossible, report.failed) == (False, {}, 1)
+    assert gearcache.prewarm(build, dry_run=True).entries[0].missing == ["x.size(0)=1"]
+    assert gearcache.prewarm(build).is_complete
+
+
+def test_an_impossible_call_goes_with_the_entry(cache_dir: Path) -> None:
+    path = Path(gearcache.prewarm(prepared("more_rows")).entries[0].entry)
+    own = decode_manifest(path.read_bytes(), path)
+    without = replace(own, payload={name: value for name, value in own.payload.items() if name != IMPOSSIBLE})
+    assert not covers_manifests([without], own), "a tier without it gets it"
+    assert covers_manifests([own], without)
+    found = joined(without, [own], lambda digest, size: True)
+    assert found is not None
+    assert found.payload[IMPOSSIBLE] == own.payload[IMPOSSIBLE]
+    assert joined(own, [without], lambda digest, size: True) is None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import importlib
+import sys
 import threading
 from pathlib import Path
 
@@ -420,3 +422,40 @@ def test_symbols_ranges_padding_and_impossible_gears(cache_dir: Path) -> None:
         assert torch.equal(model.tied(torch.ones(4, 4), torch.ones(4, 4)), torch.full((4, 4), 2.0))
     methods = (model.shared, model.ranged, model.padded, model.tied)
     assert [(method.stats.traces, method.stats.misses) for method in methods] == [(0, 0)] * 4
+
+
+def test_gears_that_cannot_exist_are_those_of_the_code_at_hand(
+    cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One key, as only a helper differs: with the one the sizes of two arguments are tied."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for body, gears in (("x + y", 2), ("x @ y.t()", 4), ("x + y", 2)):
+        (tmp_path / "sizes_helper.py").write_text(f"def join(x, y):\n    return {body}\n")
+        (tmp_path / "sizes_deploy.py").write_text(SIZES)
+        for name in ("sizes_helper", "sizes_deploy"):
+            sys.modules.pop(name, None)
+        importlib.invalidate_caches()
+        build = importlib.import_module("sizes_deploy").build
+        gearcache.prewarm(build)
+        report = gearcache.prewarm(build, dry_run=True)
+        assert (report.is_complete, report.present) == (True, gears)
+    for name in ("sizes_helper", "sizes_deploy"):
+        sys.modules.pop(name, None)
+
+
+SIZES = """
+import torch, gearcache
+from sizes_helper import join
+
+class Net(torch.nn.Module):
+    def run(self, x, y):
+        return join(x, y)
+
+def build():
+    config = gearcache.CompilerConfig(backend="eager")
+    config.inference_config.dynamic_gears_merge_policy = "product"
+    net = Net()
+    cached = gearcache.cache_compile(net.run, config=config, gears={"x": {0: [2, 4]}, "y": {0: [2, 4]}})
+    with torch.no_grad():
+        cached(torch.zeros(2, 3), torch.zeros(2, 3))
+"""

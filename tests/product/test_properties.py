@@ -97,7 +97,7 @@ def test_cold_relaunched_and_eager_are_bit_for_bit_equal(tmp_path: Path) -> None
     _compare(tmp_path, 20, "eager", 0.0)
 
 
+@pytest.mark.usefixtures("compiled_here")
 @pytest.mark.slow
-def test_compiled_graphs_are_equal_within_tolerance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GEARCACHE_JOBS", "2")
+def test_compiled_graphs_are_equal_within_tolerance(tmp_path: Path) -> None:
     _compare(tmp_path, 1, "inductor", 1e-4)

@@ -27,8 +27,8 @@ def test_encoders_and_cross_attention_are_eager_s(outcome: Outcome, model: str) 
     outcome.assert_right(model)
 
 
-def test_a_compiled_decode_step_is_eager_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GEARCACHE_JOBS", "2")
+@pytest.mark.thorough
+def test_a_compiled_decode_step_is_eager_s(tmp_path: Path) -> None:
     for traces in (1, 0):  # both in fresh processes: transformers keeps a registry of the models that were run
         reports = relaunch("tests.scenarios.llama_compiled", ["decode"], tmp_path, backend="inductor", tolerance=1e-4)
         report = reports["decode"]

@@ -21,6 +21,9 @@ import gearcache
 from gearcache.torch_release import TESTED, is_tested
 from tests.support.source_tree import LAYERS, PACKAGE, ROOT, layer_files
 
+#: What the page of a report is made of.
+REPORTING = ("page.css", "page.html.jinja", "page.js")
+
 pytestmark = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="the files are those of a clone")
 
 
@@ -39,6 +42,7 @@ def expected_files() -> dict[str, bytes]:
     files["gearcache/py.typed"] = PACKAGE / "py.typed"
     files["gearcache/ge_cache/inductor/exports.map"] = ROOT / "ge_cache" / "inductor" / "exports.map"
     files["gearcache/include/gearcache_package.h"] = PACKAGE / "include" / "gearcache_package.h"
+    files |= {f"gearcache/reporting/{name}": PACKAGE / "reporting" / name for name in REPORTING}
     return {name: path.read_bytes() for name, path in files.items()}
 
 

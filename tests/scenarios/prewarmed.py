@@ -95,6 +95,13 @@ def broken() -> None:
     raise RuntimeError("the deployment script is wrong")
 
 
+def on_one_node() -> None:
+    """As `on_meta`, but where the cache is that of a second node of tests."""
+    if os.environ["TORCHAIR_CACHE_HOME"].endswith("second"):
+        raise RuntimeError("no model on this node")
+    on_meta()
+
+
 def serve() -> dict[str, object]:
     """What a relaunched server does, with real weights: results compared with eager, and the statistics."""
     torch.manual_seed(0)

@@ -298,6 +298,7 @@ MOVES: dict[str, Callable[[Plain], Any]] = {
 }
 
 
+@pytest.mark.usefixtures("compiled_here")
 @pytest.mark.slow
 def test_weights_that_move_in_memory_are_followed_by_compiled_code(cache_dir: Path) -> None:
     net, x = Plain(), torch.randn(2, 64)

@@ -45,6 +45,7 @@ def test_random_numbers_are_those_of_eager_and_never_frozen(outcome: Outcome, sc
     outcome.assert_right(scenario)
 
 
+@pytest.mark.usefixtures("compiled_here")
 @pytest.mark.parametrize("name", ["noisy", "dropout"])
 def test_inductor_refuses_random_operators_by_name_and_compiles_nothing(cache_dir: Path, name: str) -> None:
     cached = gearcache.cache_compile(getattr(Net(), name), config=strict_config("inductor", jobs=1))

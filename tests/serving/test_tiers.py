@@ -490,6 +490,30 @@ def test_a_host_waits_for_who_holds_the_lease_and_compiles_when_that_gives_up(tm
 
 
 @pytest.mark.usefixtures("one_lease")
+def test_a_fault_while_a_host_waits_ends_no_wait(tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    Host(tmp_path / "b", "").call()
+    held = _lease(share)
+    assert held.take()
+    failed = []
+
+    def holder(self: lease.Lease, ask: Any = lease.Lease.holder) -> lease.Holder | None:
+        if not failed:
+            failed.append(True)
+            threading.Timer(0.5, finish).start()
+            raise RemoteError("share", "a request failed")
+        return ask(self)
+
+    def finish() -> None:
+        for name in ("blobs", "entries"):
+            shutil.copytree(tmp_path / "b" / "v4" / name, tmp_path / "share" / "v4" / name)
+
+    monkeypatch.setattr(lease.Lease, "holder", holder)
+    assert Host(tmp_path / "a", share).call().compiles == 0
+    assert failed
+    held.release()
+
+
+@pytest.mark.usefixtures("one_lease")
 def test_a_holder_that_shows_no_beat_is_taken_over(tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch) -> None:
     dead = _lease(share, beat=1000.0)
     assert dead.take()

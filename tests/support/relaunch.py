@@ -87,7 +87,7 @@ def run_python(code: str, *arguments: str, cwd: Path = ROOT, environ: dict[str, 
     done = subprocess.run(
         command, cwd=cwd, env=inherited | (environ or {}), capture_output=True, text=True, timeout=500, check=False
     )
-    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.returncode == 0, f"{done.stderr[:1000]}\n...\n{done.stderr[-4000:]}"
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -1,11 +1,14 @@
 """What processes do with a store, without torch: the actors of the tests that kill them, and what must hold after.
 
-`python tests/support/store_actors.py <root> random <kills> <seed>` and `... boundaries <actor>` kill real processes and
-print a report as JSON. They run as a program of their own because they fork, which a process with threads must not.
+`python tests/support/store_actors.py <root> random <kills> <seed>` and `... boundaries <actor> <step>` kill real
+processes and print a report as JSON; `... calls <name> <last>` forks processes that strace kills. They run as a program
+of their own because they fork, which a process with threads must not.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import random
@@ -23,6 +26,7 @@ from gearcache.cache.admin.bundle import take_bundle, write_bundle
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.verify import verify
 from gearcache.errors import CacheError
+from gearcache.readable.joined import joined
 
 KEYS = [
     CacheKey(f"Model.{name}", (("name", name), ("number", number)))
@@ -94,7 +98,7 @@ def collect(root: Path, number: int = 0) -> None:
 
 def bring(root: Path, number: int = 0) -> None:
     """Import a bundle of all entries."""
-    take_bundle(Layout(root), root.with_name("bundle.tar"))
+    take_bundle(Layout(root), root.with_name("bundle.tar"), joined)
 
 
 ACTORS: dict[str, Callable[[Path, int], object]] = {
@@ -185,15 +189,15 @@ def random_kills(root: Path, kills: int, seed: int) -> dict[str, Any]:
     return {"kills": kills, "hits": hits, "misses": misses, "ended by themselves": len(ended)}
 
 
-def kill_at_boundaries(root: Path, actor: str) -> dict[str, Any]:
-    """Kill an actor before its first call to the operating system, then before its second, and so on to its end."""
+def kill_at_boundaries(root: Path, actor: str, step: int) -> dict[str, Any]:
+    """Kill an actor before a call to the operating system, of each `step` calls the last, to its end."""
     prepared = root.with_name("prepared")
     make_bundle(root, [0, 1])
     for number in (0, 2):
         publish(prepared, number)
     calls = 0
     while True:
-        calls += 1
+        calls += step
         shutil.rmtree(root, ignore_errors=True)
         shutil.copytree(prepared, root)
         child = spawn(partial(_act_until, calls, partial(ACTORS[actor], root, 1)))
@@ -201,13 +205,11 @@ def kill_at_boundaries(root: Path, actor: str) -> dict[str, Any]:
         assert os.WIFSIGNALED(status) or os.waitstatus_to_exitcode(status) == 0, f"{actor} failed at call {calls}"
         check_after(root, [1])
         if not os.WIFSIGNALED(status):
-            return {"boundaries": calls - 1}
+            return {"boundaries": calls - step}
 
 
 def _act_until(last: int, work: Callable[[], object]) -> None:
     """Work, but die before the call of this number."""
-    import fcntl
-
     made = 0
 
     def counted(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -226,13 +228,52 @@ def _act_until(last: int, work: Callable[[], object]) -> None:
     work()
 
 
+#: System calls that do nothing, to be counted by who kills at a call of some number.
+_IDLE: dict[str, Callable[[], object]] = {
+    "mkdir": partial(os.mkdir, ""),
+    "openat": partial(os.open, "", os.O_RDONLY),
+    "write": partial(os.write, 9999, b""),
+    "fsync": partial(os.fsync, 9999),
+    "rename": partial(os.rename, "", ""),
+    "unlink": partial(os.unlink, ""),
+    "flock": partial(fcntl.flock, 9999, fcntl.LOCK_UN),
+    "utimensat": partial(os.utime, ""),
+}
+
+
+def publish_until_call(root: Path, name: str, last: int) -> None:
+    """Fork a process that publishes for each line on stdin; the n-th one begins `last` - n calls further on.
+
+    So whoever kills at the call of number `last` ends the n-th process at its n-th call. Prints how each one ended.
+    """
+    publish(root.with_name("imported"), 0)  # what a publish imports is imported before the calls are counted
+    os.waitpid(spawn(partial(_fork_for_each_line, root, name, last)), 0)  # of a fork no call has been counted
+
+
+def _fork_for_each_line(root: Path, name: str, last: int) -> None:
+    for number, _ in enumerate(sys.stdin, 1):
+        child = spawn(partial(_publish_after, root, name, last - number))
+        _, status = os.waitpid(child, 0)
+        print("killed" if os.WIFSIGNALED(status) else f"ended {os.waitstatus_to_exitcode(status)}", flush=True)
+
+
+def _publish_after(root: Path, name: str, calls: int) -> None:
+    for _ in range(calls):
+        with contextlib.suppress(OSError):
+            _IDLE[name]()
+    publish(root, 0)
+
+
 def main() -> None:
     """Run what the command line names, and print the report."""
     root, what, *rest = sys.argv[1:]
     if what == "random":
         report = random_kills(Path(root), int(rest[0]), int(rest[1]))
     elif what == "boundaries":
-        report = kill_at_boundaries(Path(root), rest[0])
+        report = kill_at_boundaries(Path(root), rest[0], int(rest[1]))
+    elif what == "calls":
+        publish_until_call(Path(root), rest[0], int(rest[1]))
+        return
     else:
         report = {"done": ACTORS[what](Path(root), int(rest[0]))}
     print(json.dumps(report))

@@ -21,7 +21,6 @@ def store_gears(
     ranks: str = "",
     signer: Signer | None = None,
     created: float | None = None,
-    impossible: tuple[str, ...] = (),
 ) -> Manifest:
     """Publish an entry with one variant, of gears with a blob each; one that is there is replaced."""
     clock = {} if created is None else {"clock": lambda: created}
@@ -36,7 +35,7 @@ def store_gears(
                 for text, digest in digests.items()
             ],
         }
-        payload = {"method": key.label, "impossible": list(impossible), **shared([row])}
+        payload = {"method": key.label, **shared([row])}
         producer = {"torch": "2.13.0", "variants": 1, "gears": list(gears), "compile_seconds": SECONDS * len(gears)}
         sizes = {digests[text]: len(blob) for text, blob in gears.items()}
         return disk.publish(key, payload, sizes, producer)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
+import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,9 @@ from hypothesis import strategies as st
 
 import gearcache
 from gearcache.errors import GearSpecError
-from gearcache.telemetry.suggest import best_sizes, suggest
+from gearcache.guards.gears.parse import parse_gears
+from gearcache.telemetry.size_lists import best_sizes
+from gearcache.telemetry.suggest import suggest
 from tests.scenarios.padded import Net
 from tests.support.scenarios import strict_config
 
@@ -62,10 +66,52 @@ def test_no_other_product_wastes_less(shapes: dict[tuple[int, int], int], k: int
 
 
 def test_dims_that_follow_another_share_its_symbol() -> None:
-    found = suggest([("ids", 0), ("mask", 0), ("mask", 1), ("y", 0)], {(2, 2, 20, 3): 5, (3, 3, 30, 4): 1}, 1)
-    assert found.sizes == {"ids.size(0)": [3]}
+    dims = [("ids", 0), ("mask", 0), ("mask", 1), ("y", 0)]
+    found = suggest(dims, {(n, n, 10 * n, n + 1): 5 for n in range(1, 5)}, 1)
+    assert found.sizes == {"ids.size(0)": [4]}
     texts = {path: {dim: repr(size) for dim, size in dims.items()} for path, dims in found.gears.items()}
     assert texts == {"ids": {0: "n0"}, "mask": {0: "n0", 1: "10 * n0"}, "y": {0: "n0 + 1"}}
+
+
+def test_few_sizes_show_no_relation() -> None:
+    dims, shapes = [("x", 0), ("x", 1)], {(1, 10): 5, (2, 11): 5}
+    assert suggest(dims, shapes, 4).sizes == {"x.size(0)": [1, 2], "x.size(1)": [10, 11]}
+    paired = suggest(dims, shapes, 2, gears=[(1, 10), (2, 11)])
+    assert repr(paired.gears) == "{'x': {0: n0, 1: n0 + 9}}", "the gears of today show it"
+    many = {(n, n + 9): 1 for n in range(1, 9)}
+    assert repr(suggest(dims, many, 2).gears) == "{'x': {0: n0, 1: n0 + 9}}"
+    others = suggest(dims, many, 2, gears=[(4, 20), (8, 20), (8, 40)])
+    assert len(others.sizes) == 2, "the gears of today contradict it"
+    assert len(suggest(dims, many, 2, all_shapes={**many, (1, 1): 1}).sizes) == 2, "a rare shape contradicts it"
+
+
+def test_dims_keep_gears_and_open_ones_stay_open() -> None:
+    dims = [("x", 0), ("x", 1), ("x", 2)]
+    gears = [(2, 128, None), (4, 128, None)]
+    found = suggest(dims, {(1, 100, 5): 3, (4, 90, 7): 2}, 2, gears=gears)
+    assert found.sizes == {"x.size(0)": [1, 4], "x.size(1)": [128]}
+    assert found.open_dims == ("x.size(2)",)
+    assert found.definitions == [
+        'n0 = Symbol("n0", gears=[1, 4])',
+        'n1 = Symbol("n1", gears=[128])',
+        'any2 = Symbol("any2")',
+    ]
+    pasted = eval(found.source, {"Symbol": gearcache.Symbol})  # noqa: S307 - what users paste
+    assert pasted == found.gears
+    spec = parse_gears(pasted)
+    assert (spec.gears, [axis.dim for axis in spec.ranges]) == (((1, 128), (4, 128)), [2])
+
+
+@pytest.mark.parametrize(("dims", "k"), [(1, 100), (2, 100), (3, 100), (4, 100), (12, 8), (16, 100)])
+def test_a_search_ends_soon(dims: int, k: int) -> None:
+    draw = random.Random(0)
+    shapes = {tuple(draw.randint(1, 1 << 40) for _ in range(dims)): draw.randint(1, 9) for _ in range(400)}
+    begin = time.process_time()
+    found = suggest([(f"x{index}", 0) for index in range(dims)], shapes, k)
+    assert time.process_time() - begin < 5, "about 1 s here; it was hours"
+    assert math.prod(len(row) for row in found.sizes.values()) <= k
+    columns = [max(sizes) for sizes in zip(*shapes, strict=True)]
+    assert [row[-1] for row in found.sizes.values()] == columns, "all that was met fits"
 
 
 def test_what_is_suggested_can_be_used(cache_dir: Path) -> None:
@@ -81,6 +127,9 @@ def test_what_is_suggested_can_be_used(cache_dir: Path) -> None:
     found = cached.suggest_gears(2)
     assert found.sizes == {"ids.size(0)": [3, 8]}
     assert found.calls == 14
+    assert found.today == "49.1% less work than with today's gears"
+    assert str(found).endswith(found.today)
+    assert cached.suggest_gears(1).today == "today's gears are as good"
     assert (found.least_work, found.work) == (1 + 30 + 10 + 8, 3 + 30 + 16 + 8)
     again = gearcache.cache_compile(net.attention, config=config, gears=found.gears)
     again.warm(torch.zeros(3, 5, dtype=torch.long), torch.ones(3, 5, dtype=torch.bool))

@@ -108,7 +108,11 @@ class Attachment:
         """Serve the forward that the module has now."""
         with _exchange:
             check_module(self.module)
+            right = self._served.method.right
             self._served = self._serve_forward()
+            if right.is_missing:  # the ranks of a job have agreed on the forward that it had
+                self._served.method.right.withdraw(is_eager=right.is_eager)
+                self._served.method.follow_stance()
             return self._served
 
     def __repr__(self) -> str:

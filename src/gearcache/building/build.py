@@ -9,6 +9,7 @@ import torch
 
 from gearcache.building.gear_jobs import GearJobs
 from gearcache.building.request import BuildInterrupted, BuildRequest, BuildResult, BuiltVariant
+from gearcache.building.same import variant_digest
 from gearcache.building.tracer import Tracer
 from gearcache.building.units import Units
 from gearcache.building.variants import built_variant
@@ -57,10 +58,29 @@ def build(request: BuildRequest, counters: Counters) -> BuildResult:
     errors = [*compiled.errors, *units.errors]
     for error in errors:
         counters.note(Event("compile_failed", request.name, gear=error.gear, detail=error.cause))
-    result = BuildResult(_variants(request, jobs, compiled), errors, units.impossible, tracer.findings)
+    result = BuildResult(_variants(request, jobs, compiled, units.impossible), errors, tracer.findings)
     if interrupted:
         raise BuildInterrupted(result)
     return result
+
+
+def trace(request: BuildRequest, counters: Counters) -> list[str]:
+    """Trace without compiling; returns the digests of the variants that `build` would make, see `building.same`.
+
+    Raises as `build` does.
+    """
+    check_names(str(torch.__version__))
+    tracer = Tracer(request, counters)
+    units = Units(request, tracer)
+    jobs, traced = GearJobs(request, units), _Compiled()
+    try:
+        for number, _ in enumerate(in_turns(jobs)):
+            traced.artifacts[number], traced.seconds[number] = Artifact({}), 0.0
+    finally:
+        tracer.close()
+    if units.errors:
+        raise units.errors[0]
+    return [made.digest for made in _variants(request, jobs, traced, units.impossible)]
 
 
 def _take(outcomes: Iterable[Outcome], compiled: _Compiled, jobs: GearJobs, name: str, counters: Counters) -> None:
@@ -79,7 +99,7 @@ def _take(outcomes: Iterable[Outcome], compiled: _Compiled, jobs: GearJobs, name
             compiled.errors.append(outcome.error)
 
 
-def _variants(request: BuildRequest, jobs: GearJobs, compiled: _Compiled) -> list[BuiltVariant]:
+def _variants(request: BuildRequest, jobs: GearJobs, compiled: _Compiled, impossible: list[str]) -> list[BuiltVariant]:
     """Return a variant per unit, of those gears that were compiled."""
     members: dict[int, list[int]] = {}
     for number, gear in enumerate(jobs.gears):
@@ -90,5 +110,9 @@ def _variants(request: BuildRequest, jobs: GearJobs, compiled: _Compiled) -> lis
         gears = [jobs.gears[number] for number in numbers]
         stored = [replace(gear.stored, seconds=compiled.seconds[gear.job]) for gear in gears]
         artifacts = [compiled.artifacts[gear.job] for gear in gears]
-        built.append(built_variant(request.function, gears[0].unit, gears[0].graph, stored, artifacts))
+        made = built_variant(request.function, gears[0].unit, gears[0].graph, stored, artifacts)
+        made = replace(made, variant=replace(made.variant, impossible=impossible))
+        if request.compares:
+            made.digest = variant_digest(made.variant, [jobs.digests[gear.job] for gear in gears])
+        built.append(made)
     return built

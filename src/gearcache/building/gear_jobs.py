@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from gearcache.building.request import BuildRequest
+from gearcache.building.same import job_digest
 from gearcache.building.units import TraceUnit
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.aten import encode_graph
@@ -17,6 +19,7 @@ from gearcache.ge_cache.graphs.dynamic import dynamic_gear
 from gearcache.ge_cache.graphs.plan import PlannedGear
 from gearcache.ge_cache.graphs.static import GearGraph, input_spec, order_inputs, trace_gear
 from gearcache.ge_cache.private_torch import core as private_core
+from gearcache.ge_cache.process_groups import renamed, role, stored_groups
 from gearcache.guards.dispatch.variant import StoredGear
 from gearcache.guards.evidence.names import a_type
 from gearcache.readable.graph import pack_graph
@@ -42,6 +45,8 @@ class GearJobs:
         self.gears: list[RecordedGear] = []
         #: Per job, its graph for readers.
         self.packed: list[bytes] = []
+        #: Per job, the digest of all that a compiler gets, where it was asked for.
+        self.digests: list[str] = []
 
     def __iter__(self) -> Iterator[CompileJob]:
         """Yield a job per gear, or per unit where the backend takes all gears at once."""
@@ -53,7 +58,7 @@ class GearJobs:
                 graph, stored = _record(request, unit, text, gear)
                 self.gears.append(RecordedGear(unit, graph, stored, len(self.packed)))
                 if not one_graph:
-                    yield self._packed(_job(request, unit.capture, text, graph))
+                    yield self._packed(_job(request, unit.capture, text, graph, stored.groups))
             if one_graph:
                 yield self._packed(_all_gears_job(request, unit))
 
@@ -63,6 +68,8 @@ class GearJobs:
 
     def _packed(self, job: CompileJob) -> CompileJob:
         self.packed.append(pack_graph(job.graph))
+        if self._request.compares:
+            self.digests.append(job_digest(job))
         return job
 
 
@@ -110,7 +117,8 @@ def _record(
             assumed=gear.assumed if gear is not None else [],
             regions=graph.regions,
         )
-    return graph, replace(stored, in_inference_mode=request.mode == INFERENCE_MODE)
+    groups = stored_groups(capture.method, graph.module.graph) if request.backend.groups_by_role else []
+    return graph, replace(stored, in_inference_mode=request.mode == INFERENCE_MODE, groups=groups)
 
 
 def _refuse_subclasses(capture: Capture, backend: str) -> None:
@@ -146,21 +154,27 @@ def _shapes_text(capture: Capture, graph: GearGraph) -> str:
     return ", ".join(named[:4]) + (", …" if len(named) > 4 else "") or "static"
 
 
-def _job(request: BuildRequest, capture: Capture, text: str, graph: GearGraph) -> CompileJob:
+def _job(
+    request: BuildRequest, capture: Capture, text: str, graph: GearGraph, groups: Sequence[Sequence[Any]] = ()
+) -> CompileJob:
+    """Return the job of one graph, which names process groups by role; `groups` are those with a role."""
     symbols = dict(graph.symbols)
     if graph.feeds and not symbols:  # compilers need an environment in which a feed is a symbol
         symbols = {name: [list(getattr(spec, name)) for spec in graph.inputs] for name in ("sizes", "strides")}
         symbols["hints"] = []
     if symbols:
         symbols |= {name: [*symbols[name], *([] for _ in graph.feeds)] for name in ("sizes", "strides")}
+    roles = {name: role(number) for number, (name, _) in enumerate(groups)}
+    plain = renamed(encode_graph(capture.method, graph.module), roles)
     return CompileJob(
         method=capture.method,
         gear=text or "static",
-        graph=encode_graph(capture.method, graph.module) | {"symbols": symbols},
+        graph=plain | {"symbols": symbols},
         inputs=[*graph.inputs, *graph.feeds],
         attributes=graph.attributes,
         options=dict(request.options),
         threads=request.threads,
         repeats=request.repeats,
         target=request.backend.target,
+        groups=[len(ranks) for _, ranks in groups],
     )

@@ -52,6 +52,8 @@ class BuildRequest:
     repeats: bool = True
     #: Threads that the compiled code is for.
     threads: int = field(default_factory=torch.get_num_threads)
+    #: Whether digests are made, which tell whether another process would build the same.
+    compares: bool = False
     #: What earlier builds have shown.
     findings: Findings = Findings()
 
@@ -62,15 +64,16 @@ class BuiltVariant:
 
     variant: StoredVariant
     artifacts: list[Artifact]
+    #: Equal where another process would store the same (`building.same`); empty where nobody asked.
+    digest: str = ""
 
 
 @dataclass
 class BuildResult:
-    """The variants that were compiled, the gears that failed, those of the spec that cannot exist, and findings."""
+    """The variants that were compiled, the gears that failed, and findings."""
 
     variants: list[BuiltVariant] = field(default_factory=list)
     errors: list[CompileError] = field(default_factory=list)
-    impossible: list[str] = field(default_factory=list)
     findings: Findings = Findings()
 
 

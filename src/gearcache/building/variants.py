@@ -16,6 +16,7 @@ from gearcache.ge_cache.graphs.static import GearGraph
 from gearcache.guards.access import Access
 from gearcache.guards.arguments import parameter_names
 from gearcache.guards.dispatch.variant import StoredGear, StoredInput, StoredVariant
+from gearcache.guards.dispatch.variant_groups import KIND
 from gearcache.guards.evidence.checks import Check
 from gearcache.guards.evidence.relations import RELATIONS, others
 from gearcache.guards.evidence.traced_files import record_sources
@@ -97,7 +98,10 @@ def split_checks(capture: Capture, instance: str) -> tuple[list[Check], list[Che
 
     calls = list(capture.tensor_checks)
     evidence: list[Check] = []
+    names = {check.access.then("attr", "group_name") for check in capture.checks if check.kind == KIND}
     for check in capture.checks:
+        if check.kind == "constant" and check.access in names:
+            continue  # the check of the group compares its name
         if check.kind == "type" and check.access in tensors:
             continue  # `TensorGuards` compares the exact type
         related = others(check.kind, check.expected) if check.kind in RELATIONS else []

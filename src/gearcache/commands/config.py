@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from gearcache.cache.remote.urls import VARIABLE as REMOTES
+from gearcache.cache.layout import REMOTES_VARIABLE as REMOTES
+from gearcache.cache.layout import SHAPES_VARIABLE as SHAPES
 from gearcache.cache.remote.urls import masked
 from gearcache.commands.common import Exit, common_options, layout_at, print_json, stop, warn
 from gearcache.commands.table import print_table
@@ -25,7 +26,7 @@ def command(cache_dir: Path | None, as_json: bool) -> None:
     rows = []
     for variable in VARIABLES:
         value = os.environ.get(variable.name)
-        if variable.name == REMOTES and value:
+        if variable.name in (REMOTES, SHAPES) and value:
             value = masked(value)
         rows.append([variable.name, value or variable.default, "environment" if value else "default", variable.purpose])
     rows[0][1] = str(layout_at(cache_dir, may_be_new=True).root)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,7 @@ from gearcache.commands.named import entry_argument, find_newest
 from gearcache.commands.printing import echo
 from gearcache.commands.tier_entries import in_tiers, remote_option
 from gearcache.errors import CacheError
-from gearcache.readable.differences import differences
-from gearcache.readable.entry import check_lines, evidence_lines, source_lines, understood, variants_of
+from gearcache.readable.differences import differences, differing_lines
 
 _SHOWN = 40
 
@@ -71,7 +69,7 @@ def command(entry: str, other: str | None, is_remote: bool, cache_dir: Path | No
             return
         second, stored = nearest
     keys = list(differences(manifest.components, stored.components))
-    variants = list(_variant_differences(manifest, stored))
+    variants = list(differing_lines(manifest, stored))
     if as_json:
         print_json(
             "explain",
@@ -116,22 +114,6 @@ def _nearest(catalog: Catalog, wanted: EntryRow, manifest: Manifest) -> tuple[En
             if best is None or distance < best[0]:
                 best = distance, candidate, stored
     return best[1:] if best is not None else None
-
-
-def _variant_differences(wanted: Manifest, stored: Manifest) -> Iterator[str]:
-    """Yield what only one side checks: evidence, per-call checks and sources of all its variants."""
-    ours, theirs = _dependences(wanted), _dependences(stored)
-    yield from (f"only wanted: {line}" for line in ours if line not in theirs)
-    yield from (f"only stored: {line}" for line in theirs if line not in ours)
-
-
-def _dependences(manifest: Manifest) -> dict[str, None]:
-    found: dict[str, None] = {}
-    with understood(manifest):
-        for variant in variants_of(manifest):
-            for lines in (check_lines(variant), evidence_lines(variant), source_lines(variant)):
-                found.update(dict.fromkeys(lines))
-    return found
 
 
 def _explain_target(target: str, is_remote: bool, cache_dir: Path | None, as_json: bool) -> None:

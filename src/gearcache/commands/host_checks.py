@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gearcache.cache.admin.health import Check
-from gearcache.cache.remote.urls import VARIABLE as REMOTES
+from gearcache.cache.layout import REMOTES_VARIABLE as REMOTES
+from gearcache.cache.layout import SHAPES_VARIABLE as SHAPES
 from gearcache.cache.remote.urls import masked
 from gearcache.commands.variables import PREFIX, told, unknown_variables
 from gearcache.ge_cache.workers.interpreter import python_command, python_environment
@@ -46,8 +47,7 @@ def check_settings(environ: Mapping[str, str]) -> tuple[list[Check], Path | None
         settings = resolve_settings(None, has_gears=False, environ=environ)
     except ValueError as error:
         return [Check("settings", False, str(error), "set the variable to an allowed value, or unset it")], None
-    if REMOTES in named:
-        named[REMOTES] = masked(named[REMOTES])
+    named |= {name: masked(named[name]) for name in (REMOTES, SHAPES) if name in named}
     text = ", ".join(f"{name}={value}" for name, value in named.items()) or "no variable is set"
     checks = [Check("settings", True, text)]
     checks += [Check("settings", False, told(*each), "rename or unset it") for each in unknown.items()]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gearcache.cache.layout import Layout
+from gearcache.cache.layout import Layout, resolve_root
 from gearcache.cache.remote.names import EntryName
 from gearcache.commands.common import (
     Exit,
@@ -29,15 +29,24 @@ from gearcache.commands.common import (
     warn,
 )
 from gearcache.commands.printing import echo
+from gearcache.commands.shortened import shortened
 from gearcache.commands.table import print_table
 from gearcache.commands.target import find_target
 from gearcache.commands.target_names import complete_target
 from gearcache.commands.verbosity import is_quiet, is_verbose, show_log
+from gearcache.errors import PrewarmNotShared
+from gearcache.prewarming.launched import Launched, launched
+from gearcache.prewarming.plan import plan_of, write_plan
+from gearcache.prewarming.share import Shard
 from gearcache.terminal import is_drawable
 
 if TYPE_CHECKING:
     from gearcache.commands.tier_entries import TierEntries
+    from gearcache.prewarming.meeting import Meeting
     from gearcache.prewarming.prewarm import Prewarmed, PrewarmReport
+
+#: Of why no graph can be made of a call, in columns.
+_CAUSE_WIDTH = 200
 
 
 @click.command("prewarm")
@@ -49,6 +58,13 @@ if TYPE_CHECKING:
 @click.option("--world-size", type=click.IntRange(1), help="Ranks of the job; without --rank, act as each of them.")
 @click.option("--device", default="cpu", show_default=True, help="Where tensors on `meta` will be when it is served.")
 @click.option("--threads", type=click.IntRange(1), help="Threads of the serving process, which are in the key.")
+@click.option("--shard", metavar="I/N", help="Do share I of N alone, as 3/16; N such runs do all, each entry once.")
+@click.option(
+    "--plan",
+    "plan_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Compile nothing, and write what is missing to this file, as JSON; with --dry-run 1 while gears are missing.",
+)
 @dry_run_option
 @common_options
 def command(
@@ -58,6 +74,8 @@ def command(
     world_size: int | None,
     device: str,
     threads: int | None,
+    shard: str | None,
+    plan_file: Path | None,
     dry_run: bool,
     cache_dir: Path | None,
     as_json: bool,
@@ -70,11 +88,23 @@ def command(
     fake tensors: shapes are enough, and a relaunch with the real weights hits.
 
     What is stored already is not compiled again. Ctrl-C leaves a valid cache with what was finished.
+
+    Under `torchrun` rank and world size are those of $RANK and $WORLD_SIZE, unless --world-size is given, and the
+    processes of a host divide the work: each entry is compiled by one of them.
     """
     if ranks and world_size is None:
         raise click.UsageError("--rank needs --world-size, which is part of the key")
     if any(rank >= (world_size or 0) for rank in ranks):
         raise click.UsageError(f"--rank is at most {(world_size or 0) - 1} with --world-size {world_size}")
+    share = Shard.parse(shard) if shard is not None else None
+    if plan_file is not None and not plan_file.absolute().parent.is_dir():
+        raise click.UsageError(f"--plan: there is no folder `{plan_file.absolute().parent}`")
+    process = launched(os.environ)
+    if process is not None and plan_file is not None and world_size is None:
+        raise click.UsageError(
+            f"--plan is written by one process, and $WORLD_SIZE is {process.world_size}: run it without torchrun; "
+            f"`--world-size {process.world_size} --plan {plan_file}` plans for all ranks"
+        )
     _show_progress()
     function = find_target(target)
     import torch
@@ -87,6 +117,11 @@ def command(
         raise click.UsageError(f"--device: {str(error).splitlines()[0]}") from None
     if threads is not None:
         torch.set_num_threads(threads)
+    if process is not None and world_size is None:
+        world_size, ranks = process.world_size, (process.rank,)
+    if process is not None and jobs is None and not os.environ.get("GEARCACHE_JOBS"):
+        jobs = max(1, (os.cpu_count() or 1) // process.local_size)
+    only_looks = dry_run or plan_file is not None
     # Whatever the function prints is not what this command's user asked for.
     with contextlib.redirect_stdout(sys.stderr):
         report, failure = run_prewarm(
@@ -96,12 +131,16 @@ def command(
             ranks=ranks,
             world_size=world_size,
             device=target_device,
-            dry_run=dry_run,
+            dry_run=only_looks,
+            sharing=share or (None if process is None or only_looks else _meeting(process, cache_dir)),
         )
-    if failure is not None and not report.interrupted:
+    is_ours = isinstance(failure, PrewarmNotShared)
+    if failure is not None and not report.interrupted and not is_ours:
         traceback.print_exception(failure, file=sys.stderr)
+    raised = None if failure is None else f"{type(failure).__name__}: {failure}"
+    if plan_file is not None:
+        _write_plan(plan_file, report, target, cache_dir, share, raised)
     if as_json:
-        raised = None if failure is None else f"{type(failure).__name__}: {failure}"
         print_json("prewarm", {**report.to_plain(), "error": raised})
     else:
         _print(report, target)
@@ -109,9 +148,38 @@ def command(
         note("interrupted; what was finished is stored, and the next run goes on from there")
         stop(Exit.INTERRUPTED)
     if failure is not None:
-        echo(f"error: `{target}` raised {type(failure).__name__}", err=True)
-    if failure is not None or not report.is_complete or not report.entries:
+        echo(f"error: {failure}" if is_ours else f"error: `{target}` raised {type(failure).__name__}", err=True)
+    is_done = report.is_complete or (plan_file is not None and not dry_run and not report.failed)
+    if failure is not None or not is_done or not report.entries:
         stop(Exit.WRONG)
+
+
+def _meeting(process: Launched, cache_dir: Path | None) -> Meeting | None:
+    """Return what the processes of a launcher divide their work by; None where they cannot meet: each does its own."""
+    if not process.can_meet:
+        note("$MASTER_ADDR and $MASTER_PORT are not set, so this process does the work of its rank alone")
+        return None
+    from gearcache.options import resolve_settings
+    from gearcache.prewarming.meeting import Meeting
+
+    return Meeting(process, resolve_root(cache_dir, os.environ), resolve_settings(None, has_gears=False).lock_timeout)
+
+
+def _write_plan(
+    path: Path, report: PrewarmReport, target: str, cache_dir: Path | None, share: Shard | None, error: str | None
+) -> None:
+    import torch
+
+    plan = plan_of(
+        report,
+        target=target,
+        root=resolve_root(cache_dir, os.environ),
+        torch_version=str(torch.__version__),
+        shard=share.text if share is not None else None,
+        error=error,
+    )
+    write_plan(path, plan)
+    note(f"wrote the plan `{path}`")
 
 
 def _show_progress() -> None:
@@ -128,6 +196,8 @@ def _print(report: PrewarmReport, target: str) -> None:
             note(f"{entry.method}: {entry.reason}" if entry.reason else f"{entry.method}: missing")
         for gear, cause in entry.failed.items():
             echo(*f"warning: {entry.method}, {gear}: {cause}".splitlines(), err=True)
+        for text, cause in entry.impossible.items():
+            note(f"{entry.method}, {text}: no graph can be made of such a call: {shortened(cause, _CAUSE_WIDTH)}")
     for name in report.never_called:
         note(f"`{name}` is a cached method that `{target}` never called, so nothing was done for it")
     if not report.entries:
@@ -136,11 +206,15 @@ def _print(report: PrewarmReport, target: str) -> None:
     last = "Missing" if report.dry_run else "Failed"
     titles = ("Method", "Rank", "Compiled", "Present", last, "Compile time", "Size")
     if not is_quiet():
-        rows = [_row(entry, report) for entry in report.entries]
-        print_table(titles, rows, right=titles[2:], spare=("Rank", "Size"))
+        rows = [_row(entry, report) for entry in report.entries if not entry.left_to]
+        if rows:  # of a share there may be none
+            print_table(titles, rows, right=titles[2:], spare=("Rank", "Size"))
+    if report.left:
+        others = count(report.left, "entry is", "entries are")
+        tell(f"{others} left to {', '.join(dict.fromkeys(each.left_to for each in report.entries if each.left_to))}")
     if report.missing:
         tell(f"{report.missing} of {count(report.missing + report.present, 'gear')} missing")
-    elif not report.compiled and report.is_complete:
+    elif not report.compiled and report.is_complete and report.present:
         tell(f"all present: {count(report.present, 'gear')}, in {seconds_text(report.seconds)}")
     elif report.compiled:
         tell(f"compiled {count(report.compiled, 'gear')} in {seconds_text(report.seconds)}")
@@ -158,17 +232,27 @@ def _row(entry: Prewarmed, report: PrewarmReport) -> tuple[str, ...]:
     )
 
 
-def looked_up(target: str, cache_dir: Path | None) -> tuple[PrewarmReport, BaseException | None]:
+def looked_up(
+    target: str, cache_dir: Path | None, *, reads: bool = False
+) -> tuple[PrewarmReport, BaseException | None]:
     """Return what is stored of what a function calls, and what the function raised, which is printed; compiles nothing.
 
-    A usage error for what names no function.
+    In a job for the rank of the environment; with `reads` every byte is read. A usage error for what names no function.
     """
+    process = launched(os.environ)
     function = find_target(target)
     from gearcache.prewarming.prewarm import run_prewarm
 
     with contextlib.redirect_stdout(sys.stderr):
         report, error = run_prewarm(
-            function, cache_dir=cache_dir, jobs=None, ranks=(), world_size=None, device="cpu", dry_run=True
+            function,
+            cache_dir=cache_dir,
+            jobs=None,
+            ranks=() if process is None else (process.rank,),
+            world_size=None if process is None else process.world_size,
+            device="cpu",
+            dry_run=True,
+            reads=reads,
         )
     if error is not None:
         traceback.print_exception(error, file=sys.stderr)

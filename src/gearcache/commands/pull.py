@@ -26,9 +26,13 @@ from gearcache.commands.common import (
     tell,
     warn,
 )
+from gearcache.commands.shortened import shortened
 from gearcache.commands.target_names import complete_target
 from gearcache.commands.tiers import bar, short, split_names, tiers_at
 from gearcache.readable.joined import joined
+
+#: Of the reason for which gears are missing, in columns.
+_WHY_WIDTH = 300
 
 
 @click.command("pull")
@@ -125,6 +129,7 @@ def _required(target: str, cache_dir: Path | None) -> dict[str, Any]:
         "target": target,
         "present": report.present,
         "missing": missing,
+        "reasons": {entry.method: entry.reason for entry in report.entries if entry.missing and entry.reason},
         "failed": failed,
         "complete": error is None and report.is_complete and bool(report.entries) and not missing,
     }
@@ -132,7 +137,8 @@ def _required(target: str, cache_dir: Path | None) -> dict[str, Any]:
 
 def _tell_missing(required: dict[str, Any], target: str) -> None:
     for method, gears in required["missing"].items():
-        warn(f"{method}: missing {'; '.join(text or 'the graph' for text in gears)}")
+        why = f" ({shortened(required['reasons'][method], _WHY_WIDTH)})" if method in required["reasons"] else ""
+        warn(f"{method}: missing {'; '.join(text or 'the graph' for text in gears)}{why}")
     for call, cause in required["failed"].items():
         warn(f"{call}: {cause}")
     if required["complete"]:

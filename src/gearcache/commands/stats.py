@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import click
 
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.counts import Counts, reset_counts
-from gearcache.cache.admin.row import EntryRow, total_size
-from gearcache.cache.quantities import parse_age, parse_size
+from gearcache.cache.admin.row import total_size
 from gearcache.cache.remote.tier_counts import reset_tier_counts, tier_counts
 from gearcache.commands.common import (
     ago_text,
@@ -32,60 +27,7 @@ from gearcache.commands.common import (
 from gearcache.commands.printing import echo
 from gearcache.commands.table import print_table
 from gearcache.commands.tier_table import print_tiers, tier_plain
-
-
-@dataclass
-class Used:
-    """What the cache was good for, for one method or for all. `compiled` and `saved` are seconds."""
-
-    label: str = ""
-    entries: list[EntryRow] = field(default_factory=list)
-    hits: int = 0
-    missed: Counter[str] = field(default_factory=Counter)
-    compiled: float = 0.0
-    saved: float = 0.0
-
-    @property
-    def method(self) -> str:
-        """The name of the method, as far as it is known."""
-        return self.entries[0].method if self.entries else self.label
-
-    @property
-    def misses(self) -> int:
-        """Lookups that found nothing to use."""
-        return sum(self.missed.values())
-
-    @property
-    def rate(self) -> float | None:
-        """Hits of all lookups, between 0 and 1; None without any."""
-        lookups = self.hits + self.misses
-        return round(self.hits / lookups, 4) if lookups else None
-
-    @property
-    def gears(self) -> int:
-        """Compiled gears."""
-        return sum(len(entry.gears) for entry in self.entries)
-
-    def add(self, entry: EntryRow, hits: int) -> None:
-        """Take an entry in."""
-        self.entries.append(entry)
-        self.hits += hits
-        self.compiled += entry.compile_seconds
-        self.saved += hits * entry.compile_seconds
-
-    def to_plain(self) -> dict[str, Any]:
-        """Return everything as JSON data."""
-        return {
-            "entries": len(self.entries),
-            "gears": self.gears,
-            "size": total_size(self.entries),
-            "hits": self.hits,
-            "misses": self.misses,
-            "hit_rate": self.rate,
-            "misses_by_reason": dict(sorted(self.missed.items())),
-            "compile_seconds": round(self.compiled, 3),
-            "compile_seconds_saved": round(self.saved, 3),
-        }
+from gearcache.commands.used import Used, limits_in_force, used_by_methods, used_in_all, used_plain
 
 
 @click.command("stats")
@@ -101,16 +43,18 @@ def command(reset: bool, cache_dir: Path | None, as_json: bool) -> None:
     layout = layout_at(cache_dir)
     catalog = Catalog(layout)
     entries, counts = catalog.entries(), Counts(layout)
-    methods = _methods(entries, counts)
-    total = Used()
-    for entry in entries:
-        total.add(entry, counts.hits(entry))
-    for each in methods:
-        total.missed += each.missed
-    limits = _limits(os.environ)
+    methods = used_by_methods(entries, counts)
+    total = used_in_all(entries, counts, methods)
+    limits = limits_in_force(os.environ)
     if as_json:
-        tiers = [tier_plain(each) for each in tier_counts(layout)]
-        print_json("stats", {**_plain(catalog, counts, methods, total, limits), "tiers": tiers, "reset": reset})
+        plain = {
+            "root": str(layout.root),
+            "exists": layout.bucket.exists(),
+            **used_plain(catalog, counts, total, limits),
+            "methods": [{"method": each.method, **each.to_plain()} for each in methods],
+            "tiers": [tier_plain(each) for each in tier_counts(layout)],
+        }
+        print_json("stats", {**plain, "reset": reset})
     else:
         _print(catalog, counts, total, limits)
         _print_methods(methods)
@@ -122,27 +66,6 @@ def command(reset: bool, cache_dir: Path | None, as_json: bool) -> None:
         reset_counts(layout, entries, time.time())
         reset_tier_counts(layout)
         note("hits and misses count from now on")
-
-
-def _methods(entries: Iterable[EntryRow], counts: Counts) -> list[Used]:
-    found: dict[str, Used] = {}
-    for entry in entries:
-        found.setdefault(entry.label, Used(entry.label)).add(entry, counts.hits(entry))
-    for label, reasons in counts.misses().items():
-        found.setdefault(label, Used(label)).missed.update(reasons)
-    return sorted(found.values(), key=lambda each: (-each.saved, -each.hits, each.label))
-
-
-def _limits(environ: Mapping[str, str]) -> tuple[int | None, float | None]:
-    """Return the limits in force: bytes and seconds; None for none."""
-    found: list[Any] = []
-    for name, parse in (("GEARCACHE_MAX_SIZE", parse_size), ("GEARCACHE_MAX_AGE", parse_age)):
-        try:
-            found.append(parse(environ[name]) if environ.get(name) else None)
-        except ValueError as error:
-            warn(f"{name}: {error}")
-            found.append(None)
-    return found[0], found[1]
 
 
 def _print(catalog: Catalog, counts: Counts, total: Used, limits: tuple[int | None, float | None]) -> None:
@@ -194,20 +117,3 @@ def _print_methods(methods: list[Used]) -> None:
 
 def _percent(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.1f}%"
-
-
-def _plain(
-    catalog: Catalog, counts: Counts, methods: list[Used], total: Used, limits: tuple[int | None, float | None]
-) -> dict[str, Any]:
-    quarantined = catalog.quarantined()
-    return {
-        "root": str(catalog.layout.root),
-        "exists": catalog.layout.bucket.exists(),
-        "since": counts.since,
-        "was_reset": counts.was_reset,
-        "limits": dict(zip(("max_size", "max_age"), limits, strict=True)),
-        **total.to_plain(),
-        "quarantined": len(quarantined),
-        "quarantined_size": sum(item.size for item in quarantined),
-        "methods": [{"method": each.method, **each.to_plain()} for each in methods],
-    }

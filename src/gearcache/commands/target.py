@@ -63,7 +63,7 @@ def _import_module(name: str) -> ModuleType:
         if error.name and (name == error.name or name.startswith(f"{error.name}.")):
             raise click.UsageError(f"there is no module `{error.name}`; the working folder is searched too") from None
         return _failed(name)
-    except Exception:
+    except (Exception, SystemExit):  # a script that ends itself would end the command with its own exit code
         return _failed(name)
 
 

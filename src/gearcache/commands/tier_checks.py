@@ -7,23 +7,23 @@ import time
 from collections.abc import Mapping
 
 from gearcache.cache.admin.health import Check
-from gearcache.cache.layout import Layout
+from gearcache.cache.layout import REMOTES_VARIABLE, Layout
 from gearcache.cache.remote.names import PROBES
 from gearcache.cache.remote.tier import Tier, open_tiers
-from gearcache.cache.remote.urls import VARIABLE, parse_urls
+from gearcache.cache.remote.urls import parse_urls
 from gearcache.errors import OptionError, RemoteError
 
-_REMEDY = f"look at `gearcache remote status`, or take it out of `{VARIABLE}`; models are served without it"
+_REMEDY = f"look at `gearcache remote status`, or take it out of `{REMOTES_VARIABLE}`; models are served without it"
 
 
 def check_tiers(environ: Mapping[str, str], layout: Layout) -> list[Check]:
     """Ask each tier for an object that there is not, unless it rests after faults. Never raises."""
     try:
-        urls = parse_urls(environ.get(VARIABLE, ""), f"${VARIABLE}")
+        urls = parse_urls(environ.get(REMOTES_VARIABLE, ""), f"${REMOTES_VARIABLE}")
     except OptionError as error:
-        return [Check("tiers", False, str(error), f"set `{VARIABLE}` to URLs such as s3://bucket/team")]
+        return [Check("tiers", False, str(error), f"set `{REMOTES_VARIABLE}` to URLs such as s3://bucket/team")]
     if not urls:
-        return [Check("tiers", None, f"none beyond this host (`{VARIABLE}` is not set)")]
+        return [Check("tiers", None, f"none beyond this host (`{REMOTES_VARIABLE}` is not set)")]
     return [_check(tier) for tier in open_tiers(urls, layout)]
 
 

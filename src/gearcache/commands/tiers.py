@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 import click
 
-from gearcache.cache.layout import Layout
+from gearcache.cache.layout import REMOTES_VARIABLE, Layout
 from gearcache.cache.remote.tier import Tier, open_tiers
-from gearcache.cache.remote.urls import VARIABLE, TierURL, parse_urls
+from gearcache.cache.remote.urls import TierURL, parse_urls
 from gearcache.commands.verbosity import is_quiet
 from gearcache.errors import OptionError
 from gearcache.terminal import is_drawable
@@ -22,15 +22,17 @@ def tiers_at(layout: Layout, urls: Sequence[str], option: str, *, to_write: bool
 
     With `to_write` those that take entries: of the environment's the others are left out, a given one is refused.
     """
-    source = option if urls else f"${VARIABLE}"
+    source = option if urls else f"${REMOTES_VARIABLE}"
     try:
-        found = parse_urls(list(urls) if urls else os.environ.get(VARIABLE, ""), source)
+        found = parse_urls(list(urls) if urls else os.environ.get(REMOTES_VARIABLE, ""), source)
         for url in found:
             url.open()  # without a request: whether its package is there
     except (OptionError, ValueError) as error:
         raise click.UsageError(str(error)) from None
     if not found:
-        raise click.UsageError(f"no tier is named: give {option}, or set ${VARIABLE} to URLs such as s3://bucket/team")
+        raise click.UsageError(
+            f"no tier is named: give {option}, or set ${REMOTES_VARIABLE} to URLs such as s3://bucket/team"
+        )
     if to_write:
         found = _writable(found, source, is_given=bool(urls))
     return open_tiers(found, layout)

@@ -31,11 +31,13 @@ VARIABLES = (
     Variable("GEARCACHE_MAX_SIZE", "none", "limit of the cache, as 20GB; the least recently used entries go"),
     Variable("GEARCACHE_MAX_AGE", "none", "entries that nobody used for so long go, as 30d"),
     Variable("GEARCACHE_REMOTES", "none", "tiers beyond this host, as 'redis://cache:6379/0 s3://bucket/team'"),
+    Variable("GEARCACHE_SHAPES", "none", "tier that is told which shapes are met, as 'folder:/mnt/shapes'"),
     Variable("GEARCACHE_HMAC_KEY_FILE", "none", "file of the secret that signs and checks entries"),
     Variable("GEARCACHE_SIGNING_KEY_FILE", "none", "private key of a host that compiles; signs what it stores"),
     Variable("GEARCACHE_TRUSTED_KEYS", "none", "public keys of such hosts, or a file of them"),
     Variable("GEARCACHE_TRUSTED_FOLDERS", "none", "folders that are trusted although others can write there"),
     Variable("GEARCACHE_WHOLE_TORCHAIR", "0", "1: a relaunch on an NPU imports all of torchair, with Dynamo"),
+    Variable("GEARCACHE_TRACE", "none", "file to write how this process starts to, and its calls; %p is its number"),
     Variable("GEARCACHE_ANY_TORCH", "0", "1: use a release of torch that gearcache was not made for"),
 )
 

@@ -95,6 +95,8 @@ def _gear(
         raise CaptureError(name, "it has a graph with dynamic dims; export takes static gears, give it `gears=`")
     if active.variant.feeds:
         raise CaptureError(name, "its graph takes ints that the method writes, which only its Python frame has")
+    if gear.groups:
+        raise CaptureError(name, "it communicates in process groups of a job of Python; such a graph cannot leave it")
     if gear.header.get("extern"):
         raise CaptureError(name, "it calls an operator that has no C interface; such a graph cannot leave Python")
     digest = gear.blobs[LIBRARY]

@@ -15,20 +15,21 @@ the target device hits what was made from `meta` or fake ones.
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 import torch
 
+from gearcache.errors import GearcacheError
 from gearcache.guards.evidence.names import a_type
 from gearcache.prewarming import hook as session
+from gearcache.prewarming.job import acting_as
 from gearcache.prewarming.report import Prewarmed as Prewarmed
 from gearcache.prewarming.report import PrewarmInterrupted as PrewarmInterrupted
 from gearcache.prewarming.report import PrewarmReport as PrewarmReport
 from gearcache.prewarming.session import PrewarmSession
-
-_RANK_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
+from gearcache.prewarming.share import LeftTo, Shard, Sharing
 
 
 def prewarm(
@@ -40,15 +41,18 @@ def prewarm(
     world_size: int | None = None,
     device: str | torch.device = "cpu",
     dry_run: bool = False,
+    shard: tuple[int, int] | None = None,
 ) -> PrewarmReport:
     """Call `function`, and compile and store what its calls of cached methods need, and what is declared of others.
 
     - `cache_dir`: root of the cache, before what the methods themselves name.
     - `jobs`: compile processes.
     - `ranks`, `world_size`: act as these ranks of a distributed job, one after the other: `function` runs once for
-      each, with `RANK`, `LOCAL_RANK` and `WORLD_SIZE` set. Without `ranks`, all of `world_size`.
+      each, with `RANK`, `LOCAL_RANK` and `WORLD_SIZE` set, and a process group of torch's backend `fake` where the
+      process has none. Without `ranks`, all of `world_size`.
     - `device`: where tensors on `meta` will be when the model is served.
     - `dry_run`: look up only; the report says what is missing.
+    - `shard`: `(3, 16)` does the third of 16 shares, each entry being in one of them. `function` runs twice.
 
     A gear or call that fails is in the report, and the others go on; an exception of the function itself is raised.
     `PrewarmInterrupted` (a `KeyboardInterrupt`) at Ctrl-C. One prewarm at a time in a process.
@@ -61,6 +65,7 @@ def prewarm(
         world_size=world_size,
         device=device,
         dry_run=dry_run,
+        sharing=None if shard is None else Shard(*shard),
     )
     if isinstance(error, KeyboardInterrupt):
         raise PrewarmInterrupted(report) from None
@@ -78,31 +83,61 @@ def run_prewarm(
     world_size: int | None,
     device: str | torch.device,
     dry_run: bool,
+    sharing: Sharing | None = None,
+    reads: bool = False,
 ) -> tuple[PrewarmReport, BaseException | None]:
-    """Like `prewarm`, but returns what the function raised beside the report of what was done until then."""
+    """Like `prewarm`, but returns what the function raised beside the report of what was done until then.
+
+    With `reads` a dry run reads what is stored as a load does, to the last byte.
+    With `sharing` the function runs twice: first nothing is compiled, and the work is counted that is to be divided.
+    """
     _check(function, jobs, ranks, world_size)
     chosen: list[int | None] = list(ranks) or (list(range(world_size)) if world_size else [None])
-    running = PrewarmSession(
-        cache_dir=os.fspath(cache_dir) if cache_dir is not None else None,
-        jobs=jobs,
-        world_size=world_size,
-        device=torch.device(device),
-        dry_run=dry_run,
-    )
-    session.enter(running)
-    try:
-        for rank in chosen:
-            running.rank = rank
-            with _rank_variables(rank, world_size):
-                running.warm_declared(function())
-    except (Exception, KeyboardInterrupt) as error:
-        report = running.report()
-        report.interrupted = isinstance(error, KeyboardInterrupt)
-        return report, error
-    finally:
-        session.leave()
-        running.close()
-    return running.report(), None
+
+    def run(*, looks: bool, left_to: LeftTo | None) -> tuple[PrewarmSession, BaseException | None]:
+        running = PrewarmSession(
+            cache_dir=os.fspath(cache_dir) if cache_dir is not None else None,
+            jobs=jobs,
+            world_size=world_size,
+            device=torch.device(device),
+            dry_run=looks,
+            left_to=left_to,
+            reads=reads,
+        )
+        session.enter(running)
+        try:
+            for rank in chosen:
+                running.rank = rank
+                with acting_as(rank, world_size):
+                    running.warm_declared(function())
+        except (Exception, KeyboardInterrupt, SystemExit) as error:  # `sys.exit` is no success: work may be left
+            return running, error
+        finally:
+            session.leave()
+            running.close()
+        return running, None
+
+    left_to: LeftTo | None = None
+    if sharing is not None:
+        counted, error = run(looks=True, left_to=None)
+        if error is None:
+            try:
+                left_to = sharing.divide(counted.work)
+            except (GearcacheError, KeyboardInterrupt) as reason:
+                error = reason
+        else:
+            with contextlib.suppress(GearcacheError):
+                sharing.give_up(f"{type(error).__name__}: {error}")
+        if error is not None:
+            return _report(counted, error), error
+    done, error = run(looks=dry_run, left_to=left_to)
+    return _report(done, error), error
+
+
+def _report(running: PrewarmSession, error: BaseException | None) -> PrewarmReport:
+    report = running.report()
+    report.interrupted = isinstance(error, KeyboardInterrupt)
+    return report
 
 
 def _check(function: object, jobs: int | None, ranks: Sequence[int], world_size: int | None) -> None:
@@ -116,17 +151,3 @@ def _check(function: object, jobs: int | None, ranks: Sequence[int], world_size:
     for rank in ranks:
         if isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank < (world_size or 0):
             raise ValueError(f"prewarm: rank is {rank!r}; with world_size={world_size} it is 0 to {world_size - 1}")  # type: ignore[operator]
-
-
-@contextmanager
-def _rank_variables(rank: int | None, world_size: int | None) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in _RANK_VARIABLES}
-    if rank is not None:
-        os.environ.update({"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world_size)})
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value

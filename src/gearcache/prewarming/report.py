@@ -13,12 +13,21 @@ class Prewarmed:
     method: str
     entry: str
     rank: int | None = None
+    #: sha256 in hexadecimal, and the folder of the ranks; empty where the call has no key.
+    key: str = ""
+    ranks: str = ""
     compiled: dict[str, float] = field(default_factory=dict)
     present: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
+    #: Declared calls at sizes of their own (1) of which no graph can be made, and why: nothing is missing there.
+    impossible: dict[str, str] = field(default_factory=dict)
     #: Why the entry did not serve the first call that it was looked up for.
     reason: str = ""
+    #: Why each gear is missing, in a dry run.
+    reasons: dict[str, str] = field(default_factory=dict)
+    #: Who else compiles it, where the work is shared; nothing was done for it here.
+    left_to: str = ""
     #: Bytes of the blobs that were loaded or, in a dry run, are stored.
     size: int = 0
     #: What its key is made of, in a dry run: to be compared with entries elsewhere.
@@ -60,8 +69,13 @@ class PrewarmReport:
         return sum(len(entry.failed) for entry in self.entries)
 
     @property
+    def left(self) -> int:
+        """Entries that other shares have."""
+        return sum(bool(entry.left_to) for entry in self.entries)
+
+    @property
     def is_complete(self) -> bool:
-        """Whether everything that was asked for is stored now."""
+        """Whether everything that was asked for, of this share, is stored now."""
         return not (self.failed or self.missing or self.interrupted)
 
     def to_plain(self) -> dict[str, Any]:
@@ -73,6 +87,7 @@ class PrewarmReport:
             "present": self.present,
             "missing": self.missing,
             "failed": self.failed,
+            "left": self.left,
             "seconds": round(self.seconds, 3),
             "dry_run": self.dry_run,
             "interrupted": self.interrupted,

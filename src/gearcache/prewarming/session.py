@@ -14,8 +14,11 @@ import torch
 from gearcache.errors import CompileError, GearcacheError
 from gearcache.events import Event, held_events
 from gearcache.ge_cache.capture.stand_ins import stand_ins
+from gearcache.ge_cache.dependencies.observer import collected_code
+from gearcache.guards.gears.call_sizes import special_text
 from gearcache.prewarming.declared import touch_declared
 from gearcache.prewarming.report import Prewarmed, PrewarmReport
+from gearcache.prewarming.share import LeftTo
 from gearcache.prewarming.survey import survey
 
 if TYPE_CHECKING:
@@ -30,8 +33,17 @@ class PrewarmSession:
     """Takes the calls of all cached methods while `prewarm` runs; several threads may call at once."""
 
     def __init__(
-        self, *, cache_dir: str | None, jobs: int | None, world_size: int | None, device: torch.device, dry_run: bool
+        self,
+        *,
+        cache_dir: str | None,
+        jobs: int | None,
+        world_size: int | None,
+        device: torch.device,
+        dry_run: bool,
+        left_to: LeftTo | None = None,
+        reads: bool = False,
     ) -> None:
+        """`left_to` says of the name of an entry who else compiles it; `reads`: a dry run reads every byte."""
         self.cache_dir = cache_dir
         self.jobs = jobs
         # `world_size=1` is not distributed, exactly as at serving time.
@@ -39,6 +51,10 @@ class PrewarmSession:
         self._rank: int | None = None
         self._device = device
         self._dry_run = dry_run
+        self._left_to = left_to
+        self._reads = reads
+        #: The most gears that a call asked for, by the name of each entry.
+        self.work: dict[str, int] = {}
         self._begin = time.monotonic()
         self._entries: dict[tuple[str, str, int | None], Prewarmed] = {}
         #: The name of each cached method that was made and not called yet, also when it is gone; by serial number.
@@ -47,6 +63,8 @@ class PrewarmSession:
         self._next_serial = itertools.count()
         #: Those whose arguments are declared, kept until they are prewarmed: their model may be the function's own.
         self._declared: list[Preparable] = []
+        #: Of what was looked at, by entry: bytes by digest.
+        self._blobs: dict[str, dict[str, int]] = {}
         self._called: weakref.WeakSet[Any] = weakref.WeakSet()
         self._lock = threading.RLock()  # stand-ins are for one call at a time
 
@@ -78,7 +96,7 @@ class PrewarmSession:
             if self._serials.get(method, -1) in self._silent:
                 try:
                     method.warm()
-                    calls = [] if self._dry_run else method.special_calls()
+                    calls = method.special_calls()
                 except (TypeError, GearcacheError) as error:  # of an argument that is not declared
                     self._entry(method.name, "").failed[f"call {len(self._entries)}"] = str(error)
                     continue
@@ -88,8 +106,8 @@ class PrewarmSession:
     def warm(
         self, method: Preparable, args: tuple[Any, ...], kwargs: dict[str, Any], *, is_needed: bool = True
     ) -> None:
-        """Compile what a call needs; one that is not needed, since a method may not be for such sizes, is left out
-        where that fails."""
+        """Compile what a call needs; of one that is not needed, as a method may not be for such sizes, it is stored
+        where no graph can be made."""
         with self._lock, method.locked(), stand_ins(self._device):
             self._called.add(method)
             self._silent.pop(self._serials.get(method, -1), None)
@@ -100,6 +118,12 @@ class PrewarmSession:
                 self._entry(method.name, "").failed[f"call {len(self._entries) + 1}"] = str(error)
                 return
             entry = self._entry(method.name, str(binding.entry.layout.manifest(binding.entry.key)))
+            entry.key, entry.ranks = binding.entry.key.digest, binding.entry.layout.ranks
+            name = entry_name(binding)
+            self.work[name] = max(self.work.get(name, 0), len(binding.method.spec.gears), 1)
+            entry.left_to = self._left_to(name) if self._left_to is not None else ""
+            if entry.left_to:
+                return
             if self._dry_run:
                 self._look(binding, call, entry)
             else:
@@ -126,40 +150,55 @@ class PrewarmSession:
         return self._entries[key]
 
     def _look(self, binding: Binding, call: Call, entry: Prewarmed) -> None:
-        found = survey(binding, call)
+        found = survey(binding, call, reads=self._reads)
         entry.present += [gear for gear in found.present if gear not in entry.present]
         entry.missing += [gear for gear in found.missing if gear not in entry.missing]
+        for gear, reason in found.reasons.items():
+            entry.reasons.setdefault(gear, reason)
         entry.reason = entry.reason or found.reason
-        entry.size = found.size
+        entry.impossible |= found.impossible
+        blobs = self._blobs.setdefault(entry.entry, {})
+        blobs |= found.blobs
+        entry.size = sum(blobs.values())
         entry.components = dict(binding.entry.key.lowered())
 
     def _compile(self, binding: Binding, call: Call, entry: Prewarmed, *, is_needed: bool) -> None:
+        text = special_text(call.spec(binding.method.spec), call.tensors)
+        if not is_needed and (known := binding.impossible(call)) is not None:
+            entry.impossible[text] = known.reason
+            return
         failure: GearcacheError | None = None
-        failed = dict(entry.failed)
-        with held_events() as events:
+        failed, before = dict(entry.failed), list(entry.present)
+        with held_events() as events, collected_code() as codes:
             try:
                 binding.prepare(call)
                 binding.complete(call)
             except GearcacheError as error:
                 failure = error
             finally:
-                self._count(entry, events)
+                self._count(entry, events, text)
+            if failure is not None and not is_needed and binding.note_impossible(call, failure, codes):
+                logger.info("prewarm: %s is not compiled for a declared call of size 1: %s", entry.method, failure)
+                entry.failed, entry.impossible[text], failure = failed, str(failure), None
+            if failure is None and binding.method.spec.dynamic_axes:  # graphs of several calls may be named alike
+                loaded = survey(binding, call).present
+                entry.present = [*before, *(gear for gear in loaded if gear not in (*entry.compiled, *before))]
             for number, problem in enumerate(binding.send() if failure is None else [], 1):
                 entry.failed[f"upload {number}"] = problem
-        if failure is not None and not is_needed:
-            logger.info("prewarm: %s is not compiled for a declared call of size 1: %s", entry.method, failure)
-            entry.failed = failed
-        elif failure is not None and not (isinstance(failure, CompileError) and failure.gear in entry.failed):
-            gear = failure.gear if isinstance(failure, CompileError) else f"call {len(entry.failed) + 1}"
-            entry.failed[gear] = str(failure)
+        if failure is not None:
+            gear = text or (failure.gear if isinstance(failure, CompileError) else f"call {len(entry.failed) + 1}")
+            if not (isinstance(failure, CompileError) and gear in entry.failed):
+                entry.failed[gear] = str(failure)
 
-    def _count(self, entry: Prewarmed, events: list[Event]) -> None:
+    def _count(self, entry: Prewarmed, events: list[Event], special: str) -> None:
+        """Count what happened for a call; `special` is its name where that of the gear does not say which one it is."""
         for event in events:
+            gear = special or event.gear
             if event.kind == "compile":
-                entry.compiled[event.gear] = round(event.seconds, 3)
-                entry.failed.pop(event.gear, None)
+                entry.compiled[gear] = round(event.seconds, 3)
+                entry.failed.pop(gear, None)
             elif event.kind == "compile_failed":
-                entry.failed[event.gear] = event.detail
+                entry.failed[gear] = event.detail
             elif event.kind == "load":
                 known = {*entry.compiled, *entry.present}
                 entry.present += [gear for gear in dict.fromkeys(event.gears) if gear not in known]
@@ -181,3 +220,9 @@ class PrewarmSession:
         """Let go of the graphs: they are bound to stand-ins and must not serve a call."""
         for method in list(self._called):
             method.refresh()
+
+
+def entry_name(binding: Binding) -> str:
+    """Return what tells an entry from others, wherever the cache lies."""
+    key, ranks = binding.entry.key, binding.entry.layout.ranks
+    return f"{key.safe_label}-{key.digest}{f'/{ranks}' if ranks else ''}"

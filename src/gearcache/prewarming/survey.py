@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
-from gearcache.cache import Manifest
-from gearcache.guards.access import Scope
+from gearcache.errors import CacheError
 from gearcache.guards.dispatch.inputs import find_problem
-from gearcache.guards.dispatch.variant import StoredVariant
+from gearcache.guards.dispatch.problems import broken_condition
+from gearcache.guards.dispatch.variant import StoredGear, StoredVariant
 from gearcache.guards.evidence.reason import Reason
-from gearcache.guards.gears.parse import gear_text
+from gearcache.guards.gears.call_sizes import open_dims, special_text
+from gearcache.guards.gears.spec import GearSpec, gear_text
 from gearcache.serving.activate import EvidenceCheck, misfit
 from gearcache.serving.binding import Binding
 from gearcache.serving.call import Call
@@ -18,67 +18,103 @@ from gearcache.serving.call import Call
 
 @dataclass
 class Survey:
-    """Gears that are stored for a call and those that are not, and why; `size` in bytes of their blobs."""
+    """Gears that are stored for a call and those that are not, and why."""
 
     present: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    #: Calls of which no graph can be made, as a prewarm has found, and why.
+    impossible: dict[str, str] = field(default_factory=dict)
     reason: str = ""
-    size: int = 0
+    #: Why, by missing gear.
+    reasons: dict[str, str] = field(default_factory=dict)
+    #: Bytes of the blobs of what is present, by digest.
+    blobs: dict[str, int] = field(default_factory=dict)
 
 
-def survey(binding: Binding, call: Call) -> Survey:
+def survey(binding: Binding, call: Call, *, reads: bool = False) -> Survey:
     """Look the entry of a call up, and check its variants against the call and the module as they are now.
 
-    Blobs are only checked for being there.
+    Blobs are only checked for being there, unless `reads` asks for every byte of them, as a load does.
     """
     found = Survey()
     spec = call.spec(binding.method.spec)
+    special = special_text(spec, call.tensors)
     manifest, reason = binding.entry.look_up()
     variants = binding.entry.decode(manifest) if manifest is not None else []
     reasons = [reason] if reason else []
     if isinstance(variants, Reason):
         reasons, variants = [*reasons, str(variants)], []
     evidence = EvidenceCheck(call.scope)
+    lost_blobs: dict[str, str] = {}
     serves = False
     blobs: set[str] = set()
+    impossible: set[str] = set()
     for variant in variants:
         unfit = misfit(variant, call.scope) or evidence.stale_reason(variant)
         if unfit is not None:
             reasons.append(str(unfit))
             continue
+        impossible.update(variant.impossible)
         for gear in variant.gears:
-            lost = [digest for digest in gear.blobs.values() if not binding.entry.has_blob(digest)]
-            if lost:
-                reasons.append(f"blob {lost[0]} of gear {gear.text} is missing")
+            takes, fits = _takes(variant, gear, call, spec)
+            if special and not fits:
                 continue
-            takes, fits = _takes(variant, gear, call.scope)
+            text = special or gear.text
+            problems = (_blob_problem(binding, digest, reads=reads) for digest in gear.blobs.values())
+            lost = [problem for problem in problems if problem]
+            if lost:
+                lost_blobs[text] = f"{lost[0]}, of gear {gear.text}"
+                reasons.append(lost_blobs[text])
+                continue
             serves |= fits
-            if takes and gear.text not in found.present:
-                found.present.append(gear.text)
+            if (takes if spec.axes else fits) and text not in found.present:
+                found.present.append(text)
                 blobs.update(gear.blobs.values())
-    if spec.axes:
-        known = {*found.present, *impossible_gears(manifest)}
+    if special:
+        found.missing = [] if serves else [special]
+    elif spec.axes:
+        known = {*found.present, *impossible}
         texts = [gear_text(spec, gear) for gear in spec.gears]
         found.missing = [text for text in texts if text not in known]
     elif not serves:
         found.missing = ["this call"]
+    if found.missing and special and (known_impossible := binding.impossible(call)) is not None:
+        found.missing, found.impossible = [], {special: known_impossible.reason}
     if found.missing:
         found.reason = "; ".join(dict.fromkeys(reasons))
-    found.size = sum(size for digest, size in (manifest.blobs if manifest else {}).items() if digest in blobs)
+        general = "; ".join(dict.fromkeys(each for each in reasons if each not in lost_blobs.values()))
+        for text in found.missing:
+            found.reasons[text] = lost_blobs.get(text) or general or "the entry has no graph for it"
+    found.blobs = {digest: size for digest, size in (manifest.blobs if manifest else {}).items() if digest in blobs}
     return found
 
 
-def impossible_gears(manifest: Manifest | None) -> list[str]:
-    """Return the gears of the spec that an earlier build found to be none: the trace ties their sizes otherwise."""
-    stored: Any = manifest.payload.get("impossible", []) if manifest is not None else []
-    return [str(text) for text in stored] if isinstance(stored, list) else []
-
-
-def _takes(variant: StoredVariant, gear: Any, scope: Scope) -> tuple[bool, bool]:
-    """Return whether a gear takes such a call at some sizes, and whether it takes it at its own."""
+def _blob_problem(binding: Binding, digest: str, *, reads: bool) -> str:
+    """Return why a blob cannot be used, empty where it can; without `reads` it is only looked for."""
+    if not binding.entry.has_blob(digest):
+        return f"blob {digest} is missing"
     try:
-        tensors = tuple(stored.access.resolve(scope) for stored in variant.inputs)
+        if reads:
+            binding.entry.store.read_blob(digest)
+    except CacheError as error:
+        return str(error)
+    return ""
+
+
+def _takes(variant: StoredVariant, gear: StoredGear, call: Call, spec: GearSpec) -> tuple[bool, bool]:
+    """Return whether a gear takes such a call at some sizes of its geared dims, and whether it takes it at its own."""
+    try:
+        tensors = tuple(stored.access.resolve(call.scope) for stored in variant.inputs)
     except (LookupError, AttributeError, TypeError):
         return False, False
     problem = find_problem(variant.inputs, gear, tensors)
-    return problem is None or problem.kind in ("shape", "stride"), problem is None
+    fits = problem is None and broken_condition(variant.inputs, gear, tensors) is None
+    takes = problem is None or problem.kind in ("shape", "stride")
+    return takes and (fits or _is_open(variant, gear, call, spec)), fits
+
+
+def _is_open(variant: StoredVariant, gear: StoredGear, call: Call, spec: GearSpec) -> bool:
+    """Whether a gear is for any size of the open dims, and not for a single one such as 1."""
+    rows = {stored.access.text: row for stored, row in zip(variant.inputs, gear.sizes, strict=True)}
+    sizes = open_dims(spec, call.tensors)
+    return all(row[dim] in (None, size) for (path, dim), size in sizes.items() if (row := rows.get(path)) is not None)

@@ -1,11 +1,12 @@
-"""Where two keys differ, leaf by leaf."""
+"""How two stored entries differ: in which leaves of their keys, and in what their traces depend on."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from gearcache.readable.entry import cut
+from gearcache.cache.manifest import Manifest
+from gearcache.readable.entry import check_lines, cut, evidence_lines, source_lines, understood, variants_of
 
 _MISSING = "missing"
 
@@ -57,3 +58,19 @@ def _children(value: Any) -> dict[Any, Any] | None:
 
 def _show(value: Any) -> str:
     return value if value is _MISSING else cut(value)
+
+
+def differing_lines(wanted: Manifest, stored: Manifest) -> Iterator[str]:
+    """Yield what only one side checks: evidence, per-call checks and sources of all its variants."""
+    ours, theirs = _dependences(wanted), _dependences(stored)
+    yield from (f"only wanted: {line}" for line in ours if line not in theirs)
+    yield from (f"only stored: {line}" for line in theirs if line not in ours)
+
+
+def _dependences(manifest: Manifest) -> dict[str, None]:
+    found: dict[str, None] = {}
+    with understood(manifest):
+        for variant in variants_of(manifest):
+            for lines in (check_lines(variant), evidence_lines(variant), source_lines(variant)):
+                found.update(dict.fromkeys(lines))
+    return found

@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from gearcache.cache.manifest import Manifest
-from gearcache.guards.dispatch.stored_rows import blobs_of_rows, covers, rows, shared, union
+from gearcache.guards.dispatch.stored_rows import IMPOSSIBLE, blobs_of_rows, covers, rows, shared, union
 
-#: Traces of an entry, as `CompilerConfig.max_variants` has it: beyond, a process could add none of its own.
-MOST_VARIANTS = 16
+#: Traces of an entry that is joined of several, those of other versions of the code included: a process that adds one
+#: to more than its `max_variants` lets those of edited code go.
+MOST_VARIANTS = 64
 _OTHER_FORM = (ValueError, KeyError, TypeError, IndexError, AttributeError)
 
 
@@ -34,18 +35,16 @@ def joined(own: Manifest | None, others: Sequence[Manifest], is_there: Callable[
     kept = rows(payload)[: max(MOST_VARIANTS, len(rows(held)) if held is not None else 0)]
     if not kept:
         return next(iter(whole), None) if own is None else None
+    is_as_held = held is not None and kept == rows(held) and payload.get(IMPOSSIBLE) == held.get(IMPOSSIBLE)
+    if is_as_held and held is not None and own is not None and own.blobs.keys() == blobs_of_rows(held):
+        return None  # there is no room for more
     payload = {name: value for name, value in payload.items() if name not in ("parts", "variants")} | shared(kept)
     return _manifest([*([own] if own is not None else []), *(each for each, _ in usable)], payload, kept)
 
 
 def covers_manifests(others: Sequence[Manifest], own: Manifest) -> bool:
-    """Whether entries of other hosts have all gears of one, and know all that cannot exist."""
-    if not others:
-        return False
-    impossible = {str(text) for other in others for text in _texts(other.payload.get("impossible"))}
-    if not {str(text) for text in _texts(own.payload.get("impossible"))} <= impossible:
-        return False
-    return covers([other.payload for other in others], own.payload)
+    """Whether entries of other hosts have all gears of one; False where there are none."""
+    return bool(others) and covers([other.payload for other in others], own.payload)
 
 
 def _whole(manifest: Manifest, is_there: Callable[[str, int], bool]) -> dict[str, Any] | None:
@@ -81,7 +80,3 @@ def _manifest(manifests: Sequence[Manifest], payload: dict[str, Any], kept: Sequ
         created=max(manifest.created for manifest in manifests),
         producer=producer,
     )
-
-
-def _texts(value: object) -> list[object]:
-    return list(value) if isinstance(value, (list, tuple)) else []

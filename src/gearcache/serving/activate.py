@@ -13,6 +13,7 @@ import torch
 
 from gearcache.errors import CacheError
 from gearcache.ge_cache.backend import Backend, Runner, StoredArtifact
+from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.guards.access import Scope, Walker
 from gearcache.guards.dispatch.frame import bind_frame, resolve_reference
 from gearcache.guards.dispatch.function import BoundGear, compared_objects
@@ -23,6 +24,7 @@ from gearcache.guards.evidence.reason import Reason
 from gearcache.guards.evidence.traced_files import changed_source
 from gearcache.guards.evidence.tree import evidence_failure
 from gearcache.serving.basis import Bases, Basis
+from gearcache.telemetry.start_trace import span
 
 
 class BlobReader(Protocol):
@@ -97,7 +99,7 @@ class EvidenceCheck:
             if reason is not None:
                 return reason
             self._held.append(part)
-        return None
+        return next(filter(None, map(_regrouped, variant.gears)), None)
 
     def _failure(self, tree: list[Any]) -> Reason | None:
         failure = evidence_failure(tree, self._scope)
@@ -114,6 +116,21 @@ class EvidenceCheck:
             return failure.reason("source")
         file, line = code.co_filename, code.co_firstlineno
         return replace(failure.reason("source"), file=file, line=line)
+
+
+def _regrouped(gear: StoredGear) -> Reason | None:
+    """Return a process group of a graph that has other ranks now, or is gone, as the reason of a miss.
+
+    Where a method knows only its name, nothing else compares it, and the graph may hold its size.
+    """
+    for name, ranks in gear.groups:
+        here = private_core.process_group_ranks(name)
+        if here != ranks:
+            subject = f"torch.distributed's process group {name!r}"
+            found = "not there" if here is None else f"of the ranks {here}"
+            text = f"{subject} is {found}, stored: of the ranks {ranks}"
+            return Reason("evidence", text, subject, f"of the ranks {ranks}", found)
+    return None
 
 
 def activate(
@@ -147,7 +164,7 @@ def activate(
     for gear in variant.gears:
         try:
             # Constants are normal tensors, whatever the mode of the call at hand: calls of all modes use them.
-            with torch.inference_mode(False), torch.no_grad():
+            with span("gear", gear.text), torch.inference_mode(False), torch.no_grad():
                 run = backend.load(_artifact(gear, store, examples, folder, keeps_compiled), attributes, device)
             # So it will be at every call: it is part of the state.
             if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
@@ -208,4 +225,5 @@ def _artifact(
         examples,
         folder,
         keeps_compiled,
+        [name for name, _ in gear.groups],
     )

@@ -29,8 +29,6 @@ _PATIENCE = 20.0
 _REST = 4.0
 _MOST = 64
 _POLL_SECONDS = 0.02
-
-
 #: Tiers whose faults processes of builds have told of.
 _told_tiers: set[str] = set()
 
@@ -159,7 +157,7 @@ class BackgroundBuilds:
         threads = torch.get_num_threads()
 
         def work() -> None:
-            self._builds.threads, self._builds.leaves_sending = threads, True
+            self._builds.compiles.threads, self._builds.tiers.leaves_sending = threads, True
             if not self._builds.build(call, spec, why):
                 raise RuntimeError("; ".join(self._record.history.untold()) or "it could not be made")
             if self._variants.entry.is_in_memory:

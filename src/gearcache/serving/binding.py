@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable
+from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from gearcache.errors import GearcacheError
+from gearcache.cache.layout import SHAPES_VARIABLE
+from gearcache.errors import CacheError, CaptureError, GearcacheError, GearSpecError, InputError
 from gearcache.guards.dispatch.function import build_dispatch
 from gearcache.guards.dispatch.native import state_checks
 from gearcache.guards.dispatch.problems import Problems
@@ -14,7 +17,9 @@ from gearcache.serving.activate import ActiveVariant
 from gearcache.serving.binding_watch import BindingWatch
 from gearcache.serving.call import Call, scope_of
 from gearcache.serving.entry import Entry
+from gearcache.serving.impossible_call import ImpossibleCall, outline_of
 from gearcache.serving.loaded import Frame, LoadedVariants
+from gearcache.serving.recorded_calls import RecordedShapes
 from gearcache.serving.resolved import ResolvedMethod
 from gearcache.serving.variants import Variants
 from gearcache.telemetry.gear_use import GearUse
@@ -22,10 +27,12 @@ from gearcache.telemetry.history import History
 from gearcache.telemetry.outcomes import Outcomes
 from gearcache.telemetry.record import Record
 from gearcache.telemetry.shapes_met import ShapesMet
+from gearcache.telemetry.start_trace import recorder
 from gearcache.telemetry.stats import Counters
 
 if TYPE_CHECKING:
     from gearcache.cache.protocol import Store
+    from gearcache.serving.builds import Builds
     from gearcache.serving.unserved import UnservedCalls
 
 _MAX_STATES = 4
@@ -38,6 +45,13 @@ class Binding:
         self.method = method
         history = History(method.name, method.key.name, counters, strict=method.settings.strict)
         self._record = Record(history, counters, outcomes, use, ShapesMet(method.spec))
+        if (found := recorder()) is not None:
+            found.follow(RecordedShapes(method.name, self._record.shapes))
+        if os.environ.get(SHAPES_VARIABLE) and method.serves:
+            from gearcache.telemetry.shared_shapes import follow
+            from gearcache.telemetry.told_shapes import ToldShapes, full_name
+
+            follow(ToldShapes(method.name, full_name(method.function), self._record.shapes), self)
         self._variants = Variants(method, self._record)
         self._watch = BindingWatch(method.name)
         self._unserved: UnservedCalls | None = None
@@ -64,11 +78,15 @@ class Binding:
 
     def shape_dims(self) -> list[tuple[str, int]]:
         """Return the dims that `shape_calls` lists."""
-        return self._record.shapes.dims(self.loaded.variants)
+        return self._record.shapes.dims()
 
     def shape_calls(self) -> dict[tuple[int, ...], int]:
         """Return calls per shape met."""
-        return self._record.shapes.counts(self.loaded.variants)
+        return self._record.shapes.counts()
+
+    def shape_gears(self) -> list[tuple[int | None, ...]]:
+        """Return the declared gears over the dims that `shape_calls` lists."""
+        return self._record.shapes.gears()
 
     def dispatch(self, miss: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function for the calls to come, valid for the global states met so far."""
@@ -137,16 +155,49 @@ class Binding:
         except Exception as error:
             return Problems(), self._variants.distrust(error).text
 
+    @property
+    def builds(self) -> Builds:
+        """The builds of this binding."""
+        return self._unserved_calls().builds
+
+    def serves(self, call: Call) -> bool:
+        """Whether loaded graphs take a call, and all gears of its spec are loaded that can exist."""
+        return bool(
+            self.loaded.variants
+            and not isinstance(self._variants.find(call), Problems)
+            and not self.builds.missing_gears(call)
+        )
+
     def complete(self, call: Call) -> None:
         """Compile the gears of the spec that are missing for a call that `prepare` has served.
 
         Gears are missing after an interrupted build or a failed gear. Raises as `prepare` does.
         """
-        self._unserved_calls().builds.complete(call)
+        self.builds.complete(call)
+
+    def impossible(self, call: Call) -> ImpossibleCall | None:
+        """Return what is stored of a call that no graph can be made of; None where nothing is, or it has changed."""
+        noted = self.entry.impossible_calls()
+        outline = outline_of(call, self.method.settings) if noted else ""
+        return next((each for each in noted if each.call == outline and each.is_current()), None)
+
+    def note_impossible(self, call: Call, failure: GearcacheError, codes: Iterable[CodeType]) -> bool:
+        """Store that no graph can be made of a call, after a trace that went through some code; whether that was done.
+
+        It is not where a compiler failed, which may not fail again, or where it cannot be stored.
+        """
+        if not isinstance(failure, (CaptureError, GearSpecError, InputError)):
+            return False
+        outline = outline_of(call, self.method.settings)
+        made = ImpossibleCall.found(outline, str(failure), [self.method.original().__code__, *codes])
+        try:
+            return made is not None and self.entry.note_impossible(made)
+        except CacheError:
+            return False
 
     def send(self) -> list[str]:
         """Send what is stored of the entry to the tiers beyond this host, now; returns the problems."""
-        return self._unserved_calls().builds.send() if self.method.settings.remotes else []
+        return self.builds.tiers.send() if self.method.settings.remotes else []
 
     def _unserved_calls(self) -> UnservedCalls:
         # A relaunch does without it, and without importing it.

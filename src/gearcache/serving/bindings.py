@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from gearcache.cache.fingerprint import state_component
 from gearcache.serving.binding import Binding
+from gearcache.serving.build_right import BuildRight
 from gearcache.serving.call import Call
 from gearcache.serving.entry import Entry
 from gearcache.serving.input_signature import InputSignature
@@ -15,6 +16,7 @@ from gearcache.serving.resolved import Overrides, resolve
 from gearcache.serving.wrapped_names import at_their_places
 from gearcache.telemetry.gear_use import GearUse
 from gearcache.telemetry.outcomes import Outcomes
+from gearcache.telemetry.start_trace import span
 from gearcache.telemetry.stats import Counters
 
 
@@ -34,10 +36,12 @@ class Bindings:
         counters: Counters,
         outcomes: Outcomes,
         use: GearUse,
+        right: BuildRight,
     ) -> None:
         self._method = (name, function, mode)
         self._parameters, self._signature = parameters, signature
         self._noted = (counters, outcomes, use)
+        self._right = right
         self._made: dict[str, Binding] = {}
         #: Of bindings that were dropped: in use still, as the next call loads them again.
         self._left: list[Entry] = []
@@ -57,7 +61,9 @@ class Bindings:
         places = self._signature.places(call.arguments)
         identity = repr((sorted(state.items()), list(geared or ()), places))
         if identity not in self._made:
-            resolved = resolve(*self._method, self._parameters, self._signature, call, state, overrides)
+            with span("key", self._method[0]):
+                parameters, signature = self._parameters, self._signature
+                resolved = resolve(*self._method, parameters, signature, call, state, overrides, self._right)
             self._made[identity] = Binding(resolved, *self._noted)
         return self._made[identity]
 
@@ -90,3 +96,7 @@ class Bindings:
             for shape, calls in binding.shape_calls().items():
                 counts[shape] = counts.get(shape, 0) + calls
         return counts
+
+    def shape_gears(self) -> tuple[tuple[int | None, ...], ...]:
+        """Return the declared gears over the dims that `shape_calls` lists."""
+        return tuple(next((gears for binding in self if (gears := binding.shape_gears())), []))

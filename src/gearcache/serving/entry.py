@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,15 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Limits, Manifest, Miss, Signer
+from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Limits, Manifest, Miss, Missing, Signer
 from gearcache.cache.trust import check_folders
 from gearcache.errors import CacheError
 from gearcache.guards.dispatch.packed_entry import entry_from_plain, entry_to_plain
+from gearcache.guards.dispatch.stored_rows import IMPOSSIBLE, MOST_IMPOSSIBLE
 from gearcache.guards.dispatch.variant import StoredVariant
 from gearcache.guards.evidence.reason import Reason
 from gearcache.options import Settings
+from gearcache.serving.impossible_call import ImpossibleCall
 from gearcache.telemetry.history import History
 from gearcache.telemetry.interrupts import raise_interrupt
+from gearcache.telemetry.start_trace import span
 
 if TYPE_CHECKING:
     from gearcache.building.request import BuildResult
@@ -55,8 +58,6 @@ class Entry:
         self._place = place
         #: Sizes in bytes of the blobs that the manifest names, by digest.
         self._blob_sizes: Mapping[str, int] = {}
-        #: Texts of the gears that cannot exist, as a build has found.
-        self.impossible: list[str] = []
         #: The store of the cache keeps counting this process as a user, also when work goes on in memory.
         self._own = self._open_store(layout)
         self.store: Store = self._own
@@ -75,13 +76,14 @@ class Entry:
 
         A fault of the cache is told as one, and no variant is stored then.
         """
-        try:
-            found = self._load()
-        except Exception as error:
-            self._history.fault(error)
-            return []
-        if isinstance(found, Hit):
-            return self._readable(found.manifest)
+        with span("manifest", self._history.name):
+            try:
+                found = self._load()
+            except Exception as error:
+                self._history.fault(error)
+                return []
+            if isinstance(found, Hit):
+                return self._readable(found.manifest)
         reason = _reason_of(found, self._place)
         self._history.miss(reason, kind=found.reason.value)
         return reason
@@ -111,7 +113,6 @@ class Entry:
         """Return the variants that a manifest holds, or that it cannot be read."""
         self._blob_sizes = manifest.blobs
         try:
-            self.impossible = [str(text) for text in manifest.payload.get("impossible", [])]  # type: ignore[union-attr]
             return entry_from_plain(manifest.payload)
         except Exception as error:  # what has another form than ours raises anything
             raise_interrupt(error)
@@ -168,11 +169,11 @@ class Entry:
         """How many variants the entry may hold."""
         return self._settings.max_variants
 
-    def adopt(self, variants: list[StoredVariant], impossible: Iterable[str], present: list[StoredVariant]) -> None:
+    def adopt(self, variants: list[StoredVariant], present: list[StoredVariant]) -> None:
         """Store variants that came from elsewhere, whose blobs are here, beside those that are present."""
         with self.store.writing():
             whole = [variant for variant in present if self.is_whole(variant)]
-            self._write([*whole, *variants], impossible)
+            self._write([*whole, *variants])
 
     def publish(self, result: BuildResult, present: list[StoredVariant]) -> None:
         """Store what was built beside the variants that are present."""
@@ -187,20 +188,40 @@ class Entry:
                     conditions = list(dict.fromkeys([*gear.conditions, *artifact.conditions]))
                     gears.append(replace(gear, header=artifact.header, blobs=blobs, conditions=conditions))
                 variants.append(replace(item.variant, gears=gears))
-            size = self._write(variants, result.impossible)
+            size = self._write(variants)
             self._is_counted = True
         self._history.note("publish", seconds=time.perf_counter() - begin, bytes=size)
         place = "in memory" if self.is_in_memory else self.layout.manifest(self.key)
         logger.info("%s: stored %s", self._history.name, place)
         self.store.keep_limits(self.key)
 
-    def _write(self, variants: list[StoredVariant], impossible: Iterable[str]) -> int:
+    def impossible_calls(self) -> list[ImpossibleCall]:
+        """Return the calls of which no graph can be made, as builds have found; none where that cannot be read."""
+        manifest, _ = self.look_up()
+        try:
+            found: Any = manifest.payload.get(IMPOSSIBLE, []) if manifest is not None else []
+            return [ImpossibleCall(**plain) for plain in found]
+        except (AttributeError, TypeError):  # of another form than ours
+            return []
+
+    def note_impossible(self, call: ImpossibleCall) -> bool:
+        """Store that no graph can be made of a call; whether there is an entry to store it in. Raises `CacheError`."""
+        with self.exclusive(), self.store.writing():
+            variants = self.read_again()
+            if variants:
+                self._write(variants, call)
+        return bool(variants) and not self.is_in_memory
+
+    def _write(self, variants: list[StoredVariant], impossible: ImpossibleCall | None = None) -> int:
         """Write the manifest; returns the bytes of the blobs that it names."""
+        noted = self.impossible_calls()
+        if impossible is not None:
+            noted = [*(each for each in noted if each.call != impossible.call), impossible][-MOST_IMPOSSIBLE:]
         sizes = {digest: self.store.blob_size(digest) for variant in variants for digest in blobs_of(variant)}
         payload: dict[str, Any] = {
             "method": self._history.name,
-            "impossible": sorted({*self.impossible, *impossible}),
             **entry_to_plain(variants),
+            **({IMPOSSIBLE: [vars(each) for each in noted]} if noted else {}),
         }
         producer: dict[str, Any] = {
             "torch": str(torch.__version__),
@@ -254,7 +275,9 @@ def _reason_of(miss: Miss, place: tuple[str, int]) -> Reason:
     if difference is None:
         return Reason(miss.reason.value, text)
     subject = f"{difference.component}.{difference.path}" if difference.path else difference.component
-    stored, wanted = str(difference.stored), str(difference.wanted)
+    stored, wanted = (
+        "missing" if isinstance(value, Missing) else str(value) for value in (difference.stored, difference.wanted)
+    )
     if difference.component == "method" and difference.path.startswith("code"):
         text += f"; that is the method's own code, in `{place[0]}`, line {place[1]}"
         return Reason("key", text, subject, stored, wanted, *place)

@@ -48,7 +48,8 @@ class LoadedVariants:
             if tensors is None:
                 continue
             for graph in active.graphs:
-                problem = find_problem(active.variant.inputs, graph.gear, tensors) or broken_condition(graph, tensors)
+                inputs, gear = active.variant.inputs, graph.gear
+                problem = find_problem(inputs, gear, tensors) or broken_condition(inputs, gear, tensors)
                 if problem is None:
                     return self.accept(active, graph, tensors, call)
                 problems.append((graph.gear.text, problem))
@@ -69,8 +70,12 @@ class LoadedVariants:
         return next(bound.frame for bound in self.gears if bound.gear is graph.gear)
 
     def gears_for(self, call: Call) -> set[str]:
-        """Return the loaded gears of the variants that take such a call at some sizes."""
-        return {graph.gear.text for active in self.variants if takes(active.variant, call) for graph in active.graphs}
+        """Return the gears of the loaded variants that take such a call at some sizes, and those that they exclude."""
+        found: set[str] = set()
+        for active in self.variants:
+            if takes(active.variant, call):
+                found.update(active.variant.impossible, (graph.gear.text for graph in active.graphs))
+        return found
 
     def misfits(self, call: Call) -> list[Reason]:
         """Return the argument that each loaded variant was traced with otherwise."""

@@ -6,6 +6,7 @@ import copy
 import inspect
 import os
 import threading
+import time
 import types
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -23,6 +24,7 @@ from gearcache.guards.gears.input_specs import InputSpecs
 from gearcache.prewarming import hook as session
 from gearcache.serving.binding import Binding
 from gearcache.serving.bindings import Bindings
+from gearcache.serving.build_right import BuildRight
 from gearcache.serving.call import Call
 from gearcache.serving.decorators import undecorated
 from gearcache.serving.failures import Failures
@@ -31,11 +33,13 @@ from gearcache.serving.input_signature import InputSignature
 from gearcache.serving.loaded import Frame
 from gearcache.serving.parameters import Parameters
 from gearcache.serving.preparing import MethodLock, is_preparing, preparing
+from gearcache.serving.recorded_calls import RecordedCalls
 from gearcache.serving.stance import FORCE_EAGER, follow, present_stance
 from gearcache.serving.warming import begin_build, take_wait
 from gearcache.telemetry.gear_use import GearUse
 from gearcache.telemetry.interrupts import raise_interrupt
 from gearcache.telemetry.outcomes import Outcomes
+from gearcache.telemetry.start_trace import recorder, span
 from gearcache.telemetry.stats import Counters, Stats
 
 if TYPE_CHECKING:
@@ -71,6 +75,8 @@ class CachedMethod:
         self._parameters = parameters
         self._signature = InputSignature(self.name, self._function, parameters)
         self._lock = MethodLock()
+        #: Whether its calls may compile.
+        self.right = BuildRight()
         self._counters = Counters()
         self._outcomes = Outcomes(self.name)
         self._use = GearUse(self.name)
@@ -84,6 +90,11 @@ class CachedMethod:
             self._counters,
             self._outcomes,
             self._use,
+            self.right,
+        )
+        found = recorder()
+        self._recorded = (
+            RecordedCalls(self.name, self._counters, self._outcomes, self._use, found) if found is not None else None
         )
         self._failures = Failures(self.name)
         follow(self)
@@ -213,11 +224,18 @@ class CachedMethod:
     def suggest_gears(self, k: int) -> SuggestedGears:
         """Return the at most `k` gears that minimise padded work for the shapes met so far (`.stats.shapes`).
 
-        `.gears` of the result is what `cache_compile` takes. Raises `GearSpecError` when nothing was met yet.
+        `.gears` of the result is what `cache_compile` takes; `.today` says what it changes against the gears of today,
+        and what it saves. Raises `GearSpecError` when nothing was met yet.
         """
         from gearcache.telemetry.suggest import suggest
 
-        return suggest(self._bindings.shape_dims(), self._bindings.shape_calls(), k)
+        dims, calls, gears = self._bindings.shape_dims(), self._bindings.shape_calls(), self._bindings.shape_gears()
+        found = suggest(dims, calls, k, gears=gears)
+        if not gears:
+            return found
+        from gearcache.telemetry.fleet_gears import MethodTraffic, propose
+
+        return replace(found, today=propose(MethodTraffic(self.name, tuple(dims), calls, gears), k).against_today)
 
     def refresh(self) -> None:
         """Check the evidence and bind the weights again at the next call, after the module was changed."""
@@ -234,17 +252,29 @@ class CachedMethod:
         """Serve calls as `torch.compiler.set_stance` says from now on; called when the stance changes."""
         self._serve_by()
 
-    def _serve_by(self, dispatch: Callable[..., Any] | None = None) -> None:
-        """Make a function the object's `__call__`, unless the stance is that nothing compiled may run."""
+    def _serve_by(self, dispatch: Callable[..., Any] | None = None, *, notes: Callable[..., Any] | None = None) -> None:
+        """Make a function the object's `__call__`, unless the stance is that nothing compiled may run.
+
+        `notes` is the dispatch whose first call the function only notes.
+        """
         with _switch:
             if dispatch is not None:
+                self._noted = notes
                 self._dispatch = private_core.traced_as(dispatch, _as_it_is)
-            is_eager = present_stance() == FORCE_EAGER
+            is_eager = self.right.is_eager or present_stance() == FORCE_EAGER
             type(self).__call__ = CachedMethod._run_eagerly if is_eager else self._dispatch  # type: ignore[method-assign]
+
+    def _put_back(self) -> None:
+        """Serve by the dispatch whose first answer was noted, if there is one."""
+        with _switch:
+            if self._noted is not None:
+                self._serve_by(self._noted)
 
     def _run_eagerly(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the method itself, without autograd as every cached call."""
-        self._outcomes.ran_eagerly("stance" if present_stance() == FORCE_EAGER else "function mode")
+        is_forced = present_stance() == FORCE_EAGER
+        reason = "stance" if is_forced else "ranks" if self.right.is_eager else "function mode"
+        self._outcomes.ran_eagerly(reason)
         return self._run_original(args, kwargs)
 
     def _run_original(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -258,6 +288,8 @@ class CachedMethod:
 
     def _missed(self, instance: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Serve a call that the dispatch does not know: find, load or compile, then run."""
+        if self._recorded is not None:
+            self._recorded.pass_on()
         if is_preparing():
             return self.function(*args, **kwargs)
         if (opened := session.current()) is not None:
@@ -266,7 +298,11 @@ class CachedMethod:
             return self.function(*args, **kwargs)
         if has_function_mode():  # it is to see what the method calls
             return self._run_eagerly(*args, **kwargs)
+        return self._served(instance, args, kwargs)
+
+    def _served(self, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         refusal = None
+        begin = time.perf_counter()
         for _ in range(_ATTEMPTS):
             try:
                 frame = self._ready(args, kwargs)
@@ -281,7 +317,11 @@ class CachedMethod:
             if frame is None:
                 break
             try:
-                return frame(instance, *args, **kwargs)
+                with span("run", self.name):
+                    found = frame(instance, *args, **kwargs)
+                if self._recorded is not None:
+                    self._recorded.answer(begin, by_graph=True)
+                return found
             except Mismatch:  # another thread has changed what was found to fit
                 continue
         found = self._run_original(args, kwargs)
@@ -290,6 +330,8 @@ class CachedMethod:
             if refusal.has_run:  # Dynamo cannot trace it
                 self._outcomes.was_refused(refusal)
                 raise refusal
+        if self._recorded is not None:
+            self._recorded.answer(begin, by_graph=False)
         return found
 
     def _ready(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Frame | None:
@@ -323,7 +365,7 @@ class CachedMethod:
 
     def _prepared(self, call: Call) -> Frame | None:
         """Prepare a call, alone."""
-        with preparing(self._lock):
+        with preparing(self._lock), span("prepare", self.name):
             return self._prepare(call)
 
     def _prepare(self, call: Call) -> Frame | None:
@@ -337,9 +379,26 @@ class CachedMethod:
         if binding in self._bindings:  # else a refresh came in between
             self._binding = binding
             self._bindings.release()
-            self._serve_by(binding.dispatch(self._missed))
+            dispatch = binding.dispatch(self._missed)
+            if self._recorded is None:
+                self._serve_by(dispatch)
+            else:
+                self._serve_by(self._recorded.once(dispatch, self._put_back), notes=dispatch)
         self._failures.clear()
         return frame
+
+    def prepare(self, call: Call) -> Binding | None:
+        """Load what serves a call, or compile it, without running it; None where the method itself would run."""
+        return self._binding if self._prepared(call) is not None else None
+
+    def current_binding(self, call: Call) -> Binding:
+        """Return the binding of a call; what was loaded is forgotten where what it rests on has changed.
+
+        Its caller keeps other threads out (`locked`).
+        """
+        if self._bindings.are_outdated(call):
+            self.refresh()
+        return self.binding_for(call)
 
     def call_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         """Bind the arguments of a call to the method's parameters, defaults applied; `TypeError` as the method's."""

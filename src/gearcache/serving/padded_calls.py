@@ -13,7 +13,6 @@ from gearcache.guards.dispatch.inputs import Problem, find_problem
 from gearcache.guards.dispatch.padded_call import Fills, PaddedGear, padded_gear
 from gearcache.serving.activate import ActiveVariant, tensors_of
 from gearcache.serving.call import Call
-from gearcache.telemetry.shapes_met import ShapesMet
 
 #: Padded sizes that are kept ready; each costs a table entry, a tensor check and a frame.
 MAX_PADDED = 256
@@ -41,9 +40,8 @@ class Unpadded:
 class PaddedCalls:
     """Makes padded gears on demand and forgets the oldest. Called under the lock of its binding's owner."""
 
-    def __init__(self, fills: Fills, shapes: ShapesMet) -> None:
+    def __init__(self, fills: Fills) -> None:
         self.fills = fills
-        self._shapes = shapes
         self._made: deque[tuple[ActiveVariant, GraphCall]] = deque()
 
     def add(self, variants: Sequence[ActiveVariant], call: Call, text: str) -> Padded | Unpadded:
@@ -81,4 +79,3 @@ class PaddedCalls:
 
     def _forget(self, active: ActiveVariant, graph: GraphCall) -> None:
         active.graphs = [item for item in active.graphs if item is not graph]
-        self._shapes.keep(graph)

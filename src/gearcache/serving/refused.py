@@ -20,7 +20,9 @@ from gearcache.telemetry.interrupts import raise_interrupt
 #: A call is tried again after so many times what the last attempt took, whatever may have changed meanwhile.
 _PATIENCE = 20.0
 _MOST = 64
-_SCALARS = (bool, int, float, complex, str, bytes, type(None))
+#: Values that are equal where they are the same; the others are compared as text (-0.0 and 0.0, NaN).
+_SCALARS = frozenset((bool, int, str, bytes, type(None)))
+_FLOATS = frozenset((float, complex))
 
 
 class RefusedCalls:
@@ -96,10 +98,12 @@ def _outlines(values: Mapping[str, Any]) -> Any:
 def _outline(value: Any, depth: int = 4) -> Any:
     """Return type and value, items of containers, the form of a tensor; else the identity."""
     kind = type(value)
+    if kind in _SCALARS:
+        return kind, value
     if kind in PLAIN_TYPES:
         layout = tuple(value.stride()) if value.layout == torch.strided else str(value.layout)
         return kind, value.dtype, tuple(value.shape), layout, value.device, value.requires_grad
-    if kind in _SCALARS:
+    if kind in _FLOATS:
         return kind, repr(value)
     if kind is types.FunctionType:
         return id(value), id(value.__code__)

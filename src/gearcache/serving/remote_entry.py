@@ -18,8 +18,9 @@ from gearcache.cache.remote.trust import Trust
 from gearcache.cache.remote.upload import upload_entry
 from gearcache.errors import CacheError, CorruptEntry, RemoteError
 from gearcache.guards.dispatch.packed_entry import entry_from_plain
-from gearcache.guards.dispatch.stored_rows import compiled_gears, covers, shared
+from gearcache.guards.dispatch.stored_rows import gears_of_row
 from gearcache.guards.dispatch.variant import StoredVariant
+from gearcache.readable.joined import covers_manifests
 from gearcache.serving.entry import Entry, blobs_of
 from gearcache.serving.turn import Turn
 from gearcache.telemetry.history import History
@@ -98,6 +99,10 @@ class RemoteEntry:
         self._turn = turn
         return False
 
+    def fetch(self, wanted: Wanted) -> bool:
+        """Bring what the tiers have, waiting for nobody; whether that serves the call."""
+        return self._fetch(wanted, is_counted=True)
+
     def give_up(self) -> None:
         """Let another host compile: this one cannot, or did and has sent it."""
         turn, self._turn = self._turn, None
@@ -150,13 +155,7 @@ class RemoteEntry:
                 continue
             begin = time.perf_counter()
             try:
-                sent = upload_entry(
-                    tier,
-                    self._entry.layout,
-                    self._name,
-                    self._trust,
-                    lambda others, own: covers([other.payload for other in others], own.payload),
-                )
+                sent = upload_entry(tier, self._entry.layout, self._name, self._trust, covers_manifests)
             except CacheError as error:
                 problems.append(str(error))
                 self._warn(tier, error)
@@ -165,6 +164,11 @@ class RemoteEntry:
             self._history.note("upload", tier=tier.label, seconds=seconds, bytes=sent.bytes)
             self._history.lines.append(f"sent to {tier.label}: {sent.bytes} bytes")
         return problems
+
+    @property
+    def reached(self) -> list[str]:
+        """The tiers that get what this host compiles and that work, by name."""
+        return [tier.label for tier in self._writable if not tier.is_resting]
 
     @property
     def _writable(self) -> list[Tier]:
@@ -210,6 +214,8 @@ class RemoteEntry:
             chosen = self._chosen(lookup.tier, lookup.found, wanted)
             for name in lookup.refused.keys() - known:
                 self._warn(lookup.tier, lookup.refused[name])
+        if not chosen:
+            return []
         store = self._entry.store
         with store.writing():
             while chosen:
@@ -227,9 +233,8 @@ class RemoteEntry:
                     chosen = self._chosen(lookup.tier, lookup.found, wanted)
             if not chosen:
                 return []
-            impossible = {str(text) for _, found in chosen for text in _texts(found.manifest.payload.get("impossible"))}
             kept = self._kept(wanted, len(chosen))
-            self._entry.adopt([variant for variant, _ in chosen], impossible, kept)
+            self._entry.adopt([variant for variant, _ in chosen], kept)
         store.keep_limits(self._entry.key)
         wanted.present = [*kept, *(variant for variant, _ in chosen)]
         brought = []
@@ -247,9 +252,10 @@ class RemoteEntry:
         for found in known.values():
             for variant in self._usable(found, wanted):
                 missing = [digest for digest in blobs_of(variant) if not self._entry.has_blob(digest)]
-                if not tier.damaged.isdisjoint(missing) or _gears(variant) <= held:
+                gears = _gears(variant)
+                if not tier.damaged.isdisjoint(missing) or gears <= held:
                     continue
-                held |= _gears(variant)
+                held |= gears
                 chosen.append((variant, found))
         chosen.sort(key=lambda item: not wanted.is_likely(item[0]))
         most = self._entry.max_variants
@@ -311,8 +317,4 @@ class RemoteEntry:
 
 def _gears(variant: StoredVariant) -> frozenset[bytes]:
     """Return what tells the gears of a variant from others, whoever compiled them."""
-    return frozenset(compiled_gears(shared([variant.to_plain()])))
-
-
-def _texts(value: object) -> list[object]:
-    return list(value) if isinstance(value, (list, tuple)) else []
+    return frozenset(gears_of_row(variant.to_plain()))

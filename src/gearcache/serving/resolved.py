@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import types
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
 
 from gearcache.cache import CacheKey, Layout
-from gearcache.cache.fingerprint import method_key, resolve_ranks
+from gearcache.cache.fingerprint import Ranks, method_key, resolve_ranks
 from gearcache.cache.layout import resolve_root
 from gearcache.ge_cache.backend import Backend
 from gearcache.ge_cache.private_torch import shapes as private_shapes
@@ -22,6 +22,7 @@ from gearcache.guards.evidence.identity import decompositions_component, method_
 from gearcache.guards.evidence.overrides import overrides_component
 from gearcache.guards.gears.parse import GearSpec, fill_dims, gears_of_arguments, parse_gears, with_specs
 from gearcache.options import Settings
+from gearcache.serving.build_right import BuildRight
 from gearcache.serving.call import Call
 from gearcache.serving.input_signature import InputSignature
 from gearcache.serving.parameters import Parameters
@@ -50,6 +51,10 @@ class ResolvedMethod:
     mode: str = ""
     #: Whether calls are served with what is loaded; a prewarm only sees to it that all is there.
     serves: bool = True
+    #: Whether calls may compile what is missing.
+    right: BuildRight = field(default_factory=BuildRight)
+    #: Where this process stands in its job, as the key says it.
+    ranks: Ranks = field(default_factory=Ranks)
 
     def original(self) -> types.FunctionType:
         """Return the function in the class."""
@@ -79,6 +84,7 @@ def resolve(
     call: Call,
     state: dict[str, Any],
     overrides: Overrides | None = None,
+    right: BuildRight | None = None,
 ) -> ResolvedMethod:
     """Settle backend, gears, ranks and key of a bound method.
 
@@ -133,6 +139,8 @@ def resolve(
         places=signature.places(call.arguments),
         mode=mode,
         serves=overrides is None,
+        right=right or BuildRight(),
+        ranks=ranks,
     )
 
 

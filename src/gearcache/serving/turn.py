@@ -10,6 +10,7 @@ from collections.abc import Callable
 from gearcache.cache.remote.lease import Holder, Lease
 from gearcache.cache.remote.names import lease_name
 from gearcache.cache.remote.tier import Tier
+from gearcache.errors import RemoteError
 from gearcache.telemetry.history import History
 
 logger = logging.getLogger("gearcache")
@@ -18,7 +19,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.5, 5.0, 1.5
 #: Holders that a host waits for in vain.
 _MOST_WAITED_FOR = 3
 #: Seconds between two looks at the lease of another host.
-_LOOK_SECONDS = 10.0
+_LOOK_SECONDS = 5.0
 
 
 class Turn:
@@ -63,7 +64,12 @@ class Turn:
                     return self._waited(begin)
                 if time.monotonic() - looked >= _LOOK_SECONDS:
                     looked = time.monotonic()
-                    holder = self._lease.holder()
+                    try:
+                        holder = self._lease.holder()
+                    except RemoteError:  # a request that fails ends no wait: the next look may tell
+                        if self._tier.is_resting:
+                            raise
+                        continue
                     if holder is None:
                         ended += 1
                         break

@@ -42,6 +42,7 @@ class UnservedCalls:
     def __init__(self, method: ResolvedMethod, variants: Variants, record: Record) -> None:
         settings = method.settings
         self._is_background = settings.on_miss == "background"
+        self._right, self._method_serves, self._on_miss = method.right, method.serves, settings.on_miss
         on_miss = "compile" if self._is_background else settings.on_miss
         self._rules = Rules(method.name, method.spec, on_miss, is_compared=settings.validate == "inputs")
         self._copies = settings.on_strides == "copy" and settings.validate == "inputs"
@@ -49,7 +50,7 @@ class UnservedCalls:
         self._record = record
         self._delayed = DelayedCalls()
         self._refused = RefusedCalls()
-        self._padded = PaddedCalls(method.fills, record.shapes)
+        self._padded = PaddedCalls(method.fills)
         #: Set when the cache and its fallback have failed: the method itself serves what no loaded graph does.
         self._runs_original = False
         #: Set when the entry is full: it stays so.
@@ -76,12 +77,14 @@ class UnservedCalls:
 
             if (copied := add_copied(self._variants.loaded.variants, call)) is not None:
                 self._record.use.add(copied.graph.gear.text, copied.graph.counter)
+                self._record.shapes.add(copied.graph)
                 return self._variants.loaded.accept(copied.active, copied.graph, copied.tensors, call)
         if isinstance(verdict, Eager):
             self._count_eager(call, verdict)
             return None
         padded = self._pad(call) if isinstance(verdict, Pad) else None
         if isinstance(padded, Unpadded) and padded.reason is not None:  # the call's own variant is loaded
+            self._record.shapes.count_call(call.tensors)
             raise rules.outside(call, padded.reason)
         if not isinstance(padded, Padded):
             if reasons:  # the entry is there, a graph for this call is not
@@ -95,6 +98,7 @@ class UnservedCalls:
             return found
         padded = padded if isinstance(padded, Padded) else self._pad(call)
         if isinstance(padded, Unpadded):
+            self._record.shapes.count_call(call.tensors)
             raise rules.outside(call, padded.reason)
         return self._variants.loaded.accept(padded.active, padded.graph, padded.tensors, call)
 
@@ -128,6 +132,10 @@ class UnservedCalls:
 
     def _build(self, call: Call, verdict: Compile | Pad, why: str) -> bool:
         """Compile and load the gears of a verdict; whether that could be done."""
+        if self._method_serves and not self._right.may_build(self._rules.name, self._on_miss, why):
+            self._record.outcomes.ran_eagerly("ranks")
+            self._record.shapes.count_call(call.tensors)
+            return False
         if self._is_background and not call.waits:
             reason = self._background.serve(call, verdict.spec, why)
             if reason and call.is_run:
@@ -159,6 +167,7 @@ class UnservedCalls:
         made = self._padded.add(self._variants.loaded.variants, call, text)
         if isinstance(made, Padded):
             self._record.use.add(text, made.graph.counter, is_padded=True)
+            self._record.shapes.add(made.graph)
             self._record.history.lines.append(f"padded: {text}")
             logger.info("%s: %s is padded to a gear", self._rules.name, text)
         elif made.problem is not None:

@@ -16,9 +16,11 @@ from gearcache.serving.basis import Bases
 from gearcache.serving.call import Call
 from gearcache.serving.entry import Entry
 from gearcache.serving.loaded import Frame, LoadedVariants, takes
+from gearcache.serving.recorded_calls import recorded_blobs
 from gearcache.serving.resolved import ResolvedMethod
 from gearcache.telemetry.interrupts import raise_interrupt
 from gearcache.telemetry.record import Record
+from gearcache.telemetry.start_trace import span
 
 #: How often a variant is loaded while another thread changes the module.
 _ATTEMPTS = 3
@@ -175,13 +177,17 @@ class Variants:
             return (
                 misfit(variant, call.scope)
                 or self._method.signature.contradiction(variant, call.arguments)
-                or evidence.stale_reason(variant)
+                or self._stale(variant, evidence)
                 or self._activate(variant, call, bases)
             )
         except GearcacheError:
             raise
         except Exception as error:
             return self._unreadable(error)
+
+    def _stale(self, variant: StoredVariant, evidence: EvidenceCheck) -> Reason | None:
+        with span("evidence", self._record.history.name):
+            return evidence.stale_reason(variant)
 
     def _unreadable(self, error: Exception) -> Reason:
         raise_interrupt(error)
@@ -205,6 +211,7 @@ class Variants:
             if self._method.settings.count_shapes and graph.gear.is_dynamic:
                 graph.count_shapes()
             self._record.use.add(graph.gear.text, graph.counter)
+            self._record.shapes.add(graph)
         self.loaded.variants.append(active)
         return None
 
@@ -217,7 +224,7 @@ class Variants:
                 bases,
                 self._method.original(),
                 self._method.backend,
-                self.entry.store,
+                recorded_blobs(self.entry.store),
                 validate=self._method.settings.validate == "inputs",
                 folder=self.entry.folder,
                 keeps_compiled=self._method.ge_cache,

@@ -36,6 +36,10 @@ class GearUse:
         """Return gear -> calls, for every gear that was loaded."""
         return _sum(self._rows)
 
+    def calls_by_kind(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Return gear -> calls of the gears themselves, and of the sizes that were padded to one."""
+        return _sum([row for row in self._rows if not row[2]]), _sum([row for row in self._rows if row[2]])
+
     def padded_calls(self) -> int:
         """Return how many of these calls were padded to their gear."""
         return _padded(self._rows)
@@ -82,13 +86,14 @@ def _add(totals: dict[tuple[str, str], int], method: str, rows: Rows) -> None:
 def _sum(rows: Rows) -> dict[str, int]:
     found: dict[str, int] = {}
     for gear, counter, _ in list(rows):
-        found[gear] = found.get(gear, 0) + _count(counter)
+        found[gear] = found.get(gear, 0) + calls_of(counter)
     return found
 
 
 def _padded(rows: Rows) -> int:
-    return sum(_count(counter) for _, counter, is_padded in list(rows) if is_padded)
+    return sum(calls_of(counter) for _, counter, is_padded in list(rows) if is_padded)
 
 
-def _count(counter: itertools.count[int]) -> int:
+def calls_of(counter: itertools.count[int]) -> int:
+    """Return how often a counter was asked for its next value."""
     return int(repr(counter)[len("count(") : -1])

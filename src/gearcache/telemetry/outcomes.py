@@ -14,6 +14,7 @@ EAGER_REASONS: dict[str, str] = {
     "stance": "`torch.compiler.set_stance` said so",
     "max_variants": "the entry has as many variants as it may have",
     "fault": "the cache failed, or what a compile needs was missing",
+    "ranks": "the ranks of the job have not agreed on a graph for it (`gearcache.agree`)",
     "function mode": "a torch function mode was to see what the method calls",
     # Those of `gearcache.integrations.sentence_transformers`:
     "size": "more texts, or a longer one, than the largest graph takes",

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import itertools
+from collections.abc import Mapping
 
 import torch
 
 from gearcache.guards.dispatch.graph_call import GraphCall
 from gearcache.guards.dispatch.variant import StoredVariant
 from gearcache.guards.gears.parse import GearSpec
-from gearcache.serving.activate import ActiveVariant
+from gearcache.telemetry.gear_use import calls_of
 
 Shape = tuple[int, ...]
 Rows = tuple[tuple[int | None, ...], ...]
+_Counted = tuple[tuple[int, ...], ...]
 
 
 class ShapesMet:
@@ -21,7 +23,7 @@ class ShapesMet:
     def __init__(self, spec: GearSpec) -> None:
         self._spec = spec
         self._others: dict[Shape, int] = {}
-        self._gone: list[tuple[StoredVariant, Rows, int]] = []
+        self._graphs: list[tuple[StoredVariant, Rows, itertools.count[int], dict[_Counted, int]]] = []
 
     def count_call(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Count a call that no graph served: it was refused, or ran eagerly. `tensors` are its arguments by path."""
@@ -35,38 +37,42 @@ class ShapesMet:
             sizes.append(size)
         self._others[tuple(sizes)] = self._others.get(tuple(sizes), 0) + 1
 
-    def keep(self, graph: GraphCall) -> None:
-        """Keep what a graph counted that is about to be dropped."""
-        self._gone.append((graph.variant, _rows(graph), graph.calls))
+    def unserved(self) -> tuple[list[str], dict[Shape, int]]:
+        """Return the dims of the spec, as messages name them, and the calls by shape that no graph has served."""
+        return [f"{path}.size({dim})" for path, dim in self._named()], dict(self._others)
 
-    def dims(self, active: Iterable[ActiveVariant]) -> list[tuple[str, int]]:
+    def add(self, graph: GraphCall) -> None:
+        """Read what a graph counts from now on, also once it is dropped: its counters are kept, and no model."""
+        self._graphs.append((graph.variant, _rows(graph), graph.counter, graph.shapes))
+
+    def dims(self) -> list[tuple[str, int]]:
         """Return the dims that a shape lists: argument path and dim."""
         if self._spec:
             return self._named()
-        for item in active:
-            inputs = [stored for stored in item.variant.inputs if stored.access.root[0] == "argument"]
-            rows = item.variant.gears[0].sizes
+        for variant, *_ in self._graphs[:1]:
+            inputs = [stored for stored in variant.inputs if stored.access.root[0] == "argument"]
+            rows = variant.gears[0].sizes
             return [
                 (stored.access.text, dim)
-                for stored, row in zip(item.variant.inputs, rows, strict=True)
+                for stored, row in zip(variant.inputs, rows, strict=True)
                 if stored in inputs and stored.in_frame
                 for dim in range(len(row))
             ]
         return []
 
-    def counts(self, active: Iterable[ActiveVariant]) -> dict[Shape, int]:
+    def gears(self) -> list[tuple[int | None, ...]]:
+        """Return the declared gears over the dims that a shape lists; None where a gear leaves a dim open."""
+        rest = (None,) * (len(self.dims()) - len(self._spec.axes))
+        return [(*gear, *rest) for gear in self._spec.gears] if self._spec.axes else []
+
+    def counts(self) -> dict[Shape, int]:
         """Return shape -> calls."""
-        variants = list(active)
-        dims = self.dims(variants)
+        dims = self.dims()
         found = dict(self._others)
-        rows = [(graph.variant, _rows(graph), graph.calls) for item in variants for graph in item.graphs]
-        counted = [
-            (graph.variant, row, calls)
-            for item in variants
-            for graph in item.graphs
-            for row, calls in graph.shapes.items()
-        ]
-        for variant, row, calls in [*rows, *counted, *self._gone]:
+        graphs = list(self._graphs)
+        rows = [(variant, row, calls_of(counter)) for variant, row, counter, _ in graphs]
+        counted = [(variant, row, calls) for variant, _, _, shapes in graphs for row, calls in shapes.items()]
+        for variant, row, calls in [*rows, *counted]:
             shape = _shape(variant, row, dims)
             if shape is not None and calls:
                 found[shape] = found.get(shape, 0) + calls

@@ -1,35 +1,36 @@
 """Gears learnt from traffic: the sizes that waste the least work on the shapes that were met.
 
-A call is served by the smallest gear that holds it, so its work is the product of the gear's sizes. For one dim the
-best `k` sizes are found exactly, by dynamic programming over the sorted sizes. Several independent dims form a
-product of lists: while they are few enough, all lists of the other dims are tried, each with the best list for the
-last one, which is exact as well; beyond that, one list at a time is made the best for the others until nothing
-improves. A dim that always was a multiple of another one, or always larger by the same number, follows it.
+A call is served by the smallest gear that holds it, so its work is the product of the gear's sizes (`size_lists.py`).
+A dim that always was a multiple of another one, or always larger by the same number, follows it, where the gears of
+today do so or enough sizes were met. What has gears today keeps some, and what they leave open stays open.
 """
 
 from __future__ import annotations
 
-import bisect
-import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gearcache.errors import GearSpecError
 from gearcache.guards.gears.sizes import MAX_GEARS
 from gearcache.guards.gears.symbol import SizeExpression, Symbol
+from gearcache.telemetry.size_lists import MOST_EFFORT, best_lists, work_of
 
-_MAX_TRIED = 2000
+#: Sizes that a dim must have had for its relation to another one to be no chance; gears that show it as well.
+LEAST_SIZES = 4
+LEAST_GEARS = 2
 Shape = tuple[int, ...]
+Gears = Sequence[tuple[int | None, ...]]
+_Relation = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
 class SuggestedGears:
     """Gears for the shapes that were met; `gears` is what `cache_compile` takes.
 
-    `sizes`: the list of each dim that varies by itself. `work` and `least_work`: rows computed with these gears and
-    without padding, over `calls` calls.
+    `sizes`: the list of each dim that has one of its own. `open_dims` have none today and get none. `work` and
+    `least_work`: rows computed with these gears and without padding, over `calls` calls.
     """
 
     gears: dict[str, dict[int, Any]]
@@ -37,46 +38,63 @@ class SuggestedGears:
     calls: int
     work: int
     least_work: int
+    open_dims: tuple[str, ...] = ()
+    #: What these gears change against those of today, in words; empty where the method has none.
+    today: str = ""
 
     @property
     def padded(self) -> float:
         """The share of the work that is padding, from 0 to 1."""
         return 1 - self.least_work / self.work if self.work else 0.0
 
+    @property
+    def definitions(self) -> list[str]:
+        """The symbols that `gears` names, as lines of Python."""
+        return [f"{symbol} = {_source(symbol)}" for symbol in self._symbols()]
+
+    @property
+    def source(self) -> str:
+        """`gears` as one expression of Python, which needs `Symbol` of gearcache and nothing else."""
+        names = {symbol: _source(symbol) for symbol in self._symbols()}
+        rows = [
+            f"{path!r}: {{{', '.join(f'{dim}: {_text(size, names)}' for dim, size in dims.items())}}}"
+            for path, dims in self.gears.items()
+        ]
+        return f"{{{', '.join(rows)}}}"
+
+    def _symbols(self) -> list[Symbol]:
+        sizes = [size for dims in self.gears.values() for size in dims.values()]
+        return list(dict.fromkeys(symbol for size in sizes if not isinstance(size, list) for symbol in size.symbols()))
+
     def __str__(self) -> str:
         listed = "; ".join(f"{name}: {sizes}" for name, sizes in self.sizes.items())
-        return f"{listed} ({self.padded:.1%} of the work of {self.calls} calls is padding)"
+        text = f"{listed} ({self.padded:.1%} of the work of {self.calls} calls is padding)"
+        return f"{text}; {self.today}" if self.today else text
 
 
-def best_sizes(counts: Mapping[int, float], k: int) -> list[int]:
-    """Return the at most `k` sizes that minimise the sum of weight times the smallest size that holds each one."""
-    sizes = sorted(counts)
-    if k >= len(sizes):
-        return sizes
-    weights = list(itertools.accumulate((counts[size] for size in sizes), initial=0.0))
-    # best[j]: the least work for the j smallest sizes, the largest of them being chosen.
-    best = [0.0] + [size * weights[j + 1] for j, size in enumerate(sizes)]
-    choices: list[list[int]] = []
-    for _ in range(k - 1):
-        before, chosen = best, [0]
-        best = [0.0]
-        for j, size in enumerate(sizes, start=1):
-            options = [(before[i] + size * (weights[j] - weights[i]), i) for i in range(j)]
-            cost, i = min(options)
-            best.append(cost)
-            chosen.append(i)
-        choices.append(chosen)
-    found, j = [sizes[-1]], len(sizes)
-    for chosen in reversed(choices):
-        j = chosen[j]
-        if j == 0:
-            break
-        found.append(sizes[j - 1])
-    return found[::-1]
+def _source(symbol: Symbol) -> str:
+    gears = f", gears={list(symbol.gears)}" if symbol.gears is not None else ""
+    return f'Symbol("{symbol.name}"{gears})'
 
 
-def suggest(dims: Sequence[tuple[str, int]], shapes: Mapping[Shape, int], k: int) -> SuggestedGears:
-    """Return at most `k` gears for shapes met (sizes of `dims` -> calls); `GearSpecError` where nothing was met."""
+def _text(size: Any, names: Mapping[Symbol, str]) -> str:
+    return size.text(names) if isinstance(size, SizeExpression) else repr(size)
+
+
+def suggest(
+    dims: Sequence[tuple[str, int]],
+    shapes: Mapping[Shape, int],
+    k: int,
+    *,
+    gears: Gears = (),
+    all_shapes: Mapping[Shape, int] | None = None,
+    effort: int = MOST_EFFORT,
+) -> SuggestedGears:
+    """Return at most `k` gears for shapes met (sizes of `dims` -> calls); `GearSpecError` where nothing was met.
+
+    `gears` are those of today over these dims, None where they leave one open. A relation between dims must hold in
+    `all_shapes`. `effort` bounds how much is tried.
+    """
     if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= MAX_GEARS:
         raise GearSpecError(f"suggest_gears: k is {k!r}; it must be an int from 1 to {MAX_GEARS}")
     met = {shape: calls for shape, calls in shapes.items() if calls and all(size > 0 for size in shape)}
@@ -85,119 +103,110 @@ def suggest(dims: Sequence[tuple[str, int]], shapes: Mapping[Shape, int], k: int
             "suggest_gears: no shapes were met yet; call the method first (a method without gears counts its shapes "
             "with CompilerConfig(count_shapes=True))"
         )
-    followed = _followed(list(range(len(dims))), met)
-    owners = [index for index, owner in followed.items() if owner is None]
-    owners = [index for index in owners if len({shape[index] for shape in met}) > 1] or owners[:1]
+    is_open = [bool(gears) and all(gear[index] is None for gear in gears) for index in range(len(dims))]
+    fixed = _fixed(is_open, met, gears)
+    free = [index for index in range(len(dims)) if not is_open[index] and index not in fixed]
+    every = met if all_shapes is None else [shape for shape in all_shapes if all(size > 0 for size in shape)]
+    followed = _followed(free, list(every), gears)
+    varying = [index for index in free if followed[index] is None and len({shape[index] for shape in met}) > 1]
+    if not varying and not fixed:
+        varying = free[:1]
     counts: dict[Shape, int] = {}
     for shape, calls in met.items():
-        own = tuple(shape[index] for index in owners)
+        own = tuple(shape[index] for index in varying)
         counts[own] = counts.get(own, 0) + calls
-    lists = _best_lists(counts, k)
-    gears: dict[str, dict[int, Any]] = {}
-    symbols = {
-        index: Symbol(f"n{number}", gears=sizes)
-        for number, (index, sizes) in enumerate(zip(owners, lists, strict=True))
-    }
-    is_single = len(owners) == 1 and all(owner is None or owner[0] not in symbols for owner in followed.values())
-    for index, owner in followed.items():
-        path, dim = dims[index]
+    lists = {index: [size] for index, size in fixed.items()}
+    if varying:
+        lists.update(zip(varying, best_lists(counts, k, effort), strict=True))
+    owners = sorted(lists)
+    rows: dict[Shape, int] = {}
+    for shape, calls in met.items():
+        own = tuple(shape[index] for index in owners)
+        rows[own] = rows.get(own, 0) + calls
+    sizes = {f"{dims[index][0]}.size({dims[index][1]})": lists[index] for index in owners}
+    least = sum(calls * math.prod(shape) for shape, calls in rows.items())
+    return SuggestedGears(
+        _gears(dims, lists, followed, is_open),
+        sizes,
+        sum(rows.values()),
+        round(work_of(rows, [lists[index] for index in owners])),
+        least,
+        tuple(f"{path}.size({dim})" for (path, dim), found in zip(dims, is_open, strict=True) if found),
+    )
+
+
+def _gears(
+    dims: Sequence[tuple[str, int]],
+    lists: Mapping[int, list[int]],
+    followed: Mapping[int, _Relation | None],
+    is_open: Sequence[bool],
+) -> dict[str, dict[int, Any]]:
+    """Return what `cache_compile` takes: a list where it is the only one, else symbols, which form a product."""
+    symbols = {index: Symbol(f"n{number}", gears=lists[index]) for number, index in enumerate(sorted(lists))}
+    relations = {index: to for index, to in followed.items() if to is not None and to[0] in symbols}
+    is_single = len(lists) == 1 and not relations
+    found: dict[str, dict[int, Any]] = {}
+    for index, (path, dim) in enumerate(dims):
+        size: Any = None
         if index in symbols:
-            gears.setdefault(path, {})[dim] = lists[0] if is_single else symbols[index]
-        elif owner is not None and owner[0] in symbols:
-            gears.setdefault(path, {})[dim] = _expression(symbols[owner[0]], owner[1], owner[2])
-    sizes = {f"{dims[index][0]}.size({dims[index][1]})": row for index, row in zip(owners, lists, strict=True)}
-    least = sum(calls * math.prod(shape) for shape, calls in counts.items())
-    return SuggestedGears(gears, sizes, sum(counts.values()), round(_work(counts, lists)), least)
-
-
-def _followed(indices: list[int], met: Mapping[Shape, int]) -> dict[int, tuple[int, int, int] | None]:
-    """Return for each dim the earlier one it follows, as (index, factor, offset), or None."""
-    found: dict[int, tuple[int, int, int] | None] = {}
-    for index in indices:
-        found[index] = None
-        if len({shape[index] for shape in met}) == 1:
-            continue
-        for owner in [item for item, before in found.items() if before is None and item != index]:
-            offsets = {shape[index] - shape[owner] for shape in met}
-            factors = {divmod(shape[index], shape[owner]) for shape in met}
-            if len(offsets) == 1:
-                found[index] = (owner, 1, offsets.pop())
-            elif len(factors) == 1 and next(iter(factors))[1] == 0:
-                found[index] = (owner, factors.pop()[0], 0)
-            if found[index] is not None:
-                break
+            size = lists[index] if is_single else symbols[index]
+        elif index in relations:
+            owner, factor, offset = relations[index]
+            size = _expression(symbols[owner], factor, offset)
+        elif is_open[index]:
+            size = Symbol(f"any{index}")
+        if size is not None:
+            found.setdefault(path, {})[dim] = size
     return found
+
+
+def _fixed(is_open: Sequence[bool], met: Mapping[Shape, int], gears: Gears) -> dict[int, int]:
+    """Return the one size of dims that have gears today, beside others, and were met at one size or are fixed."""
+    columns = [{gear[index] for gear in gears} - {None} for index in range(len(is_open))]
+    found: dict[int, int] = {}
+    for index, column in enumerate(columns):
+        if not column or sum(map(bool, columns)) < 2:
+            continue
+        sizes = {shape[index] for shape in met}
+        held = [size for size in column if size is not None and size >= max(sizes)] if len(column) == 1 else []
+        if held and (len(sizes) == 1 or any(len(other) > 1 for other in columns)):
+            found[index] = held[0]
+        elif len(sizes) == 1:
+            found[index] = max(sizes)
+    return found
+
+
+def _followed(indices: list[int], shapes: Sequence[Shape], gears: Gears) -> dict[int, _Relation | None]:
+    """Return for each dim the earlier one it follows, as (index, factor, offset), or None."""
+    found: dict[int, _Relation | None] = {}
+    for index in indices:
+        owners = [owner for owner, before in found.items() if before is None]
+        relations = (_relation(index, owner, shapes, gears) for owner in owners)
+        found[index] = next((to for to in relations if to is not None), None)
+    return found
+
+
+def _relation(index: int, owner: int, shapes: Sequence[Shape], gears: Gears) -> _Relation | None:
+    first = shapes[0]
+    possible = [(owner, 1, first[index] - first[owner])]
+    if first[index] % first[owner] == 0:
+        possible.append((owner, first[index] // first[owner], 0))
+    declared = [(gear[index], gear[owner]) for gear in gears]
+    for to in possible:
+        if all(_holds(to, shape[index], shape[owner]) for shape in shapes) and all(
+            of is not None and by is not None and _holds(to, of, by) for of, by in declared
+        ):
+            met = {shape[index] for shape in shapes}
+            if len(met) >= LEAST_SIZES or (len(met) > 1 and len(set(declared)) >= LEAST_GEARS):
+                return to
+    return None
+
+
+def _holds(relation: _Relation, size: int, owner: int) -> bool:
+    _, factor, offset = relation
+    return size == factor * owner + offset
 
 
 def _expression(symbol: Symbol, factor: int, offset: int) -> SizeExpression:
     scaled = symbol if factor == 1 else factor * symbol
     return scaled if offset == 0 else scaled + offset
-
-
-def _best_lists(counts: Mapping[Shape, int], k: int) -> list[list[int]]:
-    """Return one list of sizes per dim, with a product of at most `k` lengths."""
-    columns = [sorted({shape[index] for shape in counts}) for index in range(len(next(iter(counts))))]
-    best: tuple[float, list[list[int]]] | None = None
-    for lengths in _lengths([len(column) for column in columns], k):
-        for lists in _candidates(columns, lengths, counts):
-            work = _work(counts, lists)
-            if best is None or work < best[0]:
-                best = work, lists
-    assert best is not None
-    return best[1]
-
-
-def _lengths(limits: list[int], k: int) -> Iterator[tuple[int, ...]]:
-    """Yield the lengths of lists whose product is at most `k`, those that leave no room for one more."""
-    fitting = [
-        lengths
-        for lengths in itertools.product(*(range(1, min(limit, k) + 1) for limit in limits))
-        if math.prod(lengths) <= k
-    ]
-    for lengths in fitting:
-        longer = (
-            tuple(length + (at == index) for at, length in enumerate(lengths))
-            for index, limit in enumerate(limits)
-            if lengths[index] < limit
-        )
-        if not any(math.prod(item) <= k for item in longer):
-            yield lengths
-
-
-def _candidates(
-    columns: list[list[int]], lengths: tuple[int, ...], counts: Mapping[Shape, int]
-) -> Iterator[list[list[int]]]:
-    *others, last = range(len(columns))
-    tried = math.prod(math.comb(len(columns[at]) - 1, lengths[at] - 1) for at in others)
-    if tried <= _MAX_TRIED:
-        for chosen in itertools.product(*(itertools.combinations(columns[at][:-1], lengths[at] - 1) for at in others)):
-            lists = [[*row, columns[at][-1]] for at, row in zip(others, chosen, strict=True)]
-            yield [*lists, _best_for(last, [*lists, []], lengths[last], counts)]
-        return
-    lists = [best_sizes(dict.fromkeys(column, 1.0), length) for column, length in zip(columns, lengths, strict=True)]
-    before = math.inf
-    while _work(counts, lists) < before:
-        before = _work(counts, lists)
-        for at in range(len(columns)):
-            lists[at] = _best_for(at, lists, lengths[at], counts)
-    yield lists
-
-
-def _best_for(at: int, lists: list[list[int]], length: int, counts: Mapping[Shape, int]) -> list[int]:
-    """Return the best list of one dim, given those of the others."""
-    weights: dict[int, float] = {}
-    for shape, calls in counts.items():
-        rest = math.prod(_held(size, lists[index]) for index, size in enumerate(shape) if index != at)
-        weights[shape[at]] = weights.get(shape[at], 0.0) + calls * rest
-    return best_sizes(weights, length)
-
-
-def _held(size: int, sizes: list[int]) -> int:
-    return sizes[bisect.bisect_left(sizes, size)]
-
-
-def _work(counts: Mapping[Shape, int], lists: list[list[int]]) -> float:
-    return sum(
-        calls * math.prod(_held(size, row) for size, row in zip(shape, lists, strict=True))
-        for shape, calls in counts.items()
-    )

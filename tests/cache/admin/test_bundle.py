@@ -12,7 +12,9 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 
@@ -30,7 +32,9 @@ from gearcache.cache.remote.trust import Trust
 from gearcache.cache.signature import Signer
 from gearcache.cache.store import DiskStore, Hit
 from gearcache.errors import BundleError, CacheError, CorruptEntry, UnsafePath
+from gearcache.readable.joined import joined
 from tests.cache.test_manifest import framed
+from tests.support.stored_gears import store_gears, texts
 
 KEYS = [CacheKey("Model.decode", (("a", number),)) for number in range(3)]
 CODE = b"c" * 3000
@@ -62,7 +66,7 @@ def test_a_bundle_carries_entries_to_another_root(source: Layout, tmp_path: Path
     exported = write_bundle(source, entries, tmp_path / "bundle.tar")
     assert (len(exported.entries), exported.blobs, exported.size) == (3, 4, 3000 + 3 * 64)
     target = Layout(tmp_path / "target", "rank1")
-    imported = take_bundle(target, tmp_path / "bundle.tar")
+    imported = take_bundle(target, tmp_path / "bundle.tar", joined)
     assert (sorted(imported.entries), imported.blobs, imported.size) == (sorted(exported.entries), 4, exported.size)
     for key in KEYS:
         assert DiskStore(target).lookup(key) == DiskStore(source).lookup(key)
@@ -70,26 +74,52 @@ def test_a_bundle_carries_entries_to_another_root(source: Layout, tmp_path: Path
     assert verify(target).faults == []
     assert {entry.name for entry in Catalog(target).entries()} == {key.name for key in KEYS}
     assert (tmp_path / "bundle.tar").stat().st_mode & 0o777 == 0o600
-    again = take_bundle(target, tmp_path / "bundle.tar")
+    again = take_bundle(target, tmp_path / "bundle.tar", joined)
     assert (again.entries, sorted(again.skipped)) == ([], sorted(exported.entries))
 
 
-def test_only_a_newer_entry_replaces_one_that_is_present(source: Layout, tmp_path: Path) -> None:
+def test_of_an_entry_that_is_present_nothing_is_lost(tmp_path: Path) -> None:
+    for name, gears in (("source", {"1": b"one", "2": b"two"}), ("target", {"2": b"other two", "3": b"three"})):
+        store_gears(tmp_path / name, KEYS[0], gears)
+    bundle = bundle_of(Layout(tmp_path / "source"), tmp_path / "bundle.tar")
+    target = Layout(tmp_path / "target")
+    assert take_bundle(target, bundle, joined).entries == [KEYS[0].name]
+    found = DiskStore(target).lookup(KEYS[0])
+    assert isinstance(found, Hit)
+    assert texts(found.manifest) == ["1", "2", "2", "3"]
+    stored = {DiskStore(target).read_blob(digest) for digest in found.manifest.blobs}
+    assert stored == {b"one", b"two", b"other two", b"three"}
+    assert take_bundle(target, bundle, joined).skipped == [KEYS[0].name]
+    assert verify(target).faults == []
+
+
+def test_an_entry_of_another_form_stays(source: Layout, tmp_path: Path) -> None:
     bundle = bundle_of(source, tmp_path / "bundle.tar")
-    for created, expected in ((0.5, 1.0), (1.5, 1.5)):
-        target = Layout(tmp_path / f"target{created}", "rank1")
-        fill(target, created=created)
-        take_bundle(target, bundle)
-        found = DiskStore(target).lookup(KEYS[0])
-        assert isinstance(found, Hit)
-        assert found.manifest.payload == {"created": expected}
+    target = Layout(tmp_path / "target", "rank1")
+    fill(target, created=0.5)
+    take_bundle(target, bundle, joined)
+    found = DiskStore(target).lookup(KEYS[0])
+    assert isinstance(found, Hit)
+    assert found.manifest.payload == {"created": 0.5}
 
 
-def test_an_entry_that_is_being_compiled_is_left_to_its_compiler(source: Layout, tmp_path: Path) -> None:
+def test_an_entry_that_is_being_compiled_is_waited_for(
+    source: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bundle = bundle_of(source, tmp_path / "bundle.tar")
     target = DiskStore(Layout(tmp_path / "target", "rank1"))
+    monkeypatch.setattr("gearcache.cache.admin.bundle.LOCK_SECONDS", 0.1)
     with target.exclusive(KEYS[0]):
-        assert take_bundle(target.layout, bundle).skipped == [KEYS[0].name]
+        taken = take_bundle(target.layout, bundle, joined)
+    assert (taken.skipped, list(taken.failed)) == ([], [KEYS[0].name])
+    assert "lock" in taken.failed[KEYS[0].name]
+    monkeypatch.setattr("gearcache.cache.admin.bundle.LOCK_SECONDS", 60.0)
+    with ThreadPoolExecutor(1) as pool:
+        with target.exclusive(KEYS[0]):
+            taking = pool.submit(take_bundle, target.layout, bundle, joined)
+            time.sleep(0.3)
+            assert not taking.done()
+        assert taking.result(60).entries == [KEYS[0].name]
 
 
 @pytest.mark.parametrize("damage", ["blob", "missing", "manifest", "gone"])
@@ -204,7 +234,7 @@ def test_a_hostile_or_damaged_bundle_writes_nothing_but_whole_blobs(tmp_path: Pa
     bundle, target = tmp_path / "bundle.tar", Layout(tmp_path / "a" / "b" / "target")
     HOSTILE[name](bundle)
     with pytest.raises(BundleError, match=str(bundle)):
-        take_bundle(target, bundle)
+        take_bundle(target, bundle, joined)
     outside = {path for path in tmp_path.rglob("*") if target.root not in (path, *path.parents)}
     assert outside <= {bundle, tmp_path / "a", tmp_path / "a" / "b"}
     assert not Path("/tmp/gearcache-outside").exists()
@@ -215,8 +245,8 @@ def test_a_hostile_or_damaged_bundle_writes_nothing_but_whole_blobs(tmp_path: Pa
 def test_a_bundle_larger_than_allowed_is_refused(source: Layout, tmp_path: Path) -> None:
     bundle = bundle_of(source, tmp_path / "bundle.tar")
     with pytest.raises(BundleError, match="more than 3000 bytes"):
-        take_bundle(Layout(tmp_path / "target"), bundle, max_size=3000)
-    assert take_bundle(Layout(tmp_path / "target"), bundle, max_size=10_000).blobs == 4
+        take_bundle(Layout(tmp_path / "target"), bundle, joined, max_size=3000)
+    assert take_bundle(Layout(tmp_path / "target"), bundle, joined, max_size=10_000).blobs == 4
 
 
 @pytest.mark.slow
@@ -232,7 +262,7 @@ def test_a_cut_or_changed_bundle_is_refused_or_gives_whole_entries(source: Layou
         changed[at] ^= 1 << chance.randrange(8)
         damaged.write_bytes(data[:at] if chance.random() < 0.3 else changed)
         try:
-            take_bundle(target, damaged)
+            take_bundle(target, damaged, joined)
         except BundleError:
             refused += 1
         if target.root.exists():
@@ -257,13 +287,13 @@ def test_with_a_key_only_entries_signed_with_it_are_imported(tmp_path: Path) -> 
         bundle = bundle_of(layout, tmp_path / f"{name}.tar")
         target = Layout(tmp_path / f"{name}-target")
         if accepted:
-            take_bundle(target, bundle, trust=Trust(hmac=mine))
+            take_bundle(target, bundle, joined, trust=Trust(hmac=mine))
             assert isinstance(DiskStore(target, signer=mine).lookup(KEYS[0]), Hit)
         else:
             with pytest.raises(BundleError, match="is not signed"):
-                take_bundle(target, bundle, trust=Trust(hmac=mine))
+                take_bundle(target, bundle, joined, trust=Trust(hmac=mine))
             assert list(target.entries()) == []
-        take_bundle(Layout(tmp_path / f"{name}-anyone"), bundle)
+        take_bundle(Layout(tmp_path / f"{name}-anyone"), bundle, joined)
 
 
 @pytest.mark.parametrize("mode", [0o602, 0o666, 0o622], ids=oct)
@@ -272,11 +302,11 @@ def test_a_bundle_that_others_can_write_is_refused(source: Layout, tmp_path: Pat
     bundle.chmod(mode)
     target = Layout(tmp_path / "target", "rank1")
     with pytest.raises(UnsafePath, match=f"mode {mode:04o} lets others write") as caught:
-        take_bundle(target, bundle)
+        take_bundle(target, bundle, joined)
     assert "take a copy of your own" in str(caught.value)
     assert not list(target.blobs())
     bundle.chmod(0o644)
-    assert len(take_bundle(target, bundle).entries) == 3
+    assert len(take_bundle(target, bundle, joined).entries) == 3
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
@@ -295,14 +325,16 @@ def test_a_bundle_of_another_user_is_refused_unless_somebody_vouches_for_it(
     target = Layout(tmp_path / "target")
     if way == "none":
         with pytest.raises(UnsafePath, match="belongs to user 54321"):
-            take_bundle(target, bundle)
+            take_bundle(target, bundle, joined)
         return
     if way == "a copy":
         bundle = bundle.rename(tmp_path / "old")
         bundle = Path(shutil.copy(bundle, tmp_path / "mine"))
     elif way == "its folder is named":
         monkeypatch.setenv(TRUSTED_VARIABLE, str(bundle.parent))
-    assert len(take_bundle(target, bundle, trust=Trust(hmac=signer) if way == "signatures" else None).entries) == 3
+    assert (
+        len(take_bundle(target, bundle, joined, trust=Trust(hmac=signer) if way == "signatures" else None).entries) == 3
+    )
 
 
 IMPORT = """
@@ -311,9 +343,10 @@ from pathlib import Path
 import filelock, gearcache.cache.admin.index, gearcache.cache.admin.journal  # unreadable for others
 from gearcache.cache import CacheKey, DiskStore, Layout, Hit
 from gearcache.cache.admin.bundle import take_bundle
+from gearcache.readable.joined import joined
 os.setgid(65534); os.setuid(65534)
 layout = Layout(Path(sys.argv[2]), "rank1")
-print(len(take_bundle(layout, Path(sys.argv[1])).entries))
+print(len(take_bundle(layout, Path(sys.argv[1]), joined).entries))
 store = DiskStore(layout)
 key = CacheKey("Model.decode", (("a", 0),))
 found = store.lookup(key)

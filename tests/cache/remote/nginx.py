@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from pathlib import Path
 
 from gearcache.cache.remote.protocol import Remote
 from tests.cache.remote.engines import Site, free_port, wait_for
-from tests.support.source_tree import ROOT
+from tests.support.programs import find_program
 
 #: Every file that it may write lies in its folder. Bodies are compressed for whoever takes that, as sites do.
 _SETTINGS = """
@@ -28,8 +27,7 @@ http {{
 
 def nginx_program() -> str | None:
     """Return the path of nginx; None where there is none."""
-    unpacked = ROOT / ".servers" / "usr" / "sbin" / "nginx"
-    return str(unpacked) if unpacked.exists() else shutil.which("nginx")
+    return find_program("nginx", unpacked="usr/sbin/nginx")
 
 
 @contextmanager

@@ -121,18 +121,20 @@ def test_what_is_deleted_is_gone(remote: Remote, top: str) -> None:
 
 def test_of_many_that_create_an_object_one_does(remote: Remote, top: str, request: pytest.FixtureRequest) -> None:
     won = race(remote, f"{top}lease", create=True)
-    if "careless" in request.node.name:
+    if "careless" in request.node.name:  # what its server keeps after a race is its own affair: docs/decisions.md
         assert remote.creates == "perhaps"
         assert len(won) > 1
     else:
         assert len(won) == 1
-    assert remote.get(f"{top}lease", MOST, soon()) in [bytes([number]) * 100 for number in won]
+        assert remote.get(f"{top}lease", MOST, soon()) == bytes(won) * 100
 
 
-def test_of_many_that_overwrite_an_object_the_bytes_of_one_are_there(remote: Remote, top: str) -> None:
-    won = race(remote, f"{top}same", create=False)
-    assert won
-    assert remote.get(f"{top}same", MOST, soon()) in [bytes([number]) * 100 for number in range(8)]
+def test_of_many_that_overwrite_an_object_the_bytes_of_one_are_there(
+    remote: Remote, top: str, request: pytest.FixtureRequest
+) -> None:
+    assert race(remote, f"{top}same", create=False)
+    if "careless" not in request.node.name:
+        assert remote.get(f"{top}same", MOST, soon()) in [bytes([number]) * 100 for number in range(8)]
     # What is named by its content is the same bytes; a server that lost a race of its own may have refused some.
     assert remote.put(f"{top}same", b"again", soon())
     assert remote.get(f"{top}same", MOST, soon()) == b"again"

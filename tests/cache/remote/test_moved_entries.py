@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -87,8 +88,6 @@ def test_a_push_of_what_others_compiled_as_well_sends_nothing(tmp_path: Path, sh
     push(tmp_path / "a", tier(tmp_path / "a", share))
     store_gears(tmp_path / "b", DECODE, {"2": b"the same, compiled anew"})
     assert len(push(tmp_path / "b", tier(tmp_path / "b", share)).had) == 1
-    store_gears(tmp_path / "c", DECODE, {"2": b"the same"}, impossible=("9",))
-    assert len(push(tmp_path / "c", tier(tmp_path / "c", share)).sent) == 1
 
 
 class Flaky(FolderRemote):
@@ -237,10 +236,13 @@ def test_what_nobody_signed_is_refused_and_nothing_here_is_touched(tmp_path: Pat
     assert not Layout(tmp_path / "c").manifest(DECODE).exists()
 
 
-def damage(share: str, blob: bytes) -> Path:
-    from hashlib import sha256
+def blob_path(share: str, blob: bytes) -> Path:
+    """Return where a blob lies in the share."""
+    return Path(share) / blob_name(sha256(blob).hexdigest())
 
-    path = Path(share, blob_name(sha256(blob).hexdigest()))
+
+def damage(share: str, blob: bytes) -> Path:
+    path = blob_path(share, blob)
     path.write_bytes(b"x" * len(blob))
     return path
 
@@ -253,6 +255,19 @@ def test_a_damaged_blob_is_told_and_the_other_gears_come(tmp_path: Path, share: 
     found = pull(tmp_path / "c", tier(tmp_path / "c", share))
     assert [reason[:9] for reason in found.failed.values()] == ["the blob "]
     assert texts(stored(tmp_path / "c")) == ["2"]
+
+
+def test_where_blobs_of_a_gear_are_gone_those_of_another_host_come(tmp_path: Path, share: str) -> None:
+    store_gears(tmp_path / "a", DECODE, {"1": b"one", "2": b"two"}, created=1.0)
+    push(tmp_path / "a", tier(tmp_path / "a", share))
+    store_gears(tmp_path / "b", DECODE, {"1": b"one of b", "2": b"two of b", "3": b"three of b"}, created=2.0)
+    push(tmp_path / "b", tier(tmp_path / "b", share))
+    for blob in (b"one of b", b"two of b"):
+        blob_path(share, blob).unlink()
+    found = pull(tmp_path / "c", tier(tmp_path / "c", share))
+    assert (len(found.brought), found.failed) == (1, {})
+    assert sorted(set(texts(stored(tmp_path / "c")))) == ["1", "2", "3"]
+    assert pull(tmp_path / "c", tier(tmp_path / "c", share)).failed == {}
 
 
 def test_a_blob_comes_from_the_next_tier_where_the_first_has_it_damaged(tmp_path: Path, share: str) -> None:

@@ -43,10 +43,10 @@ def tier(share: Path, *, unsigned: bool = True, read_only: bool = False) -> Tier
     return Tier(TierURL(f"folder:{share}", unsigned=unsigned, read_only=read_only), Layout(share.parent / "host"))
 
 
-def store(share: Path, host: str, gears: dict[str, bytes], *, days: float, impossible: tuple[str, ...] = ()) -> str:
+def store(share: Path, host: str, gears: dict[str, bytes], *, days: float) -> str:
     """Store what a host compiled some days ago; returns the name of the manifest."""
     root = share.parent / host
-    store_gears(root, DECODE, gears, created=NOW - days * DAY, impossible=impossible)
+    store_gears(root, DECODE, gears, created=NOW - days * DAY)
     target = tier(share)
     # Nobody compares: a host that uploads at the same time as another one does not see what that stores.
     outcome = push_entries(target, Layout(root), [NAME], TRUST, lambda others, own: False)
@@ -102,11 +102,21 @@ def test_what_another_manifest_has_as_well_goes_and_the_newest_of_equal_ones_sta
     equal = store(share, "b", {"1": b"anew", "2": b"two"}, days=9)
     newest = store(share, "c", {"2": b"two of c", "1": b"once more"}, days=2)
     other = store(share, "d", {"3": b"three"}, days=50)
-    knows = store(share, "e", {"1": b"one of e"}, days=50, impossible=("9",))
     done = prune(tier(share))
     assert (done.old, sorted(done.superseded)) == ([], sorted([few, equal]))
-    assert names(tier(share)) == sorted([newest, other, knows])
+    assert names(tier(share)) == sorted([newest, other])
     assert digest_of(b"two") not in blobs_of(tier(share))
+
+
+def test_a_manifest_without_its_blobs_lets_none_go(share: Path) -> None:
+    whole = store(share, "a", {"1": b"one"}, days=5)
+    broken = store(share, "b", {"1": b"anew", "2": b"two"}, days=1)
+    (share / blob_name(digest_of(b"anew"))).unlink()
+    assert prune(tier(share)).superseded == []
+    assert names(tier(share)) == sorted([whole, broken])
+    again = store(share, "c", {"1": b"one of c", "2": b"two of c"}, days=9)
+    assert sorted(prune(tier(share)).superseded) == sorted([whole, broken])
+    assert names(tier(share)) == [again]
 
 
 def test_what_is_not_trusted_supersedes_nothing_and_goes_by_its_age_alone(share: Path) -> None:

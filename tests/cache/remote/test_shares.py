@@ -184,6 +184,7 @@ def test_hosts_that_store_at_once_lose_nothing(hosts: tuple[Host, Host], top: st
     all_at_once(*[lambda host=host, number=number: store(host, number) for number in range(4) for host in hosts])
     for host in hosts:
         host.lie()
+    time.sleep(0.3)  # longer than what was absent is remembered to be so
     wanted = sorted(f"{top}{place}/{count}" for place in (*range(4), "same") for count in range(5))
     assert hosts[0].remote.names(top, 100, soon()) == hosts[1].remote.names(top, 100, soon()) == wanted
     assert all(hosts[0].remote.get(name, MOST, soon()) == DATA for name in wanted)

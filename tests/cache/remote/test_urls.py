@@ -36,6 +36,7 @@ def test_tiers_are_in_order_with_their_settings() -> None:
         ("s3:///path", "`s3:` without a host or bucket"),
         ("redis://[::1/0", "`redis:` with a host or port that is none"),
         ("redis://:secret@host:6379x", "`redis:` with a host or port that is none"),
+        ("s3://bucket/x?endpoint=http://[::1", "`s3:` with a host or port that is none"),
         ("redis://host/main", "`redis:` has the database `/main`; it must be a number"),
         ("https://name:secret@host/x", "`https:` has a name or password, which no request would send"),
         ("s3://key:secret@bucket/x", "`s3:` has a name or password in its URL; credentials of buckets belong into"),

@@ -46,6 +46,7 @@ class Net(nn.Module):
         return x * 2
 
 
+@pytest.mark.usefixtures("compiled_here")
 @pytest.mark.parametrize("backend", ["eager", pytest.param("inductor", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", [name for name in vars(Net) if name[0] != "_"])
 def test_a_float_of_an_int_is_that_of_python(name: str, backend: str, cache_dir: Path) -> None:

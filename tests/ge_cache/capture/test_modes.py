@@ -96,7 +96,8 @@ def test_a_method_that_asks_is_traced_twice_and_keeps_a_variant_for_each_answer_
     assert traces["decorated_asks"] == traces["inside"] == {1}
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("compiled_here")
+@pytest.mark.thorough
 def test_compiled_graphs_serve_every_mode_as_eager_does(tmp_path: Path) -> None:
     chosen = [
         Case("step", "inference", "inside", "inside"),
@@ -237,6 +238,7 @@ class Rotary(torch.nn.Module):
         return kept, x @ self.weight
 
 
+@pytest.mark.usefixtures("compiled_here")
 @pytest.mark.parametrize("backend", ["eager", pytest.param("inductor", marks=pytest.mark.slow)])
 def test_a_region_without_autocast_keeps_its_precision_under_that_of_the_caller(backend: str, cache_dir: Path) -> None:
     net, x = Rotary(), torch.ones(1, 3)

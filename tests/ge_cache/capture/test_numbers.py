@@ -61,6 +61,7 @@ def test_a_check_of_ints_names_paths_and_fails_where_a_divisor_is_0() -> None:
     assert "(7 // self.position) > 2 and self.position < 3 does not hold" in str(failure)
 
 
+@pytest.mark.usefixtures("compiled_here")
 @pytest.mark.parametrize(("method", "variants"), [("masks", 1)])
 def test_compiled_graphs_take_ints_as_eager_does(cache_dir: Path, method: str, variants: int) -> None:
     ours, theirs = Machine(), Machine()

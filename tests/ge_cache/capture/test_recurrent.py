@@ -59,6 +59,7 @@ def test_a_recurrent_layer_is_right_with_the_weights_that_it_has(
         assert_as_eager(cached, net, 3)
 
 
+@pytest.mark.usefixtures("compiled_here")
 def test_dropout_between_layers_is_refused_where_it_would_not_be_drawn_as_in_eager(cache_dir: Path) -> None:
     net = Net(nn.GRU(4, 5, num_layers=2, dropout=0.5)).train()
     with pytest.raises(CaptureError, match="draws random numbers"):

@@ -72,6 +72,7 @@ def test_a_tensor_of_another_rank_is_another_graph(cache_dir: Path) -> None:
     assert cached.stats.compiles == 2
 
 
+@pytest.mark.usefixtures("compiled_here")
 @pytest.mark.slow
 def test_compiled_code_never_runs_on_another_layout(cache_dir: Path) -> None:
     cached = _cached(Net().added, "inductor")

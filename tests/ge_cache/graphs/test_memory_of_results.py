@@ -90,6 +90,7 @@ def test_dropout_that_drops_nothing_gives_what_it_gives_in_eager(name: str, mode
         _assert_eager(served, method, lambda: [torch.arange(12.0).view(3, 4)])
 
 
+@pytest.mark.usefixtures("compiled_here")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["written"])
 def test_dropout_that_drops_nothing_is_no_copy_with_inductor(name: str, tmp_path: Path) -> None:
@@ -169,6 +170,7 @@ def test_a_dim_of_size_1_has_the_stride_that_the_kernel_gives_it(dynamic: bool |
         _assert_eager(served, method, lambda: [torch.arange(4.0).view(1, 4)])
 
 
+@pytest.mark.usefixtures("compiled_here")
 @pytest.mark.parametrize("name", ["detached"])
 def test_empty_results_of_inductor_are_objects_of_their_own(name: str, tmp_path: Path) -> None:
     served: Any = gearcache.cache_compile(getattr(Empty(), name), cache_dir=tmp_path, config=strict_config("inductor"))

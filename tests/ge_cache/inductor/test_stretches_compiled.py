@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 import gearcache
 from gearcache.ge_cache.inductor import repeated, runtime, sources
+from gearcache.ge_cache.inductor.interpreter_lock import INTERFACE, INTERFACE_END
 from gearcache.ge_cache.private_torch.cpp_objects import Lowered, Written
 from gearcache.ge_cache.private_torch.inductor import inductor_compile
 from tests.scenarios.repeated import LAYERS
@@ -33,7 +34,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def outcome(root: Path) -> Outcome:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GEARCACHE_JOBS", "2")
+        patch.setenv("GEARCACHE_JOBS", "1")  # it imports Inductor for seconds, and so would each further one
         return cold_and_warm("tests.scenarios.repeated", root, backend="inductor", tolerance=1e-5)
 
 
@@ -76,6 +77,7 @@ def _compiled(method: Callable[..., Any], **options: Any) -> Any:
     return gearcache.cache_compile(method, config=strict_config("inductor", **options), dynamic=False)
 
 
+@pytest.mark.usefixtures("compiled_here")
 def test_the_option_compiles_a_graph_as_one_and_is_in_the_key(cache_dir: Path) -> None:
     tower, x = Tower(), torch.randn(3, WIDTH)
     expected = tower.run(x)
@@ -87,12 +89,11 @@ def test_the_option_compiles_a_graph_as_one_and_is_in_the_key(cache_dir: Path) -
     assert "compiled once" not in whole
 
 
-@pytest.mark.parametrize("fault", ["other text", "no compiler for it"])
+@pytest.mark.usefixtures("compiled_here")
+@pytest.mark.parametrize("fault", [pytest.param("other text", marks=pytest.mark.thorough), "no compiler for it"])
 def test_a_graph_that_cannot_be_put_together_is_compiled_as_a_whole_and_says_why(
     cache_dir: Path, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("GEARCACHE_JOBS", "1")
-    monkeypatch.setattr("gearcache.ge_cache.workers.pool._Slot.worker", lambda _: None)  # compiled in this process
     if fault == "other text":
         monkeypatch.setattr(sources, "_RUN_END", "} // the end")
         told = "NotMergeable: '} // the end' stands 0 times in the source of a part"
@@ -106,6 +107,7 @@ def test_a_graph_that_cannot_be_put_together_is_compiled_as_a_whole_and_says_why
     assert re.search(f"compiled as a whole: .*{re.escape(told)}", text)
 
 
+@pytest.mark.usefixtures("compiled_here")
 def test_a_tensor_that_layers_write_in_place_is_right_and_no_layer_is_taken_apart(cache_dir: Path) -> None:
     tower = Tower()
     method = _compiled(tower.written)
@@ -113,6 +115,7 @@ def test_a_tensor_that_layers_write_in_place_is_right_and_no_layer_is_taken_apar
     torch.testing.assert_close((method(ours), ours), (tower.written(theirs), theirs))
 
 
+@pytest.mark.usefixtures("compiled_here")
 def test_layers_with_constants_of_their_own_keep_them(cache_dir: Path) -> None:
     class Scaled(Tower):
         def run(self, x: Tensor) -> Tensor:
@@ -125,6 +128,7 @@ def test_layers_with_constants_of_their_own_keep_them(cache_dir: Path) -> None:
     torch.testing.assert_close(_compiled(tower.run)(x), tower.run(x))
 
 
+@pytest.mark.usefixtures("compiled_here")
 def test_what_was_copied_before_the_layers_is_not_what_they_write(cache_dir: Path) -> None:
     tower = Tower()
 
@@ -159,6 +163,7 @@ def test_outputs_of_other_strides_than_the_next_part_takes_are_refused() -> None
     assert repeated._fit(narrow, [(7, 1)]), "the stride of a dim of size 1 says nothing"
 
 
+@pytest.mark.usefixtures("compiled_here")
 def test_small_layers_are_compiled_as_a_whole_which_is_told(cache_dir: Path) -> None:
     class Small(nn.Module):
         def run(self, x: Tensor) -> Tensor:
@@ -204,6 +209,6 @@ def test_an_object_that_cannot_be_linked_to_the_runtime_gets_its_own() -> None:
             raise RuntimeError("the linker has another idea")
         return "graph.so"
 
-    text = f"{runtime._BEGIN}int x;\n{runtime._END}int y;\n"
+    text = f"{INTERFACE}int x;\n{INTERFACE_END}int y;\n"
     assert runtime.make_object(make, Lowered(Written(text, ""), False, [])) == "graph.so"
     assert made == [True, False]

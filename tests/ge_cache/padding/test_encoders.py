@@ -80,6 +80,7 @@ def test_a_padding_token_without_numbers_is_an_error(cache_dir: Path, fill: floa
             cached(**_call(5))
 
 
+@pytest.mark.usefixtures("compiled_here")
 @pytest.mark.thorough
 def test_compiled_encoders_are_padded_too(cache_dir: Path) -> None:
     model, cached = _bert("inductor")

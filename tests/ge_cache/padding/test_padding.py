@@ -303,6 +303,7 @@ def test_padded_dims_are_in_the_key_and_values_are_not(cache_dir: Path) -> None:
     assert padded != entry(on_miss="pad", pad_values={"x": {0: 0.0}})
 
 
+@pytest.mark.usefixtures("compiled_here")
 @pytest.mark.slow
 def test_compiled_graphs_are_padded_too(cache_dir: Path) -> None:
     net = Net()

@@ -25,6 +25,7 @@ from gearcache.ge_cache.private_torch import cpp_objects, instruction_sets
 from gearcache.ge_cache.private_torch import dynamo as private_dynamo
 from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch import inductor as private_inductor
+from gearcache.ge_cache.private_torch import jobs as private_jobs
 from gearcache.ge_cache.private_torch import lookups as private_lookups
 from gearcache.ge_cache.private_torch import module_hooks as private_hooks
 from gearcache.ge_cache.private_torch import shapes as private_shapes
@@ -542,6 +543,18 @@ def test_a_process_group_is_found_by_its_name(tmp_path: Any) -> None:
         torch.distributed.destroy_process_group()
 
 
+def test_a_rank_without_its_job_has_its_numbers_and_collectives_that_do_nothing() -> None:
+    private_jobs.start_alone(torch.distributed.init_process_group, 2, 3)
+    try:
+        assert (torch.distributed.get_rank(), torch.distributed.get_world_size()) == (2, 3)
+        assert torch.distributed.group.WORLD.group_name == "0", "as the first group of a real job is called"
+        x = torch.ones(2)
+        torch.distributed.all_reduce(x)
+        assert torch.equal(x, torch.ones(2))
+    finally:
+        torch.distributed.destroy_process_group()
+
+
 def test_plain_modes_make_normal_tensors_in_inference_mode_and_fakes_that_count_writes() -> None:
     with torch.inference_mode():
         weight = torch.ones(2)
@@ -738,3 +751,18 @@ def test_hooks_lie_in_dictionaries_of_a_module_and_of_all() -> None:
         assert len(private_hooks.backward_hooks(module)) == ("backward" in register.__name__)
         handle.remove()
         assert not private_hooks.has_hooks(module), register
+
+
+def test_groups_that_are_acted_exist_for_a_while_beside_those_of_the_job(tmp_path: Any) -> None:
+    from torch.distributed import distributed_c10d as core
+
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
+    try:
+        with private_jobs.acted_groups({"acted": 4}):
+            group = core._resolve_process_group("acted")  # as operators, Dynamo and Inductor find them
+            assert (group.size(), group.rank()) == (4, 0)
+            assert torch.distributed.get_world_size() == 1
+        with pytest.raises(Exception, match="acted"):
+            core._resolve_process_group("acted")
+    finally:
+        torch.distributed.destroy_process_group()

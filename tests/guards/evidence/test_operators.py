@@ -289,11 +289,11 @@ def test_a_fake_that_nothing_can_compare_is_refused(cache_dir: Path) -> None:
             cached(torch.ones(2, 3))
 
 
+@pytest.mark.usefixtures("compiled_here")
 @pytest.mark.slow
 def test_a_decomposition_that_only_inductor_knows_is_refused(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from torch._inductor import decomposition
 
-    monkeypatch.setenv("GEARCACHE_JOBS", "1")
     with library(define("Tensor x", CPU=scaled, fake=empty_like)):
         monkeypatch.setitem(decomposition.decompositions, torch.ops.gearcache_operators.turn.default, scaled)
         cached = gearcache.cache_compile(

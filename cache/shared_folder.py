@@ -1,0 +1,38 @@
+"""Which processes work in one folder, on one host or on several: they see the mark that the first of them has made."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import suppress
+
+from gearcache.cache.atomic import write_new
+from gearcache.cache.blob_folder import prepare_folder
+from gearcache.cache.layout import Layout
+from gearcache.cache.trust import read_trusted
+
+_SIZE = 64
+
+
+def mark_folder(layout: Layout, name: str) -> tuple[str, bool]:
+    """Return the text of a mark, and whether this process has made it: one text for all that see the same folder.
+
+    `CacheError` or `OSError` where the folder cannot be used.
+    """
+    prepare_folder(layout, layout.locks_folder)
+    text, path = secrets.token_hex(8), layout.locks_folder / name
+    own = path.with_name(f"{name}-{text}")
+    write_new(own, text.encode())
+    try:
+        os.link(own, path)  # with its text at once, and by one process only
+        return text, True
+    except FileExistsError:
+        return read_trusted(path, _SIZE).decode(), False
+    finally:
+        own.unlink()
+
+
+def unmark_folder(layout: Layout, name: str) -> None:
+    """Remove a mark, once all have seen it."""
+    with suppress(OSError):
+        (layout.locks_folder / name).unlink()

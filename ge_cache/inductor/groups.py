@@ -1,0 +1,61 @@
+"""Process groups in compiled code: places of a fixed width, into which a load writes the names of this process.
+
+AOTInductor writes the name of a group into the code of a graph (`all_reduce`, which has a C interface) or into the
+description of calls beside it (all other collectives). Written at the load, one object serves groups of any name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from gearcache.ge_cache.process_groups import role
+
+#: Bytes of a name in code, of which the last one ends it. Torch's names are numbers and hashes of at most 64 digits.
+WIDTH = 128
+
+
+def place(number: int) -> str:
+    """Return what compiled code calls the group of a number."""
+    return role(number).ljust(WIDTH, "-")
+
+
+def with_names(library: bytes, names: Sequence[str]) -> bytes:
+    """Return a shared object that communicates in groups of these names; `ValueError` for one that is too long."""
+    for number, name in enumerate(names):
+        written = name.encode()
+        if len(written) >= WIDTH or b"\0" in written:
+            raise ValueError(f"the name of the process group {name!r} has more than {WIDTH - 1} bytes")
+        library = library.replace(place(number).encode(), written.ljust(WIDTH, b"\0"))
+    return library
+
+
+def described_with_names(extern: bytes, names: Sequence[str]) -> bytes:
+    """Return the description of calls that communicates in groups of these names."""
+    for number, name in enumerate(names):
+        extern = extern.replace(json.dumps(place(number)).encode(), json.dumps(name).encode())
+    return extern
+
+
+@contextlib.contextmanager
+def library_file(library: bytes, folder: Path) -> Iterator[str]:
+    """Give the name of a file that holds a shared object: in memory, where a folder may forbid that code is run.
+
+    Where the kernel gives no memory for that (`vm.memfd_noexec=2`, a filter of system calls), it is in the folder.
+    """
+    try:
+        descriptor = os.memfd_create("gearcache", os.MFD_CLOEXEC)
+    except (AttributeError, OSError):
+        path = folder / "groups.so"
+        path.write_bytes(library)
+        yield str(path)
+        return
+    try:
+        with os.fdopen(os.dup(descriptor), "wb") as file:
+            file.write(library)
+        yield f"/proc/{os.getpid()}/fd/{descriptor}"
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,78 @@
+"""Graphs that call operators outside of their own code run without the lock of Python's interpreter, as eager does.
+
+AOTInductor's runner keeps the lock for a whole graph (torch 2.13, `aoti_runner/pybind.cpp`), while an operator may wait
+for a thread that needs it: gloo's threads drop tensors that Python knows, and two ranks then wait for each other for
+ever (seen with two `all_reduce` and one `all_gather`, one start in four). So the C interface of each object lets go of
+the lock around such a graph, whole: a thread that waits for its turn with a graph must not hold it either.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import replace
+
+from gearcache.ge_cache.private_torch.cpp_objects import Written
+
+#: What stands before and behind the C interface in what Inductor writes.
+INTERFACE = "// Definition of AOTI runtime interface functions\n"
+INTERFACE_END = '} // extern "C"\n'
+_RUN = "    container->run(\n"
+_COMMUNICATES = re.compile(r"\baoti_torch_\w*_c10d_functional_\w+\(")  # what it waits for is always among these
+_CALLS_OUT = re.compile(rf"\baoti_torch_proxy_executor_call_function\(|{_COMMUNICATES.pattern}")
+
+#: `gearcache_calls_out` is defined by the objects of such graphs alone; Python's functions are absent in a C++ program.
+_LOCK = """\
+extern "C" {
+extern __attribute__((weak, visibility("hidden"))) const char gearcache_calls_out;
+__attribute__((weak)) int Py_IsInitialized();
+__attribute__((weak)) int PyGILState_Check();
+__attribute__((weak)) void* PyEval_SaveThread();
+__attribute__((weak)) void PyEval_RestoreThread(void*);
+}
+namespace {
+struct WithoutInterpreterLock {
+  void* thread = nullptr;
+  WithoutInterpreterLock() {
+    if (&gearcache_calls_out && &Py_IsInitialized && &PyGILState_Check && &PyEval_SaveThread &&
+        &PyEval_RestoreThread && Py_IsInitialized() && PyGILState_Check()) {
+      thread = PyEval_SaveThread();
+    }
+  }
+  ~WithoutInterpreterLock() {
+    if (thread) {
+      PyEval_RestoreThread(thread);
+    }
+  }
+};
+} // namespace
+"""
+_FLAG = """\
+extern "C" {
+extern __attribute__((visibility("hidden"))) const char gearcache_calls_out;
+const char gearcache_calls_out = 1;
+}
+"""
+
+
+def with_lock_released(written: Written) -> Written:
+    """Return a source whose interface lets go of the lock around a graph that calls out.
+
+    Raises `RuntimeError` for a graph that communicates where the interface is not written as expected.
+    """
+    if sys.platform != "linux":  # elsewhere a name that is absent ends the link
+        return written
+    text = written.wrapper
+    begin, end = text.find(INTERFACE), text.find(INTERFACE_END)
+    if text.count(INTERFACE) != 1 or end < begin or text.count(_RUN, begin, end) != 1:
+        if _COMMUNICATES.search(text):
+            raise RuntimeError(
+                "the graph communicates, and AOTInductor's interface is not written as in torch 2.13: ranks that keep "
+                "Python's lock while they wait for each other can wait for ever"
+            )
+        return written
+    interface = text[begin:end].replace(_RUN, f"    WithoutInterpreterLock released;\n{_RUN}")
+    interface = interface.replace(INTERFACE, f"{INTERFACE}{_LOCK}")
+    flag = _FLAG if _CALLS_OUT.search(text) else ""
+    behind = end + len(INTERFACE_END)
+    return replace(written, wrapper=text[:begin] + interface + INTERFACE_END + flag + text[behind:])

@@ -1,0 +1,48 @@
+"""Process groups in a stored variant: in its evidence, its checks and its gears, each as `[name, ranks]`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from gearcache.guards.access import Scope
+from gearcache.guards.dispatch.variant import StoredVariant
+from gearcache.guards.evidence.predicates import OBSERVERS
+from gearcache.guards.evidence.tree import evidence_checks
+
+#: The kind of check that compares a group.
+KIND = "process_group"
+
+
+def with_groups(variant: StoredVariant, change: Callable[[list[Any]], list[Any]]) -> StoredVariant:
+    """Return a variant with what a function makes of each of its groups."""
+    nodes, roots = variant.evidence
+    changed = [
+        [[[kind, change(expected) if kind == KIND else expected] for kind, expected in checks], children]
+        for checks, children in nodes
+    ]
+    checks = [
+        replace(check, expected=change(check.expected)) if check.kind == KIND else check
+        for check in variant.call_checks
+    ]
+    gears = [replace(gear, groups=list(map(change, gear.groups))) for gear in variant.gears]
+    return replace(variant, evidence=[changed, roots], call_checks=checks, gears=gears)
+
+
+def with_groups_here(variant: StoredVariant, scope: Scope) -> StoredVariant | None:
+    """Return a variant of another rank with the groups that are in the same places here; None where that is not clear.
+
+    A group of which the other rank knew only the name keeps it.
+    """
+    here: dict[str, list[Any]] = {}
+    for check in (*evidence_checks(variant.evidence), *variant.call_checks):
+        if check.kind != KIND:
+            continue
+        try:
+            found = OBSERVERS[KIND](check.access.resolve(scope))
+        except (LookupError, AttributeError, TypeError, ImportError, ValueError):
+            return None
+        if here.setdefault(repr(check.expected), found) != found:
+            return None
+    return with_groups(variant, lambda group: here.get(repr(group), group))

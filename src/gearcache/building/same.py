@@ -1,0 +1,60 @@
+"""Whether two processes would compile and store the same: digests of what compilers are given, and of what is stored.
+
+Ranks of a job share one compile where these are equal. A trace that has a rank, a share of a table or another device in
+it differs, in the graph or in what it depends on, and so do its digests. Process groups count by role: which of the
+groups it is, in the order in which the variant comes to them, and how many ranks it has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import msgpack
+
+from gearcache.ge_cache.backend import CompileJob
+from gearcache.guards.dispatch.variant import StoredVariant
+from gearcache.guards.dispatch.variant_groups import with_groups
+
+#: What a compile adds to a gear, and what of that need not be equal where its blobs are.
+_COMPILED = ("header", "blobs", "seconds")
+_TIMES = ("header", "seconds", "conditions")
+
+
+def job_digest(job: CompileJob) -> str:
+    """Return the digest of all that a compiler is given."""
+    inputs = [_spec(item) for item in job.inputs]
+    attributes = {name: _spec(item) for name, item in job.attributes.items()}
+    return _digest(asdict(job) | {"inputs": inputs, "attributes": attributes})
+
+
+def variant_digest(variant: StoredVariant, jobs: Sequence[str]) -> str:
+    """Return the digest of a variant before its compile: frame, checks, evidence, sources, gears, and their jobs."""
+    return _digest([_without(_by_role(variant), _COMPILED), list(jobs)])
+
+
+def stored_digest(variant: StoredVariant, *, by_role: bool = True) -> str:
+    """Return the digest of a variant after its compile, its blobs included; with the names of its groups if wanted."""
+    return _digest(_without(_by_role(variant) if by_role else variant, _TIMES))
+
+
+def _by_role(variant: StoredVariant) -> StoredVariant:
+    roles: dict[str, int] = {}
+    return with_groups(variant, lambda group: ["role", roles.setdefault(repr(group), len(roles)), len(group[1])])
+
+
+def _without(variant: StoredVariant, names: Sequence[str]) -> dict[str, Any]:
+    plain = variant.to_plain()
+    gears = [{name: value for name, value in gear.items() if name not in names} for gear in plain["gears"]]
+    return plain | {"gears": gears}
+
+
+def _spec(spec: Any) -> list[Any]:
+    return [str(getattr(spec, name, None)) for name in ("sizes", "strides", "dtype", "device")] + [repr(spec)]
+
+
+def _digest(value: Any) -> str:
+    """Return the sha256 of some data; what is not plain counts as it shows itself."""
+    return hashlib.sha256(msgpack.packb(value, default=repr)).hexdigest()

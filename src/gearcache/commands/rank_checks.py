@@ -1,0 +1,29 @@
+"""What `gearcache doctor` says of jobs of several ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gearcache.cache import Layout
+from gearcache.cache.admin.health import Check
+
+_VARIABLE = "WORLD_SIZE"
+_REMEDY = (
+    "call gearcache.agree(model) on all ranks, after init_process_group and before the first collective; a rank that "
+    "compiles while the others hit lets them wait"
+)
+
+
+def check_ranks(environ: Mapping[str, str], layout: Layout) -> list[Check]:
+    """Say what to do in a job of several ranks, where this is one or where such jobs have stored entries here."""
+    world = environ.get(_VARIABLE, "")
+    if world.isdigit() and int(world) > 1:
+        return [Check("ranks", None, f"this is a job of {world} ranks", _REMEDY)]
+    found = set()
+    for label, digest in layout.names():
+        if any(layout.identify(path)[2].startswith("world") for path in layout.manifests_of(label, digest)):
+            found.add(label)
+    if not found:
+        return []
+    names = ", ".join(sorted(found)[:3]) + (", …" if len(found) > 3 else "")
+    return [Check("ranks", None, f"jobs of several ranks have stored entries: {names}", _REMEDY)]

@@ -1,0 +1,115 @@
+"""What a cache was good for: hits, misses by reason, seconds of compiling saved; in all and by method."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.admin.counts import Counts
+from gearcache.cache.admin.row import EntryRow, total_size
+from gearcache.cache.quantities import parse_age, parse_size
+from gearcache.commands.printing import warn
+
+
+@dataclass
+class Used:
+    """What the cache was good for, for one method or for all. `compiled` and `saved` are seconds."""
+
+    label: str = ""
+    entries: list[EntryRow] = field(default_factory=list)
+    hits: int = 0
+    missed: Counter[str] = field(default_factory=Counter)
+    compiled: float = 0.0
+    saved: float = 0.0
+
+    @property
+    def method(self) -> str:
+        """The name of the method, as far as it is known."""
+        return self.entries[0].method if self.entries else self.label
+
+    @property
+    def misses(self) -> int:
+        """Lookups that found nothing to use."""
+        return sum(self.missed.values())
+
+    @property
+    def rate(self) -> float | None:
+        """Hits of all lookups, between 0 and 1; None without any."""
+        lookups = self.hits + self.misses
+        return round(self.hits / lookups, 4) if lookups else None
+
+    @property
+    def gears(self) -> int:
+        """Compiled gears."""
+        return sum(len(entry.gears) for entry in self.entries)
+
+    def add(self, entry: EntryRow, hits: int) -> None:
+        """Take an entry in."""
+        self.entries.append(entry)
+        self.hits += hits
+        self.compiled += entry.compile_seconds
+        self.saved += hits * entry.compile_seconds
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return everything as JSON data."""
+        return {
+            "entries": len(self.entries),
+            "gears": self.gears,
+            "size": total_size(self.entries),
+            "hits": self.hits,
+            "misses": self.misses,
+            "hit_rate": self.rate,
+            "misses_by_reason": dict(sorted(self.missed.items())),
+            "compile_seconds": round(self.compiled, 3),
+            "compile_seconds_saved": round(self.saved, 3),
+        }
+
+
+def used_by_methods(entries: Iterable[EntryRow], counts: Counts) -> list[Used]:
+    """Return what the cache was good for by method, the most seconds saved first."""
+    found: dict[str, Used] = {}
+    for entry in entries:
+        found.setdefault(entry.label, Used(entry.label)).add(entry, counts.hits(entry))
+    for label, reasons in counts.misses().items():
+        found.setdefault(label, Used(label)).missed.update(reasons)
+    return sorted(found.values(), key=lambda each: (-each.saved, -each.hits, each.label))
+
+
+def limits_in_force(environ: Mapping[str, str]) -> tuple[int | None, float | None]:
+    """Return the limits of an environment: bytes and seconds; None for none."""
+    found: list[Any] = []
+    for name, parse in (("GEARCACHE_MAX_SIZE", parse_size), ("GEARCACHE_MAX_AGE", parse_age)):
+        try:
+            found.append(parse(environ[name]) if environ.get(name) else None)
+        except ValueError as error:
+            warn(f"{name}: {error}")
+            found.append(None)
+    return found[0], found[1]
+
+
+def used_in_all(entries: Iterable[EntryRow], counts: Counts, methods: Iterable[Used]) -> Used:
+    """Return what the cache was good for in all; `methods` are those of `used_by_methods`."""
+    total = Used()
+    for entry in entries:
+        total.add(entry, counts.hits(entry))
+    for each in methods:
+        total.missed += each.missed
+    return total
+
+
+def used_plain(
+    catalog: Catalog, counts: Counts, total: Used, limits: tuple[int | None, float | None]
+) -> dict[str, Any]:
+    """Return the sums as JSON data, with the limits and what lies in the quarantine."""
+    quarantined = catalog.quarantined()
+    return {
+        "since": counts.since,
+        "was_reset": counts.was_reset,
+        "limits": dict(zip(("max_size", "max_age"), limits, strict=True)),
+        **total.to_plain(),
+        "quarantined": len(quarantined),
+        "quarantined_size": sum(item.size for item in quarantined),
+    }

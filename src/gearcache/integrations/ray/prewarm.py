@@ -1,0 +1,173 @@
+"""`prewarm` on the nodes of a Ray cluster: they divide the work, and give each other what they have compiled."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from gearcache.errors import OptionError, PrewarmFailed
+from gearcache.integrations.ray.worker import NodeWorker, Outcome, Work
+from gearcache.prewarming.report import PrewarmReport
+from gearcache.prewarming.share import divide_among
+
+#: Seconds that a whole prewarm may take.
+USUAL_TIMEOUT = 3600.0
+
+
+@dataclass
+class NodePrewarmed:
+    """What became of one node. `problem` is empty where all is stored there; `compiled` gears were compiled by it."""
+
+    node: str
+    address: str
+    report: PrewarmReport | None = None
+    compiled: int = 0
+    problem: str = ""
+
+
+@dataclass
+class _Node:
+    told: NodePrewarmed
+    worker: Any
+    work: Mapping[str, int] = field(default_factory=dict)
+    share: Outcome = field(default_factory=Outcome)
+
+
+def prewarm(
+    build: Callable[[], object] | str,
+    /,
+    *,
+    nodes: str | Sequence[str] = "all",
+    cache_dir: str | None = None,
+    jobs: int | None = None,
+    threads: int | None = None,
+    world_size: int | None = None,
+    device: str = "cpu",
+    timeout: float = USUAL_TIMEOUT,
+) -> list[NodePrewarmed]:
+    """Compile and store on each node what `build` calls, as `gearcache.prewarm` does; each entry is compiled once.
+
+    - `build`: a function of a module that the nodes can import, or its name, `"deploy:build"`.
+    - `nodes`: `"all"` that are alive, or their ids (`NodeID` of `ray.nodes()`).
+    - `cache_dir`: the folder of the cache, the same path on all nodes; else `$TORCHAIR_CACHE_HOME` of each.
+    - `jobs`: compile processes of each node. `threads`: those of the processes that serve, which are in the key.
+    - `world_size`: act as each rank of a job of so many.
+    - `device`: where tensors on `meta` will be.
+    - `timeout`: seconds for all of it.
+
+    Nodes that have the same keys divide them; the others, with other CPUs say, compile their own. What one has compiled
+    comes to the others through Ray. Needs `ray.init(...)`. `PrewarmFailed` names each node that does not have all in
+    the end, and why; its `nodes` are what is returned otherwise. `OptionError` for wrong arguments.
+    """
+    work = _checked(build, cache_dir, jobs, threads, world_size, device)
+    limit = time.monotonic() + _positive("timeout", timeout)
+    actor = ray.remote(NodeWorker)
+    running: list[_Node] = []
+    try:
+        for node in _chosen(nodes):
+            # No CPUs are asked for: a node that serves already is warmed too.
+            where = NodeAffinitySchedulingStrategy(node_id=node["NodeID"], soft=False)
+            worker = actor.options(num_cpus=0, scheduling_strategy=where).remote(work)
+            running.append(_Node(NodePrewarmed(node["NodeID"], node["NodeManagerAddress"]), worker))
+        for index, found in _each(running, [node.worker.count.remote() for node in running], limit):
+            running[index].work = found
+        chosen = divide_among({index: node.work for index, node in enumerate(running) if not node.told.problem})
+        for index, found in _each(running, [_share(running, index, chosen) for index in range(len(running))], limit):
+            _note(running[index], found)
+            running[index].share = found
+        for index, found in _each(running, [_rest(running, index) for index in range(len(running))], limit):
+            _note(running[index], found)
+    finally:
+        for each in running:
+            with contextlib.suppress(Exception):
+                ray.kill(each.worker)
+    told = [node.told for node in running]
+    if failures := {f"{each.address} ({each.node[:8]})": each.problem for each in told if each.problem}:
+        raise PrewarmFailed(failures, told)
+    return told
+
+
+def _share(running: list[_Node], index: int, chosen: Mapping[str, int]) -> Any:
+    node = running[index]
+    left = {name: f"node {running[owner].told.node[:8]}" for name, owner in chosen.items() if owner != index}
+    return None if node.told.problem else node.worker.compile.remote(left)
+
+
+def _rest(running: list[_Node], index: int) -> Any:
+    """Have a node take those shares of others that it has met as well."""
+    node = running[index]
+    if node.told.problem:
+        return None
+    others = [other.share for at, other in enumerate(running) if at != index and other.share.bundle]
+    return node.worker.take.remote([each.bundle for each in others if set(each.names) & node.work.keys()])
+
+
+def _note(node: _Node, found: Outcome) -> None:
+    node.told.report = found.report
+    node.told.problem = found.problem
+    node.told.compiled += found.report.compiled if found.report is not None else 0
+
+
+def _each(running: list[_Node], asked: list[Any], limit: float) -> list[tuple[int, Any]]:
+    """Return what nodes answered, by their index; of one that did not the problem is noted."""
+    found = []
+    for index, reference in enumerate(asked):
+        if reference is None:
+            continue
+        told = running[index].told
+        try:
+            found.append((index, ray.get(reference, timeout=max(limit - time.monotonic(), 0.001))))
+        except ray.exceptions.GetTimeoutError:
+            told.problem = "it was not ready in time"
+        except Exception as error:  # of the function, of the node, or of what it was sent
+            cause = getattr(error, "cause", None) or error
+            told.problem = f"{type(cause).__name__}: {cause}"
+    return found
+
+
+def _chosen(nodes: str | Sequence[str]) -> list[dict[str, Any]]:
+    if not ray.is_initialized():
+        raise OptionError("prewarm: Ray is not initialised: call `ray.init(address=...)` first")
+    alive = {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
+    if nodes == "all":
+        return list(alive.values())
+    if isinstance(nodes, str) or not nodes:
+        raise OptionError(f"prewarm: nodes is {nodes!r}; it must be 'all', or ids of nodes")
+    if missing := [name for name in nodes if name not in alive]:
+        raise OptionError(f"prewarm: nodes has {missing[0]!r}; alive are {', '.join(sorted(alive))}")
+    return [alive[name] for name in dict.fromkeys(nodes)]
+
+
+def _checked(
+    build: Callable[[], object] | str,
+    cache_dir: str | None,
+    jobs: int | None,
+    threads: int | None,
+    world_size: int | None,
+    device: str,
+) -> Work:
+    if isinstance(build, str):
+        module, colon, name = build.partition(":")
+        if not (colon and name.isidentifier() and all(part.isidentifier() for part in module.split("."))):
+            raise OptionError(f"prewarm: build is {build!r}; it must be a function, or `module:function`")
+    elif not callable(build) or getattr(build, "__module__", None) in (None, "__main__"):
+        raise OptionError(
+            f"prewarm: build is {build!r}; it must be a function of a module that the server imports too: a class of "
+            "`__main__` is another one there"
+        )
+    for name, value in (("jobs", jobs), ("threads", threads), ("world_size", world_size)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            raise OptionError(f"prewarm: {name} is {value!r}; it must be an int of at least 1")
+    return Work(build, cache_dir, jobs, threads, world_size, device)
+
+
+def _positive(name: str, value: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+        raise OptionError(f"prewarm: {name} is {value!r}; it must be a number of seconds above 0")
+    return float(value)

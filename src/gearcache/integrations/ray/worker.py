@@ -1,0 +1,168 @@
+"""What runs on each node: counts its work, compiles its share, and takes what other nodes have compiled."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import tempfile
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from gearcache.cache.admin.bundle import take_bundle, write_bundle
+from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.layout import ROOT_VARIABLE, Layout, resolve_root
+from gearcache.cache.remote.trust import Trust
+from gearcache.errors import CacheError, OptionError
+from gearcache.prewarming.prewarm import run_prewarm
+from gearcache.prewarming.report import PrewarmReport
+from gearcache.prewarming.share import LeftTo
+from gearcache.readable.joined import joined
+
+
+@dataclass(frozen=True)
+class Work:
+    """What to prewarm; `target` is a function, or the `module:function` of one."""
+
+    target: Callable[[], object] | str
+    cache_dir: str | None
+    jobs: int | None
+    threads: int | None
+    world_size: int | None
+    device: str
+
+
+@dataclass
+class Outcome:
+    """What became of a step on a node: a report, or why there is none; names and bytes of what it compiled."""
+
+    report: PrewarmReport | None = None
+    problem: str = ""
+    names: tuple[str, ...] = ()
+    bundle: bytes = b""
+
+
+class NodeWorker:
+    """One process of a node; its steps run one after the other."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        if work.threads is not None:
+            torch.set_num_threads(work.threads)
+
+    def count(self) -> dict[str, int]:
+        """Return the number of gears of each entry that the function calls here; raises what the function raises."""
+        report, error = self._run(dry_run=True, left=None)
+        if error is not None:
+            raise error
+        return {
+            name: len({*entry.present, *entry.missing}) or 1
+            for entry, name in zip(report.entries, self._names(report), strict=True)
+            if name
+        }
+
+    def compile(self, left: Mapping[str, str]) -> Outcome:
+        """Compile what is not left to others (name of an entry -> which node has it), and return it for them."""
+        return self._told(lambda: self._compiled(left))
+
+    def take(self, bundles: Iterable[bytes]) -> Outcome:
+        """Take what others have compiled, and compile what is missing still."""
+        return self._told(lambda: self._taken(bundles))
+
+    def _compiled(self, left: Mapping[str, str]) -> Outcome:
+        report, error = self._run(dry_run=False, left=left)
+        outcome = _outcome(report, error)
+        outcome.names = tuple(
+            name for entry, name in zip(report.entries, self._names(report), strict=True) if name and not entry.left_to
+        )
+        rows = [row for row in Catalog(self._layout).entries() if _name(*row.identity) in outcome.names]
+        if rows:
+            with tempfile.TemporaryDirectory() as folder:
+                write_bundle(self._layout, rows, Path(folder, "share"))
+                outcome.bundle = Path(folder, "share").read_bytes()
+        return outcome
+
+    def _taken(self, bundles: Iterable[bytes]) -> Outcome:
+        problems = []
+        with tempfile.TemporaryDirectory() as folder:
+            for data in bundles:
+                path = Path(folder, "share")
+                path.write_bytes(data)
+                path.chmod(0o600)
+                try:
+                    take_bundle(self._layout, path, joined, trust=Trust.from_environment(os.environ))
+                except CacheError as error:  # as of a share that nobody signed, where signatures are asked for
+                    problems.append(str(error))
+        outcome = _outcome(*self._run(dry_run=False, left=None))
+        if problems and outcome.report is not None and outcome.report.compiled:
+            outcome.problem = "; ".join(filter(None, (outcome.problem, *problems)))
+        return outcome
+
+    def _told(self, step: Callable[[], Outcome]) -> Outcome:
+        try:
+            return step()
+        except Exception as error:  # not every exception can be sent to another process
+            return Outcome(problem="".join(traceback.format_exception_only(error)).strip())
+
+    def _run(self, *, dry_run: bool, left: Mapping[str, str] | None) -> tuple[PrewarmReport, BaseException | None]:
+        return run_prewarm(
+            _function(self._work.target),
+            cache_dir=self._layout.root,
+            jobs=self._work.jobs,
+            ranks=(),
+            world_size=self._work.world_size,
+            device=self._work.device,
+            dry_run=dry_run,
+            sharing=None if left is None else _Given(left),
+        )
+
+    @property
+    def _layout(self) -> Layout:
+        if self._work.cache_dir is None and not os.environ.get(ROOT_VARIABLE):
+            raise OptionError(
+                f"prewarm: cache_dir is None, and ${ROOT_VARIABLE} is not set on this node; the folder in which Ray "
+                "runs its workers is no place for a cache"
+            )
+        return Layout(resolve_root(self._work.cache_dir, os.environ))
+
+    def _names(self, report: PrewarmReport) -> list[str]:
+        """Return the name of the entry of each row; empty for a call without one."""
+        return [_name(*self._layout.identify(Path(row.entry))) if row.entry else "" for row in report.entries]
+
+
+class _Given:
+    """Shares that were divided elsewhere."""
+
+    def __init__(self, left: Mapping[str, str]) -> None:
+        self._left = left
+
+    def divide(self, work: Mapping[str, int]) -> LeftTo:
+        """Return what was given; what nobody has met is done here."""
+        return lambda name: self._left.get(name, "")
+
+    def give_up(self, reason: str) -> None:
+        """Nobody waits."""
+
+
+def _name(label: str, digest: str, ranks: str) -> str:
+    return f"{label}-{digest}{f'/{ranks}' if ranks else ''}"
+
+
+def _outcome(report: PrewarmReport, error: BaseException | None) -> Outcome:
+    failed = [f"{entry.method}, {gear}: {cause}" for entry in report.entries for gear, cause in entry.failed.items()]
+    if error is not None:
+        failed.append(f"{type(error).__name__}: {error}")
+    elif not report.entries:
+        failed.append("the function called no cached method")
+    return Outcome(report, "; ".join(failed))
+
+
+def _function(target: Callable[[], object] | str) -> Callable[[], object]:
+    if not isinstance(target, str):
+        return target
+    module, _, name = target.partition(":")
+    found: Callable[[], object] = getattr(importlib.import_module(module), name)
+    return found

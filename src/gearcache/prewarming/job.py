@@ -1,0 +1,89 @@
+"""A rank of a distributed job, without the job: what a model asks of `torch.distributed` while it is prewarmed.
+
+A process group of torch's backend `fake` answers which rank of how many this is, and its collectives do nothing. A
+trace takes nothing of a group but its name and its ranks, which are compared when an entry is loaded; a method that
+asks for more, as the backend, is refused by the trace. So a job with a real group hits what was made here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from gearcache.errors import OptionError
+from gearcache.ge_cache.private_torch.jobs import start_alone
+
+_RANK_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
+
+
+@contextmanager
+def acting_as(rank: int | None, world_size: int | None) -> Iterator[None]:
+    """Be a rank of a job for a while: the variables of the environment say so, and a process group, if none does yet.
+
+    `OptionError` where `init_process_group` asks for another rank or world meanwhile.
+    """
+    if rank is None:
+        yield
+        return
+    before = {name: os.environ.get(name) for name in _RANK_VARIABLES}
+    own = {"RANK": str(rank), "WORLD_SIZE": str(world_size)}
+    if before["LOCAL_RANK"] is None or before["RANK"] != own["RANK"]:
+        own["LOCAL_RANK"] = str(rank)
+    os.environ.update(own)
+    try:
+        with _group(rank, world_size or 1):
+            yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+@contextmanager
+def _group(rank: int, world_size: int) -> Iterator[None]:
+    distributed = torch.distributed
+    if world_size < 2 or not distributed.is_available():
+        yield
+        return
+    if distributed.is_initialized():
+        own = distributed.get_rank(), distributed.get_world_size()
+        if own != (rank, world_size):  # the trace would take the number of another rank
+            raise OptionError(
+                f"prewarm: rank is {rank} of {world_size}, but this process is rank {own[0]} of {own[1]} of a job "
+                "already: prewarm in a process that is in none"
+            )
+        yield
+        return
+    import torch.distributed.distributed_c10d as core
+
+    original = core.init_process_group
+
+    def init(*args: Any, **kwargs: Any) -> None:
+        _check(args, kwargs, rank, world_size)
+        if not core.is_initialized():  # the function has destroyed the group that was there
+            start_alone(original, rank, world_size)
+
+    start_alone(original, rank, world_size)
+    # A real group would wait for the other ranks, which are not there.
+    core.init_process_group = distributed.init_process_group = init
+    try:
+        yield
+    finally:
+        core.init_process_group = distributed.init_process_group = original
+        if core.is_initialized():
+            core.destroy_process_group()
+
+
+def _check(args: tuple[Any, ...], kwargs: dict[str, Any], rank: int, world_size: int) -> None:
+    given = {**dict(zip(("backend", "init_method", "timeout", "world_size", "rank"), args, strict=False)), **kwargs}
+    for name, value in (("rank", rank), ("world_size", world_size)):
+        asked = given.get(name, -1)
+        if asked not in (-1, None, value):
+            raise OptionError(
+                f"init_process_group: {name} is {asked!r}, but the prewarm acts as rank {rank} of {world_size}"
+            )

@@ -1,0 +1,93 @@
+"""Processes of one `torchrun` that prewarm: each tells what it would compile, and all divide it the same way.
+
+They meet in the store of the launcher, before any of them compiles; none waits for another one's compile. Processes of
+other hosts, or with another cache, divide their work on their own: what these compile would not be here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Mapping
+from datetime import timedelta
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.distributed import PrefixStore  # type: ignore[attr-defined]
+from torch.distributed.rendezvous import rendezvous
+
+from gearcache.cache.host import boot_id
+from gearcache.errors import PrewarmNotShared
+from gearcache.prewarming.launched import Launched
+from gearcache.prewarming.share import LeftTo, divide_among
+from gearcache.ranks.job import start_of_job
+
+
+class Meeting:
+    """One division of work by all processes of a launcher."""
+
+    def __init__(self, process: Launched, root: Path, timeout: float) -> None:
+        """`root` of the cache; `timeout`: seconds to wait for the others."""
+        self._process = process
+        self._root = root
+        self._timeout = timeout
+        self._store: Any = None
+
+    def divide(self, work: Mapping[str, int]) -> LeftTo:
+        """Return which process does an entry; `PrewarmNotShared` when one is missing in time, or has failed."""
+        said = self._exchange({"cache": _identity(self._root), "work": dict(work)})
+        for rank, each in said.items():
+            if "failed" in each:
+                raise PrewarmNotShared(f"process {rank} of {self._process.world_size} failed: {each['failed']}")
+        cache = said[self._process.rank]["cache"]
+        chosen = divide_among({rank: each["work"] for rank, each in said.items() if each["cache"] == cache})
+
+        def left_to(name: str) -> str:
+            process = chosen.get(name, self._process.rank)  # what was not told to the others is done here
+            return "" if process == self._process.rank else f"process {process}"
+
+        return left_to
+
+    def give_up(self, reason: str) -> None:
+        """Tell the others that this process has no work to tell, so that they do not wait for it."""
+        self._exchange({"failed": reason[:500]})
+
+    def _exchange(self, own: dict[str, Any]) -> dict[int, dict[str, Any]]:
+        process = self._process
+        limit = time.monotonic() + self._timeout
+        try:
+            if self._store is None:
+                options = {"timeout": timedelta(seconds=self._timeout)}
+                store, _, _ = next(rendezvous("env://", process.rank, process.world_size, **options))
+                # A restarted job reads nothing of what the one before it said.
+                self._store = PrefixStore(f"gearcache/prewarm/{start_of_job(os.environ)}", store)
+            self._store.set(f"said/{process.rank}", json.dumps(own))
+            said = self._gather("said", limit)
+            # Who keeps the store may not end before all have read it.
+            self._store.set(f"read/{process.rank}", b"1")
+            if process.rank == 0:
+                self._gather("read", limit)
+        except torch.distributed.DistError as error:
+            raise PrewarmNotShared(f"the processes of this job cannot meet: {error}") from error
+        return {rank: json.loads(text) for rank, text in said.items()}
+
+    def _gather(self, what: str, limit: float) -> dict[int, bytes]:
+        names = {rank: f"{what}/{rank}" for rank in range(self._process.world_size)}
+        try:
+            self._store.wait(list(names.values()), timedelta(seconds=max(limit - time.monotonic(), 0.001)))
+        except torch.distributed.DistStoreError:
+            missing = [str(rank) for rank, name in names.items() if not self._store.check([name])]
+            raise PrewarmNotShared(
+                f"after {self._timeout:.0f} s nothing was heard of process {', '.join(missing) or 'none'} "
+                f"of {self._process.world_size}"
+            ) from None
+        return {rank: self._store.get(name) for rank, name in names.items()}
+
+
+def _identity(root: Path) -> str:
+    """Return what tells one cache of one host from others."""
+    return sha256("\0".join((socket.gethostname(), boot_id(), os.path.realpath(root))).encode()).hexdigest()

@@ -1,0 +1,68 @@
+"""The plan of a prewarm: what a run would compile, as a file for programs; without torch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from gearcache.cache.atomic import write_atomic
+from gearcache.prewarming.report import Prewarmed, PrewarmReport
+from gearcache.version import __version__
+
+#: Raised when a field goes or changes its meaning; new fields may come without.
+PLAN_SCHEMA = 1
+
+
+def plan_of(
+    report: PrewarmReport, *, target: str, root: Path, torch_version: str, shard: str | None, error: str | None
+) -> dict[str, Any]:
+    """Return the plan that a dry run gives, as JSON data: a row for each gear, sorted, so that equal plans are equal
+    files. `docs/plan.schema.json` says what it holds."""
+    missing = [
+        {**_named(entry), "gear": gear, "reason": entry.reasons.get(gear, entry.reason)}
+        for entry in report.entries
+        for gear in entry.missing
+    ]
+    # A gear that some kinds of call miss is missing.
+    present = [
+        {**_named(entry), "gear": gear}
+        for entry in report.entries
+        for gear in entry.present
+        if gear not in entry.missing
+    ]
+    left = [{**_named(entry), "to": entry.left_to} for entry in report.entries if entry.left_to]
+    failed = [
+        {"method": entry.method, "rank": entry.rank, "call": call, "reason": reason}
+        for entry in report.entries
+        for call, reason in entry.failed.items()
+    ]
+    return {
+        "schema": PLAN_SCHEMA,
+        "kind": "gearcache prewarm plan",
+        "target": target,
+        "gearcache": __version__,
+        "torch": torch_version,
+        "root": str(root),
+        "shard": shard,
+        "missing": sorted(missing, key=_order),
+        "present": sorted(present, key=_order),
+        "left": sorted(left, key=_order),
+        "failed": failed,
+        "never_called": list(report.never_called),
+        "error": error,
+        "complete": error is None and report.is_complete and bool(report.entries),
+    }
+
+
+def write_plan(path: Path, plan: dict[str, Any]) -> None:
+    """Write a plan whole, or not at all; raises `PublishError`."""
+    write_atomic(path, (json.dumps(plan, indent=2, ensure_ascii=True, allow_nan=False) + "\n").encode())
+
+
+def _named(entry: Prewarmed) -> dict[str, Any]:
+    return {"method": entry.method, "key": entry.key, "ranks": entry.ranks, "rank": entry.rank}
+
+
+def _order(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["method"], row["key"], row["ranks"], -1 if row["rank"] is None else row["rank"], row.get("gear", "")

@@ -1,0 +1,107 @@
+"""Shares of the work of a prewarm: which of several processes compiles which entry, told before anything is compiled.
+
+An entry is done by one process as a whole: processes that compile gears of one entry would wait for each other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Protocol
+
+from gearcache.errors import OptionError
+
+#: Says of an entry who else does it: empty for what this process has to do itself.
+LeftTo = Callable[[str], str]
+
+_SHARD = re.compile(r"([0-9]{1,6})/([0-9]{1,6})")
+
+
+class Sharing(Protocol):
+    """What divides the work; `work` is the number of gears by the name of each entry that this process meets."""
+
+    def divide(self, work: Mapping[str, int]) -> LeftTo:
+        """Return who does what."""
+
+    def give_up(self, reason: str) -> None:
+        """Tell the others that this process cannot say what its work is."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Share `number` (1 to `count`) of work that `count` processes divide without asking each other.
+
+    Each of them has to meet the same entries: the same function, versions, threads and kind of host. What is stored
+    already does not move the shares, so that processes that begin later find the same ones.
+    """
+
+    number: int
+    count: int
+
+    def __post_init__(self) -> None:
+        if any(isinstance(value, bool) or not isinstance(value, int) for value in (self.number, self.count)):
+            raise OptionError(f"shard is {(self.number, self.count)!r}; it must be two ints, such as (3, 16)")
+        if self.count < 1:
+            raise OptionError(f"shard is {self.text}; there must be at least 1 share, as in 1/1")
+        if not 1 <= self.number <= self.count:
+            raise OptionError(
+                f"shard is {self.text}; with {self.count} shares it is 1/{self.count} to {self.count}/{self.count}"
+            )
+
+    @classmethod
+    def parse(cls, text: str) -> Shard:
+        """Return the shard that `3/16` names; `OptionError` for what names none."""
+        found = _SHARD.fullmatch(text)
+        if found is None:
+            raise OptionError(f"shard is `{text}`; it must be NUMBER/COUNT, such as 3/16")
+        return cls(int(found[1]), int(found[2]))
+
+    @property
+    def text(self) -> str:
+        """`3/16`."""
+        return f"{self.number}/{self.count}"
+
+    def divide(self, work: Mapping[str, int]) -> LeftTo:
+        """Return the shard that does an entry."""
+        shares = divide(work, self.count)
+
+        def left_to(name: str) -> str:
+            index = shares.get(name)
+            if index is None:  # met in the second run of the function alone: all shards find the same one for it
+                index = int(sha256(name.encode()).hexdigest()[:12], 16) % self.count
+            return "" if index == self.number - 1 else f"shard {index + 1}/{self.count}"
+
+        return left_to
+
+    def give_up(self, reason: str) -> None:
+        """Nobody asks."""
+
+
+def divide(work: Mapping[str, int], count: int) -> dict[str, int]:
+    """Return which of `count` shares each entry is in, from 0: the largest first, each to the share with the least."""
+    loads = [0] * count
+    shares: dict[str, int] = {}
+    for name in sorted(work, key=lambda name: (-work[name], name)):
+        chosen = min(range(count), key=lambda index: (loads[index], index))
+        shares[name] = chosen
+        loads[chosen] += work[name]
+    return shares
+
+
+def divide_among(offers: Mapping[int, Mapping[str, int]]) -> dict[str, int]:
+    """Return which process does each entry, of those that meet it; `offers` is the work that each process meets."""
+    loads = dict.fromkeys(offers, 0)
+    sizes: dict[str, int] = {}
+    for work in offers.values():
+        for name, size in work.items():
+            sizes[name] = max(size, sizes.get(name, 0))
+    chosen: dict[str, int] = {}
+    # What fewest can do comes first: else those few may be busy with what others could have done.
+    able = {name: sorted(process for process, work in offers.items() if name in work) for name in sizes}
+    for name in sorted(sizes, key=lambda name: (len(able[name]), -sizes[name], name)):
+        process = min(able[name], key=lambda each: (loads[each], each))
+        chosen[name] = process
+        loads[process] += sizes[name]
+    return chosen

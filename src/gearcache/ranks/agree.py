@@ -1,0 +1,115 @@
+"""`gearcache.agree`: one moment in which all ranks of a job make sure that they serve the same graphs."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from gearcache.errors import OptionError
+from gearcache.ranks.job import Job, present_job
+from gearcache.ranks.meeting import Meeting
+from gearcache.ranks.part import Part, told
+from gearcache.ranks.pieces import methods_of
+from gearcache.ranks.stopped import Stopped
+
+_ENDS = ("raise", "eager")
+_TIMEOUT = 600.0
+
+
+class _Running:
+    """The lock of the call that runs; a process that is forked meanwhile has one of its own."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+
+_running = _Running()
+os.register_at_fork(after_in_child=_running.__init__)  # type: ignore[misc]
+
+
+def agree(
+    model: Any, timeout: float = _TIMEOUT, on_disagree: str = "raise", *, warm: Callable[[], object] | None = None
+) -> bool:
+    """Make sure that every rank of the job has loaded what is declared, and that none compiles by itself from then on.
+
+    To be called once by every rank, after `torch.distributed.init_process_group` and before the first collective. The
+    ranks meet over the store of the job, never in a collective. They look up what is stored; of the ranks that lack the
+    same, one compiles, and the others adopt that where they would have compiled the same; then all load. A call that
+    nothing loaded serves is afterwards an error (`CompileNotAgreed`), or runs eagerly as `on_miss` says, until `agree`
+    is called again.
+
+    - `model`: a module with cached methods or attached parts, a cached method, what `attach` returns, or a list, tuple
+      or dict of these. Agreed is what `.warm()` compiles: the gears of methods whose arguments are declared.
+    - `timeout`: seconds until this is over on every rank, whatever happens to one of them; a few more where the rank
+      that decides, or the store, is gone.
+    - `on_disagree`: `"raise"`: all ranks raise the same `RanksDisagree`; `"eager"`: all run the methods themselves.
+    - `warm`: a function that calls `.warm(...)` of methods whose arguments are not declared.
+
+    Returns whether all ranks serve graphs. Where there is one process, or no process group, and in a process forked
+    from a rank, nothing happens, but that methods on which an earlier job has agreed compile again when they need to.
+    `RanksDisagree` (`.rank`, `.reason`) on all ranks when one of them cannot do its part, dies, or does not come.
+    `OptionError` or `TypeError` for a parameter that is of no use, once the other ranks have been told (they raise
+    `RanksDisagree`); `OptionError` also while another thread of this process is in here, and in a process that `warm`
+    has forked.
+    """
+    job, lock = present_job(), _running.lock
+    if not lock.acquire(blocking=False):
+        error = OptionError("agree: it is running in this process already; call it from one thread, and not in `warm`")
+        if job is not None:  # the others pair their calls with this one
+            _leave(job, error)
+        raise error
+    try:
+        problem = _problem(timeout, on_disagree, warm)
+        if job is not None:
+            return _agree(job, model, timeout, on_disagree, warm, problem)
+        if problem is not None:
+            raise problem
+        for method in methods_of(model):
+            method.right.give_back()
+            method.follow_stance()
+        return True
+    finally:
+        lock.release()
+
+
+def _problem(timeout: Any, on_disagree: Any, warm: Any) -> OptionError | None:
+    """Return what is wrong with parameters."""
+    if on_disagree not in _ENDS:
+        return OptionError(f"agree: on_disagree is {on_disagree!r}; allowed: 'raise', 'eager'")
+    is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
+    if not is_number or not 0 < timeout < math.inf:
+        return OptionError(f"agree: timeout is {timeout!r}; it must be a number of seconds above 0")
+    if warm is not None and not callable(warm):
+        return OptionError(f"agree: warm is {warm!r}; it must be a function that calls `.warm(...)`, or None")
+    return None
+
+
+def _leave(job: Job, error: OptionError) -> None:
+    meeting = Meeting(job.next_meeting(), job.rank, job.world, _TIMEOUT)
+    meeting.leave(told(error))
+    meeting.close()
+
+
+def _agree(
+    job: Job,
+    model: Any,
+    timeout: float,
+    on_disagree: str,
+    warm: Callable[[], object] | None,
+    problem: OptionError | None,
+) -> bool:
+    # Who asks for what makes no sense takes part too: the others would wait for it, and be out of step afterwards.
+    part = Part(job, _TIMEOUT if problem else timeout, "raise" if problem else on_disagree, problem)
+    try:
+        part.meet(model, warm)
+    except Stopped as stop:
+        return part.end(stop)
+    except BaseException as error:
+        part.meeting.leave(told(error))
+        raise
+    finally:
+        part.close()
+    return True

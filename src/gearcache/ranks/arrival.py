@@ -1,0 +1,88 @@
+"""How the ranks of a job come together, each once; whoever does not stay says so to those that come later."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from gearcache.ranks.line import TooLate
+from gearcache.ranks.seat import Seat
+from gearcache.ranks.stopped import Stopped, silent
+
+
+class Arrival:
+    """The arrival of one rank. What it does runs in the thread of the line, and raises `Stopped`."""
+
+    def __init__(self, seat: Seat) -> None:
+        self._seat = seat
+        #: Whether all have come, as far as this rank knows.
+        self.is_complete = False
+
+    def come(self) -> None:
+        """Wait until all ranks have come."""
+        self._seat.words.come()
+        if self._seat.is_first:
+            self._gather()
+        else:
+            self._join()
+        self.is_complete = True
+
+    def give_up(self, stop: Stopped) -> Stopped:
+        """End the meeting to which not all have come; returns how it ended, where another rank was first."""
+        seat = self._seat
+        stop = seat.words.end(stop)
+        if seat.is_first:
+            present = [other for other in seat.others if seat.line.has([self._here(other)])]
+            for other in present:
+                token = seat.line.ask(self._here(other))
+                seat.line.tell(f"seen/{token}", {"stop": [stop.rank, stop.reason, stop.how]})
+            seat.linger([f"ended/{seat.token}/{other}" for other in present])
+        return stop
+
+    def _here(self, rank: int) -> str:
+        return f"here/{self._seat.token}/{rank}"
+
+    def _gather(self) -> None:
+        seat = self._seat
+
+        def meanwhile(absent: list[int]) -> None:
+            if (stop := seat.words.ended()) is not None:
+                raise stop
+            if absent:
+                seat.say(seat.others_are.text(seat.others_are.named(absent)))
+
+        seat.line.tell("call", [seat.token, seat.seconds_left])
+        try:
+            seat.tokens |= seat.hear_all({other: self._here(other) for other in seat.others}, -1, meanwhile)
+        except Stopped as stop:
+            raise self.give_up(stop) from None
+        seen = {"left": seat.seconds_left, "tokens": [seat.tokens[rank] for rank in sorted(seat.tokens)]}
+        for other in seat.others:
+            seat.line.tell(f"seen/{seat.tokens[other]}", seen)
+
+    def _join(self) -> None:
+        seat, answered = self._seat, ""
+
+        def look() -> Any:
+            nonlocal answered
+            call, left = seat.line.ask("call") or ("", 0.0)
+            if call and call != answered:  # of an earlier start, it may be; then another one comes
+                answered = call
+                seat.line.tell(f"here/{call}/{seat.rank}", seat.token)
+                # The first rank says it first when somebody does not come.
+                seat.end = max(seat.end, time.monotonic() + left + seat.grace)
+            if (seen := seat.line.ask(f"seen/{seat.token}")) is not None:
+                return seen
+            stop = seat.words.ended()
+            return None if stop is None else {"stop": [stop.rank, stop.reason, stop.how]}
+
+        try:
+            seen = seat.line.poll(look, lambda: seat.end, lambda: seat.say("rank 0, which gathers all"))
+        except TooLate:
+            reason = f"{silent(seat.timeout)}{seat.words.absence(0)}; rank {seat.rank} gave up"
+            raise seat.words.end(Stopped(0, reason)) from None
+        if "stop" in seen:
+            seat.line.tell(f"ended/{answered}/{seat.rank}", True)
+            raise Stopped(*seen["stop"])
+        seat.tokens.update(enumerate(seen["tokens"]))
+        seat.end = time.monotonic() + seen["left"] + seat.grace

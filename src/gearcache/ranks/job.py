@@ -1,0 +1,108 @@
+"""The job that this process is a rank of, and the store over which its ranks meet."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from gearcache.ranks.process_start import process_start
+
+_ROOT = "gearcache/agree"
+
+
+class _Connection:
+    """A store under a connection of its own, as who waits keeps one busy; it stays, since making one takes a while."""
+
+    def __init__(self, store: Any, since: float | None = None) -> None:
+        """`since`: what was stored before is of another job with the same store; seconds since the epoch."""
+        self._of_job = store
+        self._own: Any = None
+        self.numbers = itertools.count(1)
+        self.since = process_start() if since is None else since
+
+    def open(self) -> Any:
+        """Return the store; a connection to a host that is gone takes as long as the job's timeout, or for ever."""
+        if self._own is None:
+            self._own = self._of_job.clone() if hasattr(self._of_job, "clone") else self._of_job
+        return self._own
+
+
+#: The store of the present job as it was found, and what is kept for it.
+_present: list[tuple[Any, _Connection]] = []
+#: The process group that this process has from the one that it was forked from: it is no rank of that.
+_inherited: list[Any] = []
+
+
+def _inherit() -> None:
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        _inherited[:] = [distributed.group.WORLD]
+
+
+os.register_at_fork(after_in_child=_inherit)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the ranks of a job meet for the time of that number, in what `open` returns of the store."""
+
+    number: int
+    open: Callable[[], Any]
+    #: Seconds since the epoch: what ranks have left there before is of an earlier start of the job.
+    since: float
+
+
+@dataclass(frozen=True)
+class Job:
+    """One initialised process group of two or more processes."""
+
+    rank: int
+    world: int
+    connection: _Connection
+
+    def next_meeting(self, environ: Mapping[str, str] = os.environ) -> Place:
+        """Return the place of the next meeting; all ranks meet in the same order."""
+        place = meeting_place(environ, self.world)
+        distributed: Any = torch.distributed
+        connection = self.connection
+        return Place(
+            next(connection.numbers), lambda: distributed.PrefixStore(place, connection.open()), connection.since
+        )
+
+
+def meeting_place(environ: Mapping[str, str], world: int) -> str:
+    """Return where in the store the ranks of a job meet: apart from those of an earlier start, or of another size."""
+    return f"{_ROOT}/{start_of_job(environ)}/{world}"
+
+
+def start_of_job(environ: Mapping[str, str]) -> str:
+    """Return what tells one start of a job from another with the same store, as torchelastic says it."""
+    return f"{environ.get('TORCHELASTIC_RUN_ID', '')}/{environ.get('TORCHELASTIC_RESTART_COUNT', '')}"
+
+
+def present_job() -> Job | None:
+    """Return the job of this process.
+
+    None outside of one, in one of a single process, where others are faked, and in a process forked from a rank.
+    """
+    distributed = torch.distributed
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return None
+    rank, world = distributed.get_rank(), distributed.get_world_size()
+    if world == 1 or distributed.get_backend() == "fake":
+        return None
+    group: Any = distributed.group.WORLD
+    if any(group is other for other in _inherited):
+        return None
+    store = group.get_group_store()
+    if not (_present and _present[0][0] is store):
+        # A second job of this process may have the store of the first one.
+        _present[:] = [(store, _Connection(store, time.time() if _present else None))]
+    return Job(rank, world, _present[0][1])

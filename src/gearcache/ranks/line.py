@@ -1,0 +1,161 @@
+"""What a rank asks of the store of its job: in a thread of its own, as a store whose host hangs never answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from gearcache.errors import OptionError
+
+T = TypeVar("T")
+_Item = tuple[Callable[[], Any], "queue.SimpleQueue[Any]", threading.Event]
+#: Seconds between two looks: at first, by how much they grow, and at most.
+_FIRST, _GROWTH, _LONGEST = 0.0003, 1.3, 0.1
+#: Seconds beyond a deadline after which the store is held to be gone.
+_PATIENCE = 1.0
+#: How often a value is stored anew that others have changed meanwhile.
+_ATTEMPTS = 8
+
+
+class TooLate(Exception):
+    """The deadline has passed."""
+
+
+class StoreGone(Exception):
+    """The store of the job does not answer any more."""
+
+
+class Abandoned(Exception):
+    """Who waited for the work has been interrupted."""
+
+
+class Line:
+    """The connection of one rank to the others of its job: texts under names, which all ranks read.
+
+    Names are those of one meeting; names that begin with a slash are those of the job.
+    """
+
+    def __init__(self, open_store: Callable[[], Any], folder: str = "") -> None:
+        """`open_store` is called in the thread: a connection to a host that is gone may never come about.
+
+        `folder` is what the names of the meeting begin with.
+        """
+        self._open = open_store
+        self._folder = folder
+        self._process = os.getpid()
+        self._store: Any = None
+        self._has_many = False
+        self._waiting: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
+        self._abandoned = threading.Event()
+        threading.Thread(target=self._serve, name="gearcache agree", daemon=True).start()
+
+    def _serve(self) -> None:
+        while (item := self._waiting.get()) is not None:
+            work, answer, self._abandoned = item
+            try:
+                if self._store is None:
+                    self._store = self._open()
+                    self._has_many = bool(getattr(self._store, "has_extended_api", lambda: False)())
+                answer.put((work(), None))
+            except BaseException as error:
+                answer.put((None, error))
+
+    def run(self, work: Callable[[], T], end: Callable[[], float]) -> T:
+        """Return what `work` gives, which asks the store and looks at the deadline `end` itself.
+
+        `StoreGone` where the store stays silent beyond that, or where it fails; `OptionError` in a forked process.
+        """
+        if os.getpid() != self._process:
+            raise OptionError(
+                f"agree: this process was forked inside of it from {self._process}, and is no rank of the job: end it "
+                "with os._exit, or fork (and start workers) before agree or after it"
+            )
+        answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        abandoned = threading.Event()
+        try:
+            self._waiting.put((work, answer, abandoned))
+            found, error = self._answer(answer, end)
+        except BaseException:
+            abandoned.set()
+            raise
+        if error is None:
+            return found  # type: ignore[no-any-return]
+        if isinstance(error, RuntimeError):  # as torch tells of whatever befalls a store
+            raise StoreGone(f"{type(error).__name__}: {error}".splitlines()[0]) from error
+        raise error
+
+    def _answer(self, answer: queue.SimpleQueue[Any], end: Callable[[], float]) -> Any:
+        while True:
+            left = end() + _PATIENCE - time.monotonic()
+            try:
+                return answer.get(timeout=max(0.0, left))
+            except queue.Empty:
+                if end() + _PATIENCE > time.monotonic():
+                    continue
+            try:  # this process may have stood still: then the thread has not looked since
+                return answer.get(timeout=_PATIENCE)
+            except queue.Empty:
+                raise StoreGone("it does not answer") from None
+
+    def poll(
+        self, look: Callable[[], T | None], end: Callable[[], float], meanwhile: Callable[[], None] | None = None
+    ) -> T:
+        """Return what a look finds at last; to be called by work. `TooLate` where it finds nothing until `end`."""
+        pause = _FIRST
+        while (found := look()) is None:
+            if self._abandoned.is_set():
+                raise Abandoned
+            if (left := end() - time.monotonic()) <= 0:
+                raise TooLate
+            if meanwhile is not None:
+                meanwhile()
+            time.sleep(min(pause, left))
+            pause = min(pause * _GROWTH, _LONGEST)
+        return found
+
+    def tell(self, name: str, value: Any) -> None:
+        """Store a value (JSON)."""
+        self._store.set(self._full(name), json.dumps(value))
+
+    def settle(self, name: str, value: Any, counts: Callable[[Any], bool]) -> Any:
+        """Store a value, unless one is there that `counts`; returns the one that is there then, equal for all ranks."""
+        full, text = self._full(name), json.dumps(value)
+        for _ in range(_ATTEMPTS):
+            before = self._store.get(full).decode() if self._store.check([full]) else ""
+            if before and counts(json.loads(before)):
+                return json.loads(before)
+            try:
+                after = self._store.compare_set(full, before, text)
+            except RuntimeError:  # not every store has it; one that is gone says so below
+                break
+            if after.decode() == text:
+                return value
+        self._store.set(full, text)
+        return value
+
+    def has(self, names: Sequence[str]) -> bool:
+        """Whether all of some names are there."""
+        return not names or bool(self._store.check([self._full(name) for name in names]))
+
+    def ask(self, name: str) -> Any:
+        """Return the value of a name; None where it is not there."""
+        return self.read([name])[0] if self.has([name]) else None
+
+    def read(self, names: Sequence[str]) -> list[Any]:
+        """Return the values of names that are there."""
+        full = [self._full(name) for name in names]
+        if self._has_many and len(full) > 1:
+            return [json.loads(text) for text in self._store.multi_get(full)]
+        return [json.loads(self._store.get(name)) for name in full]
+
+    def _full(self, name: str) -> str:
+        return name if name.startswith("/") else f"/{self._folder}{name}"
+
+    def close(self) -> None:
+        """End the thread, once it has done what it was given."""
+        self._waiting.put(None)

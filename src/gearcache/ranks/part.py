@@ -1,0 +1,136 @@
+"""One rank's part in an agreement, from its methods to the end that all ranks share."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from typing import Any
+
+from gearcache.errors import GearcacheError, OptionError, RanksDisagree
+from gearcache.ranks.job import Job
+from gearcache.ranks.meeting import Meeting
+from gearcache.ranks.pieces import Piece, collect, methods_of
+from gearcache.ranks.plan import Leader, vote_of
+from gearcache.ranks.stopped import Stopped
+from gearcache.ranks.team import Team
+from gearcache.serving.method import CachedMethod
+
+logger = logging.getLogger("gearcache")
+_MOST_NAMED = 3
+
+
+class Part:
+    """One rank's part in an agreement."""
+
+    def __init__(self, job: Job, timeout: float, on_disagree: str, problem: OptionError | None) -> None:
+        """`problem`: what is wrong with a parameter of this rank, so that no rank can go on."""
+        self.meeting = Meeting(job.next_meeting(), job.rank, job.world, timeout)
+        self._process = os.getpid()
+        self._how = on_disagree
+        self._methods: list[CachedMethod] = []
+        self._team: Team | None = None
+        self._leader = Leader()
+        self._problem: Exception | None = problem
+        #: What this rank itself has failed with, and whether that was before it did any work.
+        self._error: Exception | None = problem
+        self._has_begun = False
+
+    def meet(self, model: Any, warm: Callable[[], object] | None) -> None:
+        """Agree with the others; `Stopped` where that fails."""
+        pieces: list[Piece] = []
+        # Before the others are met: nobody compiles alone where one of them does not come.
+        failure = self._failure(lambda: self._begin(pieces, model, warm))
+        self.meeting.open(_named(self._methods))
+        if not failure:
+            self._team = Team(pieces, self.meeting)
+        while True:
+            vote = None if failure else self._vote()
+            if isinstance(vote, str):
+                failure = vote
+            if failure:
+                vote = {"how": self._how, "failed": failure} | ({"raises": True} if self._problem else {})
+            decision = self.meeting.decide(vote, self._leader.decide)
+            team = self._team
+            assert team is not None
+            if decision["do"] == "go":
+                break
+            if decision["do"] == "compile":
+                failure = self._failure(lambda: team.compile(decision["who"]))  # noqa: B023
+            else:
+                failure = self._failure(team.load)
+        self._withdraw(is_eager=False)
+
+    def _begin(self, pieces: list[Piece], model: Any, warm: Callable[[], object] | None) -> None:
+        try:
+            self._methods = methods_of(model)
+        except Exception as error:  # nothing is known that could run without graphs
+            self._problem = self._problem or error
+            raise
+        self._withdraw()  # from here on nobody compiles alone, also in other threads, and also where this fails
+        if self._problem is not None:
+            raise self._problem
+        pieces += collect(model, warm)
+        self._methods += [piece.method for piece in pieces]
+        self._withdraw()
+        self._has_begun = True
+
+    def _vote(self) -> dict[str, Any] | str:
+        """Return how the pieces stand; a text is how that failed."""
+        assert self._team is not None
+        try:
+            return vote_of(self._how, self._team.look_up())
+        except Exception as error:
+            self._error = error
+            return told(error)
+
+    def _failure(self, work: Callable[[], None]) -> str:
+        """Do a part of the work; returns how it failed, for the next vote, in which every rank takes part."""
+        try:
+            work()
+        except Stopped:
+            raise
+        except Exception as error:
+            self._error = self._problem or error
+            return told(self._error)
+        return ""
+
+    def end(self, stop: Stopped) -> bool:
+        """End as all ranks do that could not agree; a rank that was called wrongly raises what says so."""
+        error = RanksDisagree(stop.rank, stop.reason)
+        if (stop.how or self._how) == "raise":
+            if not self._has_begun and isinstance(self._error, (OptionError, TypeError)):
+                raise self._error from error
+            raise error from (self._error or stop.__cause__)
+        self._withdraw(is_eager=True)
+        logger.warning("%s; all ranks run the methods of this model without graphs", error)
+        return False
+
+    def _withdraw(self, *, is_eager: bool | None = None) -> None:
+        for method in self._methods:
+            right = method.right
+            right.withdraw(is_eager=right.is_eager if is_eager is None else is_eager)
+            method.follow_stance()
+
+    def close(self) -> None:
+        """Leave the meeting."""
+        if os.getpid() != self._process:  # a fork of this rank: the rank itself is still there
+            return
+        self.meeting.close()
+        if self._team is not None:
+            self._team.close()
+
+
+def told(error: BaseException) -> str:
+    """Return an error as other ranks are told of it."""
+    logger.debug("agree: this rank fails", exc_info=error)
+    text = str(error)
+    if isinstance(error, GearcacheError):
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _named(methods: list[CachedMethod]) -> str:
+    names = list(dict.fromkeys(f"`{method.name}`" for method in methods))
+    rest = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {rest} others" if rest > 0 else "")

@@ -1,0 +1,128 @@
+"""What the ranks of a job agree on: the cached methods of a model, and the calls of them that are declared."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from gearcache.attaching.attachment import SEAM, Attachment, attachment_of
+from gearcache.errors import OptionError
+from gearcache.guards.evidence.names import a_type
+from gearcache.prewarming import hook as session
+from gearcache.prewarming.declared import touch_declared
+from gearcache.serving.method import CachedMethod
+
+
+@dataclass(eq=False)
+class Piece:
+    """One call of a cached method that all ranks are to be able to serve."""
+
+    method: CachedMethod
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    #: Whether the job cannot do without; declared calls at sizes of their own (1) may be impossible.
+    is_needed: bool = True
+
+
+def warmable(model: Any) -> list[Any]:
+    """Return what has a `warm` among modules, attachments and cached methods, alone or in lists, tuples and dicts.
+
+    `TypeError` for anything else.
+    """
+    touch_declared(model)
+    return list({id(found): found for found in _warmable(model)}.values())
+
+
+def _warmable(value: Any) -> Iterator[Any]:
+    if isinstance(value, torch.nn.Module):
+        for module in value.modules():
+            held = vars(module)
+            yield from (item for item in held.values() if isinstance(item, CachedMethod))
+            if (attached := attachment_of(held.get(SEAM))) is not None:
+                yield attached
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _warmable(item)
+    elif isinstance(value, Mapping):
+        yield from _warmable(list(value.values()))
+    elif callable(getattr(value, "warm", None)):  # a cached method, an attachment, what an integration returns
+        yield value
+    else:
+        raise TypeError(f"agree: model is {a_type(value)}; it is a module, or what cache_compile or attach returns")
+
+
+def methods_of(model: Any) -> list[CachedMethod]:
+    """Return the cached methods that `warmable` finds, but for those that an integration keeps to itself."""
+    found = [item.method if isinstance(item, Attachment) else item for item in warmable(model)]
+    return [method for method in found if isinstance(method, CachedMethod)]
+
+
+@dataclass
+class _Collecting:
+    """Takes the calls of `.warm` of this thread while it is open; nothing is compiled."""
+
+    pieces: list[Piece] = field(default_factory=list)
+    cache_dir: str | None = None
+    jobs: int | None = None
+    world_size: int | None = None
+    rank: int | None = None
+    thread: int = field(default_factory=threading.get_ident)
+
+    def created(self, method: session.Preparable) -> None:
+        """Do nothing: a method is agreed on when it is warmed."""
+
+    def declared(self, method: session.Preparable) -> None:
+        """Do nothing."""
+
+    def call(self, method: session.Preparable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the method itself, for another thread; `OptionError` in this one."""
+        if threading.get_ident() == self.thread:
+            raise OptionError(f"agree: warm calls `{method.name}`; it may only call `.warm(...)`, which runs nothing")
+        with torch.no_grad():
+            return method.function(*args, **kwargs)
+
+    def warm(self, method: session.Preparable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Note a call."""
+        assert isinstance(method, CachedMethod)
+        self.pieces.append(Piece(method, args, kwargs))
+
+
+def collect(model: Any, warm: Callable[[], object] | None) -> list[Piece]:
+    """Return the declared calls of all cached methods of a model, and those that `warm` names.
+
+    `OptionError` for a method of which nobody knows the calls, and where there is none; `TypeError` as `warmable`.
+    """
+    opened, found = _Collecting(), warmable(model)
+    session.enter(opened)
+    try:
+        if warm is not None:
+            warm()
+        named = {id(piece.method) for piece in opened.pieces}
+        for item in found:
+            method = item.method if isinstance(item, Attachment) else item
+            if id(method) in named:
+                continue
+            _warm(item)
+            if isinstance(method, CachedMethod) and type(item) in (Attachment, type(method)):
+                calls = method.special_calls()
+                opened.pieces += [Piece(method, args, kwargs, is_needed=False) for args, kwargs in calls]
+    finally:
+        session.leave()
+    if not opened.pieces:
+        raise OptionError("agree: the model has no cached method; make them (cache_compile, attach) before")
+    return opened.pieces
+
+
+def _warm(item: Any) -> None:
+    try:
+        item.warm()
+    except TypeError as error:
+        name = getattr(item, "name", type(item).__name__)
+        raise OptionError(
+            f"agree: nobody knows what calls of `{name}` look like ({error}); declare its arguments "
+            f"(input_signature=, set_inputs), or give agree(…, warm=…) a function that calls its `.warm(...)`"
+        ) from error

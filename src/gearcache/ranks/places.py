@@ -1,0 +1,46 @@
+"""Which ranks of a job work in one folder."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from gearcache.cache import Layout
+from gearcache.cache.shared_folder import mark_folder, unmark_folder
+from gearcache.errors import CacheError
+
+
+class Places:
+    """The folders of the caches of one rank, for one meeting; `close` removes the marks that it has made there."""
+
+    def __init__(self, meeting: str, rank: int) -> None:
+        self._name = f"agree-{meeting}"
+        self._alone = f"{socket.gethostname()}-{os.getpid()}-{rank}"
+        self._known: dict[str, str] = {}
+        self._made: list[Layout] = []
+
+    def of(self, layout: Layout, tiers: str = "") -> str:
+        """Return what names the folder of a cache: equal on all ranks that work in it, and on no others.
+
+        `tiers` name those through which ranks of several folders reach what one of them stores. A folder that cannot be
+        written is this rank's alone.
+        """
+        if tiers and self._of_folder(layout) != self._alone:
+            return tiers
+        return self._of_folder(layout)
+
+    def _of_folder(self, layout: Layout) -> str:
+        root = str(layout.root)
+        if root not in self._known:
+            try:
+                self._known[root], is_own = mark_folder(layout, self._name)
+            except (CacheError, OSError, UnicodeDecodeError):
+                self._known[root] = self._alone
+            else:
+                self._made += [layout] if is_own else []
+        return self._known[root]
+
+    def close(self) -> None:
+        """Remove the marks, once all ranks have seen them."""
+        for layout in self._made:
+            unmark_folder(layout, self._name)

@@ -1,0 +1,115 @@
+"""What the first rank decides from the votes of all: who compiles what, when all load, and when it is over.
+
+A vote is `{"how": on_disagree, "failed": reason}`, with `"raises"` where a parameter is of no use, so that no rank goes
+on, or `{"how": on_disagree, "pieces": [PieceVote as a list, …]}`. A decision is one of `{"do": "load"}`,
+`{"do": "go"}`, `{"do": "compile", "who": {"<work>@<place>": rank}}`, `{"do": "stop", …}`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import astuple, dataclass
+from typing import Any
+
+#: How often ranks compile before they give up: together, then by what each has traced, alone, and after damage.
+MOST_COMPILES = 4
+
+LEFT_OUT = ("out", "impossible")
+
+
+@dataclass(frozen=True)
+class PieceVote:
+    """How one piece of work stands on one rank.
+
+    `state` is `stored`, `loaded`, `missing`, or one of those of a call that is not needed and cannot be made: `out`, as
+    this start has found, `impossible`, as an earlier one has. Ranks with equal `work` and `place` need one compile;
+    `reason` says why it is missing, or left out.
+    """
+
+    name: str
+    state: str
+    work: str
+    place: str
+    reason: str = ""
+
+    @property
+    def share(self) -> str:
+        """What one compile serves."""
+        return f"{self.work}@{self.place}"
+
+
+def vote_of(how: str, pieces: list[PieceVote]) -> dict[str, Any]:
+    """Return the vote of a rank that has not failed."""
+    return {"how": how, "pieces": [list(astuple(piece)) for piece in pieces]}
+
+
+class Leader:
+    """Decides for one meeting."""
+
+    def __init__(self) -> None:
+        self._compiles = 0
+
+    def decide(self, votes: list[dict[str, Any]]) -> dict[str, Any]:
+        """Return the decision about the votes of all ranks, in their order."""
+        for rank, vote in enumerate(votes):
+            if vote.get("raises"):
+                return _stop(rank, vote["failed"], "raise")
+        hows = {vote["how"] for vote in votes if "how" in vote}
+        how = hows.pop() if len(hows) == 1 else "raise"
+        if hows:
+            rank = next(rank for rank, vote in enumerate(votes) if vote.get("how", "") != votes[0].get("how", ""))
+            return _stop(rank, f"its on_disagree is {votes[rank].get('how')!r}, and that of others is not", "raise")
+        for rank, vote in enumerate(votes):
+            if "failed" in vote:
+                return _stop(rank, vote["failed"], how)
+        pieces = [[PieceVote(*item) for item in vote["pieces"]] for vote in votes]
+        missing = _missing(pieces)
+        if missing and self._compiles == MOST_COMPILES:
+            rank, piece = missing[0]
+            reason = f"`{piece.name}` is missing although it was compiled {MOST_COMPILES} times: {piece.reason}"
+            return _stop(rank, reason, how)
+        if missing:
+            self._compiles += 1
+            return {"do": "compile", "who": _compilers(missing)}
+        if (stop := _unequal(pieces)) is not None:
+            return _stop(*stop, how)
+        is_loaded = all(piece.state != "stored" for listed in pieces for piece in listed)
+        return {"do": "go" if is_loaded else "load"}
+
+
+def _missing(pieces: list[list[PieceVote]]) -> list[tuple[int, PieceVote]]:
+    """Return who lacks what. That a call is impossible, as an earlier start has found, counts where all say so."""
+    possible = {piece.work for listed in pieces for piece in listed if piece.state not in LEFT_OUT}
+    return [
+        (rank, piece)
+        for rank, listed in enumerate(pieces)
+        for piece in listed
+        if piece.state == "missing" or (piece.state == "impossible" and piece.work in possible)
+    ]
+
+
+def _compilers(missing: list[tuple[int, PieceVote]]) -> dict[str, int]:
+    """Return who compiles what: of the ranks that lack it the one that has least to do, the first of them."""
+    lacking: dict[str, list[int]] = {}
+    for rank, piece in missing:
+        lacking.setdefault(piece.share, []).append(rank)
+    busy: Counter[int] = Counter()
+    found = {}
+    for share, ranks in lacking.items():
+        found[share] = min(ranks, key=lambda rank: (busy[rank], rank))
+        busy[found[share]] += 1
+    return found
+
+
+def _unequal(pieces: list[list[PieceVote]]) -> tuple[int, str] | None:
+    """Return a rank that lacks what another one with the same work has; calls that are not needed may be left out."""
+    served = {piece.work for listed in pieces for piece in listed if piece.state not in LEFT_OUT}
+    for rank, listed in enumerate(pieces):
+        for piece in listed:
+            if piece.state == "out" and piece.work in served:
+                return rank, f"`{piece.name}` cannot be made here, and other ranks have it: {piece.reason}"
+    return None
+
+
+def _stop(rank: int, reason: str, how: str) -> dict[str, Any]:
+    return {"do": "stop", "rank": rank, "reason": reason, "how": how}

@@ -1,0 +1,23 @@
+"""When this process started."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+_IMPORTED = time.time()
+#: Where `/proc/self/stat` has the start, of what follows the name of the program: ticks since the host started.
+_FIELD = 19
+
+
+def process_start() -> float:
+    """Return when this process started, or a little later, in seconds since the epoch."""
+    try:
+        fields = Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()
+        ticks = int(fields[_FIELD])
+        uptime = time.clock_gettime(time.CLOCK_BOOTTIME)
+        found = time.time() - (uptime - ticks / os.sysconf("SC_CLK_TCK"))
+    except (OSError, ValueError, IndexError, AttributeError):  # not on Linux
+        return _IMPORTED
+    return found if ticks > 0 else _IMPORTED

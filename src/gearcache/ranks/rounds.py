@@ -1,0 +1,116 @@
+"""Rounds of a meeting: all vote, the first rank decides, all read what it decided."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gearcache.ranks.line import TooLate
+from gearcache.ranks.seat import Seat
+from gearcache.ranks.stopped import Stopped, silent
+
+#: Decisions after which the meeting is over.
+ENDS = ("go", "stop")
+
+Decide = Callable[[list[Any]], dict[str, Any]]
+
+
+class Rounds:
+    """The rounds of one rank. What it does runs in the thread of the line, but for `begin`, and raises `Stopped`."""
+
+    def __init__(self, seat: Seat) -> None:
+        self._seat = seat
+        self._round = 0
+        #: The last round that the first rank has decided, and whether that was the end.
+        self._decided, self._is_over = 0, False
+
+    def begin(self) -> None:
+        """Begin the next round."""
+        self._round += 1
+
+    def vote(self, vote: Any, decide: Decide) -> dict[str, Any]:
+        """Return the decision of this round."""
+        return self._collect(vote, decide) if self._seat.is_first else self._follow(vote)
+
+    def tell(self, what: str, value: Any) -> None:
+        """Let the other ranks know a value (JSON) before the next decision."""
+        self._seat.line.tell(self._of(what, self._seat.rank), value)
+
+    def hear(self, what: str, rank: int, purpose: str) -> Any:
+        """Return what another rank tells; None where that is not to be hoped for any more."""
+        seat = self._seat
+        seat.others_are.wait_for(rank, self._round)
+        left, decision = f"left/{seat.tokens[rank]}", self._of("decision", next_round=True)
+
+        def look() -> Any:
+            found = seat.line.ask(self._of(what, rank))
+            if found is None and (seat.line.has([left]) or seat.line.has([decision])):
+                return _NOTHING
+            return found
+
+        try:
+            found = seat.line.poll(look, lambda: seat.end, lambda: seat.say(f"rank {rank}, which {purpose}"))
+        except TooLate:
+            return None
+        return None if found is _NOTHING else found
+
+    def give_up(self, reason: str) -> None:
+        """Decide, as the first rank, that it is over: for the others, wherever they are."""
+        if not self._is_over:
+            self._round = self._decided + 1
+            self._close_with(self._decision({"do": "stop", "rank": self._seat.rank, "reason": reason}))
+
+    def _collect(self, vote: Any, decide: Decide) -> dict[str, Any]:
+        seat = self._seat
+
+        def meanwhile(absent: list[int]) -> None:
+            if absent:
+                named = seat.others_are.named(seat.others_are.blamed(absent, self._round - 1))
+                seat.line.tell(self._of("waits"), named)
+                seat.say(seat.others_are.text(named))
+
+        try:
+            votes = seat.hear_all({other: self._of("vote", other) for other in seat.others}, self._round - 1, meanwhile)
+        except Stopped as stop:
+            found = self._decision({"do": "stop", "rank": stop.rank, "reason": stop.reason})
+            return self._close_with(found, absent=stop.rank)
+        votes[seat.rank] = vote
+        found = decide([votes[rank] for rank in sorted(votes)])
+        return self._close_with(self._decision(found)) if found["do"] in ENDS else self._decision(found)
+
+    def _decision(self, found: dict[str, Any]) -> dict[str, Any]:
+        self._seat.line.tell(self._of("decision"), found)
+        self._decided = self._round
+        return found
+
+    def _close_with(self, found: dict[str, Any], *, absent: int | None = None) -> dict[str, Any]:
+        """Stay until those that are there have read the last decision."""
+        self._is_over = True
+        self._seat.linger([self._of("ended", other) for other in self._seat.others if other != absent])
+        return found
+
+    def _follow(self, vote: Any) -> dict[str, Any]:
+        seat, name = self._seat, self._of("decision")
+        seat.line.tell(self._of("vote", seat.rank), vote)
+        try:
+            found: dict[str, Any] = seat.line.poll(lambda: seat.line.ask(name), lambda: seat.end, self._say_who)
+        except TooLate:
+            stop = Stopped(0, silent(seat.timeout))
+            seat.leave(stop)
+            raise stop from None
+        if found["do"] in ENDS:
+            seat.line.tell(self._of("ended", seat.rank), True)
+        return found
+
+    def _say_who(self) -> None:
+        seat = self._seat
+        if seat.others_are.is_time_to_look():
+            # The first rank may not have seen yet that this one has voted.
+            named = [each for each in seat.line.ask(self._of("waits")) or [] if each[0] != seat.rank]
+            seat.say(seat.others_are.text(named) or "rank 0, which decides")
+
+    def _of(self, what: str, rank: int = 0, *, next_round: bool = False) -> str:
+        return f"{self._seat.tokens[0]}/{self._round + next_round}/{what}/{rank}"
+
+
+_NOTHING = object()

@@ -1,0 +1,101 @@
+"""What one rank has in a meeting: its line to the store, its deadline, and the tokens of those that it has met."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from gearcache.ranks.job import Place
+from gearcache.ranks.line import Line, StoreGone, TooLate
+from gearcache.ranks.stopped import GONE, Stopped
+from gearcache.ranks.whereabouts import Whereabouts
+from gearcache.ranks.words import Words
+
+#: Seconds that other ranks wait beyond the deadline of the first one, which decides at its own.
+GRACE = 2.0
+#: Seconds for which a rank tries to say that it leaves: as long as an interrupt may have to wait for a busy host.
+LEAVE = 5.0
+
+
+class Seat:
+    """One rank's seat in a meeting."""
+
+    def __init__(self, place: Place, rank: int, world: int, timeout: float) -> None:
+        self.rank = rank
+        self.others = [other for other in range(world) if other != rank]
+        self.timeout = timeout
+        #: The deadline, of `time.monotonic`.
+        self.end = time.monotonic() + timeout
+        self.grace = GRACE
+        self.line = Line(place.open, f"{place.number}/")
+        self.words = Words(self.line, place.number, rank, place.since)
+        self.token = secrets.token_hex(8)
+        self.tokens: dict[int, str] = {rank: self.token}
+        self.others_are = Whereabouts(self.line, rank, self.tokens)
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this rank decides."""
+        return self.rank == 0
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds until the deadline; 0 when it has passed."""
+        return max(0.0, self.end - time.monotonic())
+
+    def run(self, work: Callable[[], Any]) -> Any:
+        """Return what work gives that asks the store, in the thread of the line; `Stopped` where that is gone."""
+        try:
+            return self.line.run(work, lambda: self.end + 2 * self.grace)
+        except StoreGone as error:
+            raise Stopped(0, GONE) from error
+
+    # What follows runs in the thread of the line.
+
+    def say(self, whom: str) -> None:
+        """Say for whom this rank waits, now and then."""
+        self.others_are.say(whom, self.seconds_left)
+
+    def linger(self, names: Sequence[str]) -> None:
+        """Stay a little until names are there: the store may go with this process."""
+        end = time.monotonic() + self.grace / 2
+        with suppress(TooLate):
+            self.line.poll(lambda: True if self.line.has(names) else None, lambda: end)
+
+    def hear_all(self, names: dict[int, str], round_: int, meanwhile: Callable[[list[int]], None]) -> dict[int, Any]:
+        """Return the values of names by rank; `Stopped` where one never comes, or says that it leaves.
+
+        `meanwhile` is called now and then with the ranks whose values are not there; `round_`: the last one in which
+        ranks waited for each other.
+        """
+
+        def missing() -> list[int]:
+            return [other for other, name in names.items() if not self.line.has([name])]
+
+        def look_around() -> None:
+            if self.others_are.is_time_to_look():
+                self._look_for_leavers()
+                meanwhile(missing())
+
+        ordered = list(names.values())
+        try:
+            self.line.poll(lambda: True if self.line.has(ordered) else None, lambda: self.end, look_around)
+        except TooLate:
+            self._look_for_leavers()  # this process may have stood still
+            cause = self.others_are.blamed(missing() or self.others, round_)[0]
+            doing = self.others_are.was_at(cause) if cause in self.tokens else self.words.absence(cause)
+            raise Stopped(cause, f"it did not answer within {self.timeout:g} s{doing}") from None
+        return dict(zip(names, self.line.read(ordered), strict=True))
+
+    def leave(self, stop: Stopped) -> None:
+        """Let those that this rank has met know that it takes no part any more, and why."""
+        self.line.tell(f"left/{self.token}", [stop.rank, stop.reason])
+
+    def _look_for_leavers(self) -> None:
+        for other in self.others:  # also of those that have voted
+            token = self.tokens.get(other)
+            if token is not None and (left := self.line.ask(f"left/{token}")) is not None:
+                raise Stopped(*left)

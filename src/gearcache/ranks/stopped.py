@@ -1,0 +1,18 @@
+"""How an agreement ends that fails."""
+
+from __future__ import annotations
+
+GONE = "the store of the job cannot be reached any more: who hosts it may have ended; no rank knows of the others"
+
+
+class Stopped(Exception):
+    """The ranks do not agree: the rank that is the cause, and why. `how` they end, where they have told each other."""
+
+    def __init__(self, rank: int, reason: str, how: str = "") -> None:
+        super().__init__(rank, reason, how)
+        self.rank, self.reason, self.how = rank, reason, how
+
+
+def silent(timeout: float) -> str:
+    """Return what is said of a first rank that does not answer; `timeout` in seconds."""
+    return f"it did not answer within {timeout:g} s, and it is the one that decides"

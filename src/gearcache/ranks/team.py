@@ -1,0 +1,224 @@
+"""One rank's part of the work: it looks its pieces up, compiles or adopts what is missing, and loads them."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Sequence
+from types import CodeType
+from typing import Any
+
+from gearcache.cache.fingerprint import Ranks
+from gearcache.errors import CompileNotAgreed, GearcacheError
+from gearcache.ge_cache.dependencies.observer import collected_code
+from gearcache.prewarming.survey import survey
+from gearcache.ranks.meeting import Meeting
+from gearcache.ranks.pieces import Piece
+from gearcache.ranks.places import Places
+from gearcache.ranks.plan import LEFT_OUT, PieceVote
+from gearcache.serving.adoption import adopt, key_of
+from gearcache.serving.binding import Binding
+from gearcache.serving.call import Call
+from gearcache.serving.work import work_text
+
+logger = logging.getLogger("gearcache")
+#: Backends that compile from a job alone, in a process that knows nothing of the ranks, or not at all.
+_SHARED_BACKENDS = ("eager", "inductor")
+_BUILT = "built"
+
+
+class PieceWork:
+    """One piece on this rank, from the lookup to the loaded graphs."""
+
+    def __init__(self, piece: Piece, places: Places, meeting: Meeting) -> None:
+        self._piece = piece
+        self._method = piece.method
+        self._places = places
+        self._meeting = meeting
+        self._state, self._reason = "missing", ""
+        self._missing: list[str] = []
+        #: What tells this rank's work from that of others that looked like it: what it has traced, then its rank.
+        self._apart: list[str] = []
+        self._traced: list[str] | None = None
+        #: Why its trace failed, and the code that it went through.
+        self._failure: tuple[GearcacheError, set[CodeType]] | None = None
+        #: Whether the tiers were asked for this rank's own entry.
+        self._has_asked = False
+
+    def look_up(self) -> PieceVote:
+        """Return how the piece stands; loads nothing."""
+        call = self._call()
+        with self._method.locked():
+            binding = self._method.current_binding(call)
+            if self._state != "out":
+                self._look(binding, call)
+            return PieceVote(
+                self._method.name,
+                self._state,
+                self._work(binding, call),
+                self._places.of(binding.entry.layout, binding.builds.tiers.shared()),
+                self._reason,
+            )
+
+    def _look(self, binding: Binding, call: Call) -> None:
+        if binding.serves(call):
+            self._state = "loaded"
+            return
+        if self._state == "damaged":  # stored, as far as can be told without loading it
+            self._state = "missing"
+            return
+        found = survey(binding, call)
+        if found.missing and binding.method.settings.remotes and not self._has_asked:
+            self._has_asked = True
+            binding.builds.fetch(call)
+            found = survey(binding, call)
+        self._missing = found.missing or list(found.impossible)
+        self._state, self._reason = ("missing", found.reason) if self._missing else ("stored", "")
+        has_tried = self._traced is not None or self._apart  # then what an earlier start has found says nothing
+        if found.impossible and not self._piece.is_needed and not has_tried:
+            self._state, self._reason = "impossible", next(iter(found.impossible.values()))
+
+    def _work(self, binding: Binding, call: Call) -> str:
+        """Return what tells this work from other work, but for the ranks: equal where ranks are to share a compile."""
+        method = binding.method
+        parts = [
+            key_of(method.key, None).digest,
+            work_text(call, call.spec(method.spec), method.dynamic),
+            *self._missing,
+        ]
+        if method.backend.name not in _SHARED_BACKENDS:
+            parts.append(f"rank {self._meeting.rank}")
+        return hashlib.sha256("\n".join([*parts, *self._apart]).encode()).hexdigest()[:24]
+
+    def compile(self) -> dict[str, Any]:
+        """Compile and store what is missing; returns what other ranks need to adopt it."""
+        call = self._call()
+        with (
+            self._method.right.granted(self._meeting.seconds_left),
+            self._meeting.busy(f"compile `{self._method.name}`"),
+        ):
+            try:
+                with collected_code() as codes:
+                    binding = self._method.prepare(call)
+                    if binding is None:
+                        raise CompileNotAgreed(self._method.name, "it can only run without a graph here")
+                    with self._method.locked():
+                        binding.complete(call)
+            except GearcacheError as error:
+                if self._piece.is_needed:
+                    raise
+                self._state, self._reason, self._failure = "out", str(error), (error, codes)
+                return {"out": str(error)}
+        ranks = binding.method.ranks
+        return {
+            "made": binding.builds.made,
+            "ranks": [ranks.world_size, ranks.global_rank, ranks.tp_rank, ranks.pp_rank],
+        }
+
+    def adopt(self, built: dict[str, Any] | None) -> None:
+        """Take over what another rank has made, if this rank would make the same; else it is compiled in another round.
+
+        `built` is what that rank tells, None where it told nothing.
+        """
+        if built is not None and "out" in built and not self._piece.is_needed:
+            self._state, self._reason = "out", built["out"]
+            return
+        made = [(digest, stored) for digest, stored in built["made"]] if built is not None and "made" in built else []
+        call = self._call()
+        with self._method.locked():
+            binding = self._method.current_binding(call)
+            if made and adopt(binding, call, Ranks(*built["ranks"]), made, self.trace()):  # type: ignore[index]
+                return
+        self._apart = [*self.trace()] if not self._apart else [*self._apart, f"rank {self._meeting.rank}"]
+
+    def note(self) -> None:
+        """Let the next start do without a call of which no graph can be made, as this rank's own trace has found.
+
+        It is noted in the entry, which other pieces make.
+        """
+        if self._state == "out" and self._failure is not None:
+            call = self._call()
+            with self._method.locked():
+                self._method.current_binding(call).note_impossible(call, *self._failure)
+
+    def trace(self) -> list[str]:
+        """Return the digests of what this rank would build; empty where that fails, as its own compile then tells."""
+        if self._traced is None:
+            call = self._call()
+            with self._method.locked(), self._method.right.granted(self._meeting.seconds_left):
+                binding = self._method.current_binding(call)
+                spec = call.spec(binding.method.spec)
+                missing = binding.builds.missing_gears(call)
+                try:
+                    with collected_code() as codes:
+                        self._traced = binding.builds.compiles.trace(call, spec.only(missing) if missing else spec)
+                except GearcacheError as error:
+                    logger.debug("%s: %s", self._method.name, error)
+                    self._traced, self._failure = [], (error, codes)
+        return self._traced
+
+    def load(self) -> None:
+        """Load what is stored, and nothing else."""
+        if self._state in LEFT_OUT:
+            return
+        call = self._call()
+        try:
+            binding = self._method.prepare(call)
+        except CompileNotAgreed as error:
+            self._state, self._reason = "damaged", error.reason
+            return
+        if binding is None or not binding.serves(call):
+            self._state, self._reason = "damaged", "it is stored, and cannot be loaded"
+
+    def _call(self) -> Call:
+        return self._method.call_of(self._piece.args, self._piece.kwargs)
+
+
+class Team:
+    """All pieces of one rank."""
+
+    def __init__(self, pieces: Sequence[Piece], meeting: Meeting) -> None:
+        self._meeting = meeting
+        self._places = Places(meeting.identity, meeting.rank)
+        self._works = [PieceWork(piece, self._places, meeting) for piece in pieces]
+        self._votes: list[PieceVote] = []
+
+    def look_up(self) -> list[PieceVote]:
+        """Return how all pieces stand."""
+        self._votes = [work.look_up() for work in self._works]
+        return self._votes
+
+    def compile(self, who: dict[str, int]) -> None:
+        """Compile what this rank is to compile, then wait for the others and adopt what they have made."""
+        rank = self._meeting.rank
+        lacking = ("missing", "impossible")
+        pairs = zip(self._works, self._votes, strict=True)
+        missing = [(work, vote) for work, vote in pairs if vote.state in lacking and vote.share in who]
+        own = {vote.share: work for work, vote in missing if who[vote.share] == rank}
+        built: dict[str, Any] = {}
+        try:
+            for share, work in own.items():
+                built[share] = work.compile()
+                self._meeting.tell(f"{_BUILT}/{share}", built[share])
+        finally:
+            for share in own.keys() - built.keys():  # nobody is to wait for what does not come
+                self._meeting.tell(f"{_BUILT}/{share}", {})
+        others = [(work, vote) for work, vote in missing if who[vote.share] != rank]
+        for work, _ in others:  # the others compile meanwhile
+            work.trace()
+        for work, vote in others:
+            if vote.share not in built:
+                purpose = f"compiles `{vote.name}`"
+                built[vote.share] = self._meeting.ask(f"{_BUILT}/{vote.share}", who[vote.share], purpose)
+            work.adopt(built[vote.share])
+        for work, _ in missing:
+            work.note()
+
+    def load(self) -> None:
+        """Load all pieces."""
+        for work in self._works:
+            work.load()
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        self._places.close()

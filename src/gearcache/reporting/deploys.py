@@ -1,0 +1,205 @@
+"""Two caches or bundles side by side: which entries both hold, and what the others differ in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from gearcache.cache.admin.bundle import bundle_manifests
+from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.admin.row import Identity, entry_of
+from gearcache.cache.layout import Layout
+from gearcache.cache.manifest import Manifest
+from gearcache.errors import CacheError
+from gearcache.readable.differences import differing_lines
+from gearcache.reporting.compiled_anew import gears_to_compile
+from gearcache.reporting.entries import first_leaf
+from gearcache.reporting.shown import number, shown
+
+#: Entries of a method that an entry is compared with, the newest.
+_COMPARED = 20
+_DIGEST_SHOWN = 12
+
+
+@dataclass(frozen=True)
+class Held:
+    """One entry of a side; `read` gives its manifest or raises `CacheError`."""
+
+    method: str
+    created: float
+    gears: tuple[str, ...]
+    compile_seconds: float
+    read: Callable[[], Manifest]
+
+
+@dataclass(frozen=True)
+class Side:
+    """What one cache or bundle holds."""
+
+    path: Path
+    entries: dict[Identity, Held]
+    faults: list[str]
+    #: Entries that are there and cannot be read.
+    unread: set[Identity] = field(default_factory=set)
+
+
+def read_side(path: Path) -> Side:
+    """Read a cache folder or a bundle; `CacheError` for a bundle that cannot be read."""
+    if path.is_dir():
+        catalog = Catalog(Layout(path))
+        entries = {
+            entry.identity: Held(
+                entry.method, entry.created, tuple(entry.gears), entry.compile_seconds, partial(catalog.read, entry)
+            )
+            for entry in catalog.entries()
+        }
+        unread = {each for fault in catalog.faults if (each := _identity(catalog.layout, fault)) is not None}
+        return Side(path, entries, [shown(str(fault)) for fault in catalog.faults], unread)
+    found: dict[Identity, Held] = {}
+    for identity, manifest in bundle_manifests(path):
+        row = entry_of(manifest, identity, 0)
+        found[identity] = Held(
+            row.method, row.created, tuple(row.gears), row.compile_seconds, partial(_as_it_is, manifest)
+        )
+    return Side(path, found, [])
+
+
+def _identity(layout: Layout, fault: CacheError) -> Identity | None:
+    path = getattr(fault, "path", None)
+    try:
+        return layout.identify(path) if isinstance(path, Path) else None
+    except ValueError:
+        return None
+
+
+def _as_it_is(manifest: Manifest) -> Manifest:
+    return manifest
+
+
+def compare(ours: Side, theirs: Side) -> dict[str, Any]:
+    """Return what both hold and what one alone holds, as JSON data; the second side is what is to be rolled out.
+
+    `compiles` is what a host that holds the first side would compile to serve what the second side was made for.
+    Entries of the second side that cannot be read are in `unread_b`: of them nobody can tell.
+    """
+    faults = [*ours.faults, *theirs.faults]
+    unread = set(theirs.unread)
+    both = sorted(ours.entries.keys() & theirs.entries.keys())
+    shared = [_shared(each, ours.entries[each], theirs.entries[each], faults, unread) for each in both]
+    only_a, only_b = _alone(ours, theirs, faults), _alone(theirs, ours, faults)
+    anew = [row for row in shared if row["compiles"]]
+    return {
+        "a": _summary(ours),
+        "b": _summary(theirs),
+        "compiles": {
+            "entries": len(only_b) + len(anew),
+            "gears": sum(row["gears"] for row in only_b.values()) + sum(len(row["compiles"]) for row in anew),
+            "seconds": round(
+                sum(row["compile_seconds"] for row in only_b.values()) + sum(row["compiles_seconds"] for row in anew), 3
+            ),
+        },
+        "shared": shared,
+        # What the second side holds and cannot be read is not what it lacks.
+        "only_a": [row for identity, row in only_a.items() if identity not in theirs.unread],
+        "only_b": list(only_b.values()),
+        "unread_b": sorted(f"{label}-{digest[:_DIGEST_SHOWN]}" for label, digest, _ in unread),
+        "faults": faults,
+    }
+
+
+def _summary(side: Side) -> dict[str, Any]:
+    return {"path": shown(str(side.path)), "entries": len(side.entries), "gears": _sum_of_gears(side.entries.values())}
+
+
+def _sum_of_gears(entries: Iterable[Held]) -> int:
+    return sum(len(entry.gears) for entry in entries)
+
+
+def _plain(identity: Identity, held: Held) -> dict[str, Any]:
+    label, digest, ranks = identity
+    return {
+        "method": shown(held.method),
+        "name": f"{label}-{digest[:_DIGEST_SHOWN]}",
+        "key": digest,
+        "ranks": shown(ranks),
+        "gears": len(held.gears),
+        "compile_seconds": round(number(held.compile_seconds), 3),
+    }
+
+
+def _shared(identity: Identity, ours: Held, theirs: Held, faults: list[str], unread: set[Identity]) -> dict[str, Any]:
+    """Of equal keys: the gears that one side lacks, the first thing that only one side's traces depend on, and what a
+    host that holds ours would compile; all of theirs, where ours cannot be read.
+    """
+    first, more = "", 0
+    anew: list[tuple[str, float]] = []
+    seconds = 0.0
+    try:
+        wanted = theirs.read()
+    except CacheError as error:
+        faults.append(shown(str(error)))
+        unread.add(identity)
+    else:
+        try:
+            stored = ours.read()
+            lines = list(differing_lines(wanted, stored))
+            first, more = (lines[0], len(lines) - 1) if lines else ("", 0)
+            anew = gears_to_compile(wanted, stored)
+            seconds = sum(took for _, took in anew)
+        except CacheError as error:
+            faults.append(shown(str(error)))
+            anew, seconds = [(gear, 0.0) for gear in theirs.gears], number(theirs.compile_seconds)
+    first = first.replace("only wanted:", "only b:", 1).replace("only stored:", "only a:", 1)
+    return {
+        **_plain(identity, theirs),
+        "gears_only_a": [shown(gear) for gear in ours.gears if gear not in theirs.gears],
+        "gears_only_b": [shown(gear) for gear in theirs.gears if gear not in ours.gears],
+        "compiles": [shown(gear) for gear, _ in anew],
+        "compiles_seconds": round(seconds, 3),
+        "trace": shown(first),
+        "more": more,
+    }
+
+
+def _alone(side: Side, other: Side, faults: list[str]) -> dict[Identity, dict[str, Any]]:
+    """Return the entries that only one side holds, each with the nearest one of the other side and what differs."""
+    by_label: dict[str, list[tuple[Identity, Held]]] = {}
+    for identity, held in sorted(other.entries.items(), key=lambda item: -item[1].created):
+        by_label.setdefault(identity[0], []).append((identity, held))
+    found = {}
+    for identity, held in sorted(side.entries.items()):
+        if identity not in other.entries:
+            plain = _plain(identity, held)
+            found[identity] = {
+                **plain,
+                "differs": {"from": plain["name"], "fact": "entry", "this": "whole", "other": "damaged", "more": 0}
+                if identity in other.unread
+                else _nearest(held, identity, by_label.get(identity[0], []), faults),
+            }
+    return found
+
+
+def _nearest(
+    held: Held, identity: Identity, candidates: list[tuple[Identity, Held]], faults: list[str]
+) -> dict[str, Any] | None:
+    best: dict[str, Any] | None = None
+    alike = [each for each in candidates if each[0][2] == identity[2]] or candidates
+    try:
+        manifest = held.read()
+    except CacheError as error:
+        faults.append(shown(str(error)))
+        return None
+    for (label, digest, ranks), other in alike[:_COMPARED]:
+        try:
+            difference = first_leaf(manifest, other.read())
+        except CacheError:
+            continue  # gone or damaged meanwhile; told where it is listed
+        name = f"{label}-{digest[:_DIGEST_SHOWN]}"
+        if difference is None:
+            difference = {"fact": "ranks", "this": shown(identity[2]), "other": shown(ranks), "more": 0}
+        if best is None or difference["more"] < best["more"]:
+            best = {"from": shown(name), **difference}
+    return best

@@ -1,0 +1,118 @@
+"""The entries of a cache with what their manifests tell: gears, variants, and why each is another one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.admin.counts import Counts
+from gearcache.cache.admin.row import EntryRow
+from gearcache.cache.manifest import Manifest
+from gearcache.commands.common import short_name
+from gearcache.errors import CacheError
+from gearcache.readable.differences import differences
+from gearcache.readable.entry import check_lines, evidence_lines, input_lines, understood, variants_of
+from gearcache.reporting.shown import number, shown, whole
+
+_LINES = 6
+_VARIANTS = 16
+_GEARS = 256
+
+
+class EntryDetails:
+    """Reads manifests, the last used first, at most `most`; `faults` are those that could not be read.
+
+    Of each method it remembers the key of the entry before, so that the next one can be compared with it.
+    """
+
+    def __init__(self, catalog: Catalog, counts: Counts, most: int) -> None:
+        self.faults: list[str] = []
+        self._catalog, self._counts, self._most = catalog, counts, most
+
+    def plain(self, entries: list[EntryRow]) -> list[dict[str, Any]]:
+        """Return the entries as JSON data, in their order."""
+        read = {entry.identity: self._read(entry) for entry in entries[: self._most]}
+        older: dict[tuple[str, str], tuple[EntryRow, Manifest]] = {}
+        differs: dict[Any, dict[str, Any] | None] = {}
+        for entry in sorted(entries[: self._most], key=lambda each: each.created):
+            manifest = read[entry.identity]
+            if manifest is not None:
+                before = older.get((entry.label, entry.ranks))
+                differs[entry.identity] = _difference(manifest, *before) if before else None
+                older[entry.label, entry.ranks] = entry, manifest
+        return [
+            {**self._row(entry), **self._details(read.get(entry.identity)), "differs": differs.get(entry.identity)}
+            for entry in entries
+        ]
+
+    def _read(self, entry: EntryRow) -> Manifest | None:
+        try:
+            return self._catalog.read(entry)
+        except CacheError as error:  # gone or damaged meanwhile
+            self.faults.append(shown(str(error)))
+            return None
+
+    def _row(self, entry: EntryRow) -> dict[str, Any]:
+        return {
+            "method": shown(entry.method),
+            "key": entry.digest,
+            "ranks": shown(entry.ranks),
+            "size": entry.size,
+            "created": round(entry.created, 3),
+            "last_use": round(entry.last_use, 3),
+            "hits": self._counts.hits(entry),
+            "compile_seconds": number(entry.compile_seconds),
+            "torch": shown(entry.torch),
+        }
+
+    def _details(self, manifest: Manifest | None) -> dict[str, Any]:
+        if manifest is not None:
+            try:
+                with understood(manifest):
+                    variants = variants_of(manifest)
+                    return {"is_read": True, "gears": _gears(variants, manifest), "variants": _apart(variants)}
+            except CacheError as error:
+                self.faults.append(shown(str(error)))
+        return {"is_read": False, "gears": [], "variants": []}
+
+
+def _gears(variants: list[dict[str, Any]], manifest: Manifest) -> list[dict[str, Any]]:
+    return [
+        {
+            "gear": shown(gear["text"]),
+            "variant": index,
+            "seconds": round(number(gear.get("seconds")), 3),
+            "size": sum(whole(manifest.blobs.get(digest)) for digest in gear["blobs"].values()),
+        }
+        for index, variant in enumerate(variants)
+        for gear in variant["gears"]
+    ][:_GEARS]
+
+
+def _apart(variants: list[dict[str, Any]]) -> list[list[str]]:
+    """For each variant the lines that not all variants have: inputs and checks of a call, or else evidence."""
+    shown_variants = variants[:_VARIANTS]
+    found: list[list[str]] = [[] for _ in shown_variants]
+    # What a load compares is told only where a call compares the same: it is long, and seldom the cause.
+    for read in ((input_lines, check_lines), (evidence_lines,)):
+        lines = [list(dict.fromkeys(line for part in read for line in part(each))) for each in shown_variants]
+        common = set(lines[0]).intersection(*lines[1:]) if lines else set()
+        found = [[shown(line, 160) for line in each if line not in common][:_LINES] for each in lines]
+        if any(found):
+            break
+    return found
+
+
+def _difference(manifest: Manifest, before: EntryRow, older: Manifest) -> dict[str, Any] | None:
+    """What an entry has other than the one of its method that was made before it."""
+    found = first_leaf(manifest, older)
+    return {"from": shown(short_name(before)), **found} if found else None
+
+
+def first_leaf(wanted: Manifest, stored: Manifest) -> dict[str, Any] | None:
+    """Return the first leaf in which two keys differ, with both values, and how many more there are."""
+    leaves = list(differences(wanted.components, stored.components))
+    if not leaves:
+        return None
+    fact, ours, theirs = leaves[0]
+    return {"fact": shown(fact), "this": shown(ours, 120), "other": shown(theirs, 120), "more": len(leaves) - 1}

@@ -1,0 +1,116 @@
+"""Files that `GEARCACHE_TRACE` names: the spans of a start, and what became of the calls of that process."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from gearcache.cache.opening import open_regular
+from gearcache.errors import CacheError
+from gearcache.guards.evidence.reason import Reason
+from gearcache.reporting.shown import counted, number, shown, whole
+
+#: A file of gearcache has 4 MB at most for its spans; reading takes 20 times as much memory.
+LARGEST = 16 << 20
+_SPANS = 5000
+_METHODS = 2000
+_ROWS = 2000
+
+
+def read_recorded(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return a start and its methods as plain data; `CacheError` for a file that is no trace of gearcache."""
+    try:
+        own, events = _parts(json.loads(_read(path)))
+        spans = [_span(event) for event in events if event.get("ph") == "X"]
+        methods = [_method(row) for row in own["methods"][:_METHODS]]
+        start = {
+            "file": shown(path.name),
+            "command": shown(own.get("command", "")),
+            "pid": whole(own.get("pid")),
+            "began": number(own.get("began")),
+            "seconds": round(number(own.get("seconds")), 6),
+            "final": own["final"] if isinstance(own.get("final"), bool) else None,
+            "dropped": whole(own.get("dropped")) + max(0, len(spans) - _SPANS),
+            "spans": sorted(spans, key=lambda span: (span["begin"], -span["seconds"]))[:_SPANS],
+        }
+    except OSError as error:
+        raise CacheError(f"`{path}` cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise CacheError(f"`{path}` is no file that `GEARCACHE_TRACE` has written: {_why(error)}") from error
+    return start, methods
+
+
+def _parts(document: Any) -> tuple[dict[str, Any], list[Any]]:
+    """Return the part of gearcache and the events; `ValueError` for anything else."""
+    if not isinstance(document, dict) or not isinstance(document.get("traceEvents"), list):
+        raise ValueError("it has no list `traceEvents`")
+    own = document.get("gearcache")
+    if not isinstance(own, dict):
+        raise ValueError("it has no part `gearcache`: another program has written it")
+    if not isinstance(own.get("methods"), list):
+        raise ValueError("its part `gearcache` has no list `methods`")
+    return own, document["traceEvents"]
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
+        return f"it is no JSON ({error})" if isinstance(error, json.JSONDecodeError) else "it is no text"
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    return str(error) if isinstance(error, ValueError) else "a part of it has another form"
+
+
+def _read(path: Path) -> bytes:
+    """Read a file, whoever has written it: nothing in it is trusted. `ValueError` for one that is too large."""
+    with os.fdopen(open_regular(path, os.O_RDONLY, follow=True), "rb") as file:
+        data = file.read(LARGEST + 1)
+    if len(data) > LARGEST:
+        raise ValueError(f"it has more than {LARGEST} bytes, which no such file needs")
+    return data
+
+
+def _span(event: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "name": shown(event["name"], 120),
+        "category": shown(event.get("cat", ""), 40),
+        "begin": round(number(event["ts"]) / 1e6, 6),
+        "seconds": round(number(event["dur"]) / 1e6, 6),
+        "thread": whole(event.get("tid")),
+    }
+
+
+def _method(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "method": shown(row["method"]),
+        "gears": counted(row.get("gears")),
+        "padded": counted(row.get("padded")),
+        "eager_reasons": counted(row.get("eager_reasons")),
+        "refused_errors": counted(row.get("refused_errors")),
+        "dims": [shown(dim) for dim in row.get("dims", [])][:64],
+        "shapes": _shapes(row.get("shapes", [])),
+        "reasons": [_reason(each) for each in row.get("reasons", [])[:_ROWS]],
+    }
+
+
+def _shapes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return sizes, None for what is none, and calls; those beyond the most have no sizes."""
+    found = [
+        {"sizes": [size if type(size) is int and size >= 0 else None for size in row["shape"]][:64], "calls": calls}
+        for row in rows[:_ROWS]
+        if (calls := whole(row["calls"]))
+    ]
+    rest = sum(whole(row["calls"]) for row in rows[_ROWS:])
+    return [*found, {"sizes": [], "calls": rest}] if rest else found
+
+
+def _reason(row: dict[str, Any]) -> dict[str, Any]:
+    texts = {name: shown(row.get(name, "")) for name in ("kind", "text", "subject", "stored", "found", "file")}
+    advice = Reason(texts["kind"], "", texts["subject"]).advice
+    return {**texts, "line": whole(row.get("line")), "times": whole(row.get("times")), "advice": shown(advice)}
+
+
+def advice_for(kind: str) -> str:
+    """Return what to do about misses of a kind, where nothing more is known of them."""
+    return Reason(kind, "", "what differs").advice

@@ -1,0 +1,182 @@
+"""What became of the calls of a method: calls per gear, shapes outside of the gears, gears that would fit better."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gearcache.errors import GearSpecError
+from gearcache.guards.gears.sizes import MAX_GEARS
+from gearcache.reporting.shown import shown
+from gearcache.telemetry.suggest import suggest
+
+_PART = re.compile(r"(?P<dim>[^=]+)=(?P<size>\d{1,15})(?:, |$)")
+_DIM = re.compile(r"(?P<path>.+)\.size\((?P<dim>\d{1,3})\)")
+#: A suggestion tries many lists; beyond so many shapes it would take seconds.
+_MOST_SHAPES = 400
+_Shapes = Mapping[tuple[int, ...], int]
+#: Sizes of some dims; None where they are unknown. A shape of which nothing is known has a text instead.
+_Known = tuple[tuple[int | None, ...], str]
+_UNKNOWN = "other shapes"
+
+
+def gear_sizes(text: str) -> dict[str, int] | None:
+    """Return dim -> size of a gear as messages name it, `ids.size(0)=4, ids.size(1)=16`; None for another text."""
+    found, at = {}, 0
+    while at < len(text):
+        part = _PART.match(text, at)
+        if part is None:
+            return None
+        found[part["dim"]] = int(part["size"])
+        at = part.end()
+    return found or None
+
+
+def traffic_of(records: Sequence[Mapping[str, Any]], stored: Sequence[str]) -> dict[str, Any] | None:
+    """Return the calls of a method in some recorded processes; None where there are none. `stored` are its gears.
+
+    Each record names its `start`. No call vanishes: one whose sizes are not known, or are of other dims than those of
+    the gears, has a row too.
+    """
+    if not records:
+        return None
+    calls, padded, eager, refused = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
+    for record in records:
+        calls.update(record["gears"])
+        padded.update(record["padded"])
+        eager.update(record["eager_reasons"])
+        refused.update(record["refused_errors"])
+    gears = list(dict.fromkeys([*stored, *calls]))
+    known = [sizes for gear in gears if (sizes := gear_sizes(gear)) is not None]
+    padded_sizes = {text: gear_sizes(text) for text in padded}
+    named = [dim for sizes in (*known, *filter(None, padded_sizes.values())) for dim in sizes]
+    dims = list(dict.fromkeys([*named, *(dim for row in records for dim in row["dims"])]))
+    outside = _outside(dims, padded, records)
+    at = {shape: _gear_of(dims, shape, gears) for shape in outside}
+    unserved = Counter[str]()
+    for each, gear in at.items():
+        if gear is not None:
+            unserved[gear] += sum(outside[each])
+    shapes = Counter[tuple[int | None, ...]]()
+    for (shape, _), served in outside.items():
+        shapes[shape] += sum(served)
+    for text, number in calls.items():
+        if number:
+            shapes[_shape(dims, gear_sizes(text) or {})] += number
+    return {
+        "processes": len({record["start"] for record in records}),
+        "calls": sum(calls.values()) + sum(padded.values()) + sum(eager.values()),
+        "padded_calls": sum(padded.values()),
+        "refused_calls": sum(refused.values()),
+        "eager_reasons": dict(sorted(eager.items())),
+        "refused_errors": dict(sorted(refused.items())),
+        "dims": dims,
+        "gears": [
+            {"gear": gear, "sizes": gear_sizes(gear), "calls": calls[gear], "unserved": unserved[gear]}
+            for gear in gears
+        ],
+        "outside": [
+            {"text": _text(dims, shape, text), "sizes": list(shape), "calls": sum(served), "padded": served[0]}
+            for (shape, text), served in sorted(outside.items(), key=lambda item: _order(item[0]))
+            if sum(served) and at[shape, text] is None
+        ],
+        **_suggested(dims, shapes, known),
+    }
+
+
+def _outside(
+    dims: Sequence[str], padded: Mapping[str, int], records: Sequence[Mapping[str, Any]]
+) -> dict[_Known, tuple[int, int]]:
+    """Return shape -> calls that were padded to a gear, and calls that no graph has served."""
+    found: dict[_Known, tuple[int, int]] = {}
+    rows: list[tuple[Mapping[str, int | None], str, int, int]] = []
+    for text, number in padded.items():
+        sizes = gear_sizes(text)
+        rows.append((sizes or {}, "" if sizes else text, number, 0))
+    for record in records:
+        for row in record["shapes"]:
+            # Of a row with other sizes than dims nobody can tell which are which.
+            is_whole = len(row["sizes"]) == len(record["dims"]) > 0
+            own = dict(zip(record["dims"], row["sizes"], strict=True)) if is_whole else {}
+            rows.append((own, "" if any(size is not None for size in own.values()) else _UNKNOWN, 0, row["calls"]))
+    for known, text, filled, unserved in rows:
+        shape = _shape(dims, known), text
+        before = found.get(shape, (0, 0))
+        found[shape] = before[0] + filled, before[1] + unserved
+    return found
+
+
+def _shape(dims: Sequence[str], sizes: Mapping[str, int | None]) -> tuple[int | None, ...]:
+    return tuple(sizes.get(dim) for dim in dims)
+
+
+def _text(dims: Sequence[str], shape: Sequence[int | None], text: str) -> str:
+    return text or ", ".join(f"{dim}={size}" for dim, size in zip(dims, shape, strict=True) if size is not None)
+
+
+def _order(shape: _Known) -> tuple[list[int], str]:
+    return [-1 if size is None else size for size in shape[0]], shape[1]
+
+
+def _gear_of(dims: Sequence[str], shape: _Known, gears: Sequence[str]) -> str | None:
+    """Return the gear of whose sizes a shape is: it came before the gear was compiled, or the graph could not serve."""
+    sizes = {dim: size for dim, size in zip(dims, shape[0], strict=True) if size is not None}
+    for gear in gears:
+        wanted = gear_sizes(gear)
+        if wanted is not None and all(sizes.get(dim) == size for dim, size in wanted.items()):
+            return gear
+    return None
+
+
+def _suggested(
+    dims: Sequence[str], counted: Mapping[tuple[int | None, ...], int], known: Sequence[Mapping[str, int]]
+) -> dict[str, Any]:
+    """Return the gears that fit the shapes best, as many as there are now, and the padding with both."""
+    nothing = {"suggested": None, "padding_now": None}
+    geared = [index for index, dim in enumerate(dims) if any(dim in gear for gear in known)]
+    dims = [dims[index] for index in geared]
+    shapes = Counter[tuple[int, ...]]()
+    for shape, calls in counted.items():
+        sizes = tuple(size for index in geared if (size := shape[index]) is not None)
+        if len(sizes) < len(dims):  # of shapes that are not known there is no padding
+            return nothing
+        shapes[sizes] += calls
+    places = [_DIM.fullmatch(dim) for dim in dims]
+    if not known or not shapes or len(shapes) > _MOST_SHAPES or None in places:
+        return nothing
+    pairs = [(place["path"], int(place["dim"])) for place in places if place]
+    try:
+        found = suggest(pairs, shapes, min(len(known), MAX_GEARS))
+    except (GearSpecError, AssertionError, ZeroDivisionError):  # of sizes that no method has
+        return nothing
+    return {
+        "suggested": {
+            "sizes": [{"dim": shown(dim), "sizes": sizes} for dim, sizes in found.sizes.items()],
+            "padding": round(found.padded, 4),
+        },
+        "padding_now": _padding_now(dims, shapes, known),
+    }
+
+
+def _padding_now(dims: Sequence[str], shapes: _Shapes, known: Sequence[Mapping[str, int]]) -> float | None:
+    """Return the share of the work that is padding, if each shape is filled up to the smallest gear that holds it.
+
+    None where a shape fits into no gear: such calls are refused or run without a graph, at no padding.
+    """
+    varying = [index for index in range(len(dims)) if any(dims[index] in gear for gear in known)]
+    least = work = 0
+    for shape, calls in shapes.items():
+        sizes = {dims[index]: shape[index] for index in varying}
+        holding = [
+            math.prod(gear.get(dim, size) for dim, size in sizes.items())
+            for gear in known
+            if all(gear.get(dim, size) >= size for dim, size in sizes.items())
+        ]
+        if not holding:
+            return None
+        least += calls * math.prod(sizes.values())
+        work += calls * min(holding)
+    return round(1 - least / work, 4) if work else None

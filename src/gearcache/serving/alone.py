@@ -1,0 +1,26 @@
+"""The warning of a rank that compiles by itself, while the others of its job may wait for it in a collective."""
+
+from __future__ import annotations
+
+import logging
+
+from gearcache.serving.resolved import ResolvedMethod
+
+logger = logging.getLogger("gearcache")
+#: The method of which this process has told.
+_told: list[str] = []
+
+
+def warn_alone(method: ResolvedMethod) -> None:
+    """Say once in a process that this rank compiles although the ranks of its job have not agreed."""
+    world = method.ranks.world_size or 1
+    if world == 1 or not method.serves or method.right.is_granted or _told:
+        return
+    _told.append(method.name)
+    logger.warning(
+        "`%s` is compiled by rank %s of %d by itself: ranks that hit go on meanwhile and wait in the next collective, "
+        "until their watchdog ends the job; call gearcache.agree(model) on all ranks before the first collective",
+        method.name,
+        method.ranks.global_rank or 0,
+        world,
+    )

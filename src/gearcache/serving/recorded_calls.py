@@ -1,0 +1,123 @@
+"""What one cached method tells the record of a start (`GEARCACHE_TRACE`): its first answer, and all its calls."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from gearcache.serving.activate import BlobReader
+from gearcache.telemetry.gear_use import GearUse
+from gearcache.telemetry.outcomes import Outcomes
+from gearcache.telemetry.shapes_met import ShapesMet
+from gearcache.telemetry.start_trace import Recorder, recorder, span
+from gearcache.telemetry.stats import Counters
+
+_MOST_SHAPES = 2000
+_MOST_REASONS = 200
+_REASON = ("kind", "text", "subject", "stored", "found", "file", "line")
+
+
+class RecordedCalls:
+    """The calls of one method. Its counters live as long as the process, the method and its model need not."""
+
+    def __init__(self, name: str, counters: Counters, outcomes: Outcomes, use: GearUse, to: Recorder) -> None:
+        self._name, self._counters, self._outcomes, self._use, self._to = name, counters, outcomes, use, to
+        self._answered: set[str] = set()
+        #: Calls that the dispatch has passed on.
+        self._passed = 0
+        #: What has the method serve by its own dispatch again; kept weakly, as it is the method's.
+        self._restore: Callable[[], Callable[[], None] | None] = _nothing
+        to.follow(self)
+
+    def pass_on(self) -> None:
+        """Note that the dispatch does not serve a call itself."""
+        self._passed += 1
+
+    def answer(self, begin: float, *, by_graph: bool) -> None:
+        """Note the first call that a graph has answered, and the first that the method itself has."""
+        category = "answer" if by_graph else "itself"
+        if category in self._answered:
+            return
+        self._answered.add(category)
+        if by_graph and (restore := self._restore()) is not None:
+            restore()
+        self._to.add(category, self._name, begin, time.perf_counter() - begin)
+        self._to.answered()
+
+    def once(self, dispatch: Callable[..., Any], restore: Callable[[], None]) -> Callable[..., Any]:
+        """Return a dispatch that notes the first answer; the method `restore` then puts the other one in its place."""
+
+        def first(instance: Any, /, *args: Any, **kwargs: Any) -> Any:
+            begin, passed = time.perf_counter(), self._passed
+            found = dispatch(instance, *args, **kwargs)
+            if passed == self._passed:  # else it was noted where the call went
+                self.answer(begin, by_graph=True)
+            return found
+
+        if "answer" in self._answered:
+            return dispatch
+        self._restore = weakref.WeakMethod(restore)
+        return first
+
+    def to_record(self) -> dict[str, Any]:
+        """Return counters and reasons as plain data."""
+        gears, padded = self._use.calls_by_kind()
+        reasons = self._counters.reasons[-_MOST_REASONS:]
+        return {
+            "method": self._name,
+            "hits": self._counters.hits,
+            "misses": self._counters.misses,
+            "gears": gears,
+            "padded": padded,
+            "eager_reasons": dict(self._outcomes.eager),
+            "refused_errors": dict(self._outcomes.refused),
+            "reasons": [{**{name: getattr(reason, name) for name in _REASON}, "times": 1} for reason in reasons],
+        }
+
+
+def _nothing() -> None:
+    """There is no dispatch to put back yet."""
+
+
+class RecordedShapes:
+    """The shapes that no graph of one binding has served."""
+
+    def __init__(self, name: str, shapes: ShapesMet) -> None:
+        self._name, self._shapes = name, shapes
+
+    def to_record(self) -> dict[str, Any]:
+        """Return dims and shapes as plain data."""
+        dims, counts = self._shapes.unserved()
+        rows = sorted(counts.items())
+        shapes = [{"shape": list(shape), "calls": calls} for shape, calls in rows[:_MOST_SHAPES]]
+        if rest := sum(calls for _, calls in rows[_MOST_SHAPES:]):
+            shapes.append({"shape": [], "calls": rest})
+        return {"method": self._name, "dims": dims, "shapes": shapes}
+
+
+class RecordedBlobs:
+    """Notes how long each blob takes to be read and verified."""
+
+    def __init__(self, store: BlobReader) -> None:
+        self._store = store
+
+    def read_blob(self, digest: str) -> bytes:
+        """Return the bytes of a blob."""
+        with span("blob", digest[:12]):
+            return self._store.read_blob(digest)
+
+    @contextmanager
+    def blob_file(self, digest: str) -> Iterator[str]:
+        """Return the name of a file that holds a blob; what is done with it does not count."""
+        with ExitStack() as stack:
+            with span("blob", digest[:12]):
+                name = stack.enter_context(self._store.blob_file(digest))
+            yield name
+
+
+def recorded_blobs(store: BlobReader) -> BlobReader:
+    """Return a store that notes what it reads, if this process is recorded."""
+    return store if recorder() is None else RecordedBlobs(store)

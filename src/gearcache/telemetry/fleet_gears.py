@@ -1,0 +1,138 @@
+"""The shapes that all processes of a fleet have met, summed, and the gears that would serve them best."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from gearcache.cache.remote.shapes import ProcessShapes
+from gearcache.errors import GearSpecError
+from gearcache.guards.gears.sizes import MAX_GEARS
+from gearcache.telemetry.size_lists import MOST_EFFORT
+from gearcache.telemetry.suggest import SuggestedGears, suggest
+
+Shape = tuple[int, ...]
+Dims = tuple[tuple[str, int], ...]
+Gears = tuple[tuple[int | None, ...], ...]
+#: Gears that are proposed where nobody says how many, and the method has none.
+USUAL_GEARS = 8
+#: A suggestion tries many lists; of more shapes the most frequent ones are looked at, and the largest.
+MOST_SHAPES = 400
+
+
+@dataclass
+class MethodTraffic:
+    """One method over all processes that had the same class, dims and gears: what others met says nothing of these."""
+
+    method: str
+    dims: Dims
+    shapes: dict[Shape, int] = field(default_factory=dict)
+    gears: Gears = ()
+    full_name: str = ""
+    processes: int = 0
+    hosts: set[str] = field(default_factory=set)
+    others: int = 0
+
+    @property
+    def calls(self) -> int:
+        """All calls, those of rare shapes among them."""
+        return sum(self.shapes.values()) + self.others
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """Gears for the next release. Work is rows: the product of the sizes that are computed.
+
+    `unserved` calls fit into no gear of today; `padded_now` is the share of today's work that is padding, over the
+    calls that fit; `work_now` is that work. `left_out` calls are of shapes that were too many to look at, or have a
+    dim of size 0. `keeps`: the gears of today are as good, and stay.
+    """
+
+    found: SuggestedGears
+    unserved: int
+    work_now: int
+    work_then: int
+    padded_now: float | None
+    left_out: int
+    keeps: bool = False
+
+    @property
+    def saved(self) -> float | None:
+        """The share of today's work that these gears save, over the calls that today's gears take; None without any."""
+        return 1 - self.work_then / self.work_now if self.work_now else None
+
+    @property
+    def against_today(self) -> str:
+        """What these gears change against those of today, in words."""
+        text = "today's gears are as good" if self.keeps else ""
+        if not self.keeps and self.saved is not None:
+            text = f"{abs(self.saved):.1%} {'less' if self.saved >= 0 else 'more'} work than with today's gears"
+        if self.unserved:
+            text += f"{', and ' if text else ''}{self.unserved} calls more are served"
+        return text
+
+
+def summed(found: Iterable[ProcessShapes]) -> list[MethodTraffic]:
+    """Add up what processes have told, by method, its class, dims and gears, the busiest first."""
+    traffic: dict[tuple[str, str, Dims, Gears], MethodTraffic] = {}
+    for process in found:
+        for told in process.methods:
+            place = told.method, told.full_name, told.dims, told.gears
+            made = MethodTraffic(told.method, told.dims, gears=told.gears, full_name=told.full_name)
+            row = traffic.setdefault(place, made)
+            for shape, calls in told.shapes.items():
+                row.shapes[shape] = row.shapes.get(shape, 0) + calls
+            row.others += told.others
+            row.processes += 1
+            row.hosts.add(process.host)
+    return sorted(traffic.values(), key=lambda row: (-row.calls, row.method, row.full_name, row.dims, repr(row.gears)))
+
+
+def propose(traffic: MethodTraffic, k: int | None = None, effort: int = MOST_EFFORT) -> Proposal:
+    """Return at most `k` gears for what was met, as many as there are now where `k` is None; `GearSpecError` where
+    nothing was met. `effort` bounds how much is tried."""
+    looked_at = _looked_at({shape: calls for shape, calls in traffic.shapes.items() if all(size > 0 for size in shape)})
+    number = k if k is not None else min(len(traffic.gears) or USUAL_GEARS, MAX_GEARS)
+    try:
+        found = suggest(traffic.dims, looked_at, number, gears=traffic.gears, all_shapes=traffic.shapes, effort=effort)
+    except (AssertionError, ZeroDivisionError) as error:  # of sizes that no method has
+        raise GearSpecError(f"suggest_gears: no gears fit these shapes: {error}") from error
+    indices = {f"{path}.size({dim})": index for index, (path, dim) in enumerate(traffic.dims)}
+    owners = [(indices[name], sizes) for name, sizes in found.sizes.items()]
+    unserved = work_now = work_then = least = 0
+    for shape, calls in looked_at.items():
+        held = [gear for gear in traffic.gears if _holds(gear, shape)]
+        if not held:
+            unserved += calls
+            continue
+        least += calls * math.prod(shape[index] for index, _ in owners)
+        work_now += calls * min(_rows(gear, shape, owners) for gear in held)
+        work_then += calls * math.prod(min(size for size in sizes if size >= shape[index]) for index, sizes in owners)
+    saves = work_then < work_now or unserved > 0
+    return Proposal(
+        found,
+        unserved if traffic.gears else 0,
+        work_now,
+        work_then,
+        1 - least / work_now if work_now else None,
+        traffic.calls - sum(looked_at.values()),
+        keeps=bool(traffic.gears) and not saves and number >= len(traffic.gears),
+    )
+
+
+def _looked_at(shapes: dict[Shape, int]) -> dict[Shape, int]:
+    """Return the most frequent shapes, and of each dim the largest one, which must fit as well."""
+    if len(shapes) <= MOST_SHAPES:
+        return shapes
+    largest = {max(shapes, key=lambda shape: shape[index]) for index in range(len(next(iter(shapes))))}
+    ordered = sorted(shapes, key=lambda shape: (shape not in largest, -shapes[shape], shape))
+    return {shape: shapes[shape] for shape in ordered[:MOST_SHAPES]}
+
+
+def _holds(gear: tuple[int | None, ...], shape: Shape) -> bool:
+    return all(size is None or size >= met for size, met in zip(gear, shape, strict=True))
+
+
+def _rows(gear: tuple[int | None, ...], shape: Shape, owners: list[tuple[int, list[int]]]) -> int:
+    return math.prod(shape[index] if gear[index] is None else gear[index] or 0 for index, _ in owners)

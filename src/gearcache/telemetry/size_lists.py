@@ -1,0 +1,181 @@
+"""The lists of sizes that waste the least work, one list per dim, found within a bounded effort.
+
+For one dim the best `k` sizes are found exactly, by dynamic programming over the sorted sizes. Several independent dims
+form a product of lists: while they are few enough, all lists of the other dims are tried, each with the best list for
+the last one, which is exact as well; beyond that, one list at a time is made the best for the others until nothing
+improves, and with too many dims for that, the list grows by one size that saves the most.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+from collections import deque
+from collections.abc import Iterator, Mapping
+
+#: Steps, of about 0.3 µs, that the lists of one method may take.
+MOST_EFFORT = 1_000_000
+_MOST_TRIED = 2000
+_MOST_LENGTHS = 256
+Shape = tuple[int, ...]
+Lists = list[list[int]]
+
+
+def best_sizes(counts: Mapping[int, float], k: int) -> list[int]:
+    """Return the at most `k` sizes that minimise the sum of weight times the smallest size that holds each one."""
+    sizes = sorted(counts)
+    if k >= len(sizes):
+        return sizes
+    weights = list(itertools.accumulate((counts[size] for size in sizes), initial=0.0))
+    # best[j]: the least work for the j smallest sizes, the largest of them being chosen.
+    best = [0.0] + [size * weights[j + 1] for j, size in enumerate(sizes)]
+    choices: list[list[int]] = []
+    for _ in range(k - 1):
+        best, chosen = _with_one_more(best, sizes, weights)
+        choices.append(chosen)
+    found, j = [sizes[-1]], len(sizes)
+    for chosen in reversed(choices):
+        j = chosen[j]
+        if j == 0:
+            break
+        found.append(sizes[j - 1])
+    return found[::-1]
+
+
+def _with_one_more(before: list[float], sizes: list[int], weights: list[float]) -> tuple[list[float], list[int]]:
+    """Return the least work with one more size, and up to where the smaller ones go.
+
+    The work for the first j sizes, of which the first i are held by others, is `before[i] + size * (weights[j] -
+    weights[i])`: for each i a line over the size. The lines get flatter and the sizes larger, so lines that were
+    overtaken never come back, and each is looked at twice at most.
+    """
+    best, chosen = [0.0], [0]
+    lines: deque[int] = deque()
+
+    def value(line: int, size: int) -> float:
+        return before[line] - size * weights[line]
+
+    def is_needless(first: int, middle: int, last: int) -> bool:
+        return (before[last] - before[first]) * (weights[middle] - weights[first]) <= (
+            before[middle] - before[first]
+        ) * (weights[last] - weights[first])
+
+    for j, size in enumerate(sizes, start=1):
+        while len(lines) > 1 and is_needless(lines[-2], lines[-1], j - 1):
+            lines.pop()
+        lines.append(j - 1)
+        while len(lines) > 1 and value(lines[1], size) < value(lines[0], size):
+            lines.popleft()
+        best.append(before[lines[0]] + size * (weights[j] - weights[lines[0]]))
+        chosen.append(lines[0])
+    return best, chosen
+
+
+def best_lists(counts: Mapping[Shape, int], k: int, effort: int = MOST_EFFORT) -> Lists:
+    """Return one list of sizes per dim, with a product of at most `k` lengths."""
+    columns = [sorted({shape[index] for shape in counts}) for index in range(len(next(iter(counts))))]
+    return _Search(columns, counts, effort).lists(k)
+
+
+class _Search:
+    def __init__(self, columns: Lists, counts: Mapping[Shape, int], effort: int) -> None:
+        self._columns, self._counts, self._left = columns, counts, effort
+
+    def lists(self, k: int) -> Lists:
+        limits = [len(column) for column in self._columns]
+        if len(limits) == 1:
+            return [self._best_for(0, [[]], min(k, limits[0]))]
+        tried = list(itertools.islice(_lengths(limits, k), _MOST_LENGTHS + 1))
+        found = self._grown(k) if len(tried) > _MOST_LENGTHS else self._first(tried[0])
+        work = work_of(self._counts, found)
+        for number, lengths in enumerate(tried if len(tried) <= _MOST_LENGTHS else ()):
+            share = self._left // (len(tried) - number)
+            for lists in self._candidates(lengths, share):
+                self._left -= self._price
+                if (least := work_of(self._counts, lists)) < work:
+                    found, work = lists, least
+        return found
+
+    @property
+    def _price(self) -> int:
+        """Of a look at all shapes."""
+        return len(self._counts) * len(self._columns)
+
+    def _first(self, lengths: tuple[int, ...]) -> Lists:
+        """Return lists as if all sizes of a dim were equally frequent."""
+        pairs = zip(self._columns, lengths, strict=True)
+        return [best_sizes(dict.fromkeys(column, 1.0), length) for column, length in pairs]
+
+    def _candidates(self, lengths: tuple[int, ...], effort: int) -> Iterator[Lists]:
+        columns = self._columns
+        *others, last = range(len(columns))
+        tried = math.prod(math.comb(len(columns[at]) - 1, lengths[at] - 1) for at in others)
+        price = 2 * self._price + len(columns[last]) * lengths[last]
+        if tried <= _MOST_TRIED and tried * price <= effort:
+            rows = (itertools.combinations(columns[at][:-1], lengths[at] - 1) for at in others)
+            for chosen in itertools.product(*rows):
+                lists = [[*row, columns[at][-1]] for at, row in zip(others, chosen, strict=True)]
+                yield [*lists, self._best_for(last, [*lists, []], lengths[last])]
+            return
+        end = self._left - effort
+        lists, before = self._first(lengths), math.inf
+        while self._left > end and (work := work_of(self._counts, lists)) < before:
+            before = work
+            yield list(lists)
+            for at in range(len(columns)):
+                lists[at] = self._best_for(at, lists, lengths[at])
+        yield lists
+
+    def _grown(self, k: int) -> Lists:
+        """Add the size that saves the most, again and again, while there is room and effort is left."""
+        found = [column[-1:] for column in self._columns]
+        while self._left > 0:
+            grown = []
+            for at, column in enumerate(self._columns):
+                length = len(found[at]) + 1
+                if length > len(column) or math.prod(map(len, found)) // len(found[at]) * length > k:
+                    continue
+                lists = [*found[:at], self._best_for(at, found, length), *found[at + 1 :]]
+                grown.append((work_of(self._counts, lists), at, lists))
+            if not grown:
+                break
+            _, _, found = min(grown)
+        return found
+
+    def _best_for(self, at: int, lists: Lists, length: int) -> list[int]:
+        """Return the best list of one dim, given those of the others."""
+        self._left -= 2 * self._price + len(self._columns[at]) * length
+        weights: dict[int, float] = {}
+        for shape, calls in self._counts.items():
+            rest = math.prod(held(size, lists[index]) for index, size in enumerate(shape) if index != at)
+            weights[shape[at]] = weights.get(shape[at], 0.0) + calls * rest
+        return best_sizes(weights, length)
+
+
+def _lengths(limits: list[int], k: int) -> Iterator[tuple[int, ...]]:
+    """Yield the lengths of lists whose product is at most `k`, those that leave no room for one more."""
+
+    def longer(chosen: tuple[int, ...], room: int) -> Iterator[tuple[int, ...]]:
+        if len(chosen) == len(limits):
+            total, pairs = math.prod(chosen), zip(chosen, limits, strict=True)
+            if not any(length < limit and total // length * (length + 1) <= k for length, limit in pairs):
+                yield chosen
+            return
+        for length in range(min(limits[len(chosen)], room), 0, -1):
+            yield from longer((*chosen, length), room // length)
+
+    yield from longer((), k)
+
+
+def held(size: int, sizes: list[int]) -> int:
+    """Return the smallest of some sorted sizes that holds a size."""
+    return sizes[bisect.bisect_left(sizes, size)]
+
+
+def work_of(counts: Mapping[Shape, int], lists: Lists) -> float:
+    """Return the rows that are computed with a product of lists, over all calls."""
+    return sum(
+        calls * math.prod(held(size, row) for size, row in zip(shape, lists, strict=True))
+        for shape, calls in counts.items()
+    )

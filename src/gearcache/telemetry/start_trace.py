@@ -1,0 +1,190 @@
+"""Records how a process starts, where `GEARCACHE_TRACE` names a file: imports, key, evidence, blobs, gears, answers.
+
+The file is in the Chrome trace format, so Perfetto and chrome://tracing open it; under `gearcache` it also has what
+became of the calls of each method. It is written when methods give their first answers, and when the process ends, as
+`final` then says.
+`%p` in its name is the number of the process. Without the variable nothing is recorded, and no call pays for it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+import os
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, Protocol
+
+from gearcache.events import Event, tell_at_once
+from gearcache.telemetry.timed_imports import time_imports
+from gearcache.telemetry.trace_document import Span, together, trace_events
+from gearcache.version import __version__
+
+VARIABLE = "GEARCACHE_TRACE"
+#: Of each category so many spans are kept, the first ones: a server that runs for weeks prepares many calls.
+MOST_SPANS = 2000
+#: Of each name, so that a method which is missed by every call leaves room for the others; blobs and gears of equal
+#: blocks share their names.
+MOST_OF_A_NAME = 100
+_MANY_OF_A_NAME = ("blob", "gear", "compile")
+#: So many first answers are each written at once; the others as often as takes this share of the time.
+_AT_ONCE = 8
+_SHARE_OF_WRITES = 0.05
+_LONGEST = 400
+#: Events that tell how long something took, with what names it.
+_TIMED = {"trace": "method", "compile": "gear", "publish": "method", "fetch": "tier", "upload": "tier", "lease": "tier"}
+logger = logging.getLogger("gearcache")
+
+
+class Followed(Protocol):
+    """What tells something of the calls of a method."""
+
+    def to_record(self) -> dict[str, Any]:
+        """Return `method`, and some of the fields of `NOTHING`."""
+        ...
+
+
+class Recorder:
+    """The spans of this process. Safe to use from threads; a forked child records nothing."""
+
+    def __init__(self, path: str) -> None:
+        # Absolute from now on: a program may change its folder.
+        self._path = Path(path.replace("%p", str(os.getpid()))).absolute()
+        self._process = os.getpid()
+        age = _age()
+        self._zero = time.perf_counter() - age
+        self._began = time.time() - age
+        self._spans: list[Span] = []
+        self._kept = Counter[tuple[str, str]]()
+        self._dropped = Counter[str]()
+        self._last_answer = 0.0
+        self._answers = 0
+        self._next_write = 0.0
+        self._methods: list[Followed] = []
+        self._lock = threading.Lock()
+        self._is_told = False
+        self.add("before", "process, before gearcache", self._zero, age)
+
+    def add(self, category: str, name: str, begin: float, seconds: float) -> None:
+        """Note a span; `begin` is a time of `time.perf_counter`."""
+        name = name[:_LONGEST]
+        most = MOST_SPANS if category in _MANY_OF_A_NAME else MOST_OF_A_NAME
+        if self._kept[category, ""] >= MOST_SPANS or self._kept[category, name] >= most:
+            self._dropped[category] += 1
+            return
+        self._kept[category, ""] += 1
+        if name:
+            self._kept[category, name] += 1
+        self._spans.append(Span(category, name, begin - self._zero, seconds, threading.get_native_id()))
+
+    def note(self, event: Event) -> None:
+        """Note what an event says has just taken time."""
+        field = _TIMED.get(event.kind)
+        if field is not None:
+            self.add(event.kind, getattr(event, field), time.perf_counter() - event.seconds, event.seconds)
+
+    def follow(self, method: Followed) -> None:
+        """Ask this for its record whenever the file is written; it must not keep a model alive."""
+        self._methods.append(method)
+
+    def answered(self) -> None:
+        """A method has given its first answer. Of many methods not each writes the file."""
+        now = time.perf_counter()
+        self._last_answer = now - self._zero
+        self._answers += 1
+        if self._answers <= _AT_ONCE or now >= self._next_write:
+            self.write()
+            after = time.perf_counter()
+            self._next_write = after + (after - now) / _SHARE_OF_WRITES
+
+    def write(self, *, is_final: bool = False) -> None:
+        """Write the file; a fault is told once and breaks nothing."""
+        if os.getpid() != self._process or not self._methods:
+            return
+        from gearcache.cache.atomic import regular_target, write_atomic
+
+        try:
+            with self._lock:
+                write_atomic(regular_target(self._path), json.dumps(self._document(is_final)).encode())
+        except Exception as error:
+            if not self._is_told:
+                self._is_told = True
+                logger.warning("%s: `%s` cannot be written: %s", VARIABLE, self._path, error)
+
+    def _document(self, is_final: bool = False) -> dict[str, Any]:
+        return {
+            "displayTimeUnit": "ms",
+            "traceEvents": trace_events(list(self._spans), self._process, _command()),
+            "gearcache": {
+                "trace": 1,
+                "gearcache": __version__,
+                "pid": self._process,
+                "command": _command(),
+                "began": round(self._began, 3),
+                "seconds": round(self._last_answer, 6),
+                "final": is_final,
+                "dropped": sum(self._dropped.values()),
+                "dropped_by_kind": dict(self._dropped),
+                "methods": together([method.to_record() for method in list(self._methods)]),
+            },
+        }
+
+
+_recorder: Recorder | None = None
+
+
+def record_start(path: str) -> None:
+    """Record this process from now on; of a second call in one process only the first counts."""
+    global _recorder
+    if _recorder is None:
+        found = _recorder = Recorder(path)
+        tell_at_once(found.note)
+        time_imports(lambda name, begin, seconds: found.add("import", name, begin, seconds))
+        atexit.register(found.write, is_final=True)
+        os.register_at_fork(after_in_child=_stop)
+
+
+def _stop() -> None:
+    global _recorder
+    _recorder = None
+    tell_at_once(None)
+    time_imports(None)
+
+
+def recorder() -> Recorder | None:
+    """What records this process; None where nothing does."""
+    return _recorder
+
+
+def span(category: str, name: str) -> AbstractContextManager[None]:
+    """Note how long a block takes, if this process is recorded."""
+    return nullcontext() if _recorder is None else _timed(_recorder, category, name)
+
+
+@contextmanager
+def _timed(found: Recorder, category: str, name: str) -> Iterator[None]:
+    begin = time.perf_counter()
+    try:
+        yield
+    finally:
+        found.add(category, name, begin, time.perf_counter() - begin)
+
+
+def _age() -> float:
+    """How long this process has been running, in seconds, as far as the system tells to 10 ms; else 0."""
+    try:
+        fields = Path("/proc/self/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return 0.0
+    return age if age > 0 else 0.0
+
+
+def _command() -> str:
+    return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]] if sys.argv else ["python"])[:_LONGEST]

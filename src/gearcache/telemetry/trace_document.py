@@ -1,0 +1,134 @@
+"""The Chrome trace of a start as plain data, and the records of methods of one name as one record."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+#: What a record says of a method of which nothing is known.
+NOTHING: dict[str, Any] = {
+    "hits": 0,
+    "misses": 0,
+    "gears": {},
+    "padded": {},
+    "eager_reasons": {},
+    "refused_errors": {},
+    "dims": [],
+    "shapes": [],
+    "reasons": [],
+}
+#: More than Linux has threads.
+_LANE = 1 << 22
+#: Times are written to a tenth of a microsecond.
+_EQUAL = 1e-6
+
+
+class Span(NamedTuple):
+    """Something that took time; `begin` is in seconds since the process began."""
+
+    category: str
+    name: str
+    begin: float
+    seconds: float
+    thread: int
+
+    @property
+    def end(self) -> float:
+        """Seconds since the process began."""
+        return self.begin + self.seconds
+
+
+def trace_events(spans: Sequence[Span], process: int, command: str) -> list[dict[str, Any]]:
+    """Return the events of the Chrome trace format."""
+    events: list[dict[str, Any]] = [
+        {"name": "process_name", "ph": "M", "pid": process, "args": {"name": command}},
+    ]
+    rows = _rows(spans)
+    for row in sorted({row for row in rows if row >= _LANE}):
+        name = f"compiles {row // _LANE}"
+        events.append({"name": "thread_name", "ph": "M", "pid": process, "tid": row, "args": {"name": name}})
+    for span, row in zip(spans, rows, strict=True):
+        event = {"name": span.name, "cat": span.category, "ph": "X"}
+        times = {"ts": round(1e6 * span.begin, 1), "dur": round(1e6 * span.seconds, 1)}
+        events.append({**event, **times, "pid": process, "tid": row})
+    return events
+
+
+def _rows(spans: Sequence[Span]) -> list[int]:
+    """Return a row for each span: its thread; another one for compiles that ran beside what the thread did.
+
+    Spans of one row have to lie within each other. A compile is told by the thread that waits for it.
+    """
+    rows = [span.thread for span in spans]
+    compiles = [index for index, span in enumerate(spans) if span.category == "compile"]
+    threads = {spans[index].thread for index in compiles}
+    by_begin = {each: sorted((one.begin, one.end) for one in spans if one.thread == each) for each in threads}
+    by_end = {each: sorted((end, begin) for begin, end in times) for each, times in by_begin.items()}
+    lanes: dict[tuple[int, int], list[float]] = {}
+    for index in sorted(compiles, key=lambda each: (spans[each].begin, -spans[each].seconds)):
+        span = spans[index]
+        if not _crosses(span, by_begin[span.thread], by_end[span.thread]):
+            continue
+        for lane in range(1, len(compiles) + 1):
+            ends = lanes.setdefault((span.thread, lane), [])
+            while ends and ends[-1] <= span.begin:
+                ends.pop()
+            if not ends or span.end <= ends[-1]:
+                ends.append(span.end)
+                rows[index] = span.thread % _LANE + lane * _LANE
+                break
+    return rows
+
+
+def _crosses(span: Span, by_begin: list[tuple[float, float]], by_end: list[tuple[float, float]]) -> bool:
+    """Whether a span of the thread begins within this one and ends after it, or began before it and ends within."""
+    first, last = span.begin + _EQUAL, span.end - _EQUAL
+    return any(end > span.end + _EQUAL for end in _within(by_begin, first, last)) or any(
+        begin < span.begin - _EQUAL for begin in _within(by_end, first, last)
+    )
+
+
+def _within(times: list[tuple[float, float]], first: float, last: float) -> Iterator[float]:
+    """Yield the other time of those whose time lies between two."""
+    for index in range(bisect_left(times, (first, 0.0)), len(times)):
+        one, other = times[index]
+        if one > last:
+            return
+        yield other
+
+
+def together(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return one record for each method of several objects, equal blocks of a model, which have one name.
+
+    Shapes of other dims cannot be added up: of a method whose objects have several, each has a further record of them.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    others: dict[tuple[str, ...], dict[str, Any]] = {}
+    for record in records:
+        name = record["method"]
+        present = found.setdefault(name, {**NOTHING, "method": name})
+        for field, value in record.items():
+            if isinstance(value, int):
+                present[field] += value
+            elif isinstance(value, dict):
+                present[field] = dict(Counter(present[field]) + Counter(value))
+        present["reasons"] = _summed(present["reasons"] + record.get("reasons", []), "times")
+        if record.get("shapes"):
+            holder = present
+            if present["dims"] not in ([], record["dims"]):
+                other = {**NOTHING, "method": name}
+                holder = others.setdefault((name, *record["dims"]), other)
+            holder["dims"] = record["dims"]
+            holder["shapes"] = _summed(holder["shapes"] + record["shapes"], "calls")
+    return [*found.values(), *others.values()]
+
+
+def _summed(rows: list[dict[str, Any]], number: str) -> list[dict[str, Any]]:
+    """Return rows without those that differ in a number alone, which are added up."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        key = repr([(name, value) for name, value in row.items() if name != number])
+        found[key] = {**row, number: row[number] + found.get(key, {number: 0})[number]}
+    return list(found.values())

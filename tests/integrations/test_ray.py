@@ -1,0 +1,103 @@
+"""Prewarming a Ray cluster: two nodes, each with a cache of its own, divide the work and end up with all of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'gearcache[ray]'")
+
+from ray.cluster_utils import Cluster  # noqa: E402
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: E402
+
+import gearcache  # noqa: E402
+from gearcache.errors import OptionError, PrewarmFailed  # noqa: E402
+from gearcache.integrations.ray import prewarm  # noqa: E402
+from tests.scenarios import prewarmed  # noqa: E402
+from tests.support.source_tree import ROOT  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Path]]:
+    """A cluster of two nodes; the folder of the cache of each."""
+    folder = tmp_path_factory.mktemp("ray")
+    roots = [folder / "first", folder / "second"]
+    paths = {"PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
+    cluster = Cluster()
+    for root in roots:
+        cluster.add_node(num_cpus=1, env_vars={**paths, "TORCHAIR_CACHE_HOME": str(root)})
+    ray.init(address=cluster.address, log_to_driver=False)
+    yield roots
+    ray.shutdown()
+    cluster.shutdown()
+
+
+def entries(root: Path) -> list[str]:
+    """The methods that a cache has entries of."""
+    return sorted(path.parts[-3] for path in root.glob("v4/entries/*/*/manifest.msgpack"))
+
+
+def on_node(node: str, function: Any) -> Any:
+    """What a function returns in a fresh process of a node."""
+    where = NodeAffinitySchedulingStrategy(node_id=node, soft=False)
+    task = ray.remote(num_cpus=0, scheduling_strategy=where, max_calls=1)(function)
+    return ray.get(task.remote(), timeout=120)
+
+
+@pytest.mark.slow
+def test_each_entry_is_compiled_once_and_every_node_serves(caches: list[Path]) -> None:
+    told = prewarm("tests.scenarios.prewarmed:on_meta", nodes="all", timeout=200)
+    assert len({node.node for node in told}) == 2
+    # `Decoder.decode` has three gears in two variants, `Decoder.score` one graph.
+    assert sorted(node.compiled for node in told) == [1, 3]
+    assert [entries(root) for root in caches] == [["Decoder.decode", "Decoder.score"]] * 2
+    for node in told:
+        assert node.report is not None
+        assert (node.problem, node.report.compiled, node.report.is_complete) == ("", 0, True)
+        served = on_node(node.node, prewarmed.serve)
+        assert (served["equal"], served["traces"], served["misses"]) == (True, 0, [])
+    again = prewarm(prewarmed.on_meta)
+    assert [node.compiled for node in again] == [0, 0]
+    (one,) = prewarm(prewarmed.on_meta, nodes=[told[0].node])
+    assert one.node == told[0].node
+
+
+def test_a_node_that_fails_is_named_and_the_others_go_on(caches: list[Path]) -> None:
+    with pytest.raises(PrewarmFailed) as caught:
+        prewarm("tests.scenarios.prewarmed:on_one_node", timeout=200)
+    (problem,) = caught.value.failures.values()
+    assert problem == "RuntimeError: no model on this node"
+    whole, failed = sorted(caught.value.nodes, key=lambda node: len(node.problem))
+    assert (failed.report, whole.report.is_complete, whole.problem) == (None, True, "")
+    assert f"node {failed.address} ({failed.node[:8]}): RuntimeError: no model" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"nodes": "some"}, "nodes is 'some'; it must be 'all', or ids of nodes"),
+        ({"nodes": ["none"]}, "nodes has 'none'; alive are"),
+        ({"jobs": 0}, "jobs is 0"),
+        ({"threads": True}, "threads is True"),
+        ({"timeout": 0}, "timeout is 0"),
+    ],
+)
+def test_wrong_arguments_are_told(arguments: dict[str, Any], message: str, caches: list[Path]) -> None:
+    with pytest.raises(OptionError, match=message):
+        prewarm(prewarmed.on_meta, **arguments)
+
+
+def test_what_no_server_imports_is_refused(caches: list[Path]) -> None:
+    with pytest.raises(OptionError, match="it must be a function, or `module:function`"):
+        prewarm("deploy")
+
+    def here() -> None:
+        gearcache.cache_compile(prewarmed.Decoder().decode)
+
+    here.__module__ = "__main__"
+    with pytest.raises(OptionError, match="a class of `__main__` is another one there"):
+        prewarm(here)

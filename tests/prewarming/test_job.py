@@ -1,0 +1,186 @@
+"""Ranks of a job that one process prewarms, and processes of a launcher that prewarm together."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import gearcache
+from gearcache.errors import OptionError, PrewarmNotShared
+from gearcache.prewarming.launched import Launched, launched
+from gearcache.prewarming.meeting import Meeting
+from tests.scenarios import collectives
+from tests.support.commands import run, run_json
+from tests.support.scenarios import strict_config
+from tests.support.source_tree import ROOT
+
+
+def torchrun(*arguments: str, processes: int = 2) -> subprocess.CompletedProcess[str]:
+    """Run processes as a launcher does."""
+    launcher = ["torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    command = [sys.executable, "-m", *launcher, *arguments]
+    environ = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
+    return subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=240, check=False)
+
+
+def documents(text: str) -> list[dict[str, object]]:
+    """The JSON documents that several processes printed one after the other."""
+    found, decoder, at = [], json.JSONDecoder(), 0
+    while (at := text.find("{", at)) >= 0:
+        document, at = decoder.raw_decode(text, at)
+        found.append(document)
+    return found
+
+
+@pytest.mark.parametrize("backend", ["eager", pytest.param("inductor", marks=pytest.mark.thorough)])
+def test_one_process_prewarms_a_job_that_hits_with_a_real_group(
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    monkeypatch.setenv("COLLECTIVES_BACKEND", backend)
+    monkeypatch.setattr(collectives, "CONFIG", strict_config(backend))
+    report = gearcache.prewarm(collectives.build, world_size=2)
+    assert [(entry.rank, len(entry.compiled), entry.failed) for entry in report.entries] == [(0, 2, {}), (1, 2, {})]
+    assert not dist.is_initialized()
+    assert dist.init_process_group.__module__ == "torch.distributed.distributed_c10d"
+    served = torchrun("-m", "tests.scenarios.collectives")
+    told = sorted(documents(served.stdout), key=lambda each: str(each["rank"]))
+    expected = {"equal": True, "traces": 0, "compiles": 0, "hits": 1}
+    assert told == [{"rank": rank, **expected} for rank in (0, 1)], served.stderr
+
+
+def test_what_reads_more_of_a_group_than_a_trace_can_take_is_refused(cache_dir: Path) -> None:
+    report = gearcache.prewarm(collectives.build_chosen, world_size=2)
+    assert [list(entry.compiled) for entry in report.entries] == [[], []]
+    causes = [cause for entry in report.entries for cause in entry.failed.values()]
+    assert ["`Chosen.choose` cannot be cached" in cause for cause in causes] == [True, True]
+
+
+def test_a_function_that_joins_another_job_is_refused(cache_dir: Path) -> None:
+    with pytest.raises(OptionError, match="rank is 3, but the prewarm acts as rank 0 of 2"):
+        gearcache.prewarm(collectives.elsewhere, world_size=2)
+    assert not dist.is_initialized()
+
+
+def test_the_environment_is_as_before(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_RANK", "5")
+    monkeypatch.delenv("RANK", raising=False)
+    seen = []
+
+    def build() -> None:
+        seen.append((os.environ["RANK"], os.environ["LOCAL_RANK"], dist.get_rank(), dist.get_world_size()))
+        dist.destroy_process_group()
+        dist.init_process_group()
+        assert dist.get_rank() == 1
+
+    gearcache.prewarm(build, world_size=2, ranks=[1])
+    assert seen == [("1", "1", 1, 2)]
+    assert (os.environ["LOCAL_RANK"], "RANK" in os.environ) == ("5", False)
+
+
+def test_processes_of_torchrun_compile_each_entry_once(cache_dir: Path) -> None:
+    """Both act as no rank, so both meet the same two entries; the cache is of one host."""
+    target = "tests.scenarios.prewarmed:on_meta"
+    done = torchrun("-m", "gearcache", "prewarm", target, "--world-size", "1", "--json")
+    assert done.returncode == 0, done.stderr
+    reports = documents(done.stdout)
+    assert sorted(report["compiled"] for report in reports) == [1, 3]
+    assert [report["left"] for report in reports] == [1, 1]
+    assert {entry["left_to"] for report in reports for entry in report["entries"]} == {"", "process 0", "process 1"}
+    assert run_json("prewarm", target, "--dry-run")["complete"]
+
+
+def test_ranks_are_those_of_the_environment(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    target = "tests.scenarios.collectives:build"
+    report = run_json("prewarm", target)
+    assert [(entry["rank"], len(entry["compiled"])) for entry in report["entries"]] == [(1, 2)]
+    report = run_json("prewarm", target, "--world-size", "3", "--rank", "0")
+    assert [entry["ranks"] for entry in report["entries"]] == ["world3global_rank0"], "what is given wins"
+    told = run("prewarm", target, "--plan", "plan.json", code=2).output
+    assert "`--world-size 2 --plan plan.json` plans for all ranks" in " ".join(told.split())
+
+
+@pytest.mark.parametrize(
+    "rank, world, message",
+    [("x", "2", r"\$RANK is 'x'; it must be a whole number"), ("2", "2", r"\$RANK is 2, but \$WORLD_SIZE is 2")],
+)
+def test_wrong_variables_are_named(rank: str, world: str, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        launched({"RANK": rank, "WORLD_SIZE": world})
+
+
+def test_what_is_no_job_is_none() -> None:
+    assert launched({}) is None
+    assert launched({"WORLD_SIZE": "2"}) is None
+    assert launched({"RANK": "0", "WORLD_SIZE": "1"}) is None
+    assert launched({"RANK": "1", "WORLD_SIZE": "2"}) == Launched(1, 2, False, 1)
+
+
+def meetings(monkeypatch: pytest.MonkeyPatch, roots: list[Path], timeout: float) -> list[Meeting]:
+    """Meetings of the processes of a job, as threads of this one with one store."""
+    store = dist.HashStore()
+    monkeypatch.setattr("gearcache.prewarming.meeting.rendezvous", lambda *_, **__: iter([(store, 0, 0)]))
+    world = len(roots)
+    return [Meeting(Launched(rank, world, True, world), root, timeout) for rank, root in enumerate(roots)]
+
+
+def meet(actions: list[object]) -> list[object]:
+    results: list[object] = [None] * len(actions)
+
+    def act(index: int) -> None:
+        try:
+            results[index] = actions[index]()  # type: ignore[operator]
+        except Exception as error:
+            results[index] = error
+
+    threads = [threading.Thread(target=act, args=(index,)) for index in range(len(actions))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    return results
+
+
+def test_processes_with_other_caches_do_not_leave_work_to_each_other(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    first, second, other = meetings(monkeypatch, [tmp_path / "a", tmp_path / "a", tmp_path / "b"], 20)
+    work = {"x": 1, "y": 1}
+    left = meet([lambda each=each: each.divide(work) for each in (first, second, other)])
+    assert [[each(name) for name in ("x", "y")] for each in left] == [["", "process 1"], ["process 0", ""], ["", ""]]
+
+
+def test_who_fails_tells_the_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    first, second = meetings(monkeypatch, [tmp_path] * 2, 20)
+    found = meet([lambda: first.divide({"x": 1}), lambda: second.give_up("ValueError: no weights")])
+    assert isinstance(found[0], PrewarmNotShared)
+    assert "process 1 of 2 failed: ValueError: no weights" in str(found[0])
+
+
+def test_who_is_missing_is_named_in_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    first, _, third = meetings(monkeypatch, [tmp_path] * 3, 0.5)
+    found = meet([lambda: first.divide({"x": 1}), lambda: third.divide({"x": 1})])
+    assert ["nothing was heard of process 1 of 3" in str(error) for error in found] == [True, True]
+
+
+def test_a_process_of_a_job_does_not_act_as_another_rank(cache_dir: Path) -> None:
+    """Else the graphs of one rank would hold the number of another one."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        with pytest.raises(OptionError, match="rank is 1 of 2, but this process is rank 0 of 1"):
+            gearcache.prewarm(collectives.build_chosen, world_size=2, ranks=[1])
+        assert dist.is_initialized()
+    finally:
+        dist.destroy_process_group()
+    assert not cache_dir.exists()

@@ -1,0 +1,255 @@
+"""examples/fleet: manifests are what Kubernetes takes; their commands, and those of the Dockerfile, do what they say.
+
+Not run: Docker (`apt-get`, `pip`, the copies between stages), users and images of containers, and a cluster.
+"""
+
+from __future__ import annotations
+
+import functools
+import http.client
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+import gearcache
+from tests.support.commands import run
+from tests.support.pods import Cluster, problems, render
+from tests.support.signing import Pair
+from tests.support.source_tree import ROOT
+
+FLEET = ROOT / "examples" / "fleet"
+OVERLAYS = ("base", "volume", "bucket", "image")
+BUCKET = "s3://bucket/team?region=eu-central-1&read_only=1"
+
+
+@pytest.fixture
+def app(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The code of the deployment, with the backend that needs no compiler."""
+    monkeypatch.setattr(gearcache, "CompilerConfig", functools.partial(gearcache.CompilerConfig, backend="eager"))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    threads = torch.get_num_threads()
+    yield FLEET / "app"
+    torch.set_num_threads(threads)
+    for name in ("deploy", "model"):
+        sys.modules.pop(name, None)
+
+
+def cluster(overlay: str, app: Path, folder: Path, **given: Path) -> Cluster:
+    return Cluster(render(FLEET / "kubernetes" / overlay), folder, app, {name: given[name] for name in given})
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_manifests_are_what_kubernetes_takes(overlay: str) -> None:
+    objects = render(FLEET / "kubernetes" / overlay)
+    assert {each["metadata"]["name"]: problems(each) for each in objects} == {
+        each["metadata"]["name"]: [] for each in objects
+    }
+    for each in objects:
+        if "template" in each["spec"] if "spec" in each else False:
+            spec = each["spec"]["template"]["spec"]
+            volumes = {volume["name"] for volume in spec.get("volumes", [])}
+            for container in [*spec.get("initContainers", []), *spec["containers"]]:
+                assert {mount["name"] for mount in container.get("volumeMounts", [])} <= volumes
+
+
+def test_a_wrong_manifest_is_told() -> None:
+    (deployment,) = (each for each in render(FLEET / "kubernetes" / "base") if each["kind"] == "Deployment")
+    server = deployment["spec"]["template"]["spec"]["containers"][0]
+    server["startupProbe"]["timeout"] = 1
+    server["workingDir"] = 7
+    told = "\n".join(problems(deployment))
+    assert "'timeout' was unexpected" in told
+    assert "7 is not of type" in told
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl")
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_kubectl_renders_the_same(overlay: str) -> None:
+    folder = FLEET / "kubernetes" / overlay
+    done = subprocess.run(["kubectl", "kustomize", str(folder)], capture_output=True, text=True, timeout=60, check=True)
+
+    def named(objects: Any) -> dict[str, Any]:
+        return {f"{each['kind']} {each['metadata']['name']}": each for each in objects}
+
+    assert named(yaml.safe_load_all(done.stdout)) == named(render(folder))
+
+
+def test_a_job_fills_a_volume_from_which_pods_start_warm(
+    app: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared, secret = tmp_path / "shared", tmp_path / "secret"
+    shared.mkdir()
+    shared.chmod(0o2777)
+    (secret / "..2026_11_23").mkdir(parents=True)
+    pair = Pair(secret / "..2026_11_23")  # a secret is mounted behind two links
+    (secret / "..data").symlink_to("..2026_11_23")
+    (secret / "build.pem").symlink_to("..data/build.pem")
+    given = {"gears": shared, "gears-signing-key": secret}
+    site = cluster("volume", app, tmp_path, **given)
+    site.replaced["build:REPLACE="] = pair.trusted.text
+
+    early = site.pod("Deployment", "early")
+    told = early.run(monkeypatch, "gears", code=1)
+    assert "Classifier.embed: missing rows.size(0)=1" in told, "a pod does not start cold"
+    assert "missing" in early.run(monkeypatch, "server", probe="startupProbe", code=1)
+
+    job = site.find("Job")["spec"]
+    assert (job["completionMode"], job["completions"]) == ("Indexed", 2)
+    outputs = [
+        site.pod("Job", f"job {index}").run(monkeypatch, "prewarm", JOB_COMPLETION_INDEX=str(index))
+        for index in range(job["completions"])
+    ]
+    assert ["compiled 4 gears" in output for output in outputs] == [True, True]
+    assert ["1 entry is left to shard" in output for output in outputs] == [True, True]
+
+    pod = site.pod("Deployment", "pod")
+    assert "brought 2 entries" in pod.run(monkeypatch, "gears")
+    pod.run(monkeypatch, "server", probe="startupProbe")
+    (blob, *_) = (pod.volume("cache") / "v4" / "blobs").glob("*/*")
+    blob.chmod(0o600)
+    blob.write_bytes(b"damaged")
+    pod.run(monkeypatch, "server", probe="startupProbe", code=1)
+
+    site.replaced["build:REPLACE="] = Pair(tmp_path, "other").trusted.text
+    assert "is not trusted" in site.pod("Deployment", "stranger").run(monkeypatch, "gears", code=1)
+
+
+def test_pods_take_their_gears_from_a_bucket(app: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bucket is a folder here; tests/serving/test_tiers.py has real ones."""
+    bucket = tmp_path / "bucket"
+    bucket.mkdir()
+    pair = Pair(tmp_path)
+    site = cluster("bucket", app, tmp_path)
+    command = site.pod("Deployment", "first").container("gears")["command"]
+    assert BUCKET in command
+    site.replaced = {"build:REPLACE=": pair.trusted.text, BUCKET: f"folder:{bucket}?read_only=1"}
+    comment = (FLEET / "kubernetes" / "bucket" / "kustomization.yaml").read_text()
+    (line,) = re.findall(r"^#   (gearcache prewarm .*?) {3,}#", comment, re.MULTILINE)
+    with monkeypatch.context() as patch:  # as the comment says that CI does it
+        patch.chdir(app)
+        patch.setenv("TORCHAIR_CACHE_HOME", str(tmp_path / "ci"))
+        patch.setenv("GEARCACHE_SIGNING_KEY_FILE", str(pair.path))
+        for part in line.replace("s3://bucket/team", f"folder:{bucket}").split(" && "):
+            run(*shlex.split(part)[1:])
+    pod = site.pod("Deployment", "pod")
+    assert "brought 2 entries" in pod.run(monkeypatch, "gears")
+    pod.run(monkeypatch, "server", probe="startupProbe")
+
+
+def test_gears_are_mounted_as_an_image(app: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.chdir(app)
+        patch.setenv("TORCHAIR_CACHE_HOME", str(tmp_path / "ci"))
+        run("prewarm", "deploy:build")
+        run("pack", "--oci", str(tmp_path / "layout"))
+    mounted = tmp_path / "mounted"
+    layer = max((tmp_path / "layout" / "blobs" / "sha256").iterdir(), key=lambda path: path.stat().st_size)
+    with tarfile.open(layer) as packed:
+        packed.extractall(mounted, filter="tar")
+    site = cluster("image", app, tmp_path, **{"registry.example/team/gears:v7": mounted})
+    site.pod("Deployment", "pod").run(monkeypatch, "server", probe="startupProbe")
+    site.given["registry.example/team/gears:v7"] = tmp_path / "older"
+    site.pod("Deployment", "pod").run(monkeypatch, "server", probe="startupProbe", code=1)
+
+
+def stages() -> dict[str, list[tuple[str, str]]]:
+    """The instructions of each stage of the Dockerfile, by its name; the last one is called `last`."""
+    text = (FLEET / "Dockerfile").read_text().replace("\\\n", " ")
+    found: dict[str, list[tuple[str, str]]] = {}
+    name = ""
+    for line in filter(None, map(str.strip, text.splitlines())):
+        if line.startswith("#"):
+            continue
+        word, _, rest = line.partition(" ")
+        if word == "FROM":
+            name = rest.partition(" AS ")[2] or "last"
+            found[name] = []
+        else:
+            found[name].append((word, rest))
+    return found
+
+
+def test_the_dockerfile_compiles_and_serves(app: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = stages()
+    assert list(parts) == ["base", "builder", "bare", "last"]
+    variables = dict(pair.split("=") for word, rest in parts["base"] if word == "ENV" for pair in rest.split())
+    assert variables["TORCHAIR_CACHE_HOME"] == "/var/cache/gearcache"
+    settings = yaml.safe_load((FLEET / "kubernetes" / "base" / "settings.yaml").read_text())["data"]
+    assert variables.items() <= settings.items(), "built and served with one environment"
+    built, image = tmp_path / "built", tmp_path / "image"
+    ran = []
+    with monkeypatch.context() as patch:
+        patch.chdir(app)
+        patch.setenv("TORCHAIR_CACHE_HOME", str(built))
+        for word, rest in [*parts["base"], *parts["builder"]]:
+            for command in rest.split(" && ") if word == "RUN" else ():
+                if command.startswith("gearcache "):
+                    run(*shlex.split(command)[1:])
+                    ran.append(command.split()[1])
+                else:
+                    assert command.startswith(("pip install ", "apt-get ", "rm ")), command
+    assert ran == ["prewarm", "doctor", "verify"]
+    assert ("COPY", "--from=builder --chown=root:root /var/cache/gearcache /var/cache/gearcache") in parts["last"]
+    shutil.copytree(built, image)
+    (command,) = (json.loads(rest) for word, rest in parts["bare"] if word == "CMD")
+    assert command == render(FLEET / "kubernetes" / "base")[1]["spec"]["template"]["spec"]["containers"][0]["command"]
+    check_served(command, app, image)
+
+
+SITE = """
+import functools
+import gearcache
+gearcache.CompilerConfig = functools.partial(gearcache.CompilerConfig, backend="eager")
+"""
+
+
+def check_served(command: list[str], app: Path, image: Path) -> None:
+    """Start the server as its container does; it answers from the gears and compiles nothing."""
+    tools = image.with_name("site")
+    tools.mkdir()
+    (tools / "sitecustomize.py").write_text(SITE)
+    environment = {
+        **os.environ,
+        "TORCHAIR_CACHE_HOME": str(image),
+        "PORT": "0",
+        "PYTHONPATH": f"{tools}:{os.environ.get('PYTHONPATH', '')}",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "OMP_NUM_THREADS": str(torch.get_num_threads()),
+    }
+    assert command[0] == "python"
+    with subprocess.Popen(
+        [sys.executable, *command[1:]], cwd=app, env=environment, stdout=subprocess.PIPE, text=True
+    ) as server:
+        try:
+            assert server.stdout is not None
+            port = int(server.stdout.readline().split()[-1])
+            connection = http.client.HTTPConnection("localhost", port, timeout=60)
+            for path, body, code in (
+                ("/scores", [[0.0] * 64] * 3, 200),
+                ("/features", [[0.0] * 9], 422),
+                ("/", 1, 404),
+            ):
+                connection.request("POST", path, json.dumps(body))
+                answer = connection.getresponse()
+                told = json.loads(answer.read())
+                assert answer.status == code, told
+                if code == 200:
+                    assert [round(sum(row), 5) for row in told["rows"]] == [1.0] * 3
+            connection.request("GET", "/health")
+            assert json.loads(connection.getresponse().read()) == {"compiles": 0}
+        finally:
+            server.terminate()
+            server.wait(30)

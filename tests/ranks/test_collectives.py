@@ -1,0 +1,160 @@
+"""Collectives in a cached method: what is stored of their groups, what is refused, and in which words."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed import _functional_collectives as collectives
+
+import gearcache
+from gearcache.errors import CaptureError
+from gearcache.ge_cache.inductor.groups import described_with_names, library_file, place, with_names
+from gearcache.ge_cache.inductor.interpreter_lock import with_lock_released
+from gearcache.ge_cache.private_torch.cpp_objects import Written
+from gearcache.ge_cache.process_groups import role
+from tests.support.scenarios import strict_config
+
+NAMES = ("0", "a_name_" * 18 + "!")
+
+
+class Reducer(torch.nn.Module):
+    def __init__(self, group: str = "0") -> None:
+        super().__init__()
+        self.group = group
+
+    def broadcast(self, x: Tensor) -> Tensor:
+        found = x + 1
+        dist.broadcast(found, src=0)
+        return found
+
+    def barrier(self, x: Tensor) -> Tensor:
+        dist.barrier()
+        return x + 1
+
+    def reduce(self, x: Tensor) -> Tensor:
+        found = x + 1
+        dist.reduce(found, 0)
+        return found
+
+    def asked_backend(self, x: Tensor) -> Tensor:
+        return x + 1 if dist.get_backend() == "gloo" else x - 1
+
+    def named(self, x: Tensor) -> Tensor:
+        return collectives.all_reduce(x + 1, "sum", self.group)
+
+    def gathered(self, x: Tensor) -> Tensor:
+        return collectives.all_gather_tensor(self.named(x), 0, self.group)
+
+
+@pytest.fixture
+def job() -> Iterator[None]:
+    """Be a job of one rank."""
+    start()
+    yield
+    dist.destroy_process_group()
+
+
+def start() -> None:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+
+
+@pytest.mark.usefixtures("job")
+@pytest.mark.filterwarnings("ignore:Dynamo does not know")
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            "broadcast",
+            r"cannot trace `torch\.distributed\.broadcast`: use `torch.*collectives\.broadcast.*test_collect",
+        ),
+        ("barrier", r"cannot trace `torch\.distributed\.barrier`: call it outside of the method"),
+        ("reduce", r"cannot trace `torch\.distributed\.reduce`: .* docs/ranks\.md"),
+        ("asked_backend", r"a process group .* in `__init__`, and keep the answer"),
+    ],
+)
+def test_what_no_trace_can_take_is_refused_with_the_way_out(cache_dir: Path, name: str, text: str) -> None:
+    cached = gearcache.cache_compile(getattr(Reducer(), name), config=strict_config())
+    with pytest.raises(CaptureError, match=text):
+        cached(torch.ones(2))
+
+
+@pytest.mark.usefixtures("job", "compiled_here")
+def test_compiled_graphs_name_groups_by_role_and_stay_in_python(cache_dir: Path, tmp_path: Path) -> None:
+    reducer = Reducer(dist.new_group([0]).group_name)
+    cached = gearcache.cache_compile(reducer.gathered, config=strict_config("inductor"), gears={"x": {0: [2, 4]}})
+    assert torch.equal(cached(torch.ones(2)), torch.full((2,), 2.0))
+    stored = b"".join(path.read_bytes() for path in cache_dir.glob("v*/blobs/*/*"))
+    assert place(0).encode() in stored
+    with pytest.raises(CaptureError, match="communicates in process groups"):
+        gearcache.export(cached, tmp_path / "package")
+
+
+@pytest.mark.usefixtures("job")
+def test_a_group_of_other_ranks_is_a_miss_with_its_reason(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a method knows a group by its name alone, nothing else of the evidence compares it."""
+    assert [relaunch(), relaunch()] == [["absent: no entry for `Reducer.named`"], []]
+    there = "gearcache.serving.activate.private_core.process_group_ranks"
+    monkeypatch.setattr(there, lambda name: [0, 1])  # a job of two would be two processes
+    assert relaunch() == ["torch.distributed's process group '0' is of the ranks [0, 1], stored: of the ranks [0]"]
+    monkeypatch.setattr(there, lambda name: None)
+    with pytest.raises(CaptureError, match="the process group '0', and this process has no group of that name"):
+        relaunch()
+
+
+def relaunch() -> list[str]:
+    """Serve a call as a new process would; return why it was compiled."""
+    events: list[gearcache.Event] = []
+    remove = gearcache.add_listener(events.append)
+    assert torch.equal(
+        gearcache.cache_compile(Reducer().named, config=strict_config())(torch.ones(2)), torch.ones(2) + 1
+    )
+    remove()
+    return [event.detail for event in events if event.kind == "miss"]
+
+
+def test_names_are_written_into_places_and_end_there() -> None:
+    library = b"\1" + place(0).encode() + b"\0\2" + place(1).encode() + b"\0\3" + place(0).encode() + b"\0"
+    written = with_names(library, NAMES)
+    assert len(written) == len(library)
+    assert [text for text in written.split(b"\0") if text] == [
+        f"{mark}{name}".encode() for mark, name in zip("\1\2\3", (*NAMES, NAMES[0]), strict=True)
+    ]
+
+
+@pytest.mark.parametrize("name", ["n" * 128, "a\0b"])
+def test_a_name_that_fits_no_place_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="127 bytes"):
+        with_names(b"", [name])
+
+
+@pytest.mark.parametrize("memory", [True, False])
+def test_an_object_lies_in_memory_or_where_there_is_none_in_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: bool
+) -> None:
+    if not memory:
+        monkeypatch.setattr(os, "memfd_create", lambda *_: os.open("/nowhere", os.O_RDONLY))
+    with library_file(b"an object", tmp_path) as name:
+        assert Path(name).read_bytes() == b"an object"
+    assert bool(list(tmp_path.iterdir())) is not memory
+
+
+def test_names_in_descriptions_are_text() -> None:
+    names = ['with "quotes"', role(0)]
+    described = json.dumps({"groups": [place(1), place(0), f"{place(0)} and more"]}).encode()
+    assert json.loads(described_with_names(described, names)) == {
+        "groups": [names[1], names[0], f"{place(0)} and more"]
+    }
+
+
+def test_a_graph_that_communicates_is_not_compiled_where_it_would_keep_pythons_lock() -> None:
+    plain = Written("int main() {}\n", "")
+    assert with_lock_released(plain) == plain
+    with pytest.raises(RuntimeError, match="Python's lock"):
+        with_lock_released(Written("aoti_torch_cpu__c10d_functional_wait_tensor(buf0)", ""))

@@ -1,0 +1,54 @@
+"""What the first rank decides from votes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gearcache.ranks.plan import MOST_COMPILES, Leader, PieceVote, vote_of
+
+
+def vote(*pieces: tuple[str, str], how: str = "raise", place: str = "p") -> dict[str, Any]:
+    return vote_of(how, [PieceVote(f"Net.{work}", state, work, place, "why") for work, state in pieces])
+
+
+def test_of_the_ranks_that_lack_the_same_the_one_with_least_to_do_compiles() -> None:
+    lacking = vote(("a", "missing"), ("b", "missing"), ("c", "stored"))
+    found = Leader().decide([vote(("a", "stored"), ("b", "stored")), lacking, lacking])
+    assert found == {"do": "compile", "who": {"a@p": 1, "b@p": 2}}
+
+
+def test_works_of_two_places_are_compiled_in_each() -> None:
+    here, there = vote(("a", "missing")), vote(("a", "missing"), place="q")
+    assert Leader().decide([here, here, there])["who"] == {"a@p": 0, "a@q": 2}
+
+
+def test_all_load_before_all_go() -> None:
+    leader, stored, loaded = Leader(), vote(("a", "stored")), vote(("a", "loaded"))
+    assert leader.decide([loaded, stored]) == {"do": "load"}
+    assert leader.decide([loaded, loaded]) == {"do": "go"}
+
+
+def test_the_first_rank_that_failed_is_named_and_how_all_end() -> None:
+    found = Leader().decide([vote(how="eager"), {"how": "eager", "failed": "x"}, {"how": "eager", "failed": "y"}])
+    assert found == {"do": "stop", "rank": 1, "reason": "x", "how": "eager"}
+
+
+def test_ranks_that_want_other_ends_raise() -> None:
+    found = Leader().decide([vote(), vote(), vote(how="eager")])
+    assert (found["do"], found["rank"], found["how"]) == ("stop", 2, "raise")
+    assert "on_disagree is 'eager'" in found["reason"]
+
+
+def test_what_stays_missing_ends_after_some_rounds() -> None:
+    leader, lacking = Leader(), vote(("a", "missing"))
+    decisions = [leader.decide([vote(), lacking]) for _ in range(MOST_COMPILES + 1)]
+    assert [found["do"] for found in decisions] == ["compile"] * MOST_COMPILES + ["stop"]
+    assert (decisions[-1]["rank"], decisions[-1]["reason"][:8]) == (1, "`Net.a` ")
+
+
+def test_a_call_that_is_not_needed_may_be_left_out_by_all_and_by_no_one_alone() -> None:
+    out, loaded = vote(("a", "out")), vote(("a", "loaded"))
+    assert Leader().decide([out, out]) == {"do": "go"}
+    found = Leader().decide([loaded, out])
+    assert (found["do"], found["rank"]) == ("stop", 1)
+    assert "other ranks have it: why" in found["reason"]

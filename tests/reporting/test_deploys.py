@@ -1,0 +1,147 @@
+"""`gearcache diff`: what two caches or bundles share, and what the others differ in first."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from gearcache.cache import Layout
+from tests.support.commands import DECODE, run, run_json, store
+from tests.support.recorded import store_geared
+
+GEARS = ["ids.size(0)=1", "ids.size(0)=4"]
+
+
+@pytest.fixture
+def deployed(tmp_path: Path) -> tuple[Path, Path]:
+    """A has decode of torch 2.12 and the old method; B has decode of torch 2.13; both have prefill."""
+    a, b = tmp_path / "a", tmp_path / "b"
+    store_geared(a, "Model.prefill", GEARS)
+    shutil.copytree(a, b)
+    store_geared(a, "Model.decode", GEARS, torch="2.12.0")
+    store_geared(a, "Model.old", GEARS)
+    store_geared(b, "Model.decode", GEARS, torch="2.13.0")
+    return a, b
+
+
+def check(found: dict[str, object], a: Path, b: Path) -> None:
+    assert found["a"] == {"path": str(a), "entries": 3, "gears": 6}
+    assert found["b"] == {"path": str(b), "entries": 2, "gears": 4}
+    (shared,) = found["shared"]  # type: ignore[misc]
+    assert (shared["method"], shared["gears_only_a"], shared["gears_only_b"], shared["trace"]) == (
+        ("Model.prefill", [], [], "")
+    )
+    (new,) = found["only_b"]  # type: ignore[misc]
+    assert (new["method"], new["gears"], new["compile_seconds"]) == ("Model.decode", 2, 5.0)
+    assert (new["differs"]["fact"], new["differs"]["this"], new["differs"]["other"]) == (
+        ("versions.torch", "'2.13.0'", "'2.12.0'")
+    )
+    decode, old = found["only_a"]  # type: ignore[misc]
+    assert (decode["differs"]["this"], old["method"], old["differs"]) == ("'2.12.0'", "Model.old", None)
+
+
+def test_entries_that_differ_name_the_first_fact(deployed: tuple[Path, Path]) -> None:
+    a, b = deployed
+    check(run_json("diff", str(a), str(b)), a, b)
+
+
+def test_a_bundle_is_compared_as_its_cache(deployed: tuple[Path, Path], tmp_path: Path) -> None:
+    a, b = deployed
+    bundle = tmp_path / "b.tar"
+    run("bundle", str(bundle), "--cache-dir", str(b))
+    check(run_json("diff", str(a), str(bundle)), a, bundle)
+    assert run_json("report", "--cache-dir", str(a), "--compare", str(bundle))["deploys"]["only_b"][0]["gears"] == 2
+
+
+def test_entries_of_equal_keys_name_gears_and_checks_of_one_side(tmp_path: Path) -> None:
+    store_geared(tmp_path / "a", "Model.decode", GEARS, checks=(True,))
+    store_geared(tmp_path / "b", "Model.decode", [*GEARS, "ids.size(0)=8"], checks=(False,))
+    found = run_json("diff", str(tmp_path / "a"), str(tmp_path / "b"))
+    (shared,) = found["shared"]
+    assert (shared["gears_only_a"], shared["gears_only_b"]) == ([], ["ids.size(0)=8"])
+    assert (shared["trace"], shared["more"]) == ("only b: flag: equal False", 1)
+    assert (found["only_a"], found["only_b"]) == ([], [])
+    # Another check of the call: no gear of A serves a call of B.
+    assert shared["compiles"] == [*GEARS, "ids.size(0)=8"]
+    assert found["compiles"] == {"entries": 1, "gears": 3, "seconds": 7.5}
+    run("diff", str(tmp_path / "a"), str(tmp_path / "b"), "--exit-code", code=1)
+    text = run("diff", str(tmp_path / "a"), str(tmp_path / "b")).stdout
+    assert "compiles 3 gears of 1 entry, which took 7.5 s" in text
+    assert f"a host with A compiles: {'; '.join(shared['compiles'])}" in text
+
+
+def test_gears_that_the_other_side_serves_are_not_compiled(tmp_path: Path) -> None:
+    store_geared(tmp_path / "a", "Model.decode", [*GEARS, "ids.size(0)=9"], checks=(True, False))
+    store_geared(tmp_path / "b", "Model.decode", [*GEARS, "ids.size(0)=8"], checks=(False,))
+    found = run_json("diff", str(tmp_path / "a"), str(tmp_path / "b"))
+    assert found["compiles"] == {"entries": 1, "gears": 1, "seconds": 2.5}
+    assert found["shared"][0]["compiles"] == ["ids.size(0)=8"]
+    assert run_json("diff", str(tmp_path / "a"), str(tmp_path / "a"), "--exit-code")["compiles"]["entries"] == 0
+
+
+def test_an_edited_helper_is_compiled_and_a_file_edited_elsewhere_is_not(tmp_path: Path) -> None:
+    for name, file, code in (("a", "1", "x"), ("b", "2", "x"), ("c", "2", "y")):
+        store_geared(tmp_path / name, "Model.decode", GEARS, sources=[["helper", file * 64, [["scale", code * 64]]]])
+    assert run_json("diff", str(tmp_path / "a"), str(tmp_path / "b"))["compiles"]["gears"] == 0
+    assert run_json("diff", str(tmp_path / "a"), str(tmp_path / "c"))["compiles"]["gears"] == 2
+    report = run_json("report", "--cache-dir", str(tmp_path / "a"), "--compare", str(tmp_path / "c"))
+    assert report["deploys"]["compiles"]["entries"] == 1
+
+
+def test_a_damaged_entry_is_not_taken_for_one_that_is_missing(tmp_path: Path) -> None:
+    key = store_geared(tmp_path / "a", "Model.decode", GEARS)
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    Layout(tmp_path / "b").manifest(key).write_bytes(b"damaged")
+    found = run_json("diff", str(tmp_path / "a"), str(tmp_path / "b"), "--exit-code", code=1)
+    assert (found["only_a"], found["unread_b"]) == ([], [f"Model.decode-{key.digest[:12]}"])
+    assert "1 entry of B cannot be read: Model.decode-" in run("diff", str(tmp_path / "a"), str(tmp_path / "b")).stdout
+    (row,) = run_json("diff", str(tmp_path / "b"), str(tmp_path / "a"))["only_b"]
+    assert (row["differs"]["fact"], row["differs"]["other"]) == ("entry", "damaged")
+
+
+def test_a_cache_of_an_older_format_is_named(tmp_path: Path) -> None:
+    store_geared(tmp_path / "a", "Model.decode", GEARS)
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    Layout(tmp_path / "b").bucket.rename(tmp_path / "b" / "v1")
+    told = run("diff", str(tmp_path / "a"), str(tmp_path / "b")).stderr
+    assert "holds 1 entry of an older gearcache" in told
+
+
+def test_the_text_says_what_a_deploy_compiles(deployed: tuple[Path, Path]) -> None:
+    a, b = deployed
+    text = run("diff", str(a), str(b)).stdout
+    assert "1 entry in both, 1 of them without a difference" in text
+    assert "1 entry only in B: 2 gears, compiled in 5.0 s" in text
+    assert "versions.torch: B has '2.13.0', A has '2.12.0'; nearest is Model.decode-" in text
+    assert "B has no entry of this method" in text
+
+
+def test_entries_of_other_ranks_differ_in_their_ranks(tmp_path: Path) -> None:
+    store(tmp_path / "a", DECODE, b"a", ranks="world2global0")
+    store(tmp_path / "b", DECODE, b"a", ranks="world2global1")
+    (new,) = run_json("diff", str(tmp_path / "a"), str(tmp_path / "b"))["only_b"]
+    assert (new["differs"]["fact"], new["differs"]["this"]) == ("ranks", "world2global1")
+
+
+def test_the_nearest_entry_is_the_one_that_differs_least_and_not_the_newest(tmp_path: Path) -> None:
+    for torch, device in (("2.10.0", "cuda"), ("2.12.0", "cpu"), ("2.11.0", "cuda")):
+        store_geared(tmp_path / "a", "Model.decode", GEARS, torch=torch, more=(("device", device),))
+    store_geared(tmp_path / "b", "Model.decode", GEARS, torch="2.13.0", more=(("device", "cpu"),))
+    found = run_json("diff", str(tmp_path / "a"), str(tmp_path / "b"))
+    assert (found["only_b"][0]["differs"]["other"], found["only_b"][0]["differs"]["more"]) == ("'2.12.0'", 0)
+
+
+def test_a_folder_without_a_cache_is_told(tmp_path: Path) -> None:
+    store_geared(tmp_path / "a", "Model.decode", GEARS)
+    (tmp_path / "b").mkdir()
+    told = run("diff", str(tmp_path / "a"), str(tmp_path / "b"))
+    assert f"note: there is no cache of this version at `{tmp_path / 'b'}`" in told.stderr
+    assert "1 entry only in A" in told.stdout
+
+
+def test_what_is_no_bundle_is_a_fault_of_the_cache(tmp_path: Path) -> None:
+    store_geared(tmp_path / "a", "Model.decode", GEARS)
+    (tmp_path / "b.tar").write_bytes(b"no bundle")
+    assert "b.tar" in run("diff", str(tmp_path / "a"), str(tmp_path / "b.tar"), code=3).stderr

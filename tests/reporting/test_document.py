@@ -1,0 +1,326 @@
+"""`gearcache report --json`: the numbers of a cache, of its traffic, and what cannot be read."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from gearcache.cache import DiskStore, Layout
+from gearcache.cache.admin.tally import count_misses
+from gearcache.cache.remote.tier_counts import TierCounts
+from gearcache.reporting.traffic import gear_sizes
+from tests.support.commands import DECODE, run, run_json
+from tests.support.commands import store as store_plain
+from tests.support.recorded import HOSTILE, span, store_geared, write_trace
+
+GEARS = ["ids.size(0)=1", "ids.size(0)=4"]
+
+
+def test_the_overview_is_what_stats_says(cache_dir: Path) -> None:
+    keys = [store_geared(cache_dir, label, GEARS) for label in ("Model.decode", "Model.prefill")]
+    disk = DiskStore(Layout(cache_dir))
+    assert disk.use(keys[0])
+    for _ in range(3):
+        disk.count_load(keys[0])
+    count_misses(Layout(cache_dir), "Model.decode", ["absent", "source"])
+    TierCounts(Layout(cache_dir), "redis://cache:6379").add(hits=3, bytes_fetched=10)
+    report, stats = run_json("report"), run_json("stats")
+    assert [(row["tier"], row["hits"]) for row in report["tiers"]] == [("redis://cache:6379", 3)]
+    assert report["tiers"] == stats["tiers"]
+    overview = report["overview"]
+    assert {name: overview[name] for name in stats if name in overview} == {
+        name: stats[name] for name in stats if name in overview
+    }
+    assert (overview["hits"], overview["misses"], overview["compile_seconds_saved"]) == (3, 2, 15.0)
+    assert [row["method"] for row in report["methods"]] == [row["method"] for row in stats["methods"]]
+    assert [row["reason"] for row in report["reasons"]] == ["absent", "source"]
+    assert all(row["advice"] for row in report["reasons"])
+
+
+def test_gears_have_their_size_and_compile_time_and_variants_what_tells_them_apart(cache_dir: Path) -> None:
+    store_geared(cache_dir, "Model.decode", GEARS, checks=(True, False))
+    (entry,) = run_json("report")["entries"]
+    assert [(row["gear"], row["variant"], row["seconds"]) for row in entry["gears"]] == [
+        (gear, variant, 2.5) for variant in (0, 1) for gear in GEARS
+    ]
+    assert {row["size"] for row in entry["gears"]} == {len("Model.decode 2.13.0")}
+    assert entry["variants"] == [["flag: equal True"], ["flag: equal False"]]
+
+
+def test_an_entry_says_what_its_key_has_other_than_the_one_before(cache_dir: Path) -> None:
+    store_geared(cache_dir, "Model.decode", GEARS, torch="2.12.0")
+    store_geared(cache_dir, "Model.decode", GEARS, torch="2.13.0")
+    newer, older = run_json("report")["entries"]
+    assert older["differs"] is None
+    assert newer["differs"]["from"] == f"Model.decode-{older['key'][:12]}"
+    assert (newer["differs"]["fact"], newer["differs"]["more"]) == ("versions.torch", 0)
+    assert (newer["differs"]["this"], newer["differs"]["other"]) == ("'2.13.0'", "'2.12.0'")
+
+
+def test_eviction_takes_the_least_recently_used_first(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number, label in enumerate(("Model.old", "Model.new")):
+        key = store_geared(cache_dir, label, GEARS, data=b"of both" * 1000)
+        os.utime(Layout(cache_dir).use(key), (1e9 + number, 1e9 + number))
+        manifest = Layout(cache_dir).manifest(key)
+        os.utime(manifest, (1e9, 1e9))
+    before = run_json("report")["overview"]["eviction"]
+    assert [row["is_over"] for row in before["next"]] == [False, False]
+    monkeypatch.setenv("GEARCACHE_MAX_SIZE", f"{run_json('report')['overview']['size'] - 1}B")
+    found = run_json("report")["overview"]["eviction"]
+    assert (found["over_limits"], [row["is_over"] for row in found["next"]]) == (1, [True, False])
+    gone = run_json("prune", "--max-size", os.environ["GEARCACHE_MAX_SIZE"], "--dry-run")
+    assert [row["name"] for row in gone["removed"]] == [found["next"][0]["name"]]
+    assert gone["freed"] == found["next"][0]["frees"] < 7000  # the blob stays for the other entry
+    assert found["next"][1]["frees"] > 7000
+
+
+def test_calls_and_shapes_come_from_traces_and_are_added_up(cache_dir: Path, tmp_path: Path) -> None:
+    store_geared(cache_dir, "Model.decode", GEARS)
+    row = {
+        "method": "Model.decode",
+        "gears": {"ids.size(0)=1": 5, "ids.size(0)=4": 2},
+        "padded": {"ids.size(0)=3": 4},
+        "eager_reasons": {"on_miss": 1},
+        "dims": ["ids.size(0)"],
+        "shapes": [{"shape": [6], "calls": 1}],
+    }
+    traces = [write_trace(tmp_path / name, row) for name in ("a.json", "b.json")]
+    traces[1].write_text(traces[1].read_text().replace('"pid": 7', '"pid": 8'))
+    report = run_json("report", *[part for trace in traces for part in ("--trace", str(trace))])
+    traffic = report["methods"][0]["traffic"]
+    assert (traffic["processes"], traffic["calls"], traffic["padded_calls"]) == (2, 24, 8)
+    assert [(each["gear"], each["calls"]) for each in traffic["gears"]] == [("ids.size(0)=1", 10), ("ids.size(0)=4", 4)]
+    assert traffic["outside"] == [
+        {"text": "ids.size(0)=3", "sizes": [3], "calls": 8, "padded": 8},
+        {"text": "ids.size(0)=6", "sizes": [6], "calls": 2, "padded": 0},
+    ]
+    # 18 calls at 3 and 6 at 6 are less work than 10 at 1 and 14 at 6.
+    assert traffic["suggested"]["sizes"] == [{"dim": "ids.size(0)", "sizes": [3, 6]}]
+    assert traffic["suggested"]["padding"] == round(1 - (10 + 8 * 3 + 4 * 4 + 2 * 6) / (18 * 3 + 6 * 6), 4)
+    assert traffic["padding_now"] is None
+
+
+def test_the_padding_of_the_present_gears_is_that_of_the_smallest_that_holds_a_shape(
+    cache_dir: Path, tmp_path: Path
+) -> None:
+    store_geared(cache_dir, "Model.decode", GEARS)
+    row = {"method": "Model.decode", "gears": {"ids.size(0)=1": 2}, "padded": {"ids.size(0)=3": 8}}
+    report = run_json("report", "--trace", str(write_trace(tmp_path / "a.json", row)))
+    traffic = report["methods"][0]["traffic"]
+    assert traffic["padding_now"] == round(1 - (2 + 8 * 3) / (2 + 8 * 4), 4)
+    assert traffic["suggested"] == {"sizes": [{"dim": "ids.size(0)", "sizes": [1, 3]}], "padding": 0.0}
+
+
+@pytest.mark.parametrize(
+    "text, sizes",
+    [
+        ("ids.size(0)=1", {"ids.size(0)": 1}),
+        ("ids.size(0)=4, ids.size(1)=16", {"ids.size(0)": 4, "ids.size(1)": 16}),
+        ("dynamic", None),
+        ("", None),
+        ("ids.size(0)=x", None),
+    ],
+)
+def test_sizes_are_read_from_the_text_of_a_gear(text: str, sizes: dict[str, int] | None) -> None:
+    assert gear_sizes(text) == sizes
+
+
+def test_misses_of_a_trace_have_reason_values_place_and_advice(cache_dir: Path, tmp_path: Path) -> None:
+    reason = {"kind": "source", "text": "`f` was edited", "subject": "f", "stored": "ab", "found": "cd"}
+    row = {"method": "Model.decode", "reasons": [{**reason, "file": "/srv/model.py", "line": 12, "times": 2}]}
+    store_geared(cache_dir, "Model.decode", GEARS)
+    (miss,) = run_json("report", "--trace", str(write_trace(tmp_path / "a.json", row)))["misses"]
+    assert (miss["kind"], miss["stored"], miss["found"], miss["file"], miss["line"], miss["times"], miss["start"]) == (
+        ("source", "ab", "cd", "/srv/model.py", 12, 2, 0)
+    )
+    assert miss["advice"].startswith("compile again after each deployment")
+
+
+def test_starts_have_their_spans_in_seconds(cache_dir: Path, tmp_path: Path) -> None:
+    trace = write_trace(tmp_path / "start.json", spans=(span("torch", "import", 0.5, 1.25), span("key", "key", 2, 0.5)))
+    (start,) = run_json("report", "--trace", str(trace))["starts"]
+    assert [(each["name"], each["begin"], each["seconds"]) for each in start["spans"]] == [
+        ("torch", 0.5, 1.25),
+        ("key", 2.0, 0.5),
+    ]
+    assert (start["file"], start["pid"], start["seconds"]) == ("start.json", 7, 2.5)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        "null",
+        '{"traceEvents": [], "gearcache": 3}',
+        '{"traceEvents": [3], "gearcache": {"methods": []}}',
+        '{"traceEvents": [{"ph": "X", "name": "a", "ts": 1}], "gearcache": {"methods": []}}',
+        '{"traceEvents": [], "gearcache": {"methods": [{}]}}',
+        '{"traceEvents": [], "gearcache": {"methods": 1}}',
+        "[" * 100_000,
+    ],
+)
+def test_what_is_no_trace_is_a_fault_and_the_rest_is_told(text: str, cache_dir: Path, tmp_path: Path) -> None:
+    store_geared(cache_dir, "Model.decode", GEARS)
+    trace = tmp_path / "start.json"
+    trace.write_text(text)
+    report = run_json("report", "--trace", str(trace))
+    assert (len(report["faults"]), report["starts"], len(report["entries"])) == (1, [], 1)
+    assert "start.json" in report["faults"][0]
+
+
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), -1, 1e300, "text", None, [], {}, True, "\ud800"])
+def test_odd_values_of_a_trace_are_numbers_or_texts(odd: object, cache_dir: Path, tmp_path: Path) -> None:
+    row = {
+        "method": odd,
+        "gears": {"g": odd},
+        "eager_reasons": odd,
+        "dims": ["a"],
+        "shapes": [{"shape": [odd], "calls": odd}],
+    }
+    reason = {"kind": odd, "text": odd, "line": odd, "times": odd}
+    trace = write_trace(tmp_path / "start.json", {**row, "reasons": [reason]}, spans=(span("a", "b", 0, 1),))
+    raw = json.loads(trace.read_text())
+    raw["traceEvents"][0] |= {"ts": odd, "dur": odd, "name": odd, "tid": odd}
+    raw["gearcache"] |= {"pid": odd, "began": odd, "command": odd, "dropped": odd, "seconds": odd}
+    trace.write_text(json.dumps(raw))
+    document = run_json("report", "--trace", str(trace), "--output", str(tmp_path / "page.html"))
+    assert len(document["starts"]) == 1
+
+
+def test_a_trace_that_others_could_have_written_is_read_and_a_fifo_is_a_fault(cache_dir: Path, tmp_path: Path) -> None:
+    trace = write_trace(tmp_path / "start.json", spans=(span("a", "b", 0, 1),))
+    trace.chmod(0o666)
+    assert len(run_json("report", "--trace", str(trace))["starts"]) == 1
+    os.mkfifo(tmp_path / "fifo")
+    assert "fifo" in run_json("report", "--trace", str(tmp_path / "fifo"))["faults"][0]
+
+
+def test_a_trace_that_is_too_large_is_a_fault(cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gearcache.reporting.recorded.LARGEST", 100)
+    trace = write_trace(tmp_path / "start.json", spans=(span("a", "b", 0, 1),))
+    assert "more than 100 bytes" in run_json("report", "--trace", str(trace))["faults"][0]
+
+
+def test_manifests_beyond_the_number_that_is_read_are_listed_without_details(cache_dir: Path) -> None:
+    for number in range(3):
+        store_geared(cache_dir, f"Model.m{number}", GEARS)
+    report = run_json("report", "--details", "1")
+    assert [(entry["is_read"], len(entry["gears"])) for entry in report["entries"]] == [
+        (True, 2),
+        (False, 0),
+        (False, 0),
+    ]
+
+
+def test_payloads_of_another_form_and_damaged_manifests_are_faults(cache_dir: Path) -> None:
+    store_geared(cache_dir, "Model.decode", GEARS)
+    store_plain(cache_dir, DECODE, b"x", payload={"parts": 3, "variants": "no"})
+    bad = store_geared(cache_dir, "Model.bad", GEARS)
+    Layout(cache_dir).manifest(bad).write_bytes(b"damaged")
+    report = run_json("report")
+    assert len(report["faults"]) == 2
+    assert sorted(entry["is_read"] for entry in report["entries"]) == [False, True]
+    assert "warning" in run("report", "--output", str(cache_dir.parent / "page.html")).stderr
+
+
+def test_hostile_texts_are_shortened_and_kept_as_they_are_in_json(cache_dir: Path, tmp_path: Path) -> None:
+    store_geared(cache_dir, "Model.decode", [HOSTILE, "x" * 10_000])
+    row = {"method": HOSTILE, "eager_reasons": {HOSTILE: 1}}
+    report = run_json(
+        "report", "--trace", str(write_trace(tmp_path / "a.json", row, spans=(span(HOSTILE, HOSTILE, 0, 1),)))
+    )
+    first, second = report["entries"][0]["gears"]
+    assert first["gear"] == HOSTILE
+    assert len(second["gear"]) == 401
+
+
+def test_a_cache_that_is_not_there_is_an_empty_report(cache_dir: Path) -> None:
+    report = run_json("report")
+    assert (report["exists"], report["entries"], report["overview"]["entries"]) == (False, [], 0)
+    assert not cache_dir.exists()
+
+
+def test_the_page_goes_where_output_says(cache_dir: Path, tmp_path: Path) -> None:
+    store_geared(cache_dir, "Model.decode", GEARS)
+    assert run("report", "--output", "-").stdout.startswith("<!DOCTYPE html>")
+    assert "--json" in run("report", "--output", "-", "--json", code=2).stderr
+    (tmp_path / "link.html").symlink_to("page.html")
+    run("report", "--output", str(tmp_path / "link.html"))
+    assert (tmp_path / "link.html").is_symlink()
+    assert (tmp_path / "page.html").read_text().startswith("<!DOCTYPE html>")
+    os.mkfifo(tmp_path / "fifo")
+    for name in ("fifo", "."):
+        assert "it is no regular file" in run("report", "--output", str(tmp_path / name), code=2).stderr
+    assert (tmp_path / "fifo").is_fifo()
+
+
+def test_no_call_vanishes(cache_dir: Path, tmp_path: Path) -> None:
+    store_geared(cache_dir, "Model.decode", ["ids.size(0)=1, ids.size(1)=8"])
+    old = {
+        "method": "Model.decode",
+        "gears": {"ids.size(0)=1": 5, "dynamic": 7},
+        "padded": {"ids.size(0)=3": 4, "?": 1},
+    }
+    new = {
+        "method": "Model.decode",
+        "gears": {f"g{number}": 1 for number in range(1200)},
+        "dims": ["ids.size(0)", "ids.size(1)"],
+        "eager_reasons": {"on_miss": 10},
+        "shapes": [
+            {"shape": [1, 8], "calls": 2},
+            {"shape": [2, None], "calls": 3},
+            {"shape": [None, None], "calls": 1},
+            {"shape": [], "calls": 4},
+        ],
+    }
+    other = {"method": "Model.unknown", "gears": {"x.size(0)=1": 9}, "reasons": []}
+    trace = write_trace(tmp_path / "a.json", old, new, other)
+    known, unknown = run_json("report", "--trace", str(trace))["methods"]
+    traffic = known["traffic"]
+    assert traffic["processes"] == 1
+    assert traffic["calls"] == 5 + 7 + 4 + 1 + 1200 + 10
+    assert sum(row["calls"] for row in traffic["gears"]) == 5 + 7 + 1200
+    assert {row["gear"]: row["unserved"] for row in traffic["gears"] if row["unserved"]} == {
+        "ids.size(0)=1, ids.size(1)=8": 2
+    }
+    assert {row["text"]: row["calls"] for row in traffic["outside"]} == {
+        "ids.size(0)=3": 4,
+        "?": 1,
+        "ids.size(0)=2": 3,
+        "other shapes": 5,
+    }
+    assert (unknown["method"], unknown["entries"], unknown["traffic"]["calls"]) == ("Model.unknown", 0, 9)
+
+
+def test_one_recording_counts_once_and_files_of_one_name_are_told_apart(cache_dir: Path, tmp_path: Path) -> None:
+    row = {"method": "Model.decode", "gears": {"ids.size(0)=1": 5}}
+    traces = []
+    for name, began in (("a", 1.0), ("b", 2.0), ("c", 2.0)):
+        (tmp_path / name).mkdir()
+        trace = write_trace(tmp_path / name / "start.json", row)
+        trace.write_text(trace.read_text().replace('"began": 1790000000.0', f'"began": {began}'))
+        traces += ["--trace", str(trace)]
+    report = run_json("report", *traces)
+    assert report["methods"][0]["traffic"]["calls"] == 10
+    assert [start["file"] for start in report["starts"]] == [str(tmp_path / name / "start.json") for name in "ab"]
+    assert "the same recording" in report["faults"][0]
+
+
+@pytest.mark.parametrize(
+    "text, told",
+    [
+        ("{", "it is no JSON"),
+        ("[]", "it has no list `traceEvents`"),
+        ('{"traceEvents": []}', "another program has written it"),
+        ('{"traceEvents": [], "gearcache": {"methods": [3]}}', "a part of it has another form"),
+        ("[" * 100_000, "it is nested too deeply"),
+    ],
+)
+def test_what_is_no_trace_is_told_in_words(text: str, told: str, cache_dir: Path, tmp_path: Path) -> None:
+    (tmp_path / "start.json").write_text(text)
+    assert told in run_json("report", "--trace", str(tmp_path / "start.json"))["faults"][0]

@@ -1,0 +1,409 @@
+"""The page of a report in a real browser: it draws without an error, shows the numbers of `--json`, and is safe."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from hashlib import sha256
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gearcache.cache import DiskStore, Layout
+from gearcache.cache.admin.tally import count_misses
+from gearcache.cache.remote.tier_counts import TierCounts
+from gearcache.reporting.page import page, unpacked
+from tests.support.browser import Page, browser, find_browser
+from tests.support.commands import run, run_json
+from tests.support.recorded import HOSTILE, span, store_geared, write_trace
+
+GRID = [f"ids.size(0)={batch}, ids.size(1)={length}" for batch in (1, 2, 4) for length in (16, 64)]
+HOSTILE_NAME = "<script>document.title='owned'<img src=x onerror=alert(1)>"
+#: Draws all that a click would draw.
+OPEN_ALL = (
+    "(async () => { for (let n = 0; n < 3; n++) { document.querySelectorAll('details').forEach(d => d.open = true);"
+    " document.querySelectorAll('main button').forEach(b => b.click());"
+    " await new Promise(r => setTimeout(r, 100)); } })()"
+)
+#: The lowest contrast of a text with what is behind it, as WCAG 2 computes it, and its element.
+WORST_CONTRAST = r"""(() => {
+  const part = (c) => { const v = c / 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; };
+  const rgb = (text) => text.match(/[\d.]+/g).map(Number);
+  const light = (c) => 0.2126 * part(c[0]) + 0.7152 * part(c[1]) + 0.0722 * part(c[2]);
+  const ground = (e) => {
+    for (; e; e = e.parentElement) {
+      const c = rgb(getComputedStyle(e).backgroundColor);
+      if (c.length < 4 || c[3] > 0) return c;
+    }
+    return [255, 255, 255];
+  };
+  let worst = [99, ""];
+  for (const e of document.querySelectorAll("h1,h2,h3,p,td,th,dt,dd,code,a,summary,span,li,label,input,button")) {
+    if (!e.textContent.trim() || !e.getClientRects().length || e.className === "skip") continue;
+    const a = light(rgb(getComputedStyle(e).color)), b = light(ground(e));
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < worst[0]) worst = [ratio, e.outerHTML.slice(0, 100)];
+  }
+  return worst;
+})()"""
+NUMBERS = "[...document.querySelectorAll('data')].map(d => [d.dataset.at, d.getAttribute('value'), d.textContent])"
+
+
+@pytest.fixture(scope="module")
+def program() -> str:
+    found = find_browser()
+    if found is None:
+        pytest.skip("there is no Chromium: see scripts/servers.sh")
+    return found
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    """The page and the document of a cache with traffic, misses, a start, another deploy, and hostile texts."""
+    folder = tmp_path_factory.mktemp("report")
+    cache = folder / HOSTILE_NAME
+    for torch in ("2.12.0", "2.13.0"):
+        key = store_geared(cache, "Model.decode", GRID, torch=torch, checks=(True, False))
+    shutil.copytree(cache, folder / "other")
+    disk = DiskStore(Layout(cache))
+    assert disk.use(key)
+    disk.count_load(key)
+    hostile = store_geared(cache, "Model.hostile", [HOSTILE, f"{HOSTILE}2"], checks=(HOSTILE, "plain"), torch=HOSTILE)
+    TierCounts(Layout(cache), HOSTILE).add(hits=3, bytes_fetched=10)
+    count_misses(Layout(cache), "Model.decode", ["absent", "source", "source", HOSTILE])
+    reason = {"kind": "source", "text": HOSTILE, "subject": HOSTILE, "stored": "a" * 64, "found": "b" * 64}
+    # Reasons are names of files, which whoever can write to the cache chooses.
+    (Layout(cache).bucket / "misses" / "Model.decode" / HOSTILE_NAME).write_bytes(b"--")
+    row = {
+        "method": "Model.decode",
+        "gears": {gear: 10 * number for number, gear in enumerate(GRID)},
+        "padded": {"ids.size(0)=3, ids.size(1)=50": 7},
+        "eager_reasons": {"on_miss": 3},
+        "refused_errors": {HOSTILE: 2},
+        "dims": ["ids.size(0)", "ids.size(1)"],
+        "shapes": [{"shape": [8, 16], "calls": 4}],
+        "reasons": [{**reason, "file": HOSTILE, "line": 3, "times": 2}],
+    }
+    spans = (
+        span("torch", "import", 0.1, 4.0),
+        span("decode", "prepare", 4.2, 0.3),
+        span("decode", "answer", 4.2, 0.5),
+        span(HOSTILE, HOSTILE, 4.3, 0.1),
+        span("of an object", "toString", 4.45, 0.05),
+    )
+    trace = write_trace(
+        folder / "start.json", row, {"method": "Model.elsewhere", "gears": {"x.size(0)=1": 1}}, spans=spans
+    )
+    # What no date is must not keep the page from being drawn.
+    own = json.loads(trace.read_text())
+    own["gearcache"] |= {"began": 1e15, "final": False, "dropped": 3}
+    trace.write_text(json.dumps(own))
+    os.utime(Layout(cache).manifest(hostile), (3e11, 3e11))
+    target = folder / "cache.html"
+    document = run_json(
+        *("report", "--cache-dir", str(cache), "--trace", str(trace)),
+        *("--compare", str(folder / "other"), "--output", str(target)),
+    )
+    return target, document
+
+
+@pytest.fixture(scope="module")
+def drawn(program: str, report: tuple[Path, Any]) -> Iterator[Page]:
+    with browser(program) as opened:
+        opened.look()
+        opened.open(report[0])
+        opened.run(OPEN_ALL)
+        yield opened
+
+
+def at(document: Any, pointer: str) -> Any:
+    """What stands at a JSON pointer."""
+    for step in pointer.split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        document = document[int(name)] if isinstance(document, list) else document[name]
+    return document
+
+
+class Markup(HTMLParser):
+    """The elements of a page, and the text in some of them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+
+def test_the_page_carries_the_document_that_json_prints(report: tuple[Path, Any]) -> None:
+    path, document = report
+    (packed,) = re.findall(r'<script type="application/octet-stream" id="packed">([\w+/=]*)</script>', path.read_text())
+    assert {"schema": 1, "command": "report", **unpacked(packed)} == document
+
+
+def test_nothing_of_a_manifest_becomes_markup(report: tuple[Path, Any]) -> None:
+    elements = Markup(report[0].read_text()).elements
+    assert [tag for tag, _ in elements].count("script") == 2
+    assert not {"img", "iframe", "object", "link", "base", "form"} & {tag for tag, _ in elements}
+    assert not [name for _, attributes in elements for name in attributes if name.startswith("on") or name == "style"]
+    for _, attributes in elements:
+        for name in ("src", "href"):
+            assert (attributes.get(name) or "#").startswith("#")
+
+
+def test_only_the_script_and_the_styles_of_the_page_may_run(report: tuple[Path, Any]) -> None:
+    (policy,) = [
+        attributes["content"] or ""
+        for _, attributes in Markup(report[0].read_text()).elements
+        if attributes.get("http-equiv") == "Content-Security-Policy"
+    ]
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe" not in policy
+
+
+def test_without_jinja2_the_command_says_what_to_install(
+    cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    assert "gearcache[report]" in run("report", "--output", str(tmp_path / "page.html"), code=2).stderr
+    assert run_json("report")["entries"] == []
+
+
+def large(number: int) -> dict[str, Any]:
+    """The document of a cache with so many entries, of 12 gears each."""
+    gears = [{"gear": gear, "variant": 0, "seconds": 1.5 + index, "size": 10**6} for index, gear in enumerate(GRID * 2)]
+    entries = [
+        {
+            "method": f"Model{index % 50}.decode",
+            "key": sha256(str(index).encode()).hexdigest(),
+            "ranks": "",
+            "size": 10**6 + index,
+            "created": 1.79e9 + index,
+            "last_use": 1.79e9 + 2 * index,
+            "hits": index,
+            "compile_seconds": 18.25,
+            "torch": "2.13.0",
+            "is_read": True,
+            "gears": gears,
+            "variants": [[]],
+            "differs": None,
+        }
+        for index in range(number)
+    ]
+    used = {"entries": number // 50, "gears": 12, "size": 1, "hits": 1, "misses": 0, "hit_rate": 1.0}
+    used |= {"misses_by_reason": {}, "compile_seconds": 1.0, "compile_seconds_saved": 1.0, "last_use": 1.79e9}
+    methods = [{"method": f"Model{index}.decode", **used, "traffic": None} for index in range(50)]
+    return {**run_json("report"), "entries": entries, "methods": methods}
+
+
+def test_a_page_of_a_thousand_entries_is_below_a_megabyte(cache_dir: Path) -> None:
+    assert len(page(large(1000)).encode()) < 1_000_000
+
+
+def test_ten_thousand_entries_open_in_two_seconds(program: str, cache_dir: Path, tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    path.write_text(page(large(10_000)))
+    with browser(program) as opened:
+        assert min(opened.open(path) for _ in range(2)) < 2
+        opened.run(f"{search('method', 'Model7.decode')}; new Promise(r => setTimeout(r, 200))")
+        assert opened.run("document.querySelectorAll('#method-list tbody tr').length") > 20
+        assert opened.problems == []
+
+
+def test_the_page_draws_without_an_error_and_asks_no_network(drawn: Page) -> None:
+    assert drawn.problems == []
+    assert drawn.run("document.title").startswith("gearcache: ")
+
+
+def test_every_number_of_the_page_is_that_of_the_document(drawn: Page, report: tuple[Path, Any]) -> None:
+    document = report[1]
+    shown = drawn.run(NUMBERS)
+    for pointer, value, text in shown:
+        expected = at(document, pointer)
+        assert json.loads(value) == expected, pointer
+        if type(expected) is int and re.fullmatch(r"\d+", text):
+            assert int(text) == expected, pointer
+        elif re.fullmatch(r"[\d.]+%", text):
+            assert text == f"{100 * expected:.1f}%", pointer
+        elif found := re.fullmatch(r"([\d.]+) (B|kB|MB)", text):
+            unit = {"B": 1, "kB": 1e3, "MB": 1e6}[found[2]]
+            assert abs(float(found[1]) * unit - expected) <= unit / 20 + 1e-9, pointer
+        elif found := re.fullmatch(r"([\d.]+) (ms|s)", text):
+            unit = {"ms": 1e-3, "s": 1.0}[found[2]]
+            assert abs(float(found[1]) * unit - expected) <= unit / 2 + 1e-9, pointer
+        else:
+            assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC|-|no date|\d+ min \d+ s", text), (pointer, text)
+    places = {pointer for pointer, _, _ in shown}
+    for wanted in (
+        "/tiers/0/hits",
+        "/overview/size",
+        "/overview/misses_by_reason/source",
+        "/overview/eviction/next/0/frees",
+    ):
+        assert wanted in places
+    for number in range(len(GRID)):
+        assert f"/methods/0/traffic/gears/{number}/calls" in places
+    assert {"/methods/0/traffic/outside/0/calls", "/methods/0/traffic/suggested/padding", "/misses/0/times"} <= places
+    assert {"/starts/0/seconds", "/starts/0/spans/3/seconds", "/deploys/only_a/0/gears"} <= places
+    assert {f"/entries/{number}/size" for number in range(3)} <= places
+
+
+def test_hostile_texts_are_shown_as_texts(drawn: Page) -> None:
+    assert drawn.run("document.querySelectorAll('img, iframe').length") == 0
+    body = drawn.run("document.body.innerText")
+    assert HOSTILE in body
+    assert "onerror=alert(1)" in drawn.run("document.querySelector('#miss-list').innerText")
+
+
+def test_the_heat_map_has_a_cell_for_each_gear_and_names_shapes_outside(drawn: Page) -> None:
+    rows = drawn.run("[...document.querySelector('table.heat').rows].map(r => [...r.cells].map(c => c.textContent))")
+    head, *body = rows
+    assert head[1:] == ["16", "50", "64"]
+    assert [row[0] for row in body] == ["1", "2", "3", "4", "8"]
+    assert body[0][1:] == ["0", "–", "10"]
+    assert body[2][1:] == ["–", "7 padded", "–"]
+    assert body[4][1:] == ["4 outside", "–", "–"]
+
+
+def test_people_who_hear_the_page_are_told_what_is_there(drawn: Page) -> None:
+    told = drawn.accessible()
+    names = dict.fromkeys(told)
+    for wanted in (("heading", "Overview"), ("heading", "Why a miss"), ("navigation", "Sections")):
+        assert wanted in names
+    images = [name for role, name in told if role in ("image", "img")]
+    told_last = "; the table below has the same"
+    assert images == [
+        f"Timeline of start.json: 5 spans in 4.7 s{told_last}",
+        f"Timeline of start.json from its first method on: 4 spans in 500 ms{told_last}",
+    ]
+    for role in ("link", "button", "searchbox", "region", "DisclosureTriangle"):
+        assert [name for found, name in told if found == role and not name.strip()] == []
+    assert ("searchbox", "Search by method, reason, file or value") in names
+    assert drawn.run("document.documentElement.lang") == "en"
+
+
+def test_the_keyboard_reaches_and_opens_everything(program: str, report: tuple[Path, Any]) -> None:
+    with browser(program) as opened:
+        opened.look()
+        opened.open(report[0])
+        met = []
+        for _ in range(60):
+            opened.press("Tab", 9)
+            name = opened.run(
+                "(e => e.id || e.getAttribute('aria-label') || e.textContent.slice(0, 30))(document.activeElement)"
+            )
+            met.append(name)
+            if opened.run("document.activeElement.tagName") == "SUMMARY" and not opened.run(
+                "document.activeElement.parentElement.open"
+            ):
+                opened.press("Enter", 13, "\r")
+        assert met[0] == "Skip to the report"
+        assert {"method-filter", "miss-filter", "Misses by reason", "Timeline of start.json"} <= set(met)
+        assert opened.run("document.querySelectorAll('details:not([open])').length") == 0
+        assert opened.run("document.querySelectorAll('table.heat').length") == 2
+        assert opened.problems == []
+
+
+def search(name: str, text: str) -> str:
+    """JavaScript that types a text into a search field and returns what the page says that it found."""
+    return (
+        f"(() => {{ const field = document.getElementById('{name}-filter'); field.value = {json.dumps(text)};"
+        " field.dispatchEvent(new Event('input'));"
+        f" return document.getElementById('{name}-count').textContent; }})()"
+    )
+
+
+def test_search_finds_a_miss_by_method_and_by_value(program: str, report: tuple[Path, Any]) -> None:
+    with browser(program) as opened:
+        opened.open(report[0])
+        everything = int(opened.run("document.getElementById('miss-count').textContent").split()[0])
+        assert opened.run(search("miss", "b" * 64)) == f"1 reason of {everything}"
+        assert opened.run(search("miss", "nothing of it")) == f"0 reasons of {everything}"
+        assert opened.run(search("method", "HOSTILE")) == "1 method of 3"
+        assert opened.problems == []
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_colours_follow_the_scheme_and_can_be_read(dark: bool, drawn: Page, tmp_path: Path) -> None:
+    drawn.look(dark=dark)
+    contrast = drawn.run(WORST_CONTRAST)
+    assert contrast[0] >= 4.5, contrast
+    ground = drawn.run("getComputedStyle(document.body).backgroundColor")
+    assert (ground == "rgb(255, 255, 255)") is not dark
+    assert drawn.picture(tmp_path / "page.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("width", [320, 390, 1100])
+def test_the_page_is_never_wider_than_its_window(width: int, drawn: Page) -> None:
+    drawn.look(width=width)
+    assert drawn.run("document.documentElement.scrollWidth") <= width
+
+
+def test_one_item_holds_the_counted_and_the_recorded_misses_of_a_reason(drawn: Page) -> None:
+    titles = drawn.run("[...document.querySelectorAll('#miss-list h3')].map(h => h.textContent)")
+    assert titles.count("Model.decode: source") == 1
+    item = (
+        "[...document.querySelectorAll('#miss-list > div')].find(d => d.textContent.startsWith('Model.decode: source'))"
+    )
+    told = drawn.run(f"{item}.innerText")
+    assert "2 counted over all processes" in told
+    assert "(recorded 2 times)" in told
+
+
+def test_the_page_says_what_a_recording_lacks(drawn: Page) -> None:
+    told = drawn.run("document.getElementById('start-list').innerText")
+    assert "The process had not ended when this was written" in told
+    assert "3 further spans were not kept" in told
+    assert "began no date" in told
+    assert "the recorded processes had another cache folder" in drawn.run(
+        "document.getElementById('method-list').textContent"
+    )
+
+
+def test_a_page_of_very_many_gears_is_drawn_and_keeps_what_was_opened(
+    program: str, cache_dir: Path, tmp_path: Path
+) -> None:
+    document = large(650)
+    for entry in document["entries"]:
+        entry |= {"method": "Model0.decode", "gears": [{"gear": "g", "variant": 0, "seconds": 1.5, "size": 1}] * 250}
+    path = tmp_path / "page.html"
+    path.write_text(page(document))
+    with browser(program) as opened:
+        opened.open(path)
+        opened.run("document.querySelector('#method-list details').open = true; new Promise(r => setTimeout(r, 300))")
+        opened.run(search("method", "Model"))
+        assert opened.run("document.querySelector('#method-list details').open")
+        assert opened.run("document.querySelectorAll('#method-list tbody tr').length") == 40
+        opened.run("document.querySelector('#method-list > button').click()")
+        assert opened.run("document.activeElement.tagName") == "SUMMARY"
+        opened.run("document.querySelector('#method-list details button').click()")
+        assert opened.run("document.activeElement.getAttribute('aria-label')") == "entries of Model0.decode"
+        assert opened.problems == []
+
+
+def test_paper_has_what_is_folded_and_says_what_it_lacks(program: str, report: tuple[Path, Any]) -> None:
+    with browser(program) as opened:
+        opened.open(report[0])
+        opened.run("dispatchEvent(new Event('beforeprint'))")
+        opened.look(media="print", width=718)
+        assert opened.run("document.querySelectorAll('details:not([open])').length") == 0
+        assert opened.run("document.documentElement.scrollWidth") <= 718
+        assert opened.run("[...document.querySelectorAll('.scroll')].every(e => e.scrollWidth <= 718)")
+        opened.run("dispatchEvent(new Event('afterprint'))")
+        assert opened.run("document.querySelectorAll('details:not([open])').length") > 0
+        assert opened.problems == []
+
+
+def test_printed_it_shows_what_is_open_and_no_controls(drawn: Page) -> None:
+    drawn.look(media="print")
+    assert drawn.run("[...document.querySelectorAll('nav, input, button')].every(e => !e.getClientRects().length)")
+    assert drawn.run("document.querySelector('table.heat').getClientRects().length") == 1
+    drawn.look()

@@ -1,0 +1,463 @@
+"""Ranks of small jobs that agree: real processes with gloo, forked from a server that has imported everything once.
+
+A `Job` says what each rank does; `run_job` starts the ranks and returns their reports. A rank without a report was
+killed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import multiprocessing
+import os
+import secrets
+import signal
+import socket
+import threading
+import time
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch._dynamo
+import torch.distributed as dist
+from torch import Tensor, nn
+
+import gearcache
+import gearcache.building.build
+import gearcache.serving.unserved
+from gearcache.errors import GearcacheError, RanksDisagree
+from gearcache.ranks import job as meeting_job
+from gearcache.ranks import meeting, seat, team
+from gearcache.ranks.agree import agree
+from tests.support import parallel_models
+
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["tests.support.rank_server"])
+
+
+@dataclass
+class Job:
+    """One start of a job: `task` is a name below, or a function of `stray_ranks`.
+
+    `faults` say what befalls which rank, and where.
+    """
+
+    folder: Path
+    task: str = "decode"
+    world: int = 2
+    faults: Mapping[int, str] = field(default_factory=dict)
+    timeout: float = 30.0
+    options: Mapping[str, Any] = field(default_factory=dict)
+    environ: Mapping[str, str] = field(default_factory=dict)
+    #: Port of a store that others host; 0: rank 0 does.
+    port: int = 0
+    #: Folder of the cache of each rank; by default one for all.
+    caches: Mapping[int, str] = field(default_factory=dict)
+    #: Tiers of all ranks.
+    remotes: str = ""
+    #: Seconds until the ranks that are left are ended.
+    limit: float = 60.0
+
+
+def run_job(job: Job) -> list[dict[str, Any]]:
+    """Run all ranks; return their reports in order, `{}` for a rank that was killed."""
+    port, start = job.port or free_port(), secrets.token_hex(4)
+    ranks = [FORKS.Process(target=_rank, args=(job, rank, port, start), daemon=True) for rank in range(job.world)]
+    for process in ranks:
+        process.start()
+    end = time.monotonic() + job.limit
+    for rank, process in enumerate(ranks):
+        if "hang" in job.faults.get(rank, "") or "stop" in job.faults.get(rank, ""):
+            continue
+        process.join(max(0.1, end - time.monotonic()))
+    for process in ranks:
+        if process.is_alive():
+            process.kill()
+            process.join()
+    return [_read(job, rank) for rank in range(job.world)]
+
+
+def free_port() -> int:
+    """Return a port of this host that nobody listens at."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def _report_path(job: Job, rank: int) -> Path:
+    return job.folder / f"report-{rank}.json"
+
+
+def _read(job: Job, rank: int) -> dict[str, Any]:
+    path = _report_path(job, rank)
+    try:
+        return json.loads(path.read_text())  # type: ignore[no-any-return]
+    except FileNotFoundError:
+        return {}
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _rank(job: Job, rank: int, port: int, start: str) -> None:
+    logging.getLogger("gearcache").setLevel(logging.ERROR)
+    os.environ.update(job.environ)
+    os.environ["TORCHAIR_CACHE_HOME"] = str(job.folder / job.caches.get(rank, "cache"))
+    os.environ["GEARCACHE_PROGRESS"] = "0"
+    os.environ["GEARCACHE_REMOTES"] = job.remotes
+    torch.set_num_threads(1)
+    seat.GRACE = 1.0
+    if job.port:
+        store: Any = dist.TCPStore("127.0.0.1", port, is_master=False)
+        fresh = dist.PrefixStore(start, store)  # type: ignore[attr-defined]
+        dist.init_process_group("gloo", rank=rank, world_size=job.world, store=fresh)
+        # gloo cannot start twice in one store. What is agreed lies where an earlier start has left its votes.
+        group: Any = dist.group.WORLD
+        meeting_job._present[:] = [(group.get_group_store(), meeting_job._Connection(store))]
+    else:
+        dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=job.world)
+    fault = job.faults.get(rank, "")
+    _arrange(fault)
+    report: dict[str, Any] = {}
+    begin = time.monotonic()
+    try:
+        task = TASKS.get(job.task) or getattr(importlib.import_module("tests.support.stray_ranks"), job.task)
+        task(job, rank, report)
+    except RanksDisagree as error:
+        report |= {"error": str(error), "rank": error.rank, "reason": error.reason}
+    except GearcacheError as error:
+        report |= {"error": f"{type(error).__name__}: {error}"}
+    except Exception as error:
+        report |= {"crash": f"{type(error).__name__}: {error}"}
+    report["seconds"] = time.monotonic() - begin
+    path = _report_path(job, rank)
+    path.with_suffix(".new").write_text(json.dumps(report))
+    path.with_suffix(".new").rename(path)
+    os._exit(0)  # without the process group, whose end would wait for ranks that are gone
+
+
+def _arrange(fault: str) -> None:
+    """Let something befall this rank: `kill`, `hang`, `stop` (the whole process stands still) or `raise` at a phase."""
+    kind, _, phase = fault.partition(" at ")
+    if not kind:
+        return
+    owner, name = _PHASES[phase]
+    before = getattr(owner, name)
+
+    def befall(*args: Any, **kwargs: Any) -> Any:
+        if kind == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if kind == "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        if kind == "hang":
+            time.sleep(600)
+        if kind == "raise":
+            raise ZeroDivisionError("the rank's own fault")
+        if kind == "interrupt":
+            raise KeyboardInterrupt
+        if kind == "interrupted":  # soon, while it waits
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell runs in the background
+            threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        return before(*args, **kwargs)
+
+    setattr(owner, name, befall)
+
+
+_PHASES: dict[str, tuple[Any, str]] = {
+    "arrival": (meeting.Meeting, "open"),
+    "lookup": (team.Team, "look_up"),
+    "compile": (team.PieceWork, "compile"),
+    "adoption": (team.PieceWork, "adopt"),
+    "load": (team.Team, "load"),
+}
+
+
+TWO_BY_FOUR = gearcache.TensorSpec((2, 4), torch.float32)
+
+
+class Net(nn.Module):
+    """One declared method with two gears."""
+
+    def __init__(self, width: int = 4) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.arange(float(width)))
+
+    def decode(self, x: Tensor) -> Tensor:
+        return x * self.weight + 1
+
+
+def config(**options: Any) -> Any:
+    return gearcache.CompilerConfig(**{"backend": "eager", "strict": True} | options)
+
+
+def cached(model: Any, name: str, *specs: Any, **options: Any) -> Any:
+    """Cache one method with its arguments declared."""
+    method = gearcache.cache_compile(
+        getattr(model, name),
+        config=config(**options),
+        input_signature=specs or (gearcache.TensorSpec((2, 4), torch.float32),),
+    )
+    setattr(model, name, method)
+    return method
+
+
+def geared(model: Any, name: str = "decode", **options: Any) -> Any:
+    method = gearcache.cache_compile(
+        getattr(model, name),
+        config=config(**options),
+        input_signature=(gearcache.TensorSpec((gearcache.Symbol("batch", gears=[2, 3]), 4), torch.float32),),
+    )
+    setattr(model, name, method)
+    return method
+
+
+def counted(report: dict[str, Any], *methods: Any) -> None:
+    """Note what the methods did."""
+    stats = [method.stats for method in methods]
+    report["compiled"] = sum(found.compiles for found in stats)
+    report["traces"] = sum(found.traces for found in stats)
+
+
+def decode(job: Job, rank: int, report: dict[str, Any]) -> None:
+    """Agree on one model, then serve it."""
+    model = Net()
+    method = geared(model, on_miss=job.options.get("on_miss"), backend=job.options.get("backend", "eager"))
+    try:
+        report["agreed"] = agree(model, job.timeout, job.options.get("on_disagree", "raise"))
+        report["result"] = float(method(torch.ones(2, 4)).sum())
+    finally:
+        counted(report, method)
+        report["eager"] = dict(method.stats.eager_reasons)
+
+
+class OneRow(nn.Module):
+    """A method of two rows and more, or of any: a trace that fails says nothing of the global that decides it."""
+
+    def decode(self, x: Tensor) -> Tensor:
+        if x.size(0) == 1 and not TAKES_ONE_ROW:
+            raise ValueError("one row is too few")
+        return x * 2
+
+
+TAKES_ONE_ROW = False
+
+
+def open_rows(job: Job, rank: int, report: dict[str, Any]) -> None:
+    """Agree on a method with an open dim, of which no graph of size 1 can be made, unless the job says so."""
+    global TAKES_ONE_ROW
+    TAKES_ONE_ROW = bool(job.options.get("takes one row"))
+    model = OneRow()
+    method = cached(model, "decode", gearcache.TensorSpec((None, 4), torch.float32))
+    report["agreed"] = agree(model, job.timeout)
+    report["result"] = float(method(torch.ones(2, 4)).sum())
+    counted(report, method)
+    if TAKES_ONE_ROW:
+        report["one row"] = float(method(torch.ones(1, 4)).sum())
+
+
+def two_models(job: Job, rank: int, report: dict[str, Any]) -> None:
+    """Agree on two models, one after the other, and on both at once."""
+    first, second = Net(), Net(6)
+    methods = [geared(first), cached(second, "decode", gearcache.TensorSpec((2, 6), torch.float32))]
+    report["agreed"] = [
+        agree(first, job.timeout),
+        agree(second, job.timeout),
+        agree([first, {"b": second}], job.timeout),
+    ]
+    report["result"] = [float(methods[0](torch.ones(2, 4)).sum()), float(methods[1](torch.ones(2, 6)).sum())]
+    counted(report, *methods)
+
+
+def later_miss(job: Job, rank: int, report: dict[str, Any]) -> None:
+    """After the agreement: a call that nobody declared, then an agreement on it."""
+    model = Net()
+    method = gearcache.cache_compile(model.decode, config=config(on_miss=job.options["on_miss"]), dynamic=False)
+    agree(method, job.timeout, warm=lambda: method.warm(torch.ones(2, 4)))
+    report["declared"] = float(method(torch.ones(2, 4)).sum())
+    try:
+        report["later"] = float(method(torch.ones(5, 4)).sum())
+    except GearcacheError as error:
+        report["later"] = f"{type(error).__name__}: {error}"
+    agree(method, job.timeout, warm=lambda: method.warm(torch.ones(5, 4)))
+    report["again"] = float(method(torch.ones(5, 4)).sum())
+    counted(report, method)
+    report["eager"] = dict(method.stats.eager_reasons)
+
+
+class Stages(nn.Module):
+    """The stages of a pipeline: each rank has its own work, and calls it by itself."""
+
+    def __init__(self, rank: int) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(Net(4) for _ in range(1 + rank % 2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for part in self.parts:
+            x = part.decode(x)  # type: ignore[operator]
+        return x
+
+
+def stages(job: Job, rank: int, report: dict[str, Any]) -> None:
+    """Four ranks: two stages of two tensor-parallel ranks each."""
+    pairs = [dist.new_group([0, 2]), dist.new_group([1, 3])]
+    model = Stages(rank)
+    method = cached(model, "forward")
+    report["agreed"] = agree(model, job.timeout)
+    found = method(torch.ones(2, 4))
+    dist.all_reduce(found, group=pairs[rank % 2])
+    report["result"] = float(found.sum())
+    counted(report, method)
+
+
+def undeclared(job: Job, rank: int, report: dict[str, Any]) -> None:
+    """A method whose calls nobody declared on rank 1; `warm` names one, where the job says so."""
+    model = Net()
+    method = gearcache.cache_compile(
+        model.decode, config=config(), input_signature=(TWO_BY_FOUR,) if rank == 0 else None
+    )
+    model.decode = method  # type: ignore[assignment]
+    warm = (lambda: method.warm(torch.ones(2, 4))) if job.options.get("warm") else None
+    report["agreed"] = agree(model, job.timeout, job.options.get("on_disagree", "raise"), warm=warm)
+    report["result"] = float(method(torch.ones(2, 4)).sum())
+    counted(report, method)
+
+
+def often(job: Job, rank: int, report: dict[str, Any]) -> None:
+    """Agree many times."""
+    model = Net()
+    geared(model)
+    report["agreed"] = [agree(model, job.timeout) for _ in range(5)]
+
+
+def parallel(job: Job, rank: int, report: dict[str, Any]) -> None:
+    """Decode in tensor parallel, over all ranks or in pairs, with a cached method and without."""
+    group, size = dist.group.WORLD, job.world
+    for _ in range(job.options.get("groups before", 0)):  # those that follow have other names
+        dist.new_group()
+    if job.options.get("pairs"):
+        group, size = [dist.new_group([0, 1]), dist.new_group([2, 3])][rank // 2], 2
+    model = parallel_models.ParallelDecoder(group, rank, size)
+    plain = model.decode
+    specs = [gearcache.TensorSpec((2, *sizes), torch.float32) for sizes in ((8,), (8 // size,), (8 // size,))]
+    begin = time.monotonic()
+    method = cached(model, "decode", *specs, backend=job.options.get("backend", "eager"))
+    report["agreed"] = agree(model, job.timeout)
+    report["agree_seconds"] = time.monotonic() - begin
+    torch.manual_seed(0)
+    x, keys, values = torch.randn(2, 8), torch.randn(2, 8 // size), torch.randn(2, 8 // size)
+    with torch.no_grad():
+        wanted = plain(x, keys, values)
+    found = method(x, keys, values)
+    report["equal"] = all(torch.allclose(one, other) for one, other in zip(found, wanted, strict=True))
+    report["sum"] = float(found[0].sum())
+    if rank % 2:
+        time.sleep(0.5)
+    report["turns"] = _turns_during(lambda: method(x, keys, values))
+    counted(report, method)
+
+
+def _turns_during(call: Callable[[], Any]) -> int:
+    """Return how often another thread had its turn in a call: as long as that keeps Python's lock, never."""
+    turns, ended = 0, threading.Event()
+
+    def count() -> None:
+        nonlocal turns
+        while not ended.wait(0.01):
+            turns += 1
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    call()
+    ended.set()
+    thread.join()
+    return turns
+
+
+def bound(job: Job, rank: int, report: dict[str, Any]) -> None:
+    """Serve methods that know their rank, beside some that do not."""
+    parallel_models.RANK = rank
+    os.environ["RANK"] = str(rank)
+    pairs = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+    across = [dist.new_group([0, 2]), dist.new_group([1, 3])]
+    again = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+    model = parallel_models.RankBound(rank, job.world, pairs[rank // 2], across[rank % 2], again[rank // 2])
+    uneven = parallel_models.Uneven(rank)
+    names = [name for names in parallel_models.ALL for name in names]
+    owners = {name: model if hasattr(model, name) else uneven for name in names}
+    plain = {name: getattr(owner, name) for name, owner in owners.items()}
+    methods = {name: cached(owner, name) for name, owner in owners.items()}
+    report["agreed"] = agree([model, uneven], job.timeout)
+    x = torch.arange(8.0).reshape(2, 4)
+    report["wrong"] = []
+    for name, method in methods.items():
+        with torch.no_grad():
+            wanted = plain[name](x)
+        if not torch.equal(method(x), wanted):
+            report["wrong"].append(name)
+    report["compiles"] = {name: method.stats.compiles for name, method in methods.items()}
+    report["all_traces"] = sum(method.stats.traces for method in methods.values())
+
+
+class Decorated(nn.Module):
+    """A method that is cached in its class, in a part of a model."""
+
+    @gearcache.cache_compile(config=config(), input_signature=(TWO_BY_FOUR,))
+    def encode(self, x: Tensor) -> Tensor:
+        return x * 3
+
+
+def _plus_one(self: nn.Module, input: Tensor) -> Tensor:
+    return input + 1
+
+
+def attached(job: Job, rank: int, report: dict[str, Any]) -> None:
+    """Agree on a model with an attached part and a decorated one; then exchange the forward of the first."""
+    model = nn.ModuleDict({"head": nn.Identity(), "encoder": Decorated()})
+    head = gearcache.attach(model["head"], config=config(), input_signature=(TWO_BY_FOUR,))
+    report["agreed"] = agree(model, job.timeout)
+    encoder: Any = model["encoder"]
+    x = torch.ones(2, 4)
+    report["result"] = [float(model["head"](x).sum()), float(encoder.encode(x).sum())]
+    counted(report, head, encoder.encode)
+    model["head"].forward = types.MethodType(_plus_one, model["head"])
+    try:
+        report["exchanged"] = float(model["head"](x).sum())
+    except GearcacheError as error:
+        report["exchanged"] = type(error).__name__
+
+
+def without(job: Job, rank: int, report: dict[str, Any]) -> None:
+    """Serve two methods without agreeing first; in the end agree, and serve another one."""
+    model, other, last = Net(), Net(6), Net(3)
+    methods = [geared(model), cached(other, "decode", gearcache.TensorSpec((2, 6), torch.float32))]
+    warnings: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: warnings.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("gearcache")
+    logger.addHandler(handler)
+    logger.setLevel(logging.WARNING)
+    if job.options.get("agrees"):
+        cached(last, "decode", gearcache.TensorSpec((2, 3), torch.float32))
+        agree([model, other, last], job.timeout)
+    methods[0](torch.ones(2, 4))
+    methods[1](torch.ones(2, 6))
+    report["warnings"] = warnings
+
+
+TASKS: dict[str, Callable[[Job, int, dict[str, Any]], None]] = {
+    "decode": decode,
+    "open rows": open_rows,
+    "two models": two_models,
+    "later miss": later_miss,
+    "stages": stages,
+    "undeclared": undeclared,
+    "often": often,
+    "without": without,
+    "attached": attached,
+    "parallel": parallel,
+    "bound": bound,
+}

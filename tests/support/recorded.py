@@ -1,0 +1,86 @@
+"""Caches and traces for reports: entries with gears, and files as `GEARCACHE_TRACE` writes them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from gearcache.cache import CacheKey, DiskStore, Layout
+
+#: What a manifest or a trace of somebody else may hold in any text.
+HOSTILE = "</script><script>document.title='owned'</script><img src=x onerror=alert(1)>&amp;\"'`${1}{{ 7*7 }}"
+
+
+def gear(text: str, seconds: float, digest: str) -> dict[str, Any]:
+    """A gear as a manifest stores it."""
+    return {"text": text, "seconds": seconds, "blobs": {"code": digest}, "sizes": [], "conditions": [], "header": {}}
+
+
+def store_geared(
+    root: Path,
+    label: str,
+    gears: list[str],
+    *,
+    torch: str = "2.13.0",
+    checks: tuple[Any, ...] = (),
+    seconds: float = 2.5,
+    data: bytes = b"",
+    more: tuple[tuple[str, Any], ...] = (),
+    sources: list[Any] | None = None,
+) -> CacheKey:
+    """Publish an entry with one variant for each of `checks` (at least one), each with all gears; returns its key.
+
+    `data` is the blob of all gears, `more` are further components of the key, `sources` the traced files.
+    """
+    key = CacheKey(label, (("method", {"code": "ab"}), ("versions", {"torch": torch}), *more))
+    store = DiskStore(Layout(root))
+    with store.writing():
+        data = data or f"{label} {torch}".encode()
+        digest = store.put_blob(data)
+        parts: list[Any] = [{"files": sources or [], "functions": []}, [[], []], []]
+        variants = []
+        for expected in checks or (None,):
+            common = ["equal", [["argument", "mode"], []], 1]
+            call_checks = [common] if expected is None else [common, ["equal", [["argument", "flag"], []], expected]]
+            parts.append(call_checks)
+            variants.append(
+                {
+                    "inputs": 2,
+                    "attributes": 2,
+                    "call_checks": len(parts) - 1,
+                    "evidence": 1,
+                    "sources": 0,
+                    "gears": [gear(text, seconds, digest) for text in gears],
+                }
+            )
+        producer = {
+            "torch": torch,
+            "gears": gears * len(variants),
+            "variants": len(variants),
+            "compile_seconds": seconds * len(gears) * len(variants),
+        }
+        payload = {"method": label, "parts": parts, "variants": variants}
+        store.publish(key, payload, {digest: len(data)}, producer)
+    return key
+
+
+def span(name: str, category: str, begin: float, seconds: float) -> dict[str, Any]:
+    """An event of the Chrome trace format; times in seconds."""
+    return {"name": name, "cat": category, "ph": "X", "ts": 1e6 * begin, "dur": 1e6 * seconds, "pid": 7, "tid": 7}
+
+
+def write_trace(path: Path, *methods: dict[str, Any], spans: tuple[dict[str, Any], ...] = ()) -> Path:
+    """Write a trace of a process that has called some methods."""
+    nothing = {"gears": {}, "padded": {}, "eager_reasons": {}, "refused_errors": {}, "dims": [], "shapes": []}
+    own = {
+        "trace": 1,
+        "pid": 7,
+        "command": "serve.py",
+        "began": 1.79e9,
+        "seconds": 2.5,
+        "dropped": 0,
+        "methods": [{**nothing, "reasons": [], **method} for method in methods],
+    }
+    path.write_text(json.dumps({"traceEvents": list(spans), "gearcache": own}))
+    return path

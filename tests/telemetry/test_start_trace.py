@@ -1,0 +1,405 @@
+"""`GEARCACHE_TRACE`: what a process writes down of its start and of its calls, and what it never does."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import subprocess
+import sys
+import weakref
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from gearcache.events import Event
+from gearcache.telemetry import start_trace
+from gearcache.telemetry.trace_document import Span, together, trace_events
+from tests.support.commands import run_json
+from tests.test_events import Net, cached
+
+PROGRAM = """
+import sys, gearcache, torch
+class Net(torch.nn.Module):
+    def __init__(self, **options):
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+        config = gearcache.CompilerConfig(backend="eager", **options)
+        self.cached = gearcache.cache_compile(self.decode, gears={"x": {0: [1, 2, 4]}}, config=config)
+    def decode(self, x):
+        return self.linear(x).relu()
+def main():
+    net = Net(on_miss="pad", pad_values={"x": 0.0})
+    WARM
+    net.cached(torch.zeros(1, 8))
+    print(type(net.cached).__call__.__name__)
+    for size in (2, 2, 3, 4, 4, 4):
+        net.cached(torch.zeros(size, 8))
+    for _ in range(2):
+        try:
+            net.cached(torch.zeros(9, 8))
+        except gearcache.InputError:
+            continue
+        raise AssertionError("no gear takes 9")
+main()
+"""
+
+
+def run_recorded(program: str, folder: Path, trace: Path, **environ: str) -> str:
+    """Run a program that records its start; returns what it printed."""
+    found = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "GEARCACHE_TRACE": str(trace), **environ},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr
+    return found.stdout
+
+
+def start(folder: Path, trace: str, *, warm: bool = False, **environ: str) -> tuple[dict[str, Any], str]:
+    """Run the program with a trace; returns the trace and what was printed."""
+    program = PROGRAM.replace("WARM", "net.cached.warm(torch.zeros(1, 8))" if warm else "")
+    values = {"TORCHAIR_CACHE_HOME": str(folder / "cache"), **environ}
+    printed = run_recorded(program, folder, folder / trace, **values)
+    path = folder / trace.replace("%p", "*")
+    (path,) = folder.glob(path.name)
+    return json.loads(path.read_text()), printed.strip()
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any], dict[str, Any]]:
+    """A cold start, and a relaunch that warms first."""
+    folder = tmp_path_factory.mktemp("starts")
+    cold, told = start(folder, "cold.json")
+    again, told_again = start(folder, "again-%p.json", warm=True)
+    # What notes the first call has stepped aside: the calls after it pay nothing.
+    assert "first" not in (told, told_again)
+    return folder, cold, again
+
+
+def spans(trace: dict[str, Any], category: str) -> list[dict[str, Any]]:
+    return [event for event in trace["traceEvents"] if event.get("cat") == category]
+
+
+def test_events_are_of_the_chrome_trace_format(traces: tuple[Path, dict[str, Any], dict[str, Any]]) -> None:
+    for trace in traces[1:]:
+        assert trace["displayTimeUnit"] == "ms"
+        for event in trace["traceEvents"]:
+            assert event["ph"] in ("M", "X")
+            assert isinstance(event["pid"], int)
+            if event["ph"] == "X":
+                assert event["ts"] >= 0
+                assert event["dur"] >= 0
+                assert isinstance(event["tid"], int)
+
+
+def test_a_cold_start_has_trace_and_compiles_and_a_relaunch_has_none(
+    traces: tuple[Path, dict[str, Any], dict[str, Any]],
+) -> None:
+    _, cold, again = traces
+    gears = [f"x.size(0)={size}" for size in (1, 2, 4)]
+    assert sorted(event["name"] for event in spans(cold, "compile")) == gears
+    assert spans(cold, "trace")
+    assert spans(cold, "publish")
+    for category in ("trace", "compile", "publish"):
+        assert spans(again, category) == []
+    for trace in (cold, again):
+        assert sorted(event["name"] for event in spans(trace, "gear")) == gears
+        assert len(spans(trace, "blob")) == 3
+        for category in ("key", "manifest", "evidence", "answer", "prepare"):
+            assert spans(trace, category), category
+        assert "torch" in {event["name"] for event in spans(trace, "import")}
+
+
+def test_parts_of_a_start_lie_within_what_they_are_parts_of(
+    traces: tuple[Path, dict[str, Any], dict[str, Any]],
+) -> None:
+    _, cold, again = traces
+
+    def is_within(inner: dict[str, Any], outer: dict[str, Any]) -> bool:
+        return bool(outer["ts"] <= inner["ts"] + 1 and inner["ts"] + inner["dur"] <= outer["ts"] + outer["dur"] + 1)
+
+    for trace in (cold, again):
+        (before,), (answer,) = spans(trace, "before"), spans(trace, "answer")
+        for blob in spans(trace, "blob"):
+            assert any(is_within(blob, gear) for gear in spans(trace, "gear"))
+        for gear in spans(trace, "gear"):
+            assert any(is_within(gear, prepared) for prepared in spans(trace, "prepare"))
+        assert before["ts"] <= 1
+        assert 1e6 * trace["gearcache"]["seconds"] >= answer["ts"] + answer["dur"] - 1000
+    # One that was warmed answers from its graph; nothing is prepared within.
+    (answer,) = spans(again, "answer")
+    assert not any(is_within(prepared, answer) for prepared in spans(again, "prepare"))
+
+
+def test_the_calls_of_each_gear_and_the_shapes_outside_are_there_although_the_model_is_gone(
+    traces: tuple[Path, dict[str, Any], dict[str, Any]],
+) -> None:
+    for trace in traces[1:]:
+        (method,) = trace["gearcache"]["methods"]
+        assert method["method"] == "Net.decode"
+        assert method["gears"] == {"x.size(0)=1": 1, "x.size(0)=2": 2, "x.size(0)=4": 3}
+        assert method["padded"] == {"x.size(0)=3": 1}
+        assert method["shapes"] == [{"shape": [9], "calls": 2}]
+        assert method["refused_errors"] == {"UnknownGear": 2}
+    assert [row["kind"] for row in traces[1]["gearcache"]["methods"][0]["reasons"]] == ["absent"]
+    assert traces[2]["gearcache"]["methods"][0]["hits"] == 1
+
+
+def test_shapes_that_the_method_itself_has_run_are_told_when_it_is_gone(
+    cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = start_trace.Recorder(str(tmp_path / "start.json"))
+    monkeypatch.setattr(start_trace, "_recorder", recorder)
+    net = Net()
+    method = cached(net, on_miss="eager")
+    for size in (2, 3, 3):
+        method(torch.randn(size, 4))
+    gone = weakref.ref(net)
+    del net, method
+    gc.collect()
+    assert gone() is None
+    recorder.write()
+    (found,) = json.loads((tmp_path / "start.json").read_text())["gearcache"]["methods"]
+    assert (found["dims"], found["shapes"]) == (["x.size(0)"], [{"shape": [3], "calls": 2}])
+    assert (found["gears"], found["eager_reasons"]) == ({"x.size(0)=2": 1}, {"on_miss": 2})
+
+
+def test_a_report_takes_both(traces: tuple[Path, dict[str, Any], dict[str, Any]]) -> None:
+    folder = traces[0]
+    files = [part for path in sorted(folder.glob("*.json")) for part in ("--trace", str(path))]
+    report = run_json("report", "--cache-dir", str(folder / "cache"), *files)
+    assert (len(report["starts"]), report["faults"]) == (2, [])
+    traffic = report["methods"][0]["traffic"]
+    assert {row["gear"]: row["calls"] for row in traffic["gears"]} == {
+        "x.size(0)=1": 2,
+        "x.size(0)=2": 4,
+        "x.size(0)=4": 6,
+    }
+    assert [(row["sizes"], row["calls"], row["padded"]) for row in traffic["outside"]] == [([3], 2, 2), ([9], 4, 0)]
+    assert traffic["refused_calls"] == 4
+
+
+def test_a_file_that_cannot_be_written_is_one_warning(
+    traces: tuple[Path, dict[str, Any], dict[str, Any]], tmp_path: Path
+) -> None:
+    program = PROGRAM.replace("WARM", "")
+    values = {"TORCHAIR_CACHE_HOME": str(traces[0] / "cache"), "GEARCACHE_TRACE": str(tmp_path / "no" / "start.json")}
+    found = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **values},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr
+    assert found.stderr.count("GEARCACHE_TRACE: `") == 1
+
+
+def test_without_the_variable_nothing_is_recorded_or_imported() -> None:
+    program = "import sys, gearcache\nsys.exit('gearcache.telemetry.start_trace' in sys.modules)"
+    environ = {name: value for name, value in os.environ.items() if name != "GEARCACHE_TRACE"}
+    assert subprocess.run([sys.executable, "-c", program], env=environ, timeout=60, check=False).returncode == 0
+
+
+def test_a_process_without_cached_methods_and_a_forked_child_write_nothing(tmp_path: Path) -> None:
+    environ = {**os.environ, "GEARCACHE_TRACE": str(tmp_path / "start.json")}
+    program = (
+        "import os, sys, gearcache\n"
+        "from gearcache.telemetry import start_trace\n"
+        "class One:\n"
+        "    def to_record(self): return {'method': 'a'}\n"
+        "FOLLOW\n"
+        "if os.fork() == 0:\n"
+        "    assert start_trace.recorder() is None\n"
+        "    sys.exit()\n"
+        "assert os.wait()[1] == 0\n"
+        "assert not os.path.exists(os.environ['GEARCACHE_TRACE'])\n"
+    )
+    for followed, is_written in (("", False), ("start_trace.recorder().follow(One())", True)):
+        program_now = program.replace("FOLLOW", followed)
+        subprocess.run([sys.executable, "-c", program_now], env=environ, timeout=60, check=True)
+        assert (tmp_path / "start.json").exists() is is_written
+
+
+def test_events_of_tiers_are_spans(tmp_path: Path) -> None:
+    recorder = start_trace.Recorder(str(tmp_path / "start.json"))
+    recorder.note(Event("fetch", "M.f", tier="redis", seconds=0.5))
+    recorder.note(Event("fault", "M.f", tier="redis"))
+    trace = recorder._document()
+    assert [(event["name"], event["dur"]) for event in spans(trace, "fetch")] == [("redis", 500_000.0)]
+    assert spans(trace, "fault") == []
+
+
+def test_spans_are_bounded_and_the_others_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start_trace, "MOST_SPANS", 3)
+    monkeypatch.setattr(start_trace, "MOST_OF_A_NAME", 2)
+    recorder = start_trace.Recorder(str(tmp_path / "start.json"))
+    for category, names in (("prepare", "MMMMMN"), ("gear", "ggggg"), ("key", "M")):
+        for name in names:
+            recorder.add(category, name, 0.0, 1.0)
+    found = recorder._document()
+    kept = {category: [event["name"] for event in spans(found, category)] for category in ("prepare", "gear", "key")}
+    # One method that is missed by every call leaves room for another, and one category for the others.
+    assert kept == {"prepare": ["M", "M", "N"], "gear": ["g", "g", "g"], "key": ["M"]}
+    assert (found["gearcache"]["dropped"], found["gearcache"]["dropped_by_kind"]) == (5, {"prepare": 3, "gear": 2})
+
+
+class Followed:
+    """A method that has answered nothing."""
+
+    def to_record(self) -> dict[str, Any]:
+        return {"method": "M.f"}
+
+
+def test_first_answers_of_many_methods_do_not_each_write_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = start_trace.Recorder(str(tmp_path / "start.json"))
+    recorder.follow(Followed())
+    monkeypatch.setattr(start_trace, "_SHARE_OF_WRITES", 1e-6)
+    written = []
+    monkeypatch.setattr("gearcache.cache.atomic.write_atomic", lambda path, data: written.append(json.loads(data)))
+    for _ in range(100):
+        recorder.answered()
+    assert len(written) == 8
+    recorder.write(is_final=True)
+    assert [each["gearcache"]["final"] for each in written] == [False] * 8 + [True]
+
+
+def test_the_file_that_a_link_leads_to_is_written_and_what_is_no_file_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    Path("link.json").symlink_to("elsewhere/start.json")
+    recorder = start_trace.Recorder("link.json")
+    recorder.follow(Followed())
+    monkeypatch.chdir("elsewhere")  # a name without a folder is that of the start
+    recorder.write()
+    recorder.write()
+    assert (tmp_path / "link.json").is_symlink()
+    assert (tmp_path / "elsewhere" / "start.json").is_file()
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "loop").symlink_to("loop")
+    for name in ("fifo", "loop", "elsewhere"):
+        caplog.clear()
+        recorder = start_trace.Recorder(str(tmp_path / name))
+        recorder.follow(Followed())
+        recorder.write()
+        recorder.write()
+        assert [record.levelname for record in caplog.records] == ["WARNING"], name
+    assert (tmp_path / "fifo").is_fifo()
+    assert (tmp_path / "loop").is_symlink()
+
+
+def test_compiles_beside_each_other_have_rows_of_their_own() -> None:
+    times = {"prepare": (0.0, 10.0), "compile": (1.0, 4.0), "gear": (8.0, 1.0)}
+    found = [Span(kind, kind, *when, 7) for kind, when in times.items()]
+    assert {event["tid"] for event in trace_events(found, 1, "x") if event["ph"] == "X"} == {7}
+    found += [Span("compile", "b", 1.5, 5.0, 7), Span("compile", "c", 2.0, 6.5, 7)]
+    events = [event for event in trace_events(found, 1, "x") if event["ph"] == "X"]
+    assert len({event["tid"] for event in events}) > 1
+    for one in events:
+        for other in events:
+            first, second = sorted((one, other), key=lambda event: (event["ts"], -event["dur"]))
+            ends = first["ts"] + first["dur"], second["ts"] + second["dur"]
+            assert one["tid"] != other["tid"] or second["ts"] >= ends[0] or ends[1] <= ends[0]
+
+
+def test_the_first_answer_of_a_graph_stands_beside_that_of_the_method_itself(
+    cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = start_trace.Recorder(str(tmp_path / "start.json"))
+    monkeypatch.setattr(start_trace, "_recorder", recorder)
+    method = cached(Net(), on_miss="eager")
+    for _ in range(300):
+        method(torch.randn(3, 4))
+    method(torch.randn(2, 4))
+    assert type(method).__call__.__name__ != "first"
+    trace = recorder._document()
+    (itself,), (answer,) = spans(trace, "itself"), spans(trace, "answer")
+    assert itself["ts"] < answer["ts"]
+    assert len(spans(trace, "prepare")) <= start_trace.MOST_OF_A_NAME
+    assert trace["gearcache"]["dropped"] > 0
+
+
+IMPORTS = """
+import importlib.abc, importlib.machinery, importlib.util, os, sys
+import gearcache
+class Old:
+    def find_module(self, name, path=None): return None
+class Shared(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def find_spec(self, name, path=None, target=None):
+        return importlib.util.spec_from_loader(name, self) if name in ("aa", "bb") else None
+    def create_module(self, spec): return None
+    def exec_module(self, module): module.x = module.__name__
+shared = Shared()
+sys.meta_path[:0] = [shared]
+sys.meta_path.append(Old())
+assert importlib.util.find_spec("aa").loader is shared
+import bb, aa
+assert (aa.x, bb.x, vars(shared)) == ("aa", "bb", {})
+sys.path.insert(0, os.getcwd())
+found = importlib.util.find_spec("slow")
+assert isinstance(found.loader, importlib.machinery.SourceFileLoader)
+import slow
+assert type(slow.__loader__) is type(slow.__spec__.loader) is importlib.machinery.SourceFileLoader
+importlib.reload(slow)
+try:
+    import not_installed_at_all
+except ModuleNotFoundError:
+    print("told")
+from gearcache.telemetry import start_trace
+print([span.name for span in start_trace.recorder()._spans if span.category == "import" and span.name == "slow"])
+"""
+
+
+def test_recording_changes_no_finder_and_no_loader_of_others(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text("import time\ntime.sleep(0.01)\n")
+    assert run_recorded(IMPORTS, tmp_path, tmp_path / "start.json").splitlines() == ["told", "['slow', 'slow']"]
+
+
+def test_pytest_runs_under_a_recording(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(
+        "import gearcache, pytest, importlib.util\n"
+        "pytest.register_assert_rewrite('plug_a', 'plug_b')\n"
+        "assert importlib.util.find_spec('plug_a') is not None\n"
+    )
+    for name in ("plug_a", "plug_b"):
+        (tmp_path / f"{name}.py").write_text("X = 1\n")
+    for name in ("test_x", "test_y"):
+        (tmp_path / f"{name}.py").write_text(
+            "def test_it():\n    import plug_b, plug_a\n    assert plug_a.X + plug_b.X == 2\n"
+        )
+    environ = {**os.environ, "GEARCACHE_TRACE": str(tmp_path / "start.json")}
+    found = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:xdist", "."],
+        env=environ,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert "2 passed" in found.stdout
+
+
+def test_objects_of_one_method_are_one_record() -> None:
+    shapes = {"dims": ["a"], "shapes": [{"shape": [3], "calls": 2}]}
+    reason = {"kind": "absent", "times": 1}
+    one = {"method": "M.f", "hits": 1, "gears": {"g": 2}, "reasons": [reason]}
+    records = [one, {**one, "gears": {"g": 1, "h": 5}}, {"method": "M.f", **shapes}, {"method": "M.f", **shapes}]
+    found, other = together([*records, {"method": "M.f", "dims": ["b"], "shapes": [{"shape": [9], "calls": 9}]}])
+    assert (other["method"], other["dims"], other["shapes"]) == ("M.f", ["b"], [{"shape": [9], "calls": 9}])
+    assert (found["hits"], found["gears"]) == (2, {"g": 3, "h": 5})
+    assert found["shapes"] == [{"shape": [3], "calls": 4}]
+    assert found["reasons"] == [{"kind": "absent", "times": 2}]
