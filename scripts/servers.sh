@@ -1,12 +1,16 @@
 #!/bin/sh
 # Programs for tests that no package index has: unpacks nginx, libfuse, Prometheus and a headless Chromium of this Debian
-# or Ubuntu into a folder (default .servers), installs nothing. Where that cannot be done, the tests that need them are
-# skipped with the reason.
+# or Ubuntu into a folder (default .servers), and Azurite of npm, installs nothing. Where that cannot be done, the tests
+# that need them are skipped with the reason.
 set -eu
 folder=$(realpath -m "${1:-.servers}")
 mkdir -p "$folder"
 cd "$folder"
 browser=chromium-headless-shell
+
+if command -v npm >/dev/null; then
+    npm install --silent --no-audit --no-fund --prefix . azurite >/dev/null 2>&1 || echo "servers: npm cannot install azurite" >&2
+fi
 
 if ! command -v apt-get >/dev/null || ! command -v dpkg >/dev/null; then
     echo "servers: no apt-get or dpkg here" >&2

@@ -180,7 +180,8 @@ class ObjectRemote:
         seconds = float(math.ceil(deadline.check(self.label)))
         if seconds not in self._stores:
             options = dict(self._options)
-            allow_http = str(options.get("endpoint", "")).startswith("http://")
+            # Emulators speak it; one of Google is named in `service_account_key`, so that the option says so.
+            allow_http = str(options.get("endpoint", "")).startswith("http://") or bool(options.pop("allow_http", ""))
             self._stores[seconds] = from_url(
                 self._url,
                 config=options or None,

