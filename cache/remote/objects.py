@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 _CHUNK = 1 << 20
 _Result = TypeVar("_Result")
+#: Who asks, with a password, as it may stand in an endpoint.
+_USER = re.compile(r"//[^/\s@]+@")
 #: The processes of this one's ancestors, and itself, that have used the client: a forked child has none of its threads,
 #: and would wait for them for ever.
 _users: set[int] = set()
@@ -170,7 +173,7 @@ class ObjectRemote:
         for name, value in self._options.items():
             if ("secret" in name or "key" in name or "token" in name) and isinstance(value, str) and value:
                 text = text.replace(value, "…")
-        return text
+        return _USER.sub("//…@", text)
 
     def _store(self, deadline: Deadline) -> Any:
         """Return a client whose requests end less than a second after the deadline; kept for each whole second."""

@@ -92,8 +92,8 @@ def _send(
     at_once(send, items)
     # Last: whoever sees it finds its blobs.
     remote.put(entry.manifest(data), data, deadline)
-    # Those that were there may have been pruned meanwhile, as none of a manifest's.
-    at_once(send, [item for item in items if item[0] not in sent])
+    # Whoever prunes may have removed blobs of no manifest meanwhile, also those that were just sent.
+    at_once(send, items)
     return Uploaded(True, len(sent), sum(sent.values()) + len(data))
 
 

@@ -78,7 +78,7 @@ class WebRemote:
         found: list[float] = []
 
         def note(answer: http.client.HTTPResponse) -> None:
-            with contextlib.suppress(TypeError, ValueError):
+            with contextlib.suppress(TypeError, ValueError, OverflowError, OSError):  # any text may come
                 found.append(parsedate_to_datetime(answer.getheader("Date", "")).timestamp())
 
         self._ask("HEAD", name, lambda _: None, deadline, note)

@@ -23,6 +23,7 @@ from gearcache.cache.remote.outbox import outbox
 from gearcache.cache.remote.protocol import Deadline, RemoteError
 from gearcache.errors import CacheError, OptionError
 from gearcache.serving import remote_entry, turn
+from tests.cache.remote.clouds import azure, azurite_program
 from tests.cache.remote.engines import ENGINES
 from tests.support.relaunch import run_python
 
@@ -70,7 +71,7 @@ class Host:
     """A process of a host with a cache of its own: a fresh module with a fresh cached method."""
 
     def __init__(
-        self, root: Path, remotes: str | list[str], *, factor: float = 2.0, method: str = "run", **options: Any
+        self, root: Path, remotes: str | list[str] | None, *, factor: float = 2.0, method: str = "run", **options: Any
     ) -> None:
         self.net = Net(factor)
         config = gearcache.CompilerConfig(backend="eager", **options)
@@ -107,9 +108,11 @@ def test_what_one_host_compiled_another_fetches(tmp_path: Path, share: str) -> N
     assert Host(tmp_path / "b", "").call().call(2).compiles == 0
 
 
-@pytest.mark.parametrize("engine", ["redis", "bucket", "web"])
+@pytest.mark.parametrize("engine", ["redis", "bucket", "web", "azure"])
 def test_it_comes_through_every_engine(tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with ENGINES[engine]() as remote:
+    if engine == "azure" and azurite_program() is None:
+        pytest.skip("there is no Azurite, or no node for it: see scripts/servers.sh")
+    with {**ENGINES, "azure": azure}[engine]() as remote:
         monkeypatch.setattr("gearcache.cache.remote.urls.TierURL.open", lambda self: remote)
         url = "redis://h?unsigned=1"
         assert Host(tmp_path / "a", url).call().compiles == 2
@@ -331,6 +334,29 @@ def test_what_was_compiled_in_the_background_is_sent_and_its_lease_given_up(tmp_
     assert outbox().flush(30) == 0
     assert len(objects(share, "entries")) == 1
     assert not objects(share, "leases")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"), [("GEARCACHE_TRUSTED_KEYS", "/no/such/keys"), ("GEARCACHE_REMOTES", "s4://bucket")]
+)
+def test_a_variable_that_is_wrong_costs_one_warning_and_no_call(
+    tmp_path: Path,
+    share: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    variable: str,
+    value: str,
+) -> None:
+    monkeypatch.setenv("GEARCACHE_REMOTES", share)
+    monkeypatch.setenv(variable, value)
+    host = Host(tmp_path / "a", None).call(2).call(4)
+    assert host.compiles == 2
+    assert Host(tmp_path / "a", None, method="other").call().compiles == 2
+    told = [record.getMessage() for record in caplog.records if value in record.getMessage()]
+    assert len(told) == 2  # of each method
+    assert all(variable in text for text in told)
+    with pytest.raises(OptionError, match=variable):
+        Host(tmp_path / "b", None, strict=True).call()
 
 
 class Faulty(FolderRemote):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from gearcache.errors import CacheError
+from gearcache.errors import CacheError, OptionError
 from gearcache.guards.dispatch.variant import StoredVariant
 from gearcache.guards.gears.parse import GearSpec
 from gearcache.serving.activate import EvidenceCheck
@@ -79,7 +79,7 @@ class EntryTiers:
                     strict=settings.strict and self._method.serves,
                     lock_timeout=settings.lock_timeout,
                 )
-            except CacheError as error:  # the keys cannot be used: nothing that comes could be checked
+            except (CacheError, OptionError) as error:  # keys or URLs cannot be used: no reason for a call to fail
                 self._has_no_remote = True
                 self._history.fault(error)
         return self._remote_entry

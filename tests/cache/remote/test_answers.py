@@ -101,6 +101,12 @@ def test_a_body_that_may_not_be_whole_is_an_error(remote: Remote, server: Hostil
     assert remote.get("v4/a", MOST, soon()) == BODY
 
 
+@pytest.mark.parametrize("date", ["Mon, 01 Jan 99999999999 00:00:00 GMT", "Mon, 01 Jan 2026 00:00:00 +9999", "soon"])
+def test_a_date_that_is_none_is_no_time(server: Hostile, date: str) -> None:
+    server.answer = http_answer(b"", Date=date)
+    assert WebRemote(f"http://127.0.0.1:{server.port}").clock("v4/a", soon()) in (None, 1767139260.0)
+
+
 def test_nobody_else_is_asked_by_a_web_server(server: Hostile) -> None:
     with hostile() as other:
         other.answer = http_answer(BODY)

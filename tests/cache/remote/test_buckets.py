@@ -141,6 +141,7 @@ def test_settings_that_the_client_refuses_are_an_error_without_secrets() -> None
         {"unknown": "1", "secret_access_key": "test-secret"},
         {"region": "\n", "secret_access_key": "test-secret", "access_key_id": "a", "endpoint": "http://127.0.0.1:1"},
         {"virtual_hosted_style_request": "perhaps", "secret_access_key": "test-secret"},
+        {"region": "a", "skip_signature": "true", "endpoint": "http://user:test-secret@127.0.0.1:1"},
     ):
         with pytest.raises(RemoteError) as caught:
             ObjectRemote("s3://team/gears", options).get("v4/a", 1, soon(2))

@@ -170,6 +170,21 @@ def test_blobs_of_an_upload_under_way_stay(share: Path) -> None:
     assert digest_of(b"three") in blobs_of(tier(share))
 
 
+def test_blobs_that_are_pruned_during_an_upload_are_sent_again(share: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put = FolderRemote.put
+
+    def slow(self: FolderRemote, name: str, data: bytes, deadline: Deadline, **how: object) -> bool:
+        if "/entries/" in name:  # an upload that took longer than whoever prunes had patience
+            for path in (share / "v4" / "blobs").rglob("*"):
+                if path.is_file():
+                    path.unlink()
+        return put(self, name, data, deadline, **how)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(FolderRemote, "put", slow)
+    store(share, "a", {"2": b"two", "4": b"four"}, days=1)
+    assert all((share / blob_name(digest_of(blob))).exists() for blob in (b"two", b"four"))
+
+
 def test_a_manifest_that_comes_while_its_blobs_go_goes_too(share: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its host took them for present; whoever saw the manifest would take it for whole, and store none of its own."""
     manifest = store(share, "a", {"1": b"one"}, days=1)
