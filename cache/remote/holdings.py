@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from gearcache.cache.layout import is_digest
 from gearcache.cache.remote.lookup import MAX_SIZE
 from gearcache.cache.remote.names import BLOBS, ENTRIES, EntryName, parse_name
-from gearcache.cache.remote.parallel import at_once
-from gearcache.cache.remote.persistence import SECONDS
-from gearcache.cache.remote.protocol import Deadline, Remote, RemoteError
+from gearcache.cache.remote.persistence import PAUSES, SECONDS
+from gearcache.cache.remote.protocol import Deadline, RemoteError
+from gearcache.cache.remote.read_each import read_each
 from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.web import INDEX, MAX_INDEX
 
@@ -70,15 +72,24 @@ def listed(tier: Tier, prefix: str, deadline: Deadline) -> Holdings:
     return held
 
 
-def read_manifests(tier: Tier, names: Sequence[str]) -> dict[str, bytes]:
-    """Return the bytes of manifests by name, without those that are gone; several are read at once. `RemoteError`."""
+def read_manifests(tier: Tier, names: Sequence[str]) -> tuple[dict[str, bytes], dict[str, RemoteError]]:
+    """Return the bytes of manifests by name, without those that are gone; beside them why others cannot be read.
+
+    Several are read at once, and those that fail again. `RemoteError` where none can be read.
+    """
+    if not names:
+        return {}, {}
     deadline = Deadline.after(SECONDS + len(names))
-
-    def read(remote: Remote, name: str) -> tuple[str, bytes | None]:
-        return name, remote.get(name, MAX_SIZE, deadline)
-
-    found = tier.ask(lambda remote: at_once(lambda name: read(remote, name), names)) if names else []
-    return {name: data for name, data in found if data is not None}
+    found, faults = tier.ask(lambda remote: read_each(remote, names, MAX_SIZE, deadline))
+    for pause in PAUSES:
+        if not faults or deadline.left <= pause:
+            break
+        time.sleep(pause)
+        with suppress(RemoteError):
+            again = list(faults)
+            more, faults = tier.ask(lambda remote, again=again: read_each(remote, again, MAX_SIZE, deadline))  # type: ignore[misc]
+            found |= more
+    return found, faults
 
 
 def blobs(tier: Tier, deadline: Deadline) -> list[str]:

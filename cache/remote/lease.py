@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +96,8 @@ class Lease:
         self._beats: threading.Thread | None = None
         #: The last beat that was seen of another holder, and when, of `time.monotonic`.
         self._seen: tuple[bytes, float] = (b"", 0.0)
+        #: Whether a dead holder's lease stays, as this host may write and not delete: it is written over.
+        self._stays = False
 
     def holder(self) -> Holder | None:
         """Return who else holds the lease; None where nobody does, or has shown no beat while this watched."""
@@ -104,7 +106,10 @@ class Lease:
             return None
         if not self._is_dead(data):
             return Holder.decoded(data)
-        self._ask(lambda remote, deadline: remote.delete(self._name, deadline))
+        try:
+            self._ask(lambda remote, deadline: remote.delete(self._name, deadline))
+        except RemoteError:
+            self._stays = True
         return None
 
     def take(self) -> bool:
@@ -116,6 +121,10 @@ class Lease:
 
     def _create(self, remote: Remote, deadline: Deadline) -> bool:
         own = self._own(0).encoded()
+        if self._stays:
+            self._stays = False
+            remote.put(self._name, own, deadline, lifetime=self._life)
+            return True
 
         def create() -> bool:
             # A create that failed may have been done, and only its answer lost.
@@ -144,7 +153,15 @@ class Lease:
         beats.join(_REQUEST_SECONDS)
         with suppress(RemoteError):
             if self._is_own():
-                self._ask(lambda remote, deadline: remote.delete(self._name, deadline))
+                self._end()
+
+    def _end(self) -> None:
+        """Remove the lease; where this host may write and not delete, it is of long ago from then on."""
+        try:
+            self._ask(lambda remote, deadline: remote.delete(self._name, deadline))
+        except RemoteError:
+            data = replace(self._own(0), at=0.0).encoded()
+            self._ask(lambda remote, deadline: remote.put(self._name, data, deadline, lifetime=self._life))
 
     def _is_own(self) -> bool:
         data = self._ask(lambda remote, deadline: remote.get(self._name, _MAX_SIZE, deadline))

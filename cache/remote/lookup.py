@@ -9,8 +9,9 @@ from hashlib import sha256
 from gearcache.cache.layout import MANIFEST_NAME
 from gearcache.cache.manifest import Manifest, decode_manifest
 from gearcache.cache.remote.names import EntryName, expected_digest
-from gearcache.cache.remote.parallel import MOST_AT_ONCE, at_once
-from gearcache.cache.remote.protocol import Deadline, Remote
+from gearcache.cache.remote.parallel import MOST_AT_ONCE
+from gearcache.cache.remote.protocol import Deadline, Remote, RemoteError
+from gearcache.cache.remote.read_each import read_each
 from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.trust import Trust
 from gearcache.errors import CacheError, CorruptEntry
@@ -54,18 +55,19 @@ class Lookup:
         new = [name for name in names if name.endswith(MANIFEST_NAME) or not self._is_known(name)]
         fresh: list[Found] = []
         for start in range(0, len(new), MOST_AT_ONCE):
-            for name, data in at_once(
-                lambda name: (name, remote.get(name, MAX_SIZE, deadline)), new[start : start + MOST_AT_ONCE]
-            ):
-                # What is gone meanwhile was pruned.
-                if data is not None and (found := self._checked(name, data)) is not None:
+            read, faults = read_each(remote, new[start : start + MOST_AT_ONCE], MAX_SIZE, deadline)
+            self.refused |= faults
+            for name, data in read.items():  # what is gone meanwhile was pruned
+                if (found := self._checked(name, data)) is not None:
                     fresh.append(found)
             if any(map(is_enough, fresh)):
                 break
         return fresh
 
     def _is_known(self, name: str) -> bool:
-        return name in self.found or name in self.refused
+        """Whether one need not be read again; what could not be read may be another time."""
+        refused = self.refused.get(name)
+        return name in self.found or (refused is not None and not isinstance(refused, RemoteError))
 
     def _checked(self, name: str, data: bytes) -> Found | None:
         try:

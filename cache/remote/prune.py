@@ -120,8 +120,9 @@ class RemotePrune:
         of = {name: entry for entry, names in found.manifests.items() for name in names}
         self._known = {name: each for name, each in self._known.items() if name in of}
         unread = [name for name in of if name not in self._known]
-        self.outcome.unread = {}
-        for name, data in persistently(lambda: read_manifests(self._tier, unread)).items():
+        read, faults = persistently(lambda: read_manifests(self._tier, unread))
+        self.outcome.unread = {name: str(error) for name, error in faults.items()}
+        for name, data in read.items():
             try:
                 manifest = read_named(self._tier, of[name], name, data)
             except CacheError as error:

@@ -138,10 +138,11 @@ class Pull:
         for tier, names in named:
             unread = [name for name in names if name not in known]
             try:
-                read = self._ask(tier, lambda tier=tier, unread=unread: read_manifests(tier, unread))  # type: ignore[misc]
+                read, faults = self._ask(tier, lambda tier=tier, unread=unread: read_manifests(tier, unread))  # type: ignore[misc]
             except CacheError as error:
                 problems.append(str(error))
                 continue
+            problems += map(str, faults.values())
             at_hand = {name: known[name] for name in names if name in known} | read
             # The name of a manifest says what it holds; that of a copied cache does not.
             known |= {name: data for name, data in read.items() if expected_digest(name) is not None}

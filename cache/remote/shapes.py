@@ -17,8 +17,8 @@ from gearcache.cache.key import Plain
 from gearcache.cache.layout import is_digest
 from gearcache.cache.manifest import Manifest, decode_manifest, encode_manifest
 from gearcache.cache.remote.names import SHAPES
-from gearcache.cache.remote.parallel import at_once
-from gearcache.cache.remote.protocol import Deadline, Remote, RemoteError
+from gearcache.cache.remote.protocol import Deadline
+from gearcache.cache.remote.read_each import read_each
 from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.trust import Trust
 from gearcache.errors import CacheError, CorruptEntry
@@ -158,24 +158,14 @@ class ShapesTier:
     def read(self, names: Sequence[str], deadline: Deadline) -> dict[str, ProcessShapes]:
         """Return what objects hold by name, without those that are gone or refused."""
         self.refused = {}
-
-        def get(remote: Remote, name: str) -> tuple[str, bytes | RemoteError | None]:
-            try:
-                return name, remote.get(name, MAX_BYTES, deadline)
-            except RemoteError as error:  # of one that is too large, say: the others are read
-                return name, error
-
+        if not names:
+            return {}
+        read, faults = self.tier.ask(lambda remote: read_each(remote, names, MAX_BYTES, deadline))
+        self.refused |= {name: str(error) for name, error in faults.items()}
         found: dict[str, ProcessShapes] = {}
-        rows = self.tier.ask(lambda remote: at_once(lambda name: get(remote, name), names)) if names else []
-        faults = [data for _, data in rows if isinstance(data, RemoteError)]
-        if faults and len(faults) == len(rows):
-            raise faults[0]
-        for name, data in rows:
+        for name, data in read.items():
             try:
-                if isinstance(data, RemoteError):
-                    raise data
-                if data is not None:
-                    found[name] = decode_shapes(self.tier, name, data, self._trust)
+                found[name] = decode_shapes(self.tier, name, data, self._trust)
             except CacheError as error:
                 self.refused[name] = str(error)
         return found

@@ -114,7 +114,10 @@ def _read(tier: Tier, held: Holdings, trust: Trust, found: Survey) -> None:
     chosen = names if len(names) <= _SAMPLE else [names[len(names) * at // _SAMPLE] for at in range(_SAMPLE)]
     signers, refused = Counter[str](), Counter[str]()
     sizes: dict[str, int] = {}
-    for name, data in read_manifests(tier, chosen).items():
+    manifests, faults = read_manifests(tier, chosen)
+    if faults:
+        refused["it cannot be read"] = len(faults)
+    for name, data in manifests.items():
         found.read += 1
         try:
             each = read_found(tier, of[name], name, data, trust)

@@ -551,6 +551,68 @@ def test_a_holder_that_shows_no_beat_is_taken_over(tmp_path: Path, share: str, m
 
 
 @pytest.mark.usefixtures("one_lease")
+def test_hosts_that_may_write_and_not_delete_wait_for_no_lease_of_the_dead(
+    tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn, "Lease", lambda *arguments, **named: lease.Lease(*arguments, life=0.5, **named))
+
+    def refuse(self: FolderRemote, name: str, deadline: Deadline) -> None:
+        raise RemoteError(self.label, "denied")
+
+    monkeypatch.setattr(FolderRemote, "delete", refuse)
+    dead = _lease(share, beat=1000.0)
+    assert dead.take()
+    begin = time.monotonic()
+    assert Host(tmp_path / "a", share).call().compiles == 2
+    assert time.monotonic() - begin < 20
+    # What that host leaves behind is of long ago: nobody waits for it.
+    (left,) = objects(share, "leases")
+    assert lease.Holder.decoded(left.read_bytes()).at == 0.0  # type: ignore[union-attr]
+    begin = time.monotonic()
+    assert Host(tmp_path / "b", share, factor=3.0).call().compiles == 2
+    assert time.monotonic() - begin < 5
+
+
+@pytest.mark.usefixtures("one_lease")
+def test_a_lease_that_nobody_can_read_is_waited_for_as_long_as_for_the_dead(
+    tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = _lease(share)
+    assert held.take()
+    monkeypatch.setattr(turn, "LIFE_SECONDS", 1.0)
+
+    def refuse(self: lease.Lease) -> None:
+        raise RemoteError("folder", "denied")
+
+    monkeypatch.setattr(lease.Lease, "holder", refuse)
+    begin = time.monotonic()
+    assert Host(tmp_path / "a", share).call().compiles == 2
+    assert 1.0 < time.monotonic() - begin < 20
+    held.release()
+
+
+def test_a_manifest_that_cannot_be_read_hides_no_other_one(
+    tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert Host(tmp_path / "a", share).call().compiles == 2
+    (sound,) = objects(share, "entries")
+    damaged = sound.with_name(f"{'0' * 64}.msgpack")
+    damaged.write_bytes(b"")
+    get = FolderRemote.get
+
+    def refuse(self: FolderRemote, name: str, limit: int, deadline: Deadline) -> bytes | None:
+        if name.endswith(damaged.name):
+            raise RemoteError(self.label, f"`{name}` cannot be read: permission denied")
+        return get(self, name, limit, deadline)
+
+    monkeypatch.setattr(FolderRemote, "get", refuse)
+    for number in range(4):
+        assert Host(tmp_path / f"b{number}", share).call().compiles == 0
+    told = [record for record in caplog.records if "permission denied" in record.getMessage()]
+    assert len(told) == 1
+
+
+@pytest.mark.usefixtures("one_lease")
 def test_a_lease_of_long_ago_is_no_lease(tmp_path: Path, share: str) -> None:
     old = lease.Holder("0" * 16, "host", 1, 0, time.time() - 3600).encoded()
     FolderRemote(share.removeprefix("folder:").partition("?")[0]).put("v4/leases/x", old, Deadline.after(5))

@@ -100,7 +100,9 @@ def _look(tier: Tier, trust: Trust, entry: EntryName, components: Mapping[str, A
 def _read(tier: Tier, trust: Trust, entry: EntryName, names: list[str], found: TierEntries) -> None:
     gears: set[str] = set()
     signers: set[str] = set()
-    for name, data in read_manifests(tier, names).items():
+    manifests, faults = read_manifests(tier, names)
+    found.refused += map(str, faults.values())
+    for name, data in manifests.items():
         try:
             each = read_found(tier, entry, name, data, trust)
         except CacheError as error:
@@ -117,7 +119,7 @@ def _nearest(
     """Return where the nearest entry of the method differs; nothing without one that may be used."""
     best: list[dict[str, str]] | None = None
     chosen = {names[-1]: each for each, names in sorted(held.items(), key=lambda item: item[0].digest)[:_MOST_COMPARED]}
-    for name, data in read_manifests(tier, list(chosen)).items():
+    for name, data in read_manifests(tier, list(chosen))[0].items():
         try:
             stored = read_found(tier, chosen[name], name, data, trust).manifest.components
         except CacheError:

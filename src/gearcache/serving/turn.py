@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Callable
 
-from gearcache.cache.remote.lease import Holder, Lease
+from gearcache.cache.remote.lease import LIFE_SECONDS, Holder, Lease
 from gearcache.cache.remote.names import lease_name
 from gearcache.cache.remote.tier import Tier
 from gearcache.errors import RemoteError
@@ -51,7 +51,7 @@ class Turn:
             # compile one after the other.
             if ended >= _MOST_WAITED_FOR:
                 return False
-            looked = time.monotonic()
+            looked = seen = time.monotonic()
             while True:
                 if time.monotonic() - begin > self._seconds:
                     logger.warning("%s: waited %g s for another host to compile it", self._history.name, self._seconds)
@@ -67,9 +67,10 @@ class Turn:
                     try:
                         holder = self._lease.holder()
                     except RemoteError:  # a request that fails ends no wait: the next look may tell
-                        if self._tier.is_resting:
+                        if self._tier.is_resting or time.monotonic() - seen > LIFE_SECONDS:
                             raise
                         continue
+                    seen = looked
                     if holder is None:
                         ended += 1
                         break

@@ -1,0 +1,30 @@
+"""Reading several objects, of which some cannot be read: the others are of use all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gearcache.cache.remote.parallel import at_once
+from gearcache.cache.remote.protocol import Deadline, Remote, RemoteError
+
+
+def read_each(
+    remote: Remote, names: Sequence[str], limit: int, deadline: Deadline
+) -> tuple[dict[str, bytes], dict[str, RemoteError]]:
+    """Return the bytes of objects by name, without those that are gone; beside them why others cannot be read.
+
+    One that another user alone may read, say, or of more than `limit` bytes, is no fault of the tier. `RemoteError`
+    where none can be read, or the time is over.
+    """
+
+    def get(name: str) -> tuple[str, bytes | RemoteError | None]:
+        try:
+            return name, remote.get(name, limit, deadline)
+        except RemoteError as error:
+            return name, error
+
+    rows = at_once(get, names)
+    faults = {name: data for name, data in rows if isinstance(data, RemoteError)}
+    if faults and (len(faults) == len(rows) or not deadline.left):
+        raise next(iter(faults.values()))
+    return {name: data for name, data in rows if isinstance(data, bytes)}, faults
