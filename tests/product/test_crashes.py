@@ -35,9 +35,14 @@ LAST = 100
 LAST_OPENED = 1000
 
 
-def run(script: str, root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(script: str, root: Path, *arguments: str, prefix: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(script, root, *arguments), env=environment(), capture_output=True, text=True, check=False, timeout=500
+        command(script, root, *arguments, prefix=prefix),
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=500,
     )
 
 
