@@ -26,6 +26,8 @@ from gearcache.guards.evidence.operators import changed_operator, record_operato
 from gearcache.guards.evidence.reason import Reason
 
 Plain = dict[str, Any]
+#: What `functools.wraps` calls the function inside, and how many such are looked through.
+_WRAPPED, _MOST_DECORATORS = ".__wrapped__", 4
 
 
 class UnknownSource(Exception):
@@ -150,11 +152,14 @@ def _functions(codes: list[types.CodeType]) -> list[list[str]]:
     }
     found = []
     for identity, code in wanted.items():
-        owner = owners.get(identity)
+        owner, digest = owners.get(identity), code_digest(code)
         name = name_of(owner) if owner is not None else ""
-        if not name or _function_digest(name) != code_digest(code):
+        # One that was decorated is behind what has its name now.
+        names = [name + _WRAPPED * depth for depth in range(_MOST_DECORATORS + 1)] if name else []
+        chosen = next((each for each in names if _function_digest(each) == digest), None)
+        if chosen is None:
             raise UnknownSource(f"`{_qualname(code)}` from `{code.co_filename}`")
-        found.append([name, code_digest(code)])
+        found.append([chosen, digest])
     return sorted(found)
 
 

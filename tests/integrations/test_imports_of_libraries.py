@@ -15,14 +15,15 @@ def test_gearcache_imports_no_optional_library() -> None:
     assert run_python(code) == []
 
 
-def test_an_older_transformers_is_refused_by_its_version() -> None:
+@pytest.mark.parametrize("version", ["5.9.1", "5.24.0"])
+def test_another_transformers_is_refused_by_its_version(version: str) -> None:
     pytest.importorskip("transformers")
-    code = """
+    code = f"""
 import json, transformers
-transformers.__version__ = "5.9.1"
+transformers.__version__ = "{version}"
 try:
     import gearcache.integrations.transformers
 except ImportError as error:
     print(json.dumps(str(error)))
 """
-    assert "works with transformers 5.23 and later, this is 5.9.1" in run_python(code)
+    assert f"works with transformers 5.23, this is {version}" in run_python(code)

@@ -1,13 +1,9 @@
 """`attach`: `model.generate(...)` of a model of transformers runs from graphs kept on disk."""
 
-import transformers as _transformers
+from gearcache.integrations.tried import transformers_problem as _problem
 
-# The first release that was tried; older ones lack what is imported below.
-if tuple(int(part) for part in _transformers.__version__.split(".")[:2]) < (5, 23):
-    raise ImportError(
-        "gearcache.integrations.transformers works with transformers 5.23 and later, this is "
-        f"{_transformers.__version__}: `pip install 'gearcache[transformers]'`"
-    )
+if _found := _problem("transformers", "transformers"):
+    raise ImportError(_found)
 
 from gearcache.integrations.transformers.attach import attach as attach
 from gearcache.integrations.transformers.attached_model import AttachedModel as AttachedModel
