@@ -9,7 +9,7 @@ import contextlib
 import http.client
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from email.utils import parsedate_to_datetime
 from typing import TypeVar
 from urllib.parse import quote, urlsplit
@@ -19,6 +19,9 @@ from gearcache.cache.remote.within import Cutter, within
 
 INDEX = "index.txt"
 _Result = TypeVar("_Result")
+_ABSENT = (404, 410)
+#: A bucket that gives objects and no lists of them says "forbidden" of what is absent, as the list of an entry.
+_NO_LIST = (403, *_ABSENT)
 MAX_INDEX = 16 << 20
 
 
@@ -38,6 +41,9 @@ class WebRemote:
         self.label = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
 
     def get(self, name: str, limit: int, deadline: Deadline) -> bytes | None:
+        return self._get(name, limit, deadline, _ABSENT)
+
+    def _get(self, name: str, limit: int, deadline: Deadline, absent: Container[int]) -> bytes | None:
         def read(answer: http.client.HTTPResponse) -> bytes:
             if answer.length is None and not answer.chunked:
                 raise RemoteError(self.label, f"it does not say the size of `{name}`, which may be cut off")
@@ -48,7 +54,7 @@ class WebRemote:
                 raise RemoteError(self.label, f"`{name}` is cut off after {len(data)} bytes")
             return data
 
-        return self._ask("GET", name, read, deadline)
+        return self._ask("GET", name, read, deadline, absent=absent)
 
     def size(self, name: str, deadline: Deadline) -> int | None:
         def read(answer: http.client.HTTPResponse) -> int:
@@ -65,8 +71,10 @@ class WebRemote:
         raise RemoteError(self.label, "it is read only")
 
     def names(self, prefix: str, limit: int, deadline: Deadline) -> list[str]:
-        data = self.get(prefix + INDEX, MAX_INDEX, deadline)
-        lines = {line.removesuffix("\r") for line in (data or b"").decode("utf-8", "replace").split("\n")}
+        data = self._get(prefix + INDEX, MAX_INDEX, deadline, _NO_LIST) or b""
+        if data.lstrip()[:1] == b"<":
+            raise RemoteError(self.label, f"`{prefix}{INDEX}` is a page, and no list of names")
+        lines = {line.removesuffix("\r") for line in data.decode("utf-8", "replace").split("\n")}
         # `\ufffd` stands for what is no text; such a name asks for another object.
         return sorted(prefix + line for line in lines if is_name(prefix + line) and "\ufffd" not in line)[:limit]
 
@@ -91,6 +99,7 @@ class WebRemote:
         read: Callable[[http.client.HTTPResponse], _Result],
         deadline: Deadline,
         look: Callable[[http.client.HTTPResponse], object] = lambda _: None,
+        absent: Container[int] = _ABSENT,
     ) -> _Result | None:
         """Return what `read` makes of an object; None for none. `look` sees the head of any answer."""
         check_name(self.label, name)
@@ -109,7 +118,7 @@ class WebRemote:
                         connection.sock, server_hostname=connection.host, do_handshake_on_connect=False
                     )
                     connection.sock.do_handshake()
-                return self._request(connection, method, name, read, look)
+                return self._request(connection, method, name, read, look, absent)
             finally:
                 connection.close()
                 cutter.close()
@@ -126,12 +135,13 @@ class WebRemote:
         name: str,
         read: Callable[[http.client.HTTPResponse], _Result],
         look: Callable[[http.client.HTTPResponse], object],
+        absent: Container[int],
     ) -> _Result | None:
         path = f"{self._parts.path.rstrip('/')}/{quote(name)}"
         connection.request(method, path, headers={"Connection": "close", "Accept-Encoding": "identity"})
         with connection.getresponse() as answer:
             look(answer)
-            if answer.status in (404, 410):
+            if answer.status in absent:
                 return None
             if answer.status != 200:
                 raise RemoteError(self.label, f"`{name}`: status {answer.status} {answer.reason}")

@@ -44,7 +44,9 @@ def images_at(urls: Sequence[str], option: str) -> list[TierURL]:
         found = parse_urls([url for url in urls if _is_image(url)], option)
     except OptionError as error:
         raise click.UsageError(str(error)) from None
-    for url in found:
+    for url, text in zip(found, filter(_is_image, urls), strict=True):
+        if "read_only=1" in text:
+            raise click.UsageError(f"{option}: the tier {url.label} is read only")
         if "@" in url.url:
             raise click.UsageError(f"{option}: `{url.label}` names an image by its digest; one is pushed under a tag")
     return found

@@ -67,10 +67,12 @@ def soon(seconds: float = 5.0) -> Deadline:
 @pytest.mark.parametrize("kind", STATUS)
 def test_an_answer_that_is_none_is_an_error_that_names_the_tier(remote: Remote, server: Hostile, kind: str) -> None:
     server.answer = STATUS[kind]
+    # A website that forbids a list has none: tested below.
+    has_list = kind != "403" or not isinstance(remote, WebRemote)
     for ask in (
         lambda: remote.get("v4/a", MOST, soon()),
         lambda: remote.size("v4/a", soon()),
-        lambda: remote.names("v4/a/", 5, soon()),
+        *([lambda: remote.names("v4/a/", 5, soon())] if has_list else []),
         lambda: remote.put("v4/a", BODY, soon()),
         lambda: remote.put("v4/a", BODY, soon(), create=True),
         lambda: remote.delete("v4/a", soon()),
@@ -135,6 +137,20 @@ def test_names_of_an_index_are_those_that_can_be_names(server: Hostile, lines: b
     server.answer = http_answer(lines)
     remote = WebRemote(f"http://127.0.0.1:{server.port}")
     assert remote.names("v4/k/", 5, soon()) == [f"v4/k/{name}" for name in found]
+
+
+def test_a_page_for_everything_is_no_list(server: Hostile) -> None:
+    server.answer = http_answer(b"\n<!doctype html>\n<title>Welcome</title>\n")
+    with pytest.raises(RemoteError, match="is a page, and no list of names"):
+        WebRemote(f"http://127.0.0.1:{server.port}").names("v4/a/", 5, soon())
+
+
+def test_a_list_that_is_forbidden_is_absent_and_an_object_is_not(server: Hostile) -> None:
+    server.answer = http_answer(b"", "403 Forbidden")
+    remote = WebRemote(f"http://127.0.0.1:{server.port}")
+    assert remote.names("v4/a/", 5, soon()) == []
+    with pytest.raises(RemoteError, match="status 403"):
+        remote.get("v4/a/b", 5, soon())
 
 
 def test_an_index_without_end_is_an_error(server: Hostile) -> None:
