@@ -62,7 +62,8 @@ def parse_urls(remotes: str | Sequence[str] | None, source: str) -> list[TierURL
         return []
     if not isinstance(remotes, (str, list, tuple)):
         raise OptionError(
-            f"{source} is {remotes!r}; it must be a text such as 's3://bucket/prefix', or a list of those"
+            f"{source} is of type {type(remotes).__name__}; it must be a text such as 's3://bucket/prefix', or a list or "
+            "tuple of those"
         )
     texts = remotes.split() if isinstance(remotes, str) else list(remotes)
     # A blank may stand within a password: then no part of what was written may be repeated.
@@ -91,7 +92,9 @@ def _scheme_of(text: str) -> str:
 
 def _parse(text: Any, source: str, *, may_show: bool = False) -> TierURL:
     if not isinstance(text, str):
-        raise OptionError(f"{source} holds {text!r}; a tier is a text such as 's3://bucket/prefix'")
+        # What it shows may have a password in it.
+        kind = type(text).__name__
+        raise OptionError(f"{source} holds something of type {kind}; a tier is a text such as 's3://bucket/prefix'")
     scheme, colon, rest = text.partition(":")
     if not colon or scheme not in _ENGINES:
         shown = text if may_show else f"{scheme}:…" if colon and scheme.isalnum() else "…"

@@ -50,12 +50,20 @@ def test_tiers_are_in_order_with_their_settings() -> None:
         ("folder:/x?budget=0", "`budget` is '0'; it must be seconds"),
         ("folder:/x?budget=nan", "`budget` is 'nan'"),
         ("redis://h?ttl=3", "the tier `redis:` has no setting `ttl`; it has read_only, unsigned and budget"),
-        (7, "holds 7; a tier is a text"),
+        (7, "holds something of type int; a tier is a text"),
+        (b"redis://:secret@h", "holds something of type bytes"),
     ],
 )
 def test_what_is_no_tier_is_refused_with_the_reason(text: object, told: str) -> None:
     with pytest.raises(OptionError, match=told) as caught:
         parse_urls([text], "option `remotes`")  # type: ignore[list-item]
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("remotes", [{"redis://:secret@h"}, b"redis://:secret@h"])
+def test_what_is_no_list_of_tiers_is_not_repeated(remotes: object) -> None:
+    with pytest.raises(OptionError, match="it must be a text") as caught:
+        parse_urls(remotes, "option `remotes`")  # type: ignore[arg-type]
     assert "secret" not in str(caught.value)
 
 
