@@ -62,8 +62,8 @@ def parse_urls(remotes: str | Sequence[str] | None, source: str) -> list[TierURL
         return []
     if not isinstance(remotes, (str, list, tuple)):
         raise OptionError(
-            f"{source} is of type {type(remotes).__name__}; it must be a text such as 's3://bucket/prefix', or a list or "
-            "tuple of those"
+            f"{source} is of type {type(remotes).__name__}; it must be a text such as 's3://bucket/prefix', or a list "
+            "or tuple of those"
         )
     texts = remotes.split() if isinstance(remotes, str) else list(remotes)
     # A blank may stand within a password: then no part of what was written may be repeated.
