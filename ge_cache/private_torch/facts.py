@@ -17,6 +17,7 @@ from gearcache.ge_cache.private_torch import escapes as private_escapes
 from gearcache.ge_cache.private_torch import iterators as private_iterators
 from gearcache.ge_cache.private_torch import made_objects as private_made_objects
 from gearcache.ge_cache.private_torch import resized as private_resized
+from gearcache.ge_cache.private_torch import script_objects as private_script_objects
 from gearcache.ge_cache.private_torch import sets as private_sets
 from gearcache.ge_cache.private_torch import symbolic as private_symbolic
 from gearcache.ge_cache.private_torch import texts as private_texts
@@ -143,4 +144,5 @@ _WATCHED = (
     private_resized.watched_sizes,
     private_made_objects.watched_made_objects,
     private_escapes.watched_escapes,
+    private_script_objects.watched_script_objects,
 )

@@ -28,6 +28,7 @@ class Reducer(torch.nn.Module):
     def __init__(self, group: str = "0") -> None:
         super().__init__()
         self.group = group
+        self.own = dist.group.WORLD if dist.is_initialized() else None
 
     def broadcast(self, x: Tensor) -> Tensor:
         found = x + 1
@@ -45,6 +46,23 @@ class Reducer(torch.nn.Module):
 
     def asked_backend(self, x: Tensor) -> Tensor:
         return x + 1 if dist.get_backend() == "gloo" else x - 1
+
+    def asked_backend_of_group(self, x: Tensor) -> Tensor:
+        return x + len(self.own._get_backend_name())
+
+    def asked_description(self, x: Tensor) -> Tensor:
+        return x + len(self.own.group_desc)
+
+    def asked_type(self, x: Tensor) -> Tensor:
+        return x + 1 if type(self.own) is dist.ProcessGroup else x - 1
+
+    def asked_name_of_type(self, x: Tensor) -> Tensor:
+        return x * len(str(type(self.own)))
+
+    def asked_what_is_known(self, x: Tensor) -> Tensor:
+        own = self.own
+        is_one = isinstance(own, dist.ProcessGroup) and own is not None and hasattr(own, "rank")
+        return x + own.size() * 4 + own.rank() if is_one else x
 
     def named(self, x: Tensor) -> Tensor:
         return collectives.all_reduce(x + 1, "sum", self.group)
@@ -77,12 +95,22 @@ def start() -> None:
         ("barrier", r"cannot trace `torch\.distributed\.barrier`: call it outside of the method"),
         ("reduce", r"cannot trace `torch\.distributed\.reduce`: .* docs/ranks\.md"),
         ("asked_backend", r"a process group .* in `__init__`, and keep the answer"),
+        ("asked_backend_of_group", r"a process group for `_get_backend_name`, .* in `__init__`, and keep the answer"),
+        ("asked_description", r"a process group for `group_desc`, .* in `__init__`, and keep the answer"),
+        ("asked_type", r"type of a process group, .* in `__init__`, and keep the answer"),
+        ("asked_name_of_type", r"type of a process group, .* in `__init__`, and keep the answer"),
     ],
 )
 def test_what_no_trace_can_take_is_refused_with_the_way_out(cache_dir: Path, name: str, text: str) -> None:
     cached = gearcache.cache_compile(getattr(Reducer(), name), config=strict_config())
     with pytest.raises(CaptureError, match=text):
         cached(torch.ones(2))
+
+
+@pytest.mark.usefixtures("job")
+def test_a_group_may_be_asked_for_ranks_and_size(cache_dir: Path) -> None:
+    cached = gearcache.cache_compile(Reducer().asked_what_is_known, config=strict_config())
+    assert torch.equal(cached(torch.ones(2)), torch.ones(2) + 4)
 
 
 @pytest.mark.usefixtures("job", "compiled_here")

@@ -1,0 +1,51 @@
+"""Private names of torch with which a trace asks a process group for more than its name and its ranks.
+
+A trace sees the group through a `FakeScriptObject`: its class is not that of the group. And the group of a job need not
+be the one that was traced with: of one that is prewarmed for, the backend is torch's `fake`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+#: What a group answers that neither its name nor its ranks tell.
+_UNTOLD = ("_get_backend_name", "group_desc")
+_WAY_OUT = "ask in `__init__`, and keep the answer as an attribute"
+
+
+def watched_script_objects(facts: Any) -> Iterator[tuple[Any, str, Any]]:
+    """Yield (owner, name, replacement) of what asks a script object for its class and its members."""
+    from torch._dynamo.variables.builtin import BuiltinVariable
+    from torch._dynamo.variables.script_object import TorchScriptObjectVariable
+
+    builtin: Any = BuiltinVariable
+    script_object: Any = TorchScriptObjectVariable
+    type_of, getattr_of, call_of = builtin.call_type, script_object.var_getattr, script_object.call_method
+
+    @functools.wraps(type_of)
+    def call_type(self: Any, tx: Any, obj: Any) -> Any:
+        if isinstance(obj.realize(), script_object):
+            facts.refuse(f"it asks for the type of a process group, which a trace does not see: {_WAY_OUT}")
+        return type_of(self, tx, obj)
+
+    @functools.wraps(getattr_of)
+    def var_getattr(self: Any, tx: Any, name: str) -> Any:
+        refuse_member(name)
+        return getattr_of(self, tx, name)
+
+    @functools.wraps(call_of)
+    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        refuse_member(name)
+        return call_of(self, tx, name, args, kwargs)
+
+    def refuse_member(name: str) -> None:
+        if name in _UNTOLD:
+            facts.refuse(
+                f"it asks a process group for `{name}`, which may be another one in the next process: {_WAY_OUT}"
+            )
+
+    yield builtin, "call_type", call_type
+    yield script_object, "var_getattr", var_getattr
+    yield script_object, "call_method", call_method
