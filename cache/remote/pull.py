@@ -39,6 +39,8 @@ class Pulled:
     failed: dict[str, str] = field(default_factory=dict)
     #: Manifests, as messages call them, that may not be used.
     refused: dict[str, str] = field(default_factory=dict)
+    #: How many traces the entries have now, as far as they say so.
+    traces: dict[str, int] = field(default_factory=dict)
     blobs: int = 0
     bytes: int = 0
 
@@ -204,6 +206,8 @@ class Pull:
         with key_lock(lock, LOCK_SECONDS):
             own, _ = self._own(entry)
             made = self._join(own, [each.manifest for each in found], self._is_here)
+            if (stored := made or own) is not None and isinstance(traces := stored.producer.get("variants"), int):
+                self.outcome.traces[name_of(entry)] = traces
             if made is None:
                 return False
             identity = entry.label, entry.digest, entry.ranks

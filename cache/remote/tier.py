@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -37,6 +38,8 @@ class Tier:
         self._remote: Remote | None = None
         #: Digests of blobs that were found damaged or missing there: they are sent again.
         self.damaged: set[str] = set()
+        #: Leases that this process holds until what it has compiled is sent, by name.
+        self.being_sent: Counter[str] = Counter()
 
     @property
     def is_resting(self) -> bool:

@@ -131,7 +131,7 @@ def _parse(text: Any, source: str, *, may_show: bool = False) -> TierURL:
             budget = _seconds(value, source)
         elif scheme in _BUCKETS:
             if name == "endpoint":
-                _split(value, scheme, source)
+                _check_endpoint(value, scheme, source)
             options.append((name, value))
         elif scheme == "oci" and name == "insecure":
             _flag(name, value, source)
@@ -152,6 +152,15 @@ def _split(text: str, scheme: str, source: str) -> SplitResult:
     except ValueError:
         raise OptionError(f"{source} names the tier `{scheme}:` with a host or port that is none") from None
     return parts
+
+
+def _check_endpoint(value: str, scheme: str, source: str) -> None:
+    parts = _split(value, scheme, source)
+    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+        raise OptionError(
+            f"{source}: the tier `{scheme}:` has an `endpoint` that is none: it is `https://host:port`, without a name or "
+            "password; credentials of buckets belong into the environment"
+        )
 
 
 def _check_reference(url: str, source: str, *, may_show: bool) -> None:

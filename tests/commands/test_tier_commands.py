@@ -280,6 +280,28 @@ def test_a_pull_tells_whether_all_that_is_required_came(
     assert "is no function" not in run("pull", code=1).stderr
 
 
+def test_what_is_required_comes_although_the_entry_is_full_of_other_traces(
+    cache_dir: Path, tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One key, and a trace for each factor, as of two releases.
+    text = DEPLOY.replace("return self.linear(x)", "return self.linear(x) * self.factor")
+    text = text.replace(
+        "        self.linear =", "        self.factor = float(os.environ['FACTOR'])\n        self.linear ="
+    )
+    (tmp_path / "deploy_of_factor.py").write_text(f"import os\n{text}")
+    target = f"{tmp_path / 'deploy_of_factor.py'}:build"
+    for factor in ("2", "3"):
+        monkeypatch.setenv("FACTOR", factor)
+        run("prewarm", target, "--cache-dir", str(tmp_path / factor))
+        run("push", "--to", share, "--cache-dir", str(tmp_path / factor))
+    monkeypatch.setattr("gearcache.readable.joined.MOST_VARIANTS", 1)
+    monkeypatch.setenv("TORCHAIR_CACHE_HOME", str(tmp_path / "other"))
+    for factor in ("2", "3"):
+        monkeypatch.setenv("FACTOR", factor)
+        result = run("pull", "--from", share, "--require", target)
+        assert f"all that `{target}` calls is here: 2 gears" in result.stderr
+
+
 class Net(torch.nn.Module):
     """What a trace of it depends on: `factor`."""
 

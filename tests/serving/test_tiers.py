@@ -591,6 +591,31 @@ def test_a_lease_that_nobody_can_read_is_waited_for_as_long_as_for_the_dead(
     held.release()
 
 
+def test_a_process_does_not_wait_for_its_own_upload(
+    tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn, "_LOOK_SECONDS", 30.0)
+    put = FolderRemote.put
+
+    def slow(self: FolderRemote, name: str, data: bytes, deadline: Deadline, **how: Any) -> bool:
+        if "/entries/" in name:
+            time.sleep(1.0)
+        return put(self, name, data, deadline, **how)
+
+    monkeypatch.setattr(FolderRemote, "put", slow)
+    host = Host(tmp_path / "a", share)
+    begin = time.monotonic()
+    with torch.no_grad():
+        for factor in range(3):  # one work, as the number is known only after the trace
+            host.net.factor = float(factor)
+            assert torch.equal(host.cached(torch.ones(4, 4)), host.original(torch.ones(4, 4)))
+    assert time.monotonic() - begin < 20
+    assert outbox().flush(30) == 0
+    assert host.cached.stats.to_dict()["lease_seconds"] < 1
+    assert not objects(share, "leases")
+    assert Host(tmp_path / "b", share, factor=1.0).call().compiles == 0
+
+
 def test_a_manifest_that_cannot_be_read_hides_no_other_one(
     tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -233,11 +233,12 @@ def _row(entry: Prewarmed, report: PrewarmReport) -> tuple[str, ...]:
 
 
 def looked_up(
-    target: str, cache_dir: Path | None, *, reads: bool = False
+    target: str, cache_dir: Path | None, *, reads: bool = False, fetches: bool = False
 ) -> tuple[PrewarmReport, BaseException | None]:
     """Return what is stored of what a function calls, and what the function raised, which is printed; compiles nothing.
 
-    In a job for the rank of the environment; with `reads` every byte is read. A usage error for what names no function.
+    In a job for the rank of the environment; with `reads` every byte is read, with `fetches` what is missing is brought
+    from the tiers. A usage error for what names no function.
     """
     process = launched(os.environ)
     function = find_target(target)
@@ -253,6 +254,7 @@ def looked_up(
             device="cpu",
             dry_run=True,
             reads=reads,
+            fetches=fetches,
         )
     if error is not None:
         traceback.print_exception(error, file=sys.stderr)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import click
 
+from gearcache.cache.layout import REMOTES_VARIABLE
 from gearcache.cache.remote.holdings import Holdings, holdings
 from gearcache.cache.remote.names import EntryName
 from gearcache.cache.remote.persistence import SECONDS, persistently
@@ -29,7 +31,7 @@ from gearcache.commands.common import (
 from gearcache.commands.shortened import shortened
 from gearcache.commands.target_names import complete_target
 from gearcache.commands.tiers import bar, short, split_names, tiers_at
-from gearcache.readable.joined import joined
+from gearcache.readable.joined import MOST_VARIANTS, joined
 
 #: Of the reason for which gears are missing, in columns.
 _WHY_WIDTH = 300
@@ -67,11 +69,15 @@ def command(
             pull.bring(entry, [(tier, found.manifests[entry]) for tier, found in held if entry in found.manifests])
             done()
     outcome = pull.outcome
+    given = [*urls, *others]
+    if given:  # what the function calls is looked for there too
+        os.environ[REMOTES_VARIABLE] = " ".join(given)
     required = _required(target, cache_dir) if target is not None else None
     if as_json:
         print_json("pull", {"root": str(layout.root), **_plain(outcome, problems), "required": required})
     else:
         tell(f"{_text(outcome)} into `{layout.root}`")
+    _tell_full(outcome)
     for problem in problems:
         warn(problem)
     for reason in outcome.refused.values():
@@ -84,6 +90,15 @@ def command(
             stop(Exit.WRONG)
     elif problems or outcome.failed:
         stop(Exit.WRONG)
+
+
+def _tell_full(outcome: Pulled) -> None:
+    for name, traces in outcome.traces.items():
+        if traces >= MOST_VARIANTS:
+            note(
+                f"{short(name)} has {traces} traces: others of other hosts may be left out; `--require TARGET` brings "
+                "those that a function needs"
+            )
 
 
 def _listed(tiers: list[Tier]) -> tuple[list[tuple[Tier, Holdings]], list[str]]:
@@ -117,10 +132,13 @@ def _chosen(
 
 
 def _required(target: str, cache_dir: Path | None) -> dict[str, Any]:
-    """Look up what a function calls, and return what is missing as JSON data."""
+    """Look up what a function calls, here and then in the tiers, and return what is missing as JSON data.
+
+    Of the traces of an entry that several hosts have stored, not all may be here; the function tells which it needs.
+    """
     from gearcache.commands.prewarm import looked_up
 
-    report, error = looked_up(target, cache_dir)
+    report, error = looked_up(target, cache_dir, fetches=True)
     missing = {entry.method: list(entry.missing) for entry in report.entries if entry.missing}
     failed = {f"{entry.method}, {call}": cause for entry in report.entries for call, cause in entry.failed.items()}
     if error is not None:

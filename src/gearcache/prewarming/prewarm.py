@@ -85,6 +85,7 @@ def run_prewarm(
     dry_run: bool,
     sharing: Sharing | None = None,
     reads: bool = False,
+    fetches: bool = False,
 ) -> tuple[PrewarmReport, BaseException | None]:
     """Like `prewarm`, but returns what the function raised beside the report of what was done until then.
 
@@ -103,6 +104,7 @@ def run_prewarm(
             dry_run=looks,
             left_to=left_to,
             reads=reads,
+            fetches=fetches,
         )
         session.enter(running)
         try:

@@ -42,8 +42,12 @@ class PrewarmSession:
         dry_run: bool,
         left_to: LeftTo | None = None,
         reads: bool = False,
+        fetches: bool = False,
     ) -> None:
-        """`left_to` says of the name of an entry who else compiles it; `reads`: a dry run reads every byte."""
+        """`left_to` says of the name of an entry who else compiles it.
+
+        A dry run reads every byte (`reads`), or brings what is missing and the tiers have (`fetches`), if asked to.
+        """
         self.cache_dir = cache_dir
         self.jobs = jobs
         # `world_size=1` is not distributed, exactly as at serving time.
@@ -53,6 +57,7 @@ class PrewarmSession:
         self._dry_run = dry_run
         self._left_to = left_to
         self._reads = reads
+        self._fetches = fetches
         #: The most gears that a call asked for, by the name of each entry.
         self.work: dict[str, int] = {}
         self._begin = time.monotonic()
@@ -151,6 +156,9 @@ class PrewarmSession:
 
     def _look(self, binding: Binding, call: Call, entry: Prewarmed) -> None:
         found = survey(binding, call, reads=self._reads)
+        if found.missing and self._fetches and binding.method.settings.remotes:
+            binding.builds.fetch(call)
+            found = survey(binding, call, reads=self._reads)
         entry.present += [gear for gear in found.present if gear not in entry.present]
         entry.missing += [gear for gear in found.missing if gear not in entry.missing]
         for gear, reason in found.reasons.items():

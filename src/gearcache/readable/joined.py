@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,8 +19,9 @@ _OTHER_FORM = (ValueError, KeyError, TypeError, IndexError, AttributeError)
 def joined(own: Manifest | None, others: Sequence[Manifest], is_there: Callable[[str, int], bool]) -> Manifest | None:
     """Return an entry with the gears of this host's and of others'; None where this host's has all of them.
 
-    What is here goes first, then the newest. Gears count whose blobs `is_there` says to be there, by digest and
-    bytes. An entry whose payload has another form than ours is taken as it is, where there is no other.
+    What is here goes first, then a trace of each of the others in turn, the newest first: no release of which many
+    hosts tell crowds out another one. Gears count whose blobs `is_there` says to be there, by digest and bytes. An
+    entry whose payload has another form than ours is taken as it is, where there is no other.
     """
     ordered = sorted(others, key=lambda each: each.created, reverse=True)
     held = _whole(own, is_there) if own is not None else None
@@ -31,7 +33,8 @@ def joined(own: Manifest | None, others: Sequence[Manifest], is_there: Callable[
         return whole[0]
     if not usable or (held is not None and covers([held], union(payload for _, payload in usable))):
         return None
-    payload = union([*([held] if held is not None else []), *(payload for _, payload in usable)])
+    offered = _in_turn([payload for _, payload in usable])
+    payload = union([*([held] if held is not None else []), *offered])
     kept = rows(payload)[: max(MOST_VARIANTS, len(rows(held)) if held is not None else 0)]
     if not kept:
         return next(iter(whole), None) if own is None else None
@@ -40,6 +43,15 @@ def joined(own: Manifest | None, others: Sequence[Manifest], is_there: Callable[
         return None  # there is no room for more
     payload = {name: value for name, value in payload.items() if name not in ("parts", "variants")} | shared(kept)
     return _manifest([*([own] if own is not None else []), *(each for each, _ in usable)], payload, kept)
+
+
+def _in_turn(payloads: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return payloads of one trace each: the first of each payload, then the second of each, and so on."""
+    rest = [{name: value for name, value in each.items() if name not in ("parts", "variants")} for each in payloads]
+    turns = itertools.zip_longest(*(rows(each) for each in payloads))
+    return [
+        {**rest[number], **shared([row])} for turn in turns for number, row in enumerate(turn) if row is not None
+    ] or list(payloads)
 
 
 def covers_manifests(others: Sequence[Manifest], own: Manifest) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from gearcache.cache.remote.fetch import fetch_blobs
 from gearcache.cache.remote.lookup import Found, Lookup
-from gearcache.cache.remote.names import EntryName
+from gearcache.cache.remote.names import EntryName, lease_name
 from gearcache.cache.remote.outbox import outbox
 from gearcache.cache.remote.tier import Tier, open_tiers
 from gearcache.cache.remote.trust import Trust
@@ -87,7 +87,7 @@ class RemoteEntry:
         if self._fetch(wanted, is_counted=True):
             return True
         tier = next((tier for tier in self._writable if not tier.is_resting), None)
-        if tier is None:
+        if tier is None or tier.being_sent[lease_name(self._entry.key.digest, wanted.work)]:
             return False
         turn = self._turn_at(tier, wanted.work)
         try:
@@ -127,18 +127,22 @@ class RemoteEntry:
     def offer(self) -> None:
         """Send what is stored here to the tiers, in the background; others that wait for it may then fetch it."""
         turn, self._turn = self._turn, None
+        if turn is not None:
+            turn.keep_until_sent()
+
+        def end() -> None:
+            if turn is not None:
+                turn.end()
 
         def send() -> None:
             try:
                 self.send()
             finally:
-                if turn is not None:
-                    turn.end()
+                end()
 
         if not outbox().add(send):
             logger.warning("%s: too many uploads wait; `gearcache push` sends what is missing", self._history.name)
-            if turn is not None:
-                turn.end()
+            end()
 
     def send(self) -> list[str]:
         """Send what is stored here to all tiers, now; returns the problems."""

@@ -27,7 +27,9 @@ class Turn:
 
     def __init__(self, tier: Tier, key_digest: str, work: str, history: History, seconds: float, identity: str) -> None:
         self._tier = tier
-        self._lease = Lease(tier, lease_name(key_digest, work), identity=identity)
+        self._name = lease_name(key_digest, work)
+        self._lease = Lease(tier, self._name, identity=identity)
+        self._is_kept = False
         self._history = history
         self._seconds = seconds
 
@@ -95,6 +97,14 @@ class Turn:
         """Keep the turn of a process that had it under the same identity, and has ended."""
         self._lease.resume()
 
+    def keep_until_sent(self) -> None:
+        """Keep the turn while what was compiled is sent; this process itself does not wait for that."""
+        self._is_kept = True
+        self._tier.being_sent[self._name] += 1
+
     def end(self) -> None:
         """Let another host have its turn, if this one has it."""
         self._lease.release()
+        if self._is_kept:
+            self._is_kept = False
+            self._tier.being_sent[self._name] -= 1

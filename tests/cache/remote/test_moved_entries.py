@@ -334,6 +334,25 @@ def test_no_more_variants_come_than_an_entry_may_hold(tmp_path: Path, share: str
     assert found == ["own", *(f"trace{number:02}" for number in range(4, MOST_VARIANTS + 3))]
 
 
+def test_a_host_with_many_traces_crowds_out_no_other_one(tmp_path: Path, share: str) -> None:
+    many = tmp_path / "many"
+    for number in range(MOST_VARIANTS):
+        host = tmp_path / f"h{number}"
+        store_gears(host, DECODE, {"1": b"%d" % number}, trace=f"trace{number:02}", created=100.0 + number)
+        push(host, tier(host, share))
+    pull(many, tier(many, share))
+    assert len(traces(stored(many))) == MOST_VARIANTS
+    (tmp_path / "other").mkdir()
+    other = str(tmp_path / "other")
+    push(many, tier(many, other))
+    store_gears(tmp_path / "old", DECODE, {"1": b"wanted"}, trace="wanted", created=1.0)
+    push(tmp_path / "old", tier(tmp_path / "old", other))
+    pulled = pull(tmp_path / "z", tier(tmp_path / "z", other))
+    found = traces(stored(tmp_path / "z"))
+    assert (len(found), "wanted" in found) == (MOST_VARIANTS, True)
+    assert list(pulled.traces.values()) == [MOST_VARIANTS]
+
+
 @pytest.mark.parametrize("payload", [{}, {"parts": [], "variants": [{"gears": [{}]}]}], ids=["none", "odd"])
 def test_an_entry_of_another_form_comes_where_there_is_no_other(
     payload: dict[str, Any], tmp_path: Path, share: str
