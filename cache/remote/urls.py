@@ -158,8 +158,8 @@ def _check_endpoint(value: str, scheme: str, source: str) -> None:
     parts = _split(value, scheme, source)
     if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
         raise OptionError(
-            f"{source}: the tier `{scheme}:` has an `endpoint` that is none: it is `https://host:port`, without a name or "
-            "password; credentials of buckets belong into the environment"
+            f"{source}: the tier `{scheme}:` has an `endpoint` that is none: it is `https://host:port`, without a name "
+            "or password; credentials of buckets belong into the environment"
         )
 
 

@@ -133,7 +133,7 @@ def test_a_folder_that_cannot_be_written_is_no_fault(tmp_path: Path) -> None:
 
 def test_buckets_at_two_places_are_two_tiers() -> None:
     tiers = parse_urls(
-        [f"s3://team/gears{place}" for place in ("", "?endpoint=http://a:9000", "?endpoint=https://u:secret@b/x")], "x"
+        [f"s3://team/gears{place}" for place in ("", "?endpoint=http://a:9000", "?endpoint=https://b/x")], "x"
     )
     assert [tier.label for tier in tiers] == [
         "s3://team/gears",
