@@ -11,8 +11,8 @@ from typing import Any
 from gearcache.errors import OptionError
 from gearcache.ranks.job import Job, present_job
 from gearcache.ranks.meeting import Meeting
+from gearcache.ranks.model import Model
 from gearcache.ranks.part import Part, told
-from gearcache.ranks.pieces import methods_of
 from gearcache.ranks.stopped import Stopped
 
 _ENDS = ("raise", "eager")
@@ -67,9 +67,7 @@ def agree(
             return _agree(job, model, timeout, on_disagree, warm, problem)
         if problem is not None:
             raise problem
-        for method in methods_of(model):
-            method.right.give_back()
-            method.follow_stance()
+        Model(model).give_back()
         return True
     finally:
         lock.release()
