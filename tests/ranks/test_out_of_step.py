@@ -26,6 +26,7 @@ def the_story(reports: list[dict[str, Any]], name: str = "first") -> tuple[int, 
     ("rank", "wrong", "error"),
     [
         (1, {"timeout": 0}, "OptionError: agree: timeout is 0"),
+        (1, {"timeout": 10**400}, "OptionError: agree: timeout is 1000"),
         (0, {"on_disagree": "stop"}, "OptionError: agree: on_disagree is 'stop'"),
         pytest.param(1, {"warm": 3}, "OptionError: agree: warm is 3", marks=pytest.mark.thorough),
         (2, {"model": "empty"}, "OptionError: agree: the model has no cached method"),
