@@ -51,6 +51,16 @@ def test_a_rank_that_calls_it_wrongly_ends_all_at_once_and_the_next_call_meets(
     assert [(report["second"], report["result"]) for report in reports] == [(True, RESULT)] * 3
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_lock_that_nobody_gives_up_is_told_before_the_deadline(tmp_path: Path, rank: int) -> None:
+    reports = run_job(Job(tmp_path, "held", timeout=1.5, options={"rank": rank}))
+    named, reason = the_story(reports)
+    assert named == rank
+    assert "another process is compiling this entry" in reason
+    assert all(report["first_seconds"] < 2.5 for report in reports), reports
+    assert [(report["second"], report["result"]) for report in reports] == [(True, RESULT)] * 2
+
+
 def test_a_call_beside_another_one_is_refused_on_all_ranks_and_the_next_one_meets(tmp_path: Path) -> None:
     reports = run_job(Job(tmp_path, "threads", world=3, timeout=8))
     assert reports[0]["other"].startswith("OptionError: agree: it is running in this process already")

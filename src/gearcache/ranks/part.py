@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from gearcache.cache.waits import waits_end_after
 from gearcache.errors import GearcacheError, OptionError, RanksDisagree
 from gearcache.ranks.job import Job
 from gearcache.ranks.meeting import Meeting
@@ -81,7 +82,8 @@ class Part:
         """Return how the pieces stand; a text is how that failed."""
         assert self._team is not None
         try:
-            return vote_of(self._how, self._team.look_up())
+            with waits_end_after(self.meeting.patience):
+                return vote_of(self._how, self._team.look_up())
         except Exception as error:
             self._error = error
             return told(error)
@@ -89,7 +91,8 @@ class Part:
     def _failure(self, work: Callable[[], None]) -> str:
         """Do a part of the work; returns how it failed, for the next vote, in which every rank takes part."""
         try:
-            work()
+            with waits_end_after(self.meeting.patience):
+                work()
         except Stopped:
             raise
         except Exception as error:
