@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gearcache.cache.opening import open_regular
+from gearcache.cache.waits import waiting_time
 from gearcache.errors import LockTimeout, PublishError
 
 _POLL_SECONDS = 0.01
@@ -81,13 +82,12 @@ class _Patience:
 
     def __init__(self, path: Path, kind: str, timeout: float) -> None:
         self._lock = str(path), kind
-        self._timeout = timeout
-        self.left = max(0.0, timeout - _waited.get(self._lock, 0.0))
+        self.left = waiting_time(max(0.0, timeout - _waited.get(self._lock, 0.0)))
 
     def ended(self) -> float:
         """Remember a wait in vain, and return the seconds that this process has waited in all."""
-        _waited[self._lock] = waited = max(self._timeout, _waited.get(self._lock, 0.0))
-        return waited
+        _waited[self._lock] = waited = self.left + _waited.get(self._lock, 0.0)
+        return round(waited, 2)
 
     def rewarded(self) -> None:
         """Forget what was waited for a lock that was to be had."""

@@ -15,6 +15,7 @@ from gearcache.cache.layout import Layout
 from gearcache.cache.manifest import Manifest, decode_manifest, encode_manifest
 from gearcache.cache.result import Hit, Miss, MissReason
 from gearcache.cache.trust import opened_name
+from gearcache.cache.waits import waiting_time
 from gearcache.errors import CacheError, CorruptEntry, LockTimeout, PublishError
 
 _SEALS = ("F_SEAL_WRITE", "F_SEAL_GROW", "F_SEAL_SHRINK", "F_SEAL_SEAL")
@@ -116,8 +117,9 @@ class MemoryStore:
     def exclusive(self, key: CacheKey) -> Iterator[None]:
         """Be the only writer of a key in this process."""
         lock = self._locks.setdefault(key.digest, threading.Lock())
-        if not lock.acquire(timeout=self.lock_timeout):
-            raise LockTimeout(self.layout.lock(key), self.lock_timeout)
+        seconds = waiting_time(self.lock_timeout)
+        if not lock.acquire(timeout=seconds):
+            raise LockTimeout(self.layout.lock(key), seconds)
         try:
             yield
         finally:

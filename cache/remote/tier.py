@@ -16,6 +16,7 @@ from gearcache.cache.remote.probe import honours_create
 from gearcache.cache.remote.protocol import Deadline, Remote, RemoteError
 from gearcache.cache.remote.tier_counts import TierCounts
 from gearcache.cache.remote.urls import TierURL
+from gearcache.cache.waits import waiting_time
 from gearcache.errors import OptionError
 
 _Result = TypeVar("_Result")
@@ -72,7 +73,7 @@ class Tier:
 
     def begin(self) -> Deadline:
         """Return until when one lookup may take."""
-        return Deadline.after(self.url.budget)
+        return Deadline.after(waiting_time(self.url.budget))
 
     def ask(self, work: Callable[[Remote], _Result], *, is_telling: bool = True) -> _Result:
         """Return what some operations on the engine return, and note for the whole host whether that failed.

@@ -17,6 +17,7 @@ from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.trust import Trust
 from gearcache.cache.store import DiskStore
 from gearcache.cache.use import register_use
+from gearcache.cache.waits import waiting_time
 from gearcache.errors import UnsignedEntry
 
 #: Seconds of an upload: so many, and one more for each so many bytes.
@@ -53,7 +54,7 @@ def upload_entry(
         data, manifest = read_manifest_to_copy(folder / MANIFEST_NAME)
         data = trust.signed(data)
         size = sum(manifest.blobs.values())
-        deadline = Deadline.after(max(tier.url.budget, _SECONDS) + size / _BYTES_PER_SECOND)
+        deadline = Deadline.after(waiting_time(max(tier.url.budget, _SECONDS) + size / _BYTES_PER_SECOND))
         lookup = Lookup(tier, entry, trust)
         lookup.look(tier.begin(), lambda found: covers([found.manifest], manifest))
         name = entry.manifest(data)

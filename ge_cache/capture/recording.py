@@ -27,6 +27,7 @@ from gearcache.ge_cache.private_torch import raised as private_raised
 from gearcache.ge_cache.private_torch import reads as private_reads
 from gearcache.ge_cache.private_torch import symbols as private_symbols
 from gearcache.ge_cache.private_torch import views as private_views
+from gearcache.ge_cache.private_torch.constant_tensors import only_own_operators_computed
 from gearcache.ge_cache.private_torch.numpy_wrappers import kept_flags, watched_numpy
 from gearcache.guards.access import Scope
 from gearcache.guards.evidence.code import is_library_file
@@ -81,6 +82,7 @@ class Recording:
                 private_dynamo.capture_settings(self.weights, dynamic=dynamic, numbers=self._numbers),
                 private_dynamo.observed(self.observer),
                 private_fake.without_reports(),
+                only_own_operators_computed(),
                 private_views.watched_views(self.observer.stale, self.observer.missing),
                 private_facts.watched_facts(self.facts),
                 private_lookups.watched_lookups(self.lookups),

@@ -26,6 +26,7 @@ from gearcache.ge_cache.graphs.results import Result, ResultPlan, detached_outpu
 from gearcache.ge_cache.private_torch import autograd as private_autograd
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import fake as private_fake
+from gearcache.ge_cache.private_torch.constant_tensors import only_own_operators_computed
 from gearcache.ge_cache.private_torch.transforms import transforms_of
 from gearcache.ge_cache.tensor_spec import TensorSpec
 
@@ -158,7 +159,7 @@ def record(
         return [value for value in outputs if isinstance(value, torch.Tensor)]
 
     def recorded(table: dict[Any, Any], pre_dispatch: bool) -> fx.GraphModule:
-        with mode, torch.no_grad():
+        with mode, torch.no_grad(), only_own_operators_computed():
             made = make_fx(run, decomposition_table=table, _allow_non_fake_inputs=True, pre_dispatch=pre_dispatch)
             return made(*arguments)
 
@@ -167,9 +168,13 @@ def record(
     except CaptureError:
         raise
     except Exception as error:
-        raise CaptureError(
-            method, f"its graph cannot be traced at these sizes: {type(error).__name__}: {error}"
-        ) from error
+        cause = f"its graph cannot be traced at these sizes: {type(error).__name__}: {error}"
+        if private_fake.depends_on_values(error):
+            cause = (
+                "it takes a number out of a tensor (`.item()` or a branch) whose values no trace knows, such as the "
+                "result of a collective or of an operator of your own"
+            )
+        raise CaptureError(method, cause) from error
     plan = ResultPlan(method, number)
     try:
         plan.plan(outputs, inputs, attributes, detached_outputs(module, outputs))

@@ -54,6 +54,13 @@ def without_reports() -> Iterator[None]:
         reporter.removeFilter(is_of_another)
 
 
+def depends_on_values(error: BaseException) -> bool:
+    """Whether an error says that a number was asked of a tensor without data."""
+    from torch._subclasses.fake_tensor import DataDependentOutputException
+
+    return isinstance(error, DataDependentOutputException)
+
+
 def forget_tensors(mode: Any) -> None:
     """Drop the weak references that a mode has to the tensors it made fakes of: they forbid `swap_tensors`."""
     describer = mode.fake_tensor_converter.meta_converter.describer

@@ -100,7 +100,7 @@ class LockTimeout(CacheError, TimeoutError):
     def __str__(self) -> str:
         return (
             f"waited {self.seconds:g} s for `{self.path}`: another process is compiling this entry; "
-            "raise `GEARCACHE_LOCK_TIMEOUT` (seconds) if its compile takes longer"
+            "raise `GEARCACHE_LOCK_TIMEOUT` (seconds), or the `timeout` of an agreement, if its compile takes longer"
         )
 
 

@@ -92,6 +92,20 @@ def test_decorated_methods_of_a_model_that_is_returned(wrap: object, cache_dir: 
     assert report.compiled == 2
 
 
+class Holding(Net):
+    """A net with another one that is no part of its tree of modules."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = [{"other": Net()}]
+
+
+def test_a_decorated_method_that_is_not_declared_was_never_called(cache_dir: Path) -> None:
+    report = gearcache.prewarm(Holding)
+    assert report.never_called == ["Holding.not_declared", "Net.not_declared"]
+    assert sorted(entry.method for entry in report.entries) == ["Holding.decorated", "Net.decorated"]
+
+
 def test_a_method_that_was_called_is_compiled_for_its_calls_only(cache_dir: Path) -> None:
     def build() -> None:
         gearcache.cache_compile(Net().both, config=strict_config(), input_signature={"x": SPEC})(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import signal
 import subprocess
@@ -296,7 +297,10 @@ def test_alone_it_has_no_effect(cache_dir: Path) -> None:
     assert float(method(torch.ones(2, 4)).sum()) == RESULT
 
 
-@pytest.mark.parametrize("options", [{"on_disagree": "stop"}, {"timeout": 0}, {"timeout": True}, {"timeout": "9"}])
+ODD_TIMEOUTS = (0, True, "9", 1e10, 1e300, 10**400, 10**9000, math.nan)
+
+
+@pytest.mark.parametrize("options", [{"on_disagree": "stop"}, *({"timeout": odd} for odd in ODD_TIMEOUTS)])
 def test_parameters_of_no_use_are_refused_before_anything_else(options: dict[str, Any]) -> None:
     with pytest.raises(OptionError, match=f"agree: {next(iter(options))} is"):
         gearcache.agree(Net(), **options)

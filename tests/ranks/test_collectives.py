@@ -44,6 +44,11 @@ class Reducer(torch.nn.Module):
         dist.reduce(found, 0)
         return found
 
+    def reduced_number(self, x: Tensor) -> Tensor:
+        count = torch.tensor(1.0)
+        dist.all_reduce(count)
+        return x * count.item()
+
     def asked_backend(self, x: Tensor) -> Tensor:
         return x + 1 if dist.get_backend() == "gloo" else x - 1
 
@@ -111,6 +116,13 @@ def test_what_no_trace_can_take_is_refused_with_the_way_out(cache_dir: Path, nam
 def test_a_group_may_be_asked_for_ranks_and_size(cache_dir: Path) -> None:
     cached = gearcache.cache_compile(Reducer().asked_what_is_known, config=strict_config())
     assert torch.equal(cached(torch.ones(2)), torch.ones(2) + 4)
+
+
+@pytest.mark.usefixtures("job")
+def test_the_result_of_a_collective_is_no_constant_of_a_graph(cache_dir: Path) -> None:
+    cached = gearcache.cache_compile(Reducer().reduced_number, config=strict_config(), gears={"x": {0: [2, 4]}})
+    with pytest.raises(CaptureError, match=r"takes a number out of a tensor \(`\.item\(\)` or a branch\)"):
+        cached(torch.ones(2))
 
 
 @pytest.mark.usefixtures("job", "compiled_here")

@@ -26,6 +26,7 @@ def the_story(reports: list[dict[str, Any]], name: str = "first") -> tuple[int, 
     ("rank", "wrong", "error"),
     [
         (1, {"timeout": 0}, "OptionError: agree: timeout is 0"),
+        (1, {"timeout": 10**400}, "OptionError: agree: timeout is 1000"),
         (0, {"on_disagree": "stop"}, "OptionError: agree: on_disagree is 'stop'"),
         pytest.param(1, {"warm": 3}, "OptionError: agree: warm is 3", marks=pytest.mark.thorough),
         (2, {"model": "empty"}, "OptionError: agree: the model has no cached method"),
@@ -48,6 +49,16 @@ def test_a_rank_that_calls_it_wrongly_ends_all_at_once_and_the_next_call_meets(
         assert reports[rank]["first"].startswith(error)
     assert all(report["first_seconds"] < 10 for report in reports), "nobody waits for the deadline"
     assert [(report["second"], report["result"]) for report in reports] == [(True, RESULT)] * 3
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_lock_that_nobody_gives_up_is_told_before_the_deadline(tmp_path: Path, rank: int) -> None:
+    reports = run_job(Job(tmp_path, "held", timeout=1.5, options={"rank": rank}))
+    named, reason = the_story(reports)
+    assert named == rank
+    assert "another process is compiling this entry" in reason
+    assert all(report["first_seconds"] < 2.5 for report in reports), reports
+    assert [(report["second"], report["result"]) for report in reports] == [(True, RESULT)] * 2
 
 
 def test_a_call_beside_another_one_is_refused_on_all_ranks_and_the_next_one_meets(tmp_path: Path) -> None:

@@ -58,6 +58,11 @@ class RankBound(nn.Module):
         dist.all_reduce(found)
         return found
 
+    def reduced_number(self, x: Tensor) -> Tensor:
+        count = torch.tensor(2.0)  # its value is known, and that of the sum is not
+        dist.all_reduce(count)
+        return x * count
+
     def greatest(self, x: Tensor) -> Tensor:
         found = x * self.scale
         dist.all_reduce(found, op=dist.ReduceOp.MAX)
@@ -128,7 +133,7 @@ class Uneven(nn.Module):
 
 
 #: What is the same on all ranks, also where the groups have other names and ranks.
-SHARED = ("shared", "shared_reduce", "greatest", "pair", "grid")
+SHARED = ("shared", "shared_reduce", "reduced_number", "greatest", "pair", "grid")
 #: What the two ranks of a pair share, and no others.
 PAIRED = ("one_or_two_groups", "named_group")
 #: What ranks of equal place in their groups share.

@@ -42,7 +42,7 @@ FORKS.set_forkserver_preload(["tests.support.rank_server"])
 
 @dataclass
 class Job:
-    """One start of a job: `task` is a name below, or a function of `stray_ranks`.
+    """One start of a job: `task` is a name below, or a function of `stray_ranks` or another helper.
 
     `faults` say what befalls which rank, and where.
     """
@@ -125,7 +125,8 @@ def _rank(job: Job, rank: int, port: int, start: str) -> None:
     report: dict[str, Any] = {}
     begin = time.monotonic()
     try:
-        task = TASKS.get(job.task) or getattr(importlib.import_module("tests.support.stray_ranks"), job.task)
+        module, _, name = job.task.rpartition(".")
+        task = TASKS.get(job.task) or getattr(importlib.import_module(f"tests.support.{module or 'stray_ranks'}"), name)
         task(job, rank, report)
     except RanksDisagree as error:
         report |= {"error": str(error), "rank": error.rank, "reason": error.reason}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -64,6 +65,19 @@ def wrongly(job: Job, rank: int, report: Report) -> None:
         given["model"] = nn.Linear(2, 2)
     told(lambda: agree(**given), report, "first")
     told(lambda: agree(model, job.timeout), report, "second")
+    served(method, report)
+
+
+def held(job: Job, rank: int, report: Report) -> None:
+    """Agree twice; at first the lock of one rank's entry is held by somebody who does not end."""
+    model = Net()
+    method = geared(model)
+    with contextlib.ExitStack() as stack:
+        if rank == job.options["rank"]:
+            entry = method.binding_for(method.call_of((torch.ones(2, 4),), {})).entry
+            stack.enter_context(entry.store.exclusive(entry.key))
+        told(lambda: agree(model, job.timeout), report, "first")
+    told(lambda: agree(model, 30), report, "second")
     served(method, report)
 
 

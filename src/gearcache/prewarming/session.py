@@ -16,7 +16,7 @@ from gearcache.events import Event, held_events
 from gearcache.ge_cache.capture.stand_ins import stand_ins
 from gearcache.ge_cache.dependencies.observer import collected_code
 from gearcache.guards.gears.call_sizes import special_text
-from gearcache.prewarming.declared import touch_declared
+from gearcache.prewarming.reach import Reach
 from gearcache.prewarming.report import Prewarmed, PrewarmReport
 from gearcache.prewarming.share import LeftTo
 from gearcache.prewarming.survey import survey
@@ -95,7 +95,7 @@ class PrewarmSession:
     def warm_declared(self, returned: object) -> None:
         """Compile what is declared of methods that were not called; those that are decorated, if their model was
         returned."""
-        touch_declared(returned)
+        Reach(returned)  # makes decorated methods
         while self._declared:
             method = self._declared.pop(0)
             if self._serials.get(method, -1) in self._silent:

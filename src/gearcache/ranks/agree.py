@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 from collections.abc import Callable
 from typing import Any
 
 from gearcache.errors import OptionError
+from gearcache.guards.evidence.names import a_type
 from gearcache.ranks.job import Job, present_job
 from gearcache.ranks.meeting import Meeting
+from gearcache.ranks.model import Model
 from gearcache.ranks.part import Part, told
-from gearcache.ranks.pieces import methods_of
 from gearcache.ranks.stopped import Stopped
 
 _ENDS = ("raise", "eager")
 _TIMEOUT = 600.0
+#: Seconds: 30 days. What waits for a lock or a store takes no more than some 292 years, and no number beyond floats.
+_LONGEST = 30 * 86400
+_MOST_SHOWN = 40
 
 
 class _Running:
@@ -43,8 +46,8 @@ def agree(
 
     - `model`: a module with cached methods or attached parts, a cached method, what `attach` returns, or a list, tuple
       or dict of these. Agreed is what `.warm()` compiles: the gears of methods whose arguments are declared.
-    - `timeout`: seconds until this is over on every rank, whatever happens to one of them; a few more where the rank
-      that decides, or the store, is gone.
+    - `timeout`: seconds until this is over on every rank, at most 30 days, whatever happens to one of them; a few more
+      where the rank that decides, or the store, is gone.
     - `on_disagree`: `"raise"`: all ranks raise the same `RanksDisagree`; `"eager"`: all run the methods themselves.
     - `warm`: a function that calls `.warm(...)` of methods whose arguments are not declared.
 
@@ -67,9 +70,7 @@ def agree(
             return _agree(job, model, timeout, on_disagree, warm, problem)
         if problem is not None:
             raise problem
-        for method in methods_of(model):
-            method.right.give_back()
-            method.follow_stance()
+        Model(model).give_back()
         return True
     finally:
         lock.release()
@@ -77,14 +78,25 @@ def agree(
 
 def _problem(timeout: Any, on_disagree: Any, warm: Any) -> OptionError | None:
     """Return what is wrong with parameters."""
-    if on_disagree not in _ENDS:
-        return OptionError(f"agree: on_disagree is {on_disagree!r}; allowed: 'raise', 'eager'")
+    if not isinstance(on_disagree, str) or on_disagree not in _ENDS:
+        return OptionError(f"agree: on_disagree is {_shown(on_disagree)}; allowed: 'raise', 'eager'")
     is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
-    if not is_number or not 0 < timeout < math.inf:
-        return OptionError(f"agree: timeout is {timeout!r}; it must be a number of seconds above 0")
+    if not is_number or not 0 < timeout <= _LONGEST:
+        return OptionError(
+            f"agree: timeout is {_shown(timeout)}; it must be a number of seconds above 0, at most {_LONGEST} (30 days)"
+        )
     if warm is not None and not callable(warm):
-        return OptionError(f"agree: warm is {warm!r}; it must be a function that calls `.warm(...)`, or None")
+        return OptionError(f"agree: warm is {_shown(warm)}; it must be a function that calls `.warm(...)`, or None")
     return None
+
+
+def _shown(value: Any) -> str:
+    """Return a value as an error shows it: an object may refuse, and a number may be longer than Python writes."""
+    try:
+        text = repr(value)
+    except Exception:
+        return a_type(value)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
 
 
 def _leave(job: Job, error: OptionError) -> None:

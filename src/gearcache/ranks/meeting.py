@@ -26,6 +26,8 @@ from gearcache.ranks.stopped import Stopped
 
 #: Seconds between two signs of a rank that is at work.
 _BEATS_AFTER = 2.0
+#: Seconds that a rank keeps for telling the others why it waits in vain.
+_TO_TELL = 2.0
 
 
 class Meeting:
@@ -41,6 +43,12 @@ class Meeting:
     def seconds_left(self) -> float:
         """Seconds until the deadline; 0 when it has passed."""
         return self._seat.seconds_left
+
+    @property
+    def patience(self) -> float:
+        """Seconds for which this rank may wait for locks: so few that it can tell of them before the first decides."""
+        left = max(0.0, self.seconds_left - (0.0 if self._seat.is_first else self._seat.grace))
+        return left - min(_TO_TELL, left / 10)
 
     @property
     def identity(self) -> str:

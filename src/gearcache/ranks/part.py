@@ -7,10 +7,12 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from gearcache.cache.waits import waits_end_after
 from gearcache.errors import GearcacheError, OptionError, RanksDisagree
 from gearcache.ranks.job import Job
 from gearcache.ranks.meeting import Meeting
-from gearcache.ranks.pieces import Piece, collect, methods_of
+from gearcache.ranks.model import Model
+from gearcache.ranks.pieces import Piece, collect
 from gearcache.ranks.plan import Leader, vote_of
 from gearcache.ranks.stopped import Stopped
 from gearcache.ranks.team import Team
@@ -28,7 +30,7 @@ class Part:
         self.meeting = Meeting(job.next_meeting(), job.rank, job.world, timeout)
         self._process = os.getpid()
         self._how = on_disagree
-        self._methods: list[CachedMethod] = []
+        self._model: Model | None = None
         self._team: Team | None = None
         self._leader = Leader()
         self._problem: Exception | None = problem
@@ -41,7 +43,7 @@ class Part:
         pieces: list[Piece] = []
         # Before the others are met: nobody compiles alone where one of them does not come.
         failure = self._failure(lambda: self._begin(pieces, model, warm))
-        self.meeting.open(_named(self._methods))
+        self.meeting.open(_named(self._model.named if self._model is not None else []))
         if not failure:
             self._team = Team(pieces, self.meeting)
         while True:
@@ -59,27 +61,29 @@ class Part:
                 failure = self._failure(lambda: team.compile(decision["who"]))  # noqa: B023
             else:
                 failure = self._failure(team.load)
-        self._withdraw(is_eager=False)
+        assert self._model is not None
+        self._model.withdraw(is_eager=False)
 
     def _begin(self, pieces: list[Piece], model: Any, warm: Callable[[], object] | None) -> None:
         try:
-            self._methods = methods_of(model)
+            self._model = Model(model)
         except Exception as error:  # nothing is known that could run without graphs
             self._problem = self._problem or error
             raise
-        self._withdraw()  # from here on nobody compiles alone, also in other threads, and also where this fails
+        self._model.withdraw()  # from here on nobody compiles alone, also in other threads, and also where this fails
         if self._problem is not None:
             raise self._problem
-        pieces += collect(model, warm)
-        self._methods += [piece.method for piece in pieces]
-        self._withdraw()
+        pieces += collect(self._model.warmable, warm)
+        self._model.add(piece.method for piece in pieces)
+        self._model.withdraw()
         self._has_begun = True
 
     def _vote(self) -> dict[str, Any] | str:
         """Return how the pieces stand; a text is how that failed."""
         assert self._team is not None
         try:
-            return vote_of(self._how, self._team.look_up())
+            with waits_end_after(self.meeting.patience):
+                return vote_of(self._how, self._team.look_up())
         except Exception as error:
             self._error = error
             return told(error)
@@ -87,7 +91,8 @@ class Part:
     def _failure(self, work: Callable[[], None]) -> str:
         """Do a part of the work; returns how it failed, for the next vote, in which every rank takes part."""
         try:
-            work()
+            with waits_end_after(self.meeting.patience):
+                work()
         except Stopped:
             raise
         except Exception as error:
@@ -102,15 +107,10 @@ class Part:
             if not self._has_begun and isinstance(self._error, (OptionError, TypeError)):
                 raise self._error from error
             raise error from (self._error or stop.__cause__)
-        self._withdraw(is_eager=True)
+        if self._model is not None:
+            self._model.withdraw(is_eager=True)
         logger.warning("%s; all ranks run the methods of this model without graphs", error)
         return False
-
-    def _withdraw(self, *, is_eager: bool | None = None) -> None:
-        for method in self._methods:
-            right = method.right
-            right.withdraw(is_eager=right.is_eager if is_eager is None else is_eager)
-            method.follow_stance()
 
     def close(self) -> None:
         """Leave the meeting."""

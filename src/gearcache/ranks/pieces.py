@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from gearcache.attaching.attachment import SEAM, Attachment, attachment_of
+from gearcache.attaching.attachment import Attachment
 from gearcache.errors import OptionError
-from gearcache.guards.evidence.names import a_type
 from gearcache.prewarming import hook as session
-from gearcache.prewarming.declared import touch_declared
 from gearcache.serving.method import CachedMethod
 
 
@@ -26,39 +24,6 @@ class Piece:
     kwargs: dict[str, Any]
     #: Whether the job cannot do without; declared calls at sizes of their own (1) may be impossible.
     is_needed: bool = True
-
-
-def warmable(model: Any) -> list[Any]:
-    """Return what has a `warm` among modules, attachments and cached methods, alone or in lists, tuples and dicts.
-
-    `TypeError` for anything else.
-    """
-    touch_declared(model)
-    return list({id(found): found for found in _warmable(model)}.values())
-
-
-def _warmable(value: Any) -> Iterator[Any]:
-    if isinstance(value, torch.nn.Module):
-        for module in value.modules():
-            held = vars(module)
-            yield from (item for item in held.values() if isinstance(item, CachedMethod))
-            if (attached := attachment_of(held.get(SEAM))) is not None:
-                yield attached
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _warmable(item)
-    elif isinstance(value, Mapping):
-        yield from _warmable(list(value.values()))
-    elif callable(getattr(value, "warm", None)):  # a cached method, an attachment, what an integration returns
-        yield value
-    else:
-        raise TypeError(f"agree: model is {a_type(value)}; it is a module, or what cache_compile or attach returns")
-
-
-def methods_of(model: Any) -> list[CachedMethod]:
-    """Return the cached methods that `warmable` finds, but for those that an integration keeps to itself."""
-    found = [item.method if isinstance(item, Attachment) else item for item in warmable(model)]
-    return [method for method in found if isinstance(method, CachedMethod)]
 
 
 @dataclass
@@ -91,12 +56,12 @@ class _Collecting:
         self.pieces.append(Piece(method, args, kwargs))
 
 
-def collect(model: Any, warm: Callable[[], object] | None) -> list[Piece]:
-    """Return the declared calls of all cached methods of a model, and those that `warm` names.
+def collect(found: Sequence[Any], warm: Callable[[], object] | None) -> list[Piece]:
+    """Return the declared calls of what has a `warm` in a model, and those that `warm` names.
 
-    `OptionError` for a method of which nobody knows the calls, and where there is none; `TypeError` as `warmable`.
+    `OptionError` for a method of which nobody knows the calls, and where there is none.
     """
-    opened, found = _Collecting(), warmable(model)
+    opened = _Collecting()
     session.enter(opened)
     try:
         if warm is not None:

@@ -6,8 +6,10 @@ import math
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from gearcache.errors import CompileNotAgreed
+from gearcache.serving.agreed_modules import mark_of
 
 #: Ways to serve calls without a graph that wait for nobody.
 _EAGER = ("eager", "background")
@@ -16,13 +18,15 @@ _EAGER = ("eager", "background")
 class BuildRight:
     """The right of one cached method to compile; it has it until a job agrees on what its ranks serve."""
 
-    def __init__(self) -> None:
-        self._is_withdrawn = False
+    def __init__(self, instance: Any = None) -> None:
+        """`instance`: whose method it is; of one on which a job has agreed it has no right from the beginning."""
+        mark = mark_of(instance)
+        self._is_withdrawn = mark is not None
         self._builder: int | None = None
         #: Seconds that the compile of a gear may take.
         self.seconds = math.inf
         #: Whether all ranks run the method itself, since they could not agree.
-        self.is_eager = False
+        self.is_eager = bool(mark)
 
     def withdraw(self, *, is_eager: bool = False) -> None:
         """Compile nothing from now on, but for a thread that it is granted to; with `is_eager` run no graph either."""

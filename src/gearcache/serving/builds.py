@@ -7,7 +7,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from gearcache.errors import CacheError, CompileError, GearcacheError, TooManyVariants
+from gearcache.errors import CacheError, CompileError, GearcacheError, LockTimeout, TooManyVariants
 from gearcache.guards.dispatch.problems import Problems
 from gearcache.guards.dispatch.variant import StoredVariant
 from gearcache.guards.gears.parse import GearSpec, gear_text
@@ -163,7 +163,9 @@ class Builds:
 
     def _fault(self, error: Exception) -> None:
         """Pass on what the user has to know of, and note everything else as a fault of the cache."""
-        if isinstance(error, GearcacheError) and not isinstance(error, CacheError):
+        # Where other ranks of a job wait for this one, it does not compile beside who holds the lock.
+        is_told = isinstance(error, LockTimeout) and self._method.right.is_granted
+        if isinstance(error, GearcacheError) and (is_told or not isinstance(error, CacheError)):
             raise error
         self._history.fault(error)
 

@@ -76,7 +76,7 @@ class CachedMethod:
         self._signature = InputSignature(self.name, self._function, parameters)
         self._lock = MethodLock()
         #: Whether its calls may compile.
-        self.right = BuildRight()
+        self.right = BuildRight(self.instance)
         self._counters = Counters()
         self._outcomes = Outcomes(self.name)
         self._use = GearUse(self.name)

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from gearcache.cache.collection import paused_collection
+from gearcache.cache.waits import are_limited, waiting_time
 from gearcache.events import held_events
 
 
@@ -28,7 +29,10 @@ class MethodLock:
         _locks.add(self)
 
     def __enter__(self) -> None:
-        self._lock.acquire()
+        if not are_limited():
+            self._lock.acquire()
+        elif not self._lock.acquire(timeout=waiting_time(threading.TIMEOUT_MAX)):
+            raise TimeoutError("another thread of this process prepares a call of the method and does not end")
 
     def __exit__(self, *exception: object) -> None:
         self._lock.release()

@@ -43,6 +43,12 @@ def follow(follower: Follower) -> None:
             _watched = True
 
 
+def followers() -> list[Follower]:
+    """Return all followers that live."""
+    with _lock:
+        return list(_followers)
+
+
 def present_stance() -> str:
     """Return the stance of `torch.compile`; a forced backend `eager` counts as `force_eager`.
 
@@ -57,7 +63,5 @@ def present_stance() -> str:
 
 
 def _changed() -> None:
-    with _lock:
-        followers = list(_followers)
-    for follower in followers:
+    for follower in followers():
         follower.follow_stance()

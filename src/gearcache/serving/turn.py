@@ -10,6 +10,7 @@ from collections.abc import Callable
 from gearcache.cache.remote.lease import LIFE_SECONDS, Holder, Lease
 from gearcache.cache.remote.names import lease_name
 from gearcache.cache.remote.tier import Tier
+from gearcache.cache.waits import waiting_time
 from gearcache.errors import RemoteError
 from gearcache.telemetry.history import History
 
@@ -48,6 +49,7 @@ class Turn:
         if not self._tier.has_leases():
             return False
         begin, pause, ended = time.monotonic(), _FIRST_PAUSE, 0
+        seconds = waiting_time(self._seconds)
         while not self._lease.take():
             # What they store is of no use here, for whatever reason: hosts that wait for each other in turn would
             # compile one after the other.
@@ -55,11 +57,11 @@ class Turn:
                 return False
             looked = seen = time.monotonic()
             while True:
-                if time.monotonic() - begin > self._seconds:
-                    logger.warning("%s: waited %g s for another host to compile it", self._history.name, self._seconds)
+                if time.monotonic() - begin > seconds:
+                    logger.warning("%s: waited %g s for another host to compile it", self._history.name, seconds)
                     return False
                 # Spread, so that hosts that began together do not ask together.
-                time.sleep(pause * random.uniform(0.5, 1.0))
+                time.sleep(waiting_time(pause * random.uniform(0.5, 1.0)))
                 pause = min(pause * _GROWTH, _LONGEST_PAUSE)
                 # What is stored ends the wait; the lease tells only whether anybody is at it.
                 if fetch():

@@ -32,7 +32,28 @@ from gearcache.ge_cache.private_torch import shapes as private_shapes
 from gearcache.ge_cache.private_torch import symbols as private_symbols
 from gearcache.ge_cache.private_torch import threads as private_threads
 from gearcache.ge_cache.private_torch import under_way as private_under_way
+from gearcache.ge_cache.private_torch.constant_tensors import only_own_operators_computed
 from gearcache.guards.dispatch.native import is_operator
+
+
+def test_traces_compute_tensors_of_known_values_by_torchs_own_operators_alone(tmp_path: Path) -> None:
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    with torch.library._scoped_library("gearcache_computed", "DEF") as library:
+        library.define("twice(Tensor x) -> Tensor")
+        ran: list[object] = []
+        library.impl("twice", lambda x: ran.append(x) or x * 2, "CPU")
+        library.impl("twice", lambda x: torch.empty_like(x), "Meta")
+
+        def work(x: torch.Tensor) -> torch.Tensor:
+            own = torch.tensor(3.0) + 1
+            assert own.item() == 4.0
+            return x * torch.ops.gearcache_computed.twice(own)
+
+        with private_fake.fake_mode() as mode, only_own_operators_computed():
+            made = make_fx(work, _allow_non_fake_inputs=True)(torch.empty(2))
+        assert (ran, "gearcache_computed.twice" in made.code) == ([], True)
+        del mode
 
 
 def test_the_runner_of_a_shared_object_takes_a_path_and_a_count() -> None:

@@ -1,0 +1,140 @@
+"""What a model reaches in this process: its modules and cached methods, wherever its attributes keep them.
+
+What lies near is in modules, lists, tuples, sets, dicts and partial functions: that is what users know of. What is far,
+inside of other objects and in closures, may belong to something else; of that only cached methods are named.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from gearcache.attaching.attachment import SEAM, Attachment, attachment_of
+from gearcache.guards.access import own_attributes
+from gearcache.serving.decorated_method import CachedFunction
+from gearcache.serving.method import CachedMethod
+from gearcache.serving.stance import followers
+
+#: Objects that are looked through, those that lie near before the others.
+MOST_OBJECTS = 200_000
+_ATOMS = (type(None), bool, int, float, complex, str, bytes, bytearray, torch.Tensor, torch.dtype, torch.device, type)
+_OPAQUE = (*_ATOMS, types.ModuleType, types.CodeType, types.BuiltinFunctionType, range, memoryview)
+
+
+class Reach:
+    """What some values reach. Nothing is called, but that decorated methods of their modules are made."""
+
+    def __init__(self, *values: Any) -> None:
+        self._seen: dict[int, Any] = {}
+        self._near = deque(values)
+        self._far: deque[Any] = deque()
+        #: The modules that lie near, and those that are far.
+        self.modules: list[torch.nn.Module] = []
+        self.far_modules: list[torch.nn.Module] = []
+        #: The cached methods and attachments that lie near, and the cached methods that are far.
+        self.held: list[CachedMethod | Attachment] = []
+        self._far_methods: list[CachedMethod] = []
+        while self._near and len(self._seen) < MOST_OBJECTS:
+            self._look(self._near.popleft())
+        while self._far and len(self._seen) < MOST_OBJECTS:
+            self._look_far(self._far.popleft())
+
+    @property
+    def methods(self) -> list[CachedMethod]:
+        """All cached methods: those that lie near, that are far, or that this process has of one of the modules."""
+        near = [item.method if isinstance(item, Attachment) else item for item in self.held]
+        alive = self.methods_of([*self.modules, *self.far_modules])
+        return list({id(method): method for method in (*near, *self._far_methods, *alive)}.values())
+
+    @staticmethod
+    def methods_of(modules: Sequence[torch.nn.Module]) -> list[CachedMethod]:
+        """Return the cached methods that this process has of some modules, wherever they are kept."""
+        ids = set(map(id, modules))
+        return [each for each in followers() if isinstance(each, CachedMethod) and id(each.instance) in ids]
+
+    def _is_new(self, value: Any) -> bool:
+        if _is(value, _OPAQUE) or id(value) in self._seen:
+            return False
+        self._seen[id(value)] = value  # kept, so that no other object gets its id
+        return True
+
+    def _look(self, value: Any) -> None:
+        if not self._is_new(value):
+            return
+        if _is(value, torch.nn.Module):
+            _make_decorated(value)
+            self.modules.append(value)
+            self._near.extend(vars(value).values())
+            if (attached := attachment_of(vars(value).get(SEAM))) is not None:
+                self._near.append(attached)
+        elif _is(value, (CachedMethod, Attachment)):
+            self.held.append(value)
+        elif (items := _items(value)) is not None:
+            self._near.extend(items)
+        else:
+            del self._seen[id(value)]
+            self._far.append(value)
+
+    def _look_far(self, value: Any) -> None:
+        if not self._is_new(value):
+            return
+        if _is(value, torch.nn.Module):
+            self.far_modules.append(value)
+        if _is(value, CachedMethod):
+            self._far_methods.append(value)
+        elif _is(value, Attachment):
+            self._far_methods.append(value.method)
+        else:
+            self._far.extend(_items(value) or _parts(value))
+
+
+def _is(value: Any, kinds: Any) -> bool:
+    """As `isinstance`, but that it asks no `__class__` of the object: a proxy may import something then."""
+    return issubclass(type(value), kinds)
+
+
+def _items(value: Any) -> list[Any] | None:
+    """Return what a container or partial function holds, past what its class overrides; None for anything else."""
+    if _is(value, functools.partial):
+        return [value.func, *value.args, *value.keywords.values()]
+    if _is(value, dict):
+        return list(dict.values(value))
+    for kind in (list, tuple, set, frozenset, deque):
+        if _is(value, kind):
+            return list(kind.__iter__(value))
+    return None
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """Yield what an object holds of other kinds: attributes, slots, a closure, whom a method is bound to."""
+    if _is(value, types.MethodType):
+        yield from (value.__self__, value.__func__)
+    if _is(value, types.FunctionType):
+        for cell in value.__closure__ or ():
+            try:
+                yield cell.cell_contents
+            except ValueError:  # it is empty
+                continue
+    yield from (own_attributes(value) or {}).values()
+    for cls in type(value).__mro__:
+        for member in vars(cls).values():
+            if isinstance(member, types.MemberDescriptorType) and cls.__module__ != "builtins":
+                try:
+                    yield member.__get__(value)
+                except (AttributeError, TypeError, ValueError, RuntimeError):  # it is not set
+                    continue
+
+
+def _make_decorated(module: torch.nn.Module) -> None:
+    """Make the decorated methods of a module: it has one only once it was asked for."""
+    found: set[str] = set()
+    for cls in type(module).__mro__:
+        for name, member in vars(cls).items():
+            if name not in found and isinstance(member, CachedFunction):
+                getattr(module, name)
+        found.update(vars(cls))  # a subclass may override it

@@ -1,0 +1,77 @@
+"""The model that the ranks of a job agree on: what of it has a `warm`, and which methods may not compile alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+
+from gearcache.attaching.attachment import Attachment
+from gearcache.guards.evidence.names import a_type
+from gearcache.prewarming.reach import Reach
+from gearcache.serving.agreed_modules import mark, mark_of, unmark
+from gearcache.serving.method import CachedMethod
+
+
+class Model:
+    """What `gearcache.agree` was given: modules, attachments and cached methods, alone or in lists, tuples and dicts.
+
+    `TypeError` for anything else.
+    """
+
+    def __init__(self, given: Any) -> None:
+        listed = list(_listed(given))
+        # What an integration returns has a `warm` of its own, and keeps its methods to itself.
+        others = [item for item in listed if not isinstance(item, (torch.nn.Module, CachedMethod))]
+        reach = Reach(*listed)
+        near = [item.method if isinstance(item, Attachment) else item for item in reach.held]
+        #: What is agreed on.
+        self.warmable = list({id(item): item for item in (*reach.held, *others)}.values())
+        #: The cached methods by which messages name the model.
+        self.named = near or reach.methods
+        self._agreed = [*near, *reach.methods_of(reach.modules)]
+        self._modules, self._far_modules = reach.modules, reach.far_modules
+        self._methods = reach.methods
+
+    def add(self, methods: Iterable[CachedMethod]) -> None:
+        """Count further methods in, which `warm` has named."""
+        listed = list(methods)
+        self._agreed += listed
+        self._methods += listed
+
+    def withdraw(self, *, is_eager: bool | None = None) -> None:
+        """Let no method compile by itself, also none that is made of these modules later.
+
+        `is_eager`: whether the methods that are agreed on run without graphs; with None that stays.
+        """
+        for module in (*self._modules, *self._far_modules):
+            mark(module, is_eager=bool(mark_of(module)))
+        for method in self._methods:
+            method.right.withdraw(is_eager=method.right.is_eager)
+        if is_eager is not None:
+            for module in self._modules:
+                mark(module, is_eager=is_eager)
+            for method in self._agreed:
+                method.right.withdraw(is_eager=is_eager)
+                method.follow_stance()
+
+    def give_back(self) -> None:
+        """Let all methods compile as without a job."""
+        for module in (*self._modules, *self._far_modules):
+            unmark(module)
+        for method in self._methods:
+            method.right.give_back()
+            method.follow_stance()
+
+
+def _listed(given: Any) -> Iterator[Any]:
+    if isinstance(given, (list, tuple)):
+        for item in given:
+            yield from _listed(item)
+    elif isinstance(given, Mapping):
+        yield from _listed(list(given.values()))
+    elif isinstance(given, torch.nn.Module) or callable(getattr(given, "warm", None)):
+        yield given
+    else:
+        raise TypeError(f"agree: model is {a_type(given)}; it is a module, or what cache_compile or attach returns")
