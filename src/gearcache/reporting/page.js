@@ -240,7 +240,7 @@ function trafficParts(index, method) {
     parts.push(element("ul", {}, ...traffic.suggested.sizes.map((row) =>
       element("li", {}, element("code", {}, `${row.dim}: ${row.sizes.join(", ")}`)))));
     const now = traffic.padding_now === null
-      ? "some shapes fit into no present gear"
+      ? (traffic.padded_calls ? "some shapes fit into no present gear" : "no call is padded now")
       : element("span", {}, value([...base, "padding_now"], percentText), " with the present gears");
     parts.push(element("p", {}, "Share of the work that is padding: ",
       value([...base, "suggested", "padding"], percentText), " with these, ", now, "."));
@@ -248,14 +248,26 @@ function trafficParts(index, method) {
   return parts;
 }
 
+// Of classes of one name those of other modules are told apart; an entry that was not read may be of any.
+function isOf(entry, method) {
+  return entry.method === method.method && (!method.owner || !entry.owner || entry.owner === method.owner);
+}
+
+function nameOf(method) {
+  return method.owner ? `${method.method} of ${method.owner}` : method.method;
+}
+
 function entryParts(method) {
-  const indices = report.entries.map((_, index) => index).filter((index) => report.entries[index].method === method.method);
+  const indices = method.entries ? report.entries.map((_, index) => index).filter((index) => isOf(report.entries[index], method)) : [];
   const at = (index, ...rest) => ["entries", index, ...rest];
   const parts = [element("h3", {}, "Entries")];
   if (!indices.length) {
-    return [...parts, element("p", {}, method.traffic
-      ? "No entry of this method is stored: the recorded processes had another cache folder, or stored none."
-      : "No entry of this method is stored.")];
+    const shared = report.methods.filter((other) => other.method === method.method).length > 1 && !method.owner;
+    return [...parts, element("p", {}, shared
+      ? "Several classes have a method of this name, each with a row of its own; misses are counted by name."
+      : method.traffic
+        ? "No entry of this method is stored: the recorded processes had another cache folder, or stored none."
+        : "No entry of this method is stored.")];
   }
   parts.push(longTable(`entries of ${method.method}`,
     ["Key", "Ranks", "Size", report.overview.was_reset ? "Hits since the reset" : "Hits", "Compile time", "Last use", "Made", "Torch", "Differs from the one before in"],
@@ -305,10 +317,10 @@ function differenceText(difference) {
 
 function drawMethods() {
   const places = new Map(report.methods.map((method, index) => [method, index]));
-  searchable("method", report.methods, (method) => method.method, (method, isOnly) => {
+  searchable("method", report.methods, nameOf, (method, isOnly) => {
     const index = places.get(method);
     const at = (name) => ["methods", index, name];
-    const summary = [method.method, element("span", { class: "soft" }, value(at("entries")), method.entries === 1 ? " entry, " : " entries, ",
+    const summary = [nameOf(method), element("span", { class: "soft" }, value(at("entries")), method.entries === 1 ? " entry, " : " entries, ",
       value(at("gears")), method.gears === 1 ? " gear, " : " gears, ", value(at("size"), sizeText), ", ", value(at("hits")),
       method.hits === 1 ? " hit, " : " hits, ", value(at("misses")), method.misses === 1 ? " miss, saved " : " misses, saved ", value(at("compile_seconds_saved"), secondsText), ", last used ",
       value(at("last_use"), momentText))];

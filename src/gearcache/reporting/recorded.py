@@ -10,7 +10,7 @@ from typing import Any
 from gearcache.cache.opening import open_regular
 from gearcache.errors import CacheError
 from gearcache.guards.evidence.reason import Reason
-from gearcache.reporting.shown import counted, number, shown, whole
+from gearcache.reporting.shown import counted, gear_name, number, shown, whole
 
 #: A file of gearcache has 4 MB at most for its spans; reading takes 20 times as much memory.
 LARGEST = 16 << 20
@@ -84,8 +84,10 @@ def _span(event: dict[str, Any]) -> dict[str, Any]:
 def _method(row: dict[str, Any]) -> dict[str, Any]:
     return {
         "method": shown(row["method"]),
-        "gears": counted(row.get("gears")),
-        "padded": counted(row.get("padded")),
+        "owner": shown(row.get("owner", "")),
+        "declared": [gear_name(gear) for gear in row.get("declared", [])][:_ROWS],
+        "gears": counted(row.get("gears"), name_of=gear_name),
+        "padded": counted(row.get("padded"), name_of=gear_name),
         "eager_reasons": counted(row.get("eager_reasons")),
         "refused_errors": counted(row.get("refused_errors")),
         "dims": [shown(dim) for dim in row.get("dims", [])][:64],
