@@ -44,12 +44,12 @@ class Span(NamedTuple):
 def trace_events(spans: Sequence[Span], process: int, command: str) -> list[dict[str, Any]]:
     """Return the events of the Chrome trace format."""
     events: list[dict[str, Any]] = [
-        {"name": "process_name", "ph": "M", "pid": process, "args": {"name": command}},
+        {"name": "process_name", "ph": "M", "ts": 0, "pid": process, "tid": process, "args": {"name": command}},
     ]
     rows = _rows(spans)
     for row in sorted({row for row in rows if row >= _LANE}):
         name = f"compiles {row // _LANE}"
-        events.append({"name": "thread_name", "ph": "M", "pid": process, "tid": row, "args": {"name": name}})
+        events.append({"name": "thread_name", "ph": "M", "ts": 0, "pid": process, "tid": row, "args": {"name": name}})
     for span, row in zip(spans, rows, strict=True):
         event = {"name": span.name, "cat": span.category, "ph": "X"}
         times = {"ts": round(1e6 * span.begin, 1), "dur": round(1e6 * span.seconds, 1)}
