@@ -40,6 +40,34 @@ def test_the_overview_is_what_stats_says(cache_dir: Path) -> None:
     assert all(row["advice"] for row in report["reasons"])
 
 
+def test_a_hit_saves_what_one_variant_took(cache_dir: Path) -> None:
+    key = store_geared(cache_dir, "Model.decode", GEARS, checks=(1, 2, 3))
+    disk = DiskStore(Layout(cache_dir))
+    assert disk.use(key)
+    for _ in range(2):
+        disk.count_load(key)
+    overview = run_json("report")["overview"]
+    assert (overview["compile_seconds"], overview["compile_seconds_saved"]) == (15.0, 10.0)
+
+
+def test_the_page_has_no_word_for_many_where_there_is_one(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = store_geared(cache_dir, "Model.decode", GEARS)
+    disk = DiskStore(Layout(cache_dir))
+    assert disk.use(key)
+    disk.count_load(key)
+    del disk
+    for folder in (cache_dir, Layout(cache_dir).bucket):
+        if (folder / "CACHEDIR.TAG").exists():
+            os.utime(folder / "CACHEDIR.TAG", (0, 0))
+    count_misses(Layout(cache_dir), "Model.decode", ["evidence"])
+    monkeypatch.setenv("GEARCACHE_MAX_SIZE", "1B")
+    found = run("report", "--output", "-").stdout
+    assert "entries are over" not in found.replace(">0</data> entries", "")
+    assert "since when is not known" in found
+    assert "Nothing has been counted yet" not in found
+    assert "set what differs back" in found
+
+
 def test_gears_have_their_size_and_compile_time_and_variants_what_tells_them_apart(cache_dir: Path) -> None:
     store_geared(cache_dir, "Model.decode", GEARS, checks=(True, False))
     (entry,) = run_json("report")["entries"]

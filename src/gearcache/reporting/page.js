@@ -41,6 +41,7 @@ function sizeText(bytes) {
   return `${rest.toFixed(1)} ${unit}`;
 }
 
+// As the overview, which Python writes, has it.
 function secondsText(seconds) {
   if (seconds > 0 && seconds < 1) return `${(1000 * seconds).toFixed(seconds < 0.01 ? 2 : 0)} ms`;
   if (seconds < 10) return `${seconds.toFixed(1)} s`;
@@ -310,8 +311,8 @@ function gearsOf(entry, variant) {
   return found.slice(0, 4).join("; ") + (found.length > 4 ? ` and ${found.length - 4} more` : "") || "none";
 }
 
-function differenceText(difference) {
-  return element("span", {}, element("code", {}, difference.fact), `: ${difference.this}, before `, difference.other,
+function differenceText(difference, between = ", before ") {
+  return element("span", {}, element("code", {}, difference.fact), `: ${difference.this}${between}`, difference.other,
     difference.more ? ` and ${difference.more} more` : "");
 }
 
@@ -476,13 +477,14 @@ function drawDeploys() {
   const deploys = report.deploys;
   const anew = (name, text) => value(["deploys", "compiles", name], text);
   const counted = deploys.compiles;
-  list.append(element("p", {}, "A is ", element("code", {}, deploys.a.path), " with ", value(["deploys", "a", "entries"]), " entries, B is ",
+  list.append(element("p", {}, "A is ", element("code", {}, deploys.a.path), " with ", value(["deploys", "a", "entries"]), deploys.a.entries === 1 ? " entry, B is " : " entries, B is ",
     element("code", {}, deploys.b.path), " with ", value(["deploys", "b", "entries"]), ". ",
-    `${deploys.shared.length} are in both. A host that holds A and runs what B was made for compiles `,
+    `${deploys.shared.length} ${deploys.shared.length === 1 ? "is" : "are"} in both. A host that holds A and runs what B was made for compiles `,
     ...(counted.entries ? [anew("gears"), counted.gears === 1 ? " gear of " : " gears of ", anew("entries"),
       counted.entries === 1 ? " entry, which took " : " entries, which took ", anew("seconds", secondsText), " there."] : ["nothing."]),
     deploys.unread_b.length ? ` ${plural(deploys.unread_b.length, "entry", "entries")} of B cannot be read: ${deploys.unread_b.slice(0, 5).join(", ")}.` : ""));
-  for (const [name, title, note] of [["only_b", "Only in B", "what B compiles anew"], ["only_a", "Only in A", "what B has no use for"]]) {
+  for (const [name, title, note] of [["only_b", "Only in B", "entries that A lacks"], ["only_a", "Only in A", "entries that B has no use for"]]) {
+    const [own, other] = name === "only_b" ? ["B", "A"] : ["A", "B"];
     const rows = deploys[name];
     list.append(element("h3", {}, `${title}: ${note}`));
     if (!rows.length) { list.append(element("p", {}, "Nothing.")); continue; }
@@ -491,7 +493,7 @@ function drawDeploys() {
       rows.map((_, number) => number), (number) => {
         const row = rows[number];
         return [`${row.method} ${row.ranks}`, shortKey(row.key), value(at(number, "gears")), value(at(number, "compile_seconds"), secondsText),
-          row.differs ? element("code", {}, row.differs.from) : "none", row.differs ? differenceText(row.differs) : "-"];
+          row.differs ? element("code", {}, row.differs.from) : "none", row.differs ? differenceText(row.differs, ` in ${own}, in ${other} `) : "-"];
       }, [2, 3]));
   }
   list.append(element("h3", {}, "In both"));

@@ -115,4 +115,4 @@ def _reason(row: dict[str, Any]) -> dict[str, Any]:
 
 def advice_for(kind: str) -> str:
     """Return what to do about misses of a kind, where nothing more is known of them."""
-    return Reason(kind, "", "what differs").advice
+    return Reason(kind, "", "what differs").advice.replace("`what differs`", "what differs")

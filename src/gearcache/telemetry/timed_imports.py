@@ -77,7 +77,8 @@ def _timed_class(plain: type[Any]) -> type[Any]:
         self.__class__ = plain
         is_part = module.__name__.startswith("gearcache.")
         if is_part and _parts.is_open:
-            return self.exec_module(module)
+            self.exec_module(module)
+            return
         _parts.is_open = _parts.is_open or is_part
         begin = time.perf_counter()
         try:
