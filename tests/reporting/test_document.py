@@ -199,6 +199,18 @@ def test_starts_have_their_spans_in_seconds(cache_dir: Path, tmp_path: Path) -> 
     assert (start["file"], start["pid"], start["seconds"]) == ("start.json", 7, 2.5)
 
 
+def test_kinds_of_spans_are_summed_and_what_lies_within_one_of_its_kind_counts_once(
+    cache_dir: Path, tmp_path: Path
+) -> None:
+    spans = (span("torch", "import", 0, 2), span("sympy", "import", 0.5, 1), span("click", "import", 3, 0.5))
+    trace = write_trace(tmp_path / "start.json", spans=(*spans, span("key", "key", 4, 3)))
+    (start,) = run_json("report", "--trace", str(trace))["starts"]
+    assert start["kinds"] == [
+        {"category": "key", "spans": 1, "seconds": 3.0},
+        {"category": "import", "spans": 3, "seconds": 2.5},
+    ]
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -17,6 +17,7 @@ LARGEST = 16 << 20
 _SPANS = 5000
 _METHODS = 2000
 _ROWS = 2000
+_KINDS = 40
 
 
 def read_recorded(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -33,6 +34,7 @@ def read_recorded(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
             "seconds": round(number(own.get("seconds")), 6),
             "final": own["final"] if isinstance(own.get("final"), bool) else None,
             "dropped": whole(own.get("dropped")) + max(0, len(spans) - _SPANS),
+            "kinds": _kinds(spans),
             "spans": sorted(spans, key=lambda span: (span["begin"], -span["seconds"]))[:_SPANS],
         }
     except OSError as error:
@@ -79,6 +81,20 @@ def _span(event: dict[str, Any]) -> dict[str, Any]:
         "seconds": round(number(event["dur"]) / 1e6, 6),
         "thread": whole(event.get("tid")),
     }
+
+
+def _kinds(spans: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return how long each kind of span took, the longest first; what lies within one of its kind counts once."""
+    found: dict[str, dict[str, Any]] = {}
+    ends: dict[tuple[str, int], float] = {}
+    for span in sorted(spans, key=lambda each: (each["begin"], -each["seconds"])):
+        row = found.setdefault(span["category"], {"category": span["category"], "spans": 0, "seconds": 0.0})
+        row["spans"] += 1
+        lane, end = (span["category"], span["thread"]), span["begin"] + span["seconds"]
+        row["seconds"] += max(0.0, end - max(span["begin"], ends.get(lane, 0.0)))
+        ends[lane] = max(end, ends.get(lane, 0.0))
+    rows = sorted(found.values(), key=lambda row: -row["seconds"])[:_KINDS]
+    return [{**row, "seconds": round(row["seconds"], 6)} for row in rows]
 
 
 def _method(row: dict[str, Any]) -> dict[str, Any]:
