@@ -80,10 +80,8 @@ def _recorded(traces: Sequence[Path], faults: list[str]) -> tuple[list[dict[str,
         except CacheError as error:
             faults.append(shown(str(error)))
             continue
-        process = start["pid"], start["began"], start["command"]
-        at = next(
-            (n for n, each in enumerate(starts) if (each["pid"], each["began"], each["command"]) == process), None
-        )
+        same = (n for n, each in enumerate(starts) if _is_same(start, each) or (start, methods) == (each, records[n]))
+        at = next(same, None)
         if at is None:
             starts.append(start)
             records.append(methods)
@@ -102,6 +100,11 @@ def _recorded(traces: Sequence[Path], faults: list[str]) -> tuple[list[dict[str,
         for record in records[index]:
             record |= {"start": index, "began": start["began"]}
     return starts, records
+
+
+def _is_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether two recordings are of one process, as far as they say which."""
+    return one["pid"] > 0 and one["began"] > 0 and all(one[name] == other[name] for name in ("pid", "began"))
 
 
 def _progress(start: dict[str, Any], methods: list[dict[str, Any]]) -> tuple[bool, int, float]:
