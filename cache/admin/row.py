@@ -50,7 +50,7 @@ class EntryRow(NamedTuple):
     manifest_changed_ns: int
     use_inode: int
     used_ns: int
-    #: The whole name of the method, where the label, which is the name of a folder, is only its end.
+    #: The whole name of the method, where the label, which is the name of a folder, is its end, or lacks letters of it.
     long_name: str = ""
 
     @property
@@ -124,8 +124,8 @@ def entry_of(manifest: Manifest, identity: Identity, manifest_size: int) -> Entr
 
 
 def _long_name(method: object, label: str) -> str:
-    """The name of a method, where it is longer than its label and really has this label."""
-    if type(method) is not str or not len(label) < len(method) <= _LONGEST_NAME:
+    """The name of a method, where its label is another text and really that of this name."""
+    if type(method) is not str or method == label or len(method) > _LONGEST_NAME:
         return ""
     return method if CacheKey(method, ()).safe_label == label else ""
 

@@ -11,6 +11,9 @@ from gearcache.cache.layout import Layout, is_label
 from gearcache.cache.opening import open_regular
 
 _FOLDER = "misses"
+_MARK = b"-"
+#: Of a file's begin and end so many bytes are looked at.
+_LOOKED_AT = 64
 
 
 def count_misses(layout: Layout, label: str, reasons: Iterable[str]) -> None:
@@ -22,7 +25,7 @@ def count_misses(layout: Layout, label: str, reasons: Iterable[str]) -> None:
         for reason in reasons:
             descriptor = open_regular(each / _name(reason), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             try:
-                os.write(descriptor, b"-")
+                os.write(descriptor, _MARK)
             finally:
                 os.close(descriptor)
 
@@ -32,9 +35,24 @@ def misses(layout: Layout) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     for folder in _sorted(layout.bucket / _FOLDER):
         for item in _sorted(folder) if is_label(folder.name) else ():
-            with suppress(OSError):
-                found.setdefault(folder.name, {})[item.name.replace("_", " ")] = item.lstat().st_size
+            if number := _counted(item):
+                found.setdefault(folder.name, {})[item.name.replace("_", " ")] = number
     return found
+
+
+def _counted(path: Path) -> int:
+    """Return how often a file was counted in; 0 for a file that somebody else has put there."""
+    if _name(path.name) != path.name:
+        return 0
+    with suppress(OSError):
+        descriptor = open_regular(path, os.O_RDONLY)
+        try:
+            size = os.fstat(descriptor).st_size
+            ends = os.pread(descriptor, _LOOKED_AT, 0) + os.pread(descriptor, _LOOKED_AT, max(0, size - _LOOKED_AT))
+            return size if ends.strip(_MARK) == b"" else 0
+        finally:
+            os.close(descriptor)
+    return 0
 
 
 def _sorted(folder: Path) -> Iterator[Path]:

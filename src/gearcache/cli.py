@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import sys
 from typing import Any
 
 import click
@@ -72,6 +73,7 @@ class CommandGroup(click.Group):
         """Return a command, or None when there is none of that name."""
         if name not in COMMANDS:
             return None
+        _leave_traces(name)
         found: click.Command = importlib.import_module(f"gearcache.commands.{COMMANDS[name][0]}").command
         return found
 
@@ -99,6 +101,13 @@ class CommandGroup(click.Group):
 
         echo(f"error: {text}", err=True)
         raise click.exceptions.Exit(code)
+
+
+def _leave_traces(name: str) -> None:
+    """Record nothing where a command only looks: beside a server it has the variable of the server's trace as well."""
+    found = sys.modules.get("gearcache.telemetry.start_trace")
+    if found is not None and name != "prewarm":
+        found.stop_recording()
 
 
 @click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)

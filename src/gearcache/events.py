@@ -66,6 +66,14 @@ class Event:
     bytes: int = 0
 
 
+@dataclass(frozen=True)
+class LateEvent(Event):
+    """What another process has done for this one, which tells of it later; `ended` is of `time.perf_counter`."""
+
+    ended: float = 0.0
+    process: int = 0
+
+
 Listener = Callable[[Event], object]
 
 _listeners: tuple[Listener, ...] = ()

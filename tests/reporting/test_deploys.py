@@ -81,6 +81,37 @@ def test_gears_that_the_other_side_serves_are_not_compiled(tmp_path: Path) -> No
     assert run_json("diff", str(tmp_path / "a"), str(tmp_path / "a"), "--exit-code")["compiles"]["entries"] == 0
 
 
+@pytest.mark.parametrize(
+    "change, told",
+    [
+        ({"sizes": [[2, 16]]}, "ids.size(0)=2 (ids is of sizes [2, 16], stored is of sizes [2, 8])"),
+        ({"strides": [[1, 2]]}, "ids.size(0)=2 (ids is of strides [1, 2], stored is of strides [8, 1])"),
+        ({"sizes": [[2]], "strides": [[1]]}, "ids.size(0)=2 (ids is of sizes [2], stored is of sizes [2, 8])"),
+        ({"conditions": ["s0 < 9"]}, "ids.size(0)=2"),
+        ({"dtype": "int32"}, "ids.size(0)=2"),
+        ({"sizes": [[None, 8]]}, "ids.size(0)=2 (ids is of sizes [any, 8], stored is of sizes [2, 8])"),
+    ],
+)
+def test_a_gear_of_the_same_text_for_other_tensors_is_compiled(
+    change: dict[str, object], told: str, tmp_path: Path
+) -> None:
+    tensor = {"dtype": "int64", "sizes": [[2, 8]], "strides": [[8, 1]]}
+    store_geared(tmp_path / "a", "Model.decode", ["ids.size(0)=2"], tensor=tensor)
+    store_geared(tmp_path / "b", "Model.decode", ["ids.size(0)=2"], tensor=tensor | change)
+    found = run_json("diff", str(tmp_path / "a"), str(tmp_path / "b"), "--exit-code", code=1)
+    assert found["compiles"]["gears"] == 1
+    assert found["shared"][0]["compiles"] == [told]
+    assert "0 of them without a difference" in run("diff", str(tmp_path / "a"), str(tmp_path / "b")).stdout
+    assert run_json("diff", str(tmp_path / "b"), str(tmp_path / "b"), "--exit-code")["compiles"]["gears"] == 0
+
+
+def test_a_graph_of_any_size_serves_the_same_dim_of_one_size(tmp_path: Path) -> None:
+    for name, sizes in (("a", [[2, None]]), ("b", [[2, 8]])):
+        tensor = {"dtype": "int64", "sizes": sizes, "strides": [[None, 1]]}
+        store_geared(tmp_path / name, "Model.decode", ["ids.size(0)=2"], tensor=tensor)
+    assert run_json("diff", str(tmp_path / "a"), str(tmp_path / "b"))["compiles"]["gears"] == 0
+
+
 def test_an_edited_helper_is_compiled_and_a_file_edited_elsewhere_is_not(tmp_path: Path) -> None:
     for name, file, code in (("a", "1", "x"), ("b", "2", "x"), ("c", "2", "y")):
         store_geared(tmp_path / name, "Model.decode", GEARS, sources=[["helper", file * 64, [["scale", code * 64]]]])

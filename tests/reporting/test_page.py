@@ -407,3 +407,80 @@ def test_printed_it_shows_what_is_open_and_no_controls(drawn: Page) -> None:
     assert drawn.run("[...document.querySelectorAll('nav, input, button')].every(e => !e.getClientRects().length)")
     assert drawn.run("document.querySelector('table.heat').getClientRects().length") == 1
     drawn.look()
+
+
+#: The lowest contrast of the edge (or, in the dark, of the fill) of a bar or a swatch with the page.
+BAR_CONTRAST = r"""(() => {
+  const part = (c) => { const v = c / 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; };
+  const light = (text) => {
+    const c = text.match(/[\d.]+/g).map(Number);
+    return 0.2126 * part(c[0]) + 0.7152 * part(c[1]) + 0.0722 * part(c[2]);
+  };
+  const ratio = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  const ground = light(getComputedStyle(document.body).backgroundColor);
+  return Math.min(...[...document.querySelectorAll("svg.timeline rect, .legend rect")].map((each) => {
+    const style = getComputedStyle(each);
+    return Math.max(ratio(light(style.stroke), ground), ratio(light(style.fill), ground));
+  }));
+})()"""
+
+
+@pytest.fixture(scope="module")
+def timed(program: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """A page with a start that has all kinds of spans, and with a heat map that is wider than paper."""
+    folder = tmp_path_factory.mktemp("timed")
+    gears = [f"x.size(0)={down}, x.size(1)={across}" for down in (1, 2) for across in range(8, 208, 8)]
+    store_geared(folder / "cache", "Model.decode", gears)
+    kinds = "before import prepare key manifest evidence blob gear trace compile publish fetch upload lease run answer"
+    spans = tuple(span(kind, kind, 0.2 * at, 0.19) for at, kind in enumerate([*kinds.split(), "itself", "other"]))
+    trace = write_trace(folder / "start.json", {"method": "Model.decode", "gears": {gears[0]: 3}}, spans=spans)
+    run("report", "--cache-dir", str(folder / "cache"), "--trace", str(trace), "--output", str(folder / "page.html"))
+    with browser(program) as opened:
+        opened.look()
+        opened.open(folder / "page.html")
+        yield opened
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_bars_stand_out_from_the_page_and_each_kind_has_a_colour_of_its_own(dark: bool, timed: Page) -> None:
+    timed.look(dark=dark)
+    assert timed.run(BAR_CONTRAST) >= 3
+    colours = "[...document.querySelectorAll('.legend rect')].map(r => getComputedStyle(r).fill)"
+    found = timed.run(colours)
+    assert len(found) == len(set(found)) == 18
+
+
+def test_ticks_are_round_and_the_legend_has_the_time_of_each_kind(timed: Page) -> None:
+    assert timed.run("[...document.querySelectorAll('svg.timeline .tick')].map(t => t.textContent)")[:8] == [
+        *("0 s", "0.5 s", "1 s", "1.5 s", "2 s", "2.5 s", "3 s", "3.5 s")
+    ]
+    assert "waiting for another host 190 ms" in timed.run("document.querySelector('.legend').innerText")
+
+
+def test_the_frame_of_a_shape_outside_stands_out_from_its_cell(drawn: Page) -> None:
+    for dark in (False, True):
+        drawn.look(dark=dark)
+        assert drawn.run(
+            "[...document.querySelectorAll('td.out')].every("
+            "e => getComputedStyle(e).outlineColor === getComputedStyle(e).color)"
+        )
+    drawn.look()
+
+
+def test_a_wide_heat_map_is_several_on_paper(timed: Page) -> None:
+    timed.run("dispatchEvent(new Event('beforeprint'))")
+    timed.look(media="print", width=718)
+    tables = timed.run(
+        "[...document.querySelectorAll('table.heat')].filter(t => t.getClientRects().length)"
+        ".map(t => [t.rows[0].cells.length - 1, t.scrollWidth <= t.parentElement.clientWidth])"
+    )
+    assert tables == [[10, True], [10, True], [5, True]]
+    timed.run("dispatchEvent(new Event('afterprint'))")
+    timed.look()
+    assert timed.run("document.querySelectorAll('table.heat').length") == 1
+
+
+def test_names_of_entries_are_not_broken_into_pieces_on_a_phone(timed: Page) -> None:
+    timed.look(width=375)
+    assert timed.run("Math.max(...[...document.querySelectorAll('#overview tbody th')].map(e => e.clientHeight))") < 80
+    timed.look()

@@ -12,9 +12,10 @@ from gearcache.cache import CacheKey, DiskStore, Layout
 HOSTILE = "</script><script>document.title='owned'</script><img src=x onerror=alert(1)>&amp;\"'`${1}{{ 7*7 }}"
 
 
-def gear(text: str, seconds: float, digest: str) -> dict[str, Any]:
+def gear(text: str, seconds: float, digest: str, rows: dict[str, Any]) -> dict[str, Any]:
     """A gear as a manifest stores it."""
-    return {"text": text, "seconds": seconds, "blobs": {"code": digest}, "sizes": [], "conditions": [], "header": {}}
+    plain = {"text": text, "seconds": seconds, "blobs": {"code": digest}, "sizes": [], "conditions": [], "header": {}}
+    return plain | rows
 
 
 def store_geared(
@@ -28,17 +29,24 @@ def store_geared(
     data: bytes = b"",
     more: tuple[tuple[str, Any], ...] = (),
     sources: list[Any] | None = None,
+    tensor: dict[str, Any] | None = None,
+    owner: str = "",
 ) -> CacheKey:
     """Publish an entry with one variant for each of `checks` (at least one), each with all gears; returns its key.
 
     `data` is the blob of all gears, `more` are further components of the key, `sources` the traced files.
+    `tensor` has the dtype of an input `ids`, and its sizes, strides and whatever else gears have.
+    `owner` is `module:Class`.
     """
-    key = CacheKey(label, (("method", {"code": "ab"}), ("versions", {"torch": torch}), *more))
+    module = (("module", {"classes": [["", owner]]}),) if owner else ()
+    key = CacheKey(label, (("method", {"code": "ab"}), ("versions", {"torch": torch}), *module, *more))
     store = DiskStore(Layout(root))
     with store.writing():
         data = data or f"{label} {torch}".encode()
         digest = store.put_blob(data)
-        parts: list[Any] = [{"files": sources or [], "functions": []}, [[], []], []]
+        rows = dict(tensor or {})
+        inputs = [[[["argument", "ids"], []], rows.pop("dtype"), "cpu", True, True]] if rows else []
+        parts: list[Any] = [{"files": sources or [], "functions": []}, [[], []], [], inputs]
         variants = []
         for expected in checks or (None,):
             common = ["equal", [["argument", "mode"], []], 1]
@@ -46,12 +54,12 @@ def store_geared(
             parts.append(call_checks)
             variants.append(
                 {
-                    "inputs": 2,
+                    "inputs": 3,
                     "attributes": 2,
                     "call_checks": len(parts) - 1,
                     "evidence": 1,
                     "sources": 0,
-                    "gears": [gear(text, seconds, digest) for text in gears],
+                    "gears": [gear(text, seconds, digest, rows) for text in gears],
                 }
             )
         producer = {

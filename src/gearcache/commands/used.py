@@ -16,7 +16,9 @@ from gearcache.commands.printing import warn
 
 @dataclass
 class Used:
-    """What the cache was good for, for one method or for all. `compiled` and `saved` are seconds."""
+    """What the cache was good for, for one method or for all. `compiled` and `saved` are seconds; `saved` is an
+    estimate: hits, times what compiling a variant took on the average.
+    """
 
     label: str = ""
     entries: list[EntryRow] = field(default_factory=list)
@@ -51,7 +53,8 @@ class Used:
         self.entries.append(entry)
         self.hits += hits
         self.compiled += entry.compile_seconds
-        self.saved += hits * entry.compile_seconds
+        # A hit loads what one trace gave; nobody counts which, and entries keep those of code that is no more.
+        self.saved += hits * entry.compile_seconds / max(1, entry.variants)
 
     def to_plain(self) -> dict[str, Any]:
         """Return everything as JSON data."""

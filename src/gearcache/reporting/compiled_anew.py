@@ -2,32 +2,46 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from gearcache.cache.manifest import Manifest
-from gearcache.readable.entry import understood, variants_of
+from gearcache.guards.access import Access
+from gearcache.readable.entry import path_text, understood, variants_of
 from gearcache.reporting.shown import number
 
 #: What a lookup and a call compare, beside the sources.
 _COMPARED = ("inputs", "attributes", "call_checks", "evidence")
+#: What a call compares beside sizes and strides, of one graph that serves many sizes.
+_CONDITIONS = ("symbols", "conditions", "measures", "contiguous")
 
 
-def gears_to_compile(wanted: Manifest, stored: Manifest) -> list[tuple[str, float]]:
-    """Return the gears of `wanted`, with their compile time in seconds, that `stored` does not serve.
+class Anew(NamedTuple):
+    """A gear that would be compiled: its text, what no stored gear of that text takes, and how long it took."""
 
-    A gear is served by an equal one of a variant that asks for the same: where variants ask for other things, no one
-    can tell without the program, and a compile is what must be expected. `CacheError` for payloads of another form.
+    gear: str
+    layout: str
+    seconds: float
+
+
+def gears_to_compile(wanted: Manifest, stored: Manifest) -> list[Anew]:
+    """Return the gears of `wanted` that `stored` does not serve.
+
+    A gear is served by one of a variant that asks for the same, if that takes tensors of its sizes and strides: those
+    of dims that no gear names count as well. Where variants ask for other things, no one can tell without the program,
+    and a compile is what must be expected. `CacheError` for payloads of another form.
     """
     with understood(stored):
-        served = [(_asked(variant), {gear["text"] for gear in variant["gears"]}) for variant in variants_of(stored)]
+        served = [(_asked(variant), variant["gears"]) for variant in variants_of(stored)]
     with understood(wanted):
         found = []
         for variant in variants_of(wanted):
             asked = _asked(variant)
-            present = set[str]().union(*(gears for other, gears in served if other == asked))
-            found += [
-                (gear["text"], number(gear.get("seconds"))) for gear in variant["gears"] if gear["text"] not in present
-            ]
+            present = [gear for other, gears in served if other == asked for gear in gears]
+            for gear in variant["gears"]:
+                if not any(_takes(other, gear) for other in present):
+                    alike = [other for other in present if other["text"] == gear["text"]]
+                    found.append(Anew(gear["text"], _layout(variant, gear, alike), number(gear.get("seconds"))))
     return found
 
 
@@ -39,3 +53,42 @@ def _asked(variant: dict[str, Any]) -> dict[str, Any]:
         **{name: variant[name] for name in _COMPARED},
         "sources": [codes, sources["functions"], sources.get("operators", [])],
     }
+
+
+def _takes(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether a stored gear takes all that another one takes, where its variant asks for the same."""
+    return (
+        stored["text"] == wanted["text"]
+        and all(stored.get(name, []) == wanted.get(name, []) for name in _CONDITIONS)
+        and all(_admits(stored.get(name, []), wanted.get(name, [])) for name in ("sizes", "strides"))
+    )
+
+
+def _admits(stored: list[list[int | None]], wanted: list[list[int | None]]) -> bool:
+    if list(map(len, stored)) != list(map(len, wanted)):
+        return False
+    rows = zip(stored, wanted, strict=True)
+    return all(has is None or has == asked for row, other in rows for has, asked in zip(row, other, strict=True))
+
+
+def _layout(variant: Mapping[str, Any], gear: Mapping[str, Any], alike: Iterable[Mapping[str, Any]]) -> str:
+    """Return the first input of which the stored gears of the same text take other sizes or strides; else nothing."""
+    for other in alike:
+        for name, allowed, found in _rows(variant, gear, other):
+            return f"{name} is {found}, stored is {allowed}"
+    return ""
+
+
+def _rows(
+    variant: Mapping[str, Any], gear: Mapping[str, Any], other: Mapping[str, Any]
+) -> Iterator[tuple[str, str, str]]:
+    names = [path_text(Access.from_plain(access)) for access, *_ in variant["inputs"]]
+    for what in ("sizes", "strides"):
+        rows = zip(names, other.get(what, []), gear.get(what, []), strict=False)
+        for name, allowed, found in rows:
+            if not _admits([allowed], [found]):
+                yield name, f"of {what} {_numbers(allowed)}", f"of {what} {_numbers(found)}"
+
+
+def _numbers(row: list[int | None]) -> str:
+    return f"[{', '.join('any' if size is None else str(size) for size in row)}]"

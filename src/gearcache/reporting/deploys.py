@@ -15,7 +15,7 @@ from gearcache.cache.layout import Layout
 from gearcache.cache.manifest import Manifest
 from gearcache.errors import CacheError
 from gearcache.readable.differences import differing_lines
-from gearcache.reporting.compiled_anew import gears_to_compile
+from gearcache.reporting.compiled_anew import Anew, gears_to_compile
 from gearcache.reporting.entries import first_leaf
 from gearcache.reporting.shown import number, shown
 
@@ -135,7 +135,7 @@ def _shared(identity: Identity, ours: Held, theirs: Held, faults: list[str], unr
     host that holds ours would compile; all of theirs, where ours cannot be read.
     """
     first, more = "", 0
-    anew: list[tuple[str, float]] = []
+    anew: list[Anew] = []
     seconds = 0.0
     try:
         wanted = theirs.read()
@@ -148,16 +148,16 @@ def _shared(identity: Identity, ours: Held, theirs: Held, faults: list[str], unr
             lines = list(differing_lines(wanted, stored))
             first, more = (lines[0], len(lines) - 1) if lines else ("", 0)
             anew = gears_to_compile(wanted, stored)
-            seconds = sum(took for _, took in anew)
+            seconds = sum(each.seconds for each in anew)
         except CacheError as error:
             faults.append(shown(str(error)))
-            anew, seconds = [(gear, 0.0) for gear in theirs.gears], number(theirs.compile_seconds)
+            anew, seconds = [Anew(gear, "", 0.0) for gear in theirs.gears], number(theirs.compile_seconds)
     first = first.replace("only wanted:", "only b:", 1).replace("only stored:", "only a:", 1)
     return {
         **_plain(identity, theirs),
         "gears_only_a": [shown(gear) for gear in ours.gears if gear not in theirs.gears],
         "gears_only_b": [shown(gear) for gear in theirs.gears if gear not in ours.gears],
-        "compiles": [shown(gear) for gear, _ in anew],
+        "compiles": [shown(f"{each.gear} ({each.layout})" if each.layout else each.gear) for each in anew],
         "compiles_seconds": round(seconds, 3),
         "trace": shown(first),
         "more": more,

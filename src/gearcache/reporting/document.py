@@ -7,23 +7,25 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.admin.catalog import Catalog, Removal
 from gearcache.cache.admin.counts import Counts
-from gearcache.cache.admin.evict import Limits, entries_to_evict
+from gearcache.cache.admin.evict import Limits
 from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.remote.tier_counts import tier_counts
 from gearcache.commands.common import short_name
 from gearcache.commands.tier_table import tier_plain
-from gearcache.commands.used import Used, limits_in_force, used_by_methods, used_in_all, used_plain
+from gearcache.commands.used import limits_in_force, used_by_methods, used_in_all, used_plain
 from gearcache.errors import CacheError
 from gearcache.reporting.deploys import compare, read_side
 from gearcache.reporting.entries import EntryDetails
+from gearcache.reporting.methods import method_rows
 from gearcache.reporting.recorded import advice_for, read_recorded
 from gearcache.reporting.shown import shown
-from gearcache.reporting.traffic import traffic_of
 from gearcache.version import __version__
 
 _NEXT = 10
+#: What a record counts by name.
+_COUNTS = ("gears", "padded", "eager_reasons", "refused_errors")
 
 
 def report_document(
@@ -47,9 +49,6 @@ def report_document(
     reader = EntryDetails(catalog, counts, details)
     rows = reader.plain(entries)
     faults += reader.faults
-    stored: dict[str, list[str]] = {}
-    for row in rows:
-        stored.setdefault(row["method"], []).extend(gear["gear"] for gear in row["gears"])
     starts, records = _recorded(traces, faults)
     return {
         "made": round(now, 3),
@@ -58,10 +57,10 @@ def report_document(
         "exists": catalog.layout.bucket.exists(),
         "overview": {
             **used_plain(catalog, counts, total, limits),
-            "eviction": _eviction(catalog, entries, Limits(*limits), now),
+            "eviction": _eviction(catalog, entries, Limits(*limits)),
         },
         "reasons": [{"reason": shown(each), "advice": advice_for(each)} for each in sorted(total.missed)],
-        "methods": [_method(each, stored, records) for each in (*methods, *_unknown(methods, records))],
+        "methods": method_rows(methods, entries, rows, counts, records),
         "entries": rows,
         "tiers": [{**each, "tier": shown(each["tier"])} for each in map(tier_plain, tier_counts(catalog.layout))],
         "misses": _misses(records),
@@ -81,37 +80,37 @@ def _recorded(traces: Sequence[Path], faults: list[str]) -> tuple[list[dict[str,
         except CacheError as error:
             faults.append(shown(str(error)))
             continue
-        if (start, methods) in zip(starts, records, strict=True):
-            faults.append(shown(f"`{path}` holds the same recording as a `--trace` before it, and is counted once"))
+        same = (n for n, each in enumerate(starts) if _is_same(start, each) or (start, methods) == (each, records[n]))
+        at = next(same, None)
+        if at is None:
+            starts.append(start)
+            records.append(methods)
+            paths.append(path)
             continue
-        starts.append(start)
-        records.append(methods)
-        paths.append(path)
+        # A copy that was made while the process ran: the later one has all that the earlier one has.
+        is_later = _progress(start, methods) > _progress(starts[at], records[at])
+        kept, left = (path, paths[at]) if is_later else (paths[at], path)
+        if is_later:
+            starts[at], records[at], paths[at] = start, methods, path
+        faults.append(shown(f"`{left}` holds the same recording as `{kept}`, not a later one, and is not counted"))
     names = Counter(start["file"] for start in starts)
     for index, (start, path) in enumerate(zip(starts, paths, strict=True)):
         if names[start["file"]] > 1:
             start["file"] = shown(str(path))
         for record in records[index]:
-            record["start"] = index
+            record |= {"start": index, "began": start["began"]}
     return starts, records
 
 
-def _unknown(methods: Sequence[Used], records: list[list[dict[str, Any]]]) -> list[Used]:
-    """Return the methods that recorded processes have called, and of which the cache knows nothing."""
-    known = {shown(each.method) for each in methods}
-    names = dict.fromkeys(record["method"] for recorded in records for record in recorded)
-    return [Used(name) for name in names if name not in known]
+def _is_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether two recordings are of one process, as far as they say which."""
+    return one["pid"] > 0 and one["began"] > 0 and all(one[name] == other[name] for name in ("pid", "began"))
 
 
-def _method(used: Used, stored: dict[str, list[str]], records: list[list[dict[str, Any]]]) -> dict[str, Any]:
-    name = shown(used.method)
-    own = [record for methods in records for record in methods if record["method"] == name]
-    return {
-        "method": name,
-        **used.to_plain(),
-        "last_use": round(max((entry.last_use for entry in used.entries), default=0.0), 3),
-        "traffic": traffic_of(own, stored.get(name, [])),
-    }
+def _progress(start: dict[str, Any], methods: list[dict[str, Any]]) -> tuple[bool, int, float]:
+    """What grows from one recording of a process to the next."""
+    counts = sum(sum(record[name].values()) for record in methods for name in _COUNTS)
+    return start["final"] is True, counts, start["seconds"]
 
 
 def _misses(records: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
@@ -123,16 +122,23 @@ def _misses(records: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
     ]
 
 
-def _eviction(catalog: Catalog, entries: list[EntryRow], limits: Limits, now: float) -> dict[str, Any]:
-    """Return what the limits would take at the next publish, and who comes first then, in use or not."""
-    going = entries_to_evict(entries, limits, now)
-    holders = Counter(digest for entry in entries for digest in entry.blob_sizes())
+def _eviction(catalog: Catalog, entries: list[EntryRow], limits: Limits) -> dict[str, Any]:
+    """Return what the limits would take at the next publish, as a `prune` that only looks has it, and who follows.
+
+    What a process uses stays, and others go in its place.
+    """
+    pruned = catalog.prune(max_size=limits.max_size, max_age=limits.max_age, dry_run=True) if limits else Removal()
+    order = {entry.identity: place for place, entry in enumerate(pruned.removed)}
+    used = {entry.identity for entry in pruned.in_use}
     oldest = sorted(entries, key=lambda entry: (entry.last_use, entry.created, entry.identity))
-    gone = {entry.identity for entry in going}
+    oldest.sort(key=lambda entry: order.get(entry.identity, len(order)))
+    holders = Counter(digest for entry in entries for digest in entry.blob_sizes())
     following = []
     for entry in oldest[:_NEXT]:
-        freed = entry.own_size
-        for digest, size in entry.blob_sizes().items():
+        is_over = entry.identity in order
+        in_use = not is_over and (entry.identity in used or bool(catalog.users(entry)))
+        freed = 0 if in_use else entry.own_size
+        for digest, size in () if in_use else entry.blob_sizes().items():
             holders[digest] -= 1
             freed += 0 if holders[digest] else size
         following.append(
@@ -141,8 +147,8 @@ def _eviction(catalog: Catalog, entries: list[EntryRow], limits: Limits, now: fl
                 "ranks": shown(entry.ranks),
                 "frees": freed,
                 "last_use": round(entry.last_use, 3),
-                "in_use": bool(catalog.users(entry)),
-                "is_over": entry.identity in gone,
+                "in_use": in_use,
+                "is_over": is_over,
             }
         )
-    return {"over_limits": len(going), "next": following}
+    return {"over_limits": len(order), "next": following}

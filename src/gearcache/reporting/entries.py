@@ -12,7 +12,7 @@ from gearcache.commands.common import short_name
 from gearcache.errors import CacheError
 from gearcache.readable.differences import differences
 from gearcache.readable.entry import check_lines, evidence_lines, input_lines, understood, variants_of
-from gearcache.reporting.shown import number, shown, whole
+from gearcache.reporting.shown import gear_name, number, shown, whole
 
 _LINES = 6
 _VARIANTS = 16
@@ -70,16 +70,25 @@ class EntryDetails:
             try:
                 with understood(manifest):
                     variants = variants_of(manifest)
-                    return {"is_read": True, "gears": _gears(variants, manifest), "variants": _apart(variants)}
+                    details = {"gears": _gears(variants, manifest), "variants": _apart(variants)}
+                    return {"is_read": True, "owner": _owner(manifest), **details}
             except CacheError as error:
                 self.faults.append(shown(str(error)))
-        return {"is_read": False, "gears": [], "variants": []}
+        return {"is_read": False, "owner": "", "gears": [], "variants": []}
+
+
+def _owner(manifest: Manifest) -> str:
+    """Return `module:Class` of the method, as far as the key says it."""
+    module = manifest.components.get("module")
+    classes = module.get("classes") if isinstance(module, dict) else None
+    row = classes[0] if isinstance(classes, list | tuple) and classes else None
+    return shown(row[1]) if isinstance(row, list | tuple) and len(row) == 2 and row[0] == "" else ""
 
 
 def _gears(variants: list[dict[str, Any]], manifest: Manifest) -> list[dict[str, Any]]:
     return [
         {
-            "gear": shown(gear["text"]),
+            "gear": gear_name(gear["text"]),
             "variant": index,
             "seconds": round(number(gear.get("seconds")), 3),
             "size": sum(whole(manifest.blobs.get(digest)) for digest in gear["blobs"].values()),

@@ -2,12 +2,13 @@
 // What the report says is text: it becomes text nodes and attributes, never markup.
 
 const SHOWN = 20;
+const PRINTED_COLUMNS = 10;
 const CATEGORIES = {
   before: "before gearcache was imported", import: "import", prepare: "preparing a method", key: "key",
   manifest: "manifest", evidence: "evidence", blob: "blob", gear: "gear", trace: "trace", compile: "compile",
   publish: "storing", fetch: "fetching from a tier", upload: "sending to a tier", lease: "waiting for another host", run: "running the graph", answer: "first answer of a graph", itself: "first answer of the method itself",
 };
-let report;
+let report, isPrinting = false;
 
 function element(name, attributes, ...children) {
   const svg = ["svg", "rect", "text", "line", "g", "title"].includes(name);
@@ -41,6 +42,7 @@ function sizeText(bytes) {
   return `${rest.toFixed(1)} ${unit}`;
 }
 
+// As the overview, which Python writes, has it.
 function secondsText(seconds) {
   if (seconds > 0 && seconds < 1) return `${(1000 * seconds).toFixed(seconds < 0.01 ? 2 : 0)} ms`;
   if (seconds < 10) return `${seconds.toFixed(1)} s`;
@@ -65,12 +67,21 @@ function kindOf(category) {
   return Object.hasOwn(CATEGORIES, category) ? category : "other";
 }
 
+function kindText(category) {
+  return kindOf(category) === "other" ? category : CATEGORIES[category];
+}
+
 function percentText(share) {
   return share === null ? "-" : `${(100 * share).toFixed(1)}%`;
 }
 
 function shortKey(key) {
   return element("code", { class: "key", title: key }, key.slice(0, 12));
+}
+
+// A gear of very many arguments: begin and end tell most, the rest is in the title.
+function gearText(text) {
+  return text.length <= 160 ? text : element("span", { title: text }, `${text.slice(0, 80)} … ${text.slice(-70)}`);
 }
 
 function plural(number, one, many) {
@@ -191,31 +202,43 @@ function heatMap(index, method) {
   const isGrid = varying.length === 2 && cells.every((cell) => cell.sizes && varying.every((place) => cell.sizes[place] !== null))
     && traffic.dims.every((dim) => dims.includes(dim))
     && new Set(cells.map((cell) => key(cell, varying))).size === cells.length;
-  const body = element("tbody", {});
-  let head;
-  if (isGrid) {
-    const [down, across] = varying;
-    const sorted = (place) => [...new Set(cells.map((cell) => cell.sizes[place]))].sort((a, b) => a - b);
-    const columns = sorted(across);
-    head = element("tr", {}, element("th", { scope: "col" }, `${dims[down]} ↓  ${dims[across]} →`),
-      ...columns.map((size) => element("th", { scope: "col" }, String(size))));
-    const places = new Map(cells.map((cell) => [key(cell, varying), cell]));
-    for (const size of sorted(down)) {
-      body.append(element("tr", {}, element("th", { scope: "row" }, String(size)),
-        ...columns.map((other) => heatCell(places.get(`${size}, ${other}`), most))));
-    }
-  } else {
-    head = element("tr", {}, element("th", { scope: "col" }, "Gear or shape"), element("th", { scope: "col" }, "Calls"));
-    const ordered = [...cells].sort((a, b) => {
-      const place = varying.find((dim) => (a.sizes?.[dim] ?? 0) !== (b.sizes?.[dim] ?? 0));
-      return place === undefined ? 0 : (a.sizes?.[place] ?? 0) - (b.sizes?.[place] ?? 0);
-    });
-    for (const cell of ordered) {
-      body.append(element("tr", {}, element("th", { scope: "row" }, cell.text), heatCell(cell, most)));
-    }
-  }
+  const label = `Calls per gear of ${nameOf(method)}`;
+  if (isGrid) return gridOf(label, dims, varying, cells, (cell) => heatCell(cell, most), key);
+  const ordered = [...cells].sort((a, b) => {
+    const place = varying.find((dim) => (a.sizes?.[dim] ?? 0) !== (b.sizes?.[dim] ?? 0));
+    return place === undefined ? 0 : (a.sizes?.[place] ?? 0) - (b.sizes?.[place] ?? 0);
+  });
+  const body = element("tbody", {}, ...ordered.map((cell) =>
+    element("tr", {}, element("th", { scope: "row" }, gearText(cell.text)), heatCell(cell, most))));
+  const head = element("tr", {}, element("th", { scope: "col" }, "Gear or shape"), element("th", { scope: "col" }, "Calls"));
   const made = element("table", { class: "heat" }, element("thead", {}, head), body);
-  return element("div", { class: "scroll", role: "region", "aria-label": `Calls per gear of ${method.method}`, tabindex: "0" }, made);
+  return element("div", { class: "scroll", role: "region", "aria-label": label, tabindex: "0" }, made);
+}
+
+// Two dims that vary: one down, one across. Paper does not scroll, so there a wide one is several.
+function gridOf(label, dims, [down, across], cells, draw, key) {
+  const sorted = (place) => [...new Set(cells.map((cell) => cell.sizes[place]))].sort((a, b) => a - b);
+  const columns = sorted(across), lines = sorted(down);
+  const places = new Map(cells.map((cell) => [key(cell, [down, across]), cell]));
+  const grid = (chosen) => element("table", { class: "heat grid" },
+    element("thead", {}, element("tr", {}, element("td", { class: "corner" }), ...chosen.map((size) => element("th", { scope: "col" }, String(size))))),
+    element("tbody", {}, ...lines.map((size) => element("tr", {}, element("th", { scope: "row" }, String(size)),
+      ...chosen.map((other) => draw(places.get(`${size}, ${other}`)))))));
+  const holder = element("div", {}, element("p", { class: "soft" }, "Down: ", element("code", {}, dims[down]), ", across: ", element("code", {}, dims[across])));
+  const isWide = columns.length > PRINTED_COLUMNS;
+  holder.append(element("div", { class: isWide ? "scroll not-print" : "scroll", role: "region", "aria-label": label, tabindex: "0" }, grid(columns)));
+  if (isWide) {
+    const paper = element("div", { class: "only-print" });
+    const fill = () => {
+      const starts = columns.map((_, at) => at).filter((at) => at % PRINTED_COLUMNS === 0);
+      paper.replaceChildren(...starts.map((at) => grid(columns.slice(at, at + PRINTED_COLUMNS))));
+    };
+    addEventListener("beforeprint", fill);
+    addEventListener("afterprint", () => paper.replaceChildren());
+    if (isPrinting) fill();
+    holder.append(paper);
+  }
+  return holder;
 }
 
 function trafficParts(index, method) {
@@ -240,7 +263,7 @@ function trafficParts(index, method) {
     parts.push(element("ul", {}, ...traffic.suggested.sizes.map((row) =>
       element("li", {}, element("code", {}, `${row.dim}: ${row.sizes.join(", ")}`)))));
     const now = traffic.padding_now === null
-      ? "some shapes fit into no present gear"
+      ? (traffic.padded_calls ? "some shapes fit into no present gear" : "no call is padded now")
       : element("span", {}, value([...base, "padding_now"], percentText), " with the present gears");
     parts.push(element("p", {}, "Share of the work that is padding: ",
       value([...base, "suggested", "padding"], percentText), " with these, ", now, "."));
@@ -248,14 +271,26 @@ function trafficParts(index, method) {
   return parts;
 }
 
+// Of classes of one name those of other modules are told apart; an entry that was not read may be of any.
+function isOf(entry, method) {
+  return entry.method === method.method && (!method.owner || !entry.owner || entry.owner === method.owner);
+}
+
+function nameOf(method) {
+  return method.owner ? `${method.method} of ${method.owner}` : method.method;
+}
+
 function entryParts(method) {
-  const indices = report.entries.map((_, index) => index).filter((index) => report.entries[index].method === method.method);
+  const indices = method.entries ? report.entries.map((_, index) => index).filter((index) => isOf(report.entries[index], method)) : [];
   const at = (index, ...rest) => ["entries", index, ...rest];
   const parts = [element("h3", {}, "Entries")];
   if (!indices.length) {
-    return [...parts, element("p", {}, method.traffic
-      ? "No entry of this method is stored: the recorded processes had another cache folder, or stored none."
-      : "No entry of this method is stored.")];
+    const shared = report.methods.filter((other) => other.method === method.method).length > 1 && !method.owner;
+    return [...parts, element("p", {}, shared
+      ? "Several classes have a method of this name, each with a row of its own; misses are counted by name."
+      : method.traffic
+        ? "No entry of this method is stored: the recorded processes had another cache folder, or stored none."
+        : "No entry of this method is stored.")];
   }
   parts.push(longTable(`entries of ${method.method}`,
     ["Key", "Ranks", "Size", report.overview.was_reset ? "Hits since the reset" : "Hits", "Compile time", "Last use", "Made", "Torch", "Differs from the one before in"],
@@ -275,7 +310,7 @@ function entryParts(method) {
       ["Gear", "Key", "Variant", "Size", "Compile time", "Beside the longest"], gears, ([index, number]) => {
         const gear = report.entries[index].gears[number];
         const width = String(Math.round((1000 * gear.seconds) / most) / 10);
-        return [gear.gear, shortKey(report.entries[index].key), value(at(index, "gears", number, "variant")),
+        return [gearText(gear.gear), shortKey(report.entries[index].key), value(at(index, "gears", number, "variant")),
           value(at(index, "gears", number, "size"), sizeText), value(at(index, "gears", number, "seconds"), secondsText),
           element("svg", { class: "bar", viewBox: "0 0 100 8", preserveAspectRatio: "none", "aria-hidden": "true" },
             element("rect", { width, height: "8" }))];
@@ -298,17 +333,17 @@ function gearsOf(entry, variant) {
   return found.slice(0, 4).join("; ") + (found.length > 4 ? ` and ${found.length - 4} more` : "") || "none";
 }
 
-function differenceText(difference) {
-  return element("span", {}, element("code", {}, difference.fact), `: ${difference.this}, before `, difference.other,
+function differenceText(difference, between = ", before ") {
+  return element("span", {}, element("code", {}, difference.fact), `: ${difference.this}${between}`, difference.other,
     difference.more ? ` and ${difference.more} more` : "");
 }
 
 function drawMethods() {
   const places = new Map(report.methods.map((method, index) => [method, index]));
-  searchable("method", report.methods, (method) => method.method, (method, isOnly) => {
+  searchable("method", report.methods, nameOf, (method, isOnly) => {
     const index = places.get(method);
     const at = (name) => ["methods", index, name];
-    const summary = [method.method, element("span", { class: "soft" }, value(at("entries")), method.entries === 1 ? " entry, " : " entries, ",
+    const summary = [nameOf(method), element("span", { class: "soft" }, value(at("entries")), method.entries === 1 ? " entry, " : " entries, ",
       value(at("gears")), method.gears === 1 ? " gear, " : " gears, ", value(at("size"), sizeText), ", ", value(at("hits")),
       method.hits === 1 ? " hit, " : " hits, ", value(at("misses")), method.misses === 1 ? " miss, saved " : " misses, saved ", value(at("compile_seconds_saved"), secondsText), ", last used ",
       value(at("last_use"), momentText))];
@@ -390,6 +425,17 @@ function depths(spans) {
   return [rows, lanes];
 }
 
+// 1, 2 or 5 times a power of ten, of which four to nine are in a length.
+function roundStep(length) {
+  const power = 10 ** Math.floor(Math.log10(length / 4));
+  return [5, 2, 1].map((digit) => digit * power).find((step) => step <= length / 4) || power;
+}
+
+function tickText(seconds, step) {
+  const [unit, factor] = step >= 0.1 ? ["s", 1] : step >= 1e-4 ? ["ms", 1000] : ["µs", 1e6];
+  return `${Number((seconds * factor).toFixed(3))} ${unit}`;
+}
+
 // The spans that begin at `from` or later; the others would be narrower than a line beside long imports.
 function timeline(start, from) {
   const spans = start.spans.filter((span) => span.begin >= from), width = 1000, height = 18;
@@ -400,15 +446,16 @@ function timeline(start, from) {
   const picture = element("svg", { class: "timeline", viewBox: `0 0 ${width} ${total}`, role: "img",
     "aria-label": `Timeline of ${start.file}${from ? " from its first method on" : ""}: ${plural(spans.length, "span")} in `
       + `${secondsText(end - from)}; the table below has the same` });
-  for (let step = 0; step <= 5; step += 1) {
-    const x = scale(((end - from) * step) / 5);
+  const step = roundStep(end - from);
+  for (let tick = 0; tick * step <= end - from; tick += 1) {
+    const x = scale(tick * step), isLast = x > width - 60;
     picture.append(element("line", { x1: x, x2: x, y1: 0, y2: lanes * height + 4 }),
-      element("text", { class: "tick", x: step === 5 ? x : x + 2, y: total - 8, "text-anchor": step === 5 ? "end" : "start" },
-        `${from ? "+" : ""}${secondsText(((end - from) * step) / 5)}`));
+      element("text", { class: "tick", x: isLast ? x - 2 : x + 2, y: total - 8, "text-anchor": isLast ? "end" : "start" },
+        `${from ? "+" : ""}${tickText(tick * step, step)}`));
   }
   spans.forEach((span, index) => {
     const x = scale(span.begin - from), long = Math.max(1, scale(span.seconds)), y = rows[index] * height + 2;
-    picture.append(element("rect", { x, y, width: long, height: height - 3, rx: 2, class: kindOf(span.category) },
+    picture.append(element("rect", { x, y, width: long, height: height - 3, rx: 2, class: `${kindOf(span.category)}${long < 4 ? " thin" : ""}` },
       element("title", {}, `${span.name}: ${secondsText(span.seconds)}`)));
     const letters = Math.floor((long - 8) / 6.8);
     if (letters >= 3) {
@@ -435,9 +482,13 @@ function drawStarts() {
   const list = document.getElementById("start-list");
   if (!list) return;
   report.starts.forEach((start, index) => {
-    const met = Object.keys(CATEGORIES).filter((name) => start.spans.some((span) => span.category === name));
-    const legend = element("ul", { class: "legend" }, ...met.map((name) => element("li", {},
-      element("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" }, element("rect", { width: 10, height: 10, class: name })), CATEGORIES[name])));
+    // In the order of a start; kinds that nobody knows come last.
+    const order = Object.keys(CATEGORIES), place = (name) => (order.includes(name) ? order.indexOf(name) : order.length);
+    const kinds = start.kinds.map((_, number) => number).sort((a, b) => place(start.kinds[a].category) - place(start.kinds[b].category));
+    const legend = element("ul", { class: "legend", "aria-label": "Time by kind" }, ...kinds.map((number) => element("li", {},
+      element("svg", { viewBox: "0 0 12 12", "aria-hidden": "true" },
+        element("rect", { x: 1, y: 1, width: 10, height: 10, rx: 1, class: kindOf(start.kinds[number].category) })),
+      `${kindText(start.kinds[number].category)} `, element("strong", {}, value(["starts", index, "kinds", number, "seconds"], secondsText)))));
     const at = (number, name) => ["starts", index, "spans", number, name];
     const numbers = start.spans.map((_, number) => number);
     const late = lateBegin(start);
@@ -451,7 +502,7 @@ function drawStarts() {
       folded([`${plural(start.spans.length, "span")} as a table`], () => [
         longTable(`spans of ${start.file}`, ["Span", "Kind", "Begin", "Takes"], numbers, (number) => {
           const span = start.spans[number];
-          return [span.name, kindOf(span.category) === "other" ? span.category : CATEGORIES[span.category], value(at(number, "begin"), secondsText), value(at(number, "seconds"), secondsText)];
+          return [span.name, kindText(span.category), value(at(number, "begin"), secondsText), value(at(number, "seconds"), secondsText)];
         }, [2, 3])]));
   });
 }
@@ -464,13 +515,14 @@ function drawDeploys() {
   const deploys = report.deploys;
   const anew = (name, text) => value(["deploys", "compiles", name], text);
   const counted = deploys.compiles;
-  list.append(element("p", {}, "A is ", element("code", {}, deploys.a.path), " with ", value(["deploys", "a", "entries"]), " entries, B is ",
+  list.append(element("p", {}, "A is ", element("code", {}, deploys.a.path), " with ", value(["deploys", "a", "entries"]), deploys.a.entries === 1 ? " entry, B is " : " entries, B is ",
     element("code", {}, deploys.b.path), " with ", value(["deploys", "b", "entries"]), ". ",
-    `${deploys.shared.length} are in both. A host that holds A and runs what B was made for compiles `,
+    `${deploys.shared.length} ${deploys.shared.length === 1 ? "is" : "are"} in both. A host that holds A and runs what B was made for compiles `,
     ...(counted.entries ? [anew("gears"), counted.gears === 1 ? " gear of " : " gears of ", anew("entries"),
       counted.entries === 1 ? " entry, which took " : " entries, which took ", anew("seconds", secondsText), " there."] : ["nothing."]),
     deploys.unread_b.length ? ` ${plural(deploys.unread_b.length, "entry", "entries")} of B cannot be read: ${deploys.unread_b.slice(0, 5).join(", ")}.` : ""));
-  for (const [name, title, note] of [["only_b", "Only in B", "what B compiles anew"], ["only_a", "Only in A", "what B has no use for"]]) {
+  for (const [name, title, note] of [["only_b", "Only in B", "entries that A lacks"], ["only_a", "Only in A", "entries that B has no use for"]]) {
+    const [own, other] = name === "only_b" ? ["B", "A"] : ["A", "B"];
     const rows = deploys[name];
     list.append(element("h3", {}, `${title}: ${note}`));
     if (!rows.length) { list.append(element("p", {}, "Nothing.")); continue; }
@@ -479,7 +531,7 @@ function drawDeploys() {
       rows.map((_, number) => number), (number) => {
         const row = rows[number];
         return [`${row.method} ${row.ranks}`, shortKey(row.key), value(at(number, "gears")), value(at(number, "compile_seconds"), secondsText),
-          row.differs ? element("code", {}, row.differs.from) : "none", row.differs ? differenceText(row.differs) : "-"];
+          row.differs ? element("code", {}, row.differs.from) : "none", row.differs ? differenceText(row.differs, ` in ${own}, in ${other} `) : "-"];
       }, [2, 3]));
   }
   list.append(element("h3", {}, "In both"));
@@ -501,13 +553,17 @@ async function main() {
   // Paper cannot be opened.
   const closed = [];
   addEventListener("beforeprint", () => {
+    isPrinting = true;
     for (const each of document.querySelectorAll("details:not([open])")) {
       closed.push(each);
       each.open = true;
       each.dispatchEvent(new Event("toggle"));
     }
   });
-  addEventListener("afterprint", () => closed.splice(0).forEach((each) => { each.open = false; }));
+  addEventListener("afterprint", () => {
+    isPrinting = false;
+    closed.splice(0).forEach((each) => { each.open = false; });
+  });
   document.documentElement.dataset.state = "drawn";
 }
 

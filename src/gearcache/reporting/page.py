@@ -28,7 +28,7 @@ def page(document: dict[str, Any]) -> str:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters.update(size=size_text, seconds=seconds_text, moment=_moment, percent=_percent, pointer=_pointer)
+    environment.filters.update(size=size_text, seconds=_seconds, moment=_moment, percent=_percent, pointer=_pointer)
     policy = (
         f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; "
         "base-uri 'none'; form-action 'none'"
@@ -65,6 +65,13 @@ def _moment(seconds: float) -> str:
         return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     except (ValueError, OverflowError, OSError):  # of a file that somebody has dated so
         return "no date"
+
+
+def _seconds(seconds: float) -> str:
+    """Return a duration as the script writes it: one number has one form in the page."""
+    if 0 < seconds < 1:
+        return f"{1000 * seconds:.{2 if seconds < 0.01 else 0}f} ms"
+    return seconds_text(seconds)
 
 
 def _percent(share: float | None) -> str:

@@ -10,13 +10,14 @@ from typing import Any
 from gearcache.cache.opening import open_regular
 from gearcache.errors import CacheError
 from gearcache.guards.evidence.reason import Reason
-from gearcache.reporting.shown import counted, number, shown, whole
+from gearcache.reporting.shown import counted, gear_name, number, shown, whole
 
 #: A file of gearcache has 4 MB at most for its spans; reading takes 20 times as much memory.
 LARGEST = 16 << 20
 _SPANS = 5000
 _METHODS = 2000
 _ROWS = 2000
+_KINDS = 40
 
 
 def read_recorded(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -33,6 +34,7 @@ def read_recorded(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
             "seconds": round(number(own.get("seconds")), 6),
             "final": own["final"] if isinstance(own.get("final"), bool) else None,
             "dropped": whole(own.get("dropped")) + max(0, len(spans) - _SPANS),
+            "kinds": _kinds(spans),
             "spans": sorted(spans, key=lambda span: (span["begin"], -span["seconds"]))[:_SPANS],
         }
     except OSError as error:
@@ -81,11 +83,27 @@ def _span(event: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _kinds(spans: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return how long each kind of span took, the longest first; what lies within one of its kind counts once."""
+    found: dict[str, dict[str, Any]] = {}
+    ends: dict[tuple[str, int], float] = {}
+    for span in sorted(spans, key=lambda each: (each["begin"], -each["seconds"])):
+        row = found.setdefault(span["category"], {"category": span["category"], "spans": 0, "seconds": 0.0})
+        row["spans"] += 1
+        lane, end = (span["category"], span["thread"]), span["begin"] + span["seconds"]
+        row["seconds"] += max(0.0, end - max(span["begin"], ends.get(lane, 0.0)))
+        ends[lane] = max(end, ends.get(lane, 0.0))
+    rows = sorted(found.values(), key=lambda row: -row["seconds"])[:_KINDS]
+    return [{**row, "seconds": round(row["seconds"], 6)} for row in rows]
+
+
 def _method(row: dict[str, Any]) -> dict[str, Any]:
     return {
         "method": shown(row["method"]),
-        "gears": counted(row.get("gears")),
-        "padded": counted(row.get("padded")),
+        "owner": shown(row.get("owner", "")),
+        "declared": [gear_name(gear) for gear in row.get("declared", [])][:_ROWS],
+        "gears": counted(row.get("gears"), name_of=gear_name),
+        "padded": counted(row.get("padded"), name_of=gear_name),
         "eager_reasons": counted(row.get("eager_reasons")),
         "refused_errors": counted(row.get("refused_errors")),
         "dims": [shown(dim) for dim in row.get("dims", [])][:64],
@@ -113,4 +131,4 @@ def _reason(row: dict[str, Any]) -> dict[str, Any]:
 
 def advice_for(kind: str) -> str:
     """Return what to do about misses of a kind, where nothing more is known of them."""
-    return Reason(kind, "", "what differs").advice
+    return Reason(kind, "", "what differs").advice.replace("`what differs`", "what differs")

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from hashlib import sha256
 from typing import Any
 
 LONGEST = 400
+#: A gear of many arguments has a long name, of which the end may tell it from others.
+_LONGEST_GEAR = 8000
 
 
 def shown(value: Any, longest: int = LONGEST) -> str:
@@ -14,6 +18,14 @@ def shown(value: Any, longest: int = LONGEST) -> str:
     if len(text) > longest:
         text = f"{text[:longest]}…"
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def gear_name(value: Any) -> str:
+    """Return the text of a gear; of texts that are too long, different ones stay different."""
+    text = value if type(value) is str else repr(value)
+    if len(text) <= _LONGEST_GEAR:
+        return shown(text, _LONGEST_GEAR)
+    return f"{shown(text, _LONGEST_GEAR)} {sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
 
 
 def number(value: Any, default: float = 0.0) -> float:
@@ -27,13 +39,16 @@ def whole(value: Any) -> int:
     return value if type(value) is int and 0 <= value <= 1 << 53 else 0
 
 
-def counted(value: Any, most: int = 1000) -> dict[str, int]:
-    """Return a mapping of texts to whole numbers; what is none of that is left out, what is too much is `others`."""
-    if not isinstance(value, dict):
-        return {}
-    rows = list(value.items())
-    found = {shown(name): whole(n) for name, n in rows[:most]}
-    return {**found, "others": sum(whole(n) for _, n in rows[most:])} if rows[most:] else found
+def counted(value: Any, most: int = 1000, name_of: Callable[[Any], str] = shown) -> dict[str, int]:
+    """Return a mapping of texts to whole numbers; what is none of that is left out, what is too much is `others`.
+
+    Numbers of texts that are one text once they are shown are added up.
+    """
+    found: dict[str, int] = {}
+    for index, (name, n) in enumerate(value.items() if isinstance(value, dict) else ()):
+        text = name_of(name) if index < most else "others"
+        found[text] = found.get(text, 0) + whole(n)
+    return found
 
 
 def finite(value: Any) -> Any:

@@ -36,9 +36,10 @@ def gear_sizes(text: str) -> dict[str, int] | None:
 
 
 def traffic_of(records: Sequence[Mapping[str, Any]], stored: Sequence[str]) -> dict[str, Any] | None:
-    """Return the calls of a method in some recorded processes; None where there are none. `stored` are its gears.
+    """Return the calls of a method in some recorded processes; None where there are none.
 
-    Each record names its `start`. No call vanishes: one whose sizes are not known, or are of other dims than those of
+    Each record names its `start`, and when that `began`: the gears of today are those that the latest one declares, or
+    else those that are `stored`. No call vanishes: one whose sizes are not known, or are of other dims than those of
     the gears, has a row too.
     """
     if not records:
@@ -49,10 +50,12 @@ def traffic_of(records: Sequence[Mapping[str, Any]], stored: Sequence[str]) -> d
         padded.update(record["padded"])
         eager.update(record["eager_reasons"])
         refused.update(record["refused_errors"])
-    gears = list(dict.fromkeys([*stored, *calls]))
-    known = [sizes for gear in gears if (sizes := gear_sizes(gear)) is not None]
+    present = _declared(records) or stored
+    gears = list(dict.fromkeys([*present, *calls]))
+    known = [sizes for gear in present or gears if (sizes := gear_sizes(gear)) is not None]
+    called = [sizes for gear in gears if (sizes := gear_sizes(gear)) is not None]
     padded_sizes = {text: gear_sizes(text) for text in padded}
-    named = [dim for sizes in (*known, *filter(None, padded_sizes.values())) for dim in sizes]
+    named = [dim for sizes in (*called, *filter(None, padded_sizes.values())) for dim in sizes]
     dims = list(dict.fromkeys([*named, *(dim for row in records for dim in row["dims"])]))
     outside = _outside(dims, padded, records)
     at = {shape: _gear_of(dims, shape, gears) for shape in outside}
@@ -83,8 +86,15 @@ def traffic_of(records: Sequence[Mapping[str, Any]], stored: Sequence[str]) -> d
             for (shape, text), served in sorted(outside.items(), key=lambda item: _order(item[0]))
             if sum(served) and at[shape, text] is None
         ],
-        **_suggested(dims, shapes, known),
+        **_suggested(dims, shapes, known, pads=bool(padded)),
     }
+
+
+def _declared(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the gears of the latest process that says which it has."""
+    latest = max((record["began"] for record in records if record["declared"]), default=None)
+    found = [record["declared"] for record in records if record["began"] == latest]
+    return list(dict.fromkeys(gear for declared in found for gear in declared))
 
 
 def _outside(
@@ -132,9 +142,16 @@ def _gear_of(dims: Sequence[str], shape: _Known, gears: Sequence[str]) -> str | 
 
 
 def _suggested(
-    dims: Sequence[str], counted: Mapping[tuple[int | None, ...], int], known: Sequence[Mapping[str, int]]
+    dims: Sequence[str],
+    counted: Mapping[tuple[int | None, ...], int],
+    known: Sequence[Mapping[str, int]],
+    *,
+    pads: bool,
 ) -> dict[str, Any]:
-    """Return the gears that fit the shapes best, as many as there are now, and the padding with both."""
+    """Return the gears that fit the shapes best, as many as there are now, and the padding with both.
+
+    A method that does not pad has no padding now, unless all its shapes are gears.
+    """
     nothing = {"suggested": None, "padding_now": None}
     geared = [index for index, dim in enumerate(dims) if any(dim in gear for gear in known)]
     dims = [dims[index] for index in geared]
@@ -157,7 +174,7 @@ def _suggested(
             "sizes": [{"dim": shown(dim), "sizes": sizes} for dim, sizes in found.sizes.items()],
             "padding": round(found.padded, 4),
         },
-        "padding_now": _padding_now(dims, shapes, known),
+        "padding_now": now if (now := _padding_now(dims, shapes, known)) == 0 or pads else None,
     }
 
 

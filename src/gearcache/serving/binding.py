@@ -19,7 +19,7 @@ from gearcache.serving.call import Call, scope_of
 from gearcache.serving.entry import Entry
 from gearcache.serving.impossible_call import ImpossibleCall, outline_of
 from gearcache.serving.loaded import Frame, LoadedVariants
-from gearcache.serving.recorded_calls import RecordedShapes
+from gearcache.serving.recorded_calls import RecordedShapes, owner_of
 from gearcache.serving.resolved import ResolvedMethod
 from gearcache.serving.variants import Variants
 from gearcache.telemetry.gear_use import GearUse
@@ -46,7 +46,8 @@ class Binding:
         history = History(method.name, method.key.name, counters, strict=method.settings.strict)
         self._record = Record(history, counters, outcomes, use, ShapesMet(method.spec))
         if (found := recorder()) is not None:
-            found.follow(RecordedShapes(method.name, self._record.shapes))
+            owner = owner_of(method.function.__self__)
+            found.follow(RecordedShapes(method.name, owner, method.spec, self._record.shapes))
         if os.environ.get(SHAPES_VARIABLE) and method.serves:
             from gearcache.telemetry.shared_shapes import follow
             from gearcache.telemetry.told_shapes import ToldShapes, full_name

@@ -27,7 +27,7 @@ from typing import Any
 import msgpack
 import torch
 
-from gearcache.events import Event, held_events
+from gearcache.events import Event, LateEvent, held_events, tell_at_once
 from gearcache.ge_cache.workers.program import keep_priority, watch_parent
 from gearcache.serving.pulse import STILL_SECONDS, Pulse
 
@@ -105,7 +105,10 @@ class ForkedBuild:
     def _reported(self) -> Report:
         with contextlib.suppress(Exception):
             plain = msgpack.unpackb(self._received, raw=False)
-            events = [Event(**event | {"gears": tuple(event["gears"])}) for event in plain["events"]]
+            late = {"process": self._pid}
+            events: list[Event] = [
+                LateEvent(**event | {"gears": tuple(event["gears"])} | late) for event in plain["events"]
+            ]
             return Report(plain["kind"], plain["error"], events, [tuple(item) for item in plain["logged"]])
         return Report("RuntimeError", "the process of the build has ended without a report")
 
@@ -166,14 +169,16 @@ def _run(work: Callable[[], None], write: int, life_line: int, parent: int) -> N
     try:
         log = _enter(write, life_line, parent)
         kind = error = ""
-        with held_events() as events:
+        happened: list[tuple[Event, float]] = []
+        tell_at_once(lambda event: happened.append((event, time.perf_counter())))
+        with held_events():
             try:
                 work()
             except BaseException as raised:
                 kind, error = type(raised).__name__, str(raised)
                 if os.environ.get("GEARCACHE_STRICT", "0") not in ("", "0", "false"):
                     traceback.print_exc()
-            told = [dataclasses.asdict(event) for event in events if event.kind in _TOLD]
+            told = [dataclasses.asdict(event) | {"ended": ended} for event, ended in happened if event.kind in _TOLD]
         data = msgpack.packb({"kind": kind, "error": error, "events": told, "logged": log.lines}, use_bin_type=True)
         while data:
             data = data[os.write(write, data) :]

@@ -33,7 +33,7 @@ from gearcache.serving.input_signature import InputSignature
 from gearcache.serving.loaded import Frame
 from gearcache.serving.parameters import Parameters
 from gearcache.serving.preparing import MethodLock, is_preparing, preparing
-from gearcache.serving.recorded_calls import RecordedCalls
+from gearcache.serving.recorded_calls import RecordedCalls, owner_of
 from gearcache.serving.stance import FORCE_EAGER, follow, present_stance
 from gearcache.serving.warming import begin_build, take_wait
 from gearcache.telemetry.gear_use import GearUse
@@ -93,9 +93,10 @@ class CachedMethod:
             self.right,
         )
         found = recorder()
-        self._recorded = (
-            RecordedCalls(self.name, self._counters, self._outcomes, self._use, found) if found is not None else None
-        )
+        self._recorded: RecordedCalls | None = None
+        if found is not None:
+            owner = owner_of(function.__self__)
+            self._recorded = RecordedCalls(self.name, owner, self._counters, self._outcomes, self._use, found)
         self._failures = Failures(self.name)
         follow(self)
         self.refresh()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from gearcache.guards.gears.parse import GearSpec, gear_text
 from gearcache.serving.activate import BlobReader
 from gearcache.telemetry.gear_use import GearUse
 from gearcache.telemetry.outcomes import Outcomes
@@ -17,14 +18,23 @@ from gearcache.telemetry.stats import Counters
 
 _MOST_SHAPES = 2000
 _MOST_REASONS = 200
+_MOST_GEARS = 512
 _REASON = ("kind", "text", "subject", "stored", "found", "file", "line")
+
+
+def owner_of(instance: Any) -> str:
+    """Return `module:Class`, as keys name classes: two classes of one name are told apart by it."""
+    return f"{type(instance).__module__}:{type(instance).__qualname__}"
 
 
 class RecordedCalls:
     """The calls of one method. Its counters live as long as the process, the method and its model need not."""
 
-    def __init__(self, name: str, counters: Counters, outcomes: Outcomes, use: GearUse, to: Recorder) -> None:
-        self._name, self._counters, self._outcomes, self._use, self._to = name, counters, outcomes, use, to
+    def __init__(
+        self, name: str, owner: str, counters: Counters, outcomes: Outcomes, use: GearUse, to: Recorder
+    ) -> None:
+        self._name, self._owner = name, owner
+        self._counters, self._outcomes, self._use, self._to = counters, outcomes, use, to
         self._answered: set[str] = set()
         #: Calls that the dispatch has passed on.
         self._passed = 0
@@ -68,6 +78,7 @@ class RecordedCalls:
         reasons = self._counters.reasons[-_MOST_REASONS:]
         return {
             "method": self._name,
+            "owner": self._owner,
             "hits": self._counters.hits,
             "misses": self._counters.misses,
             "gears": gears,
@@ -83,19 +94,26 @@ def _nothing() -> None:
 
 
 class RecordedShapes:
-    """The shapes that no graph of one binding has served."""
+    """The gears of one binding, and the shapes that no graph of it has served."""
 
-    def __init__(self, name: str, shapes: ShapesMet) -> None:
-        self._name, self._shapes = name, shapes
+    def __init__(self, name: str, owner: str, spec: GearSpec, shapes: ShapesMet) -> None:
+        self._name, self._owner, self._shapes = name, owner, shapes
+        self._gears = [gear_text(spec, gear) for gear in spec.gears[:_MOST_GEARS]] if spec.axes else []
 
     def to_record(self) -> dict[str, Any]:
-        """Return dims and shapes as plain data."""
+        """Return gears, dims and shapes as plain data."""
         dims, counts = self._shapes.unserved()
         rows = sorted(counts.items())
         shapes = [{"shape": list(shape), "calls": calls} for shape, calls in rows[:_MOST_SHAPES]]
         if rest := sum(calls for _, calls in rows[_MOST_SHAPES:]):
             shapes.append({"shape": [], "calls": rest})
-        return {"method": self._name, "dims": dims, "shapes": shapes}
+        return {
+            "method": self._name,
+            "owner": self._owner,
+            "declared": self._gears,
+            "dims": dims,
+            "shapes": shapes,
+        }
 
 
 class RecordedBlobs:

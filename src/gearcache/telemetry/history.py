@@ -25,6 +25,7 @@ class History:
         self.lines: deque[str] = deque(maxlen=_MOST)
         #: What was explained: calls that run without a graph meet the same reasons each time.
         self._explained: set[tuple[Reason, ...]] = set()
+        self._missed: set[tuple[str, tuple[Reason, ...]]] = set()
         #: Reasons of misses that the cache does not know yet: it is told when it is there, before a compile.
         self.uncounted: list[str] = []
         self._key_name = key_name
@@ -38,7 +39,15 @@ class History:
         self._counters.note(Event(kind, self.name, self._key_name, **fields))
 
     def miss(self, *reasons: Reason, kind: str) -> None:
-        """Count one miss; one reason per stored variant that did not do, of which `kind` is the most telling."""
+        """Count one miss; one reason per stored variant that did not do, of which `kind` is the most telling.
+
+        A call that runs without a graph looks again each time, and is missed for the same reasons: that counts once.
+        """
+        if (kind, reasons) in self._missed:
+            return
+        if len(self._missed) >= _MOST:
+            self._missed.clear()
+        self._missed.add((kind, reasons))
         self.note("miss", reason=kind, detail="; ".join(str(reason) for reason in reasons))
         self.uncounted.append(kind)
         self.explain(reasons)

@@ -21,9 +21,11 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
-from gearcache.events import Event, tell_at_once
+from gearcache.events import Event, LateEvent, tell_at_once
+from gearcache.telemetry.interrupts import raise_interrupt
 from gearcache.telemetry.timed_imports import time_imports
 from gearcache.telemetry.trace_document import Span, together, trace_events
+from gearcache.telemetry.trace_file import TraceFile
 from gearcache.version import __version__
 
 VARIABLE = "GEARCACHE_TRACE"
@@ -36,6 +38,8 @@ _MANY_OF_A_NAME = ("blob", "gear", "compile")
 #: So many first answers are each written at once; the others as often as takes this share of the time.
 _AT_ONCE = 8
 _SHARE_OF_WRITES = 0.05
+#: How long the end of the process waits for another thread that writes.
+_LONGEST_WRITE = 10.0
 _LONGEST = 400
 #: Events that tell how long something took, with what names it.
 _TIMED = {"trace": "method", "compile": "gear", "publish": "method", "fetch": "tier", "upload": "tier", "lease": "tier"}
@@ -55,7 +59,7 @@ class Recorder:
 
     def __init__(self, path: str) -> None:
         # Absolute from now on: a program may change its folder.
-        self._path = Path(path.replace("%p", str(os.getpid()))).absolute()
+        self._file = TraceFile(Path(path.replace("%p", str(os.getpid()))).absolute())
         self._process = os.getpid()
         age = _age()
         self._zero = time.perf_counter() - age
@@ -68,11 +72,12 @@ class Recorder:
         self._next_write = 0.0
         self._methods: list[Followed] = []
         self._lock = threading.Lock()
+        self._is_due = False
         self._is_told = False
         self.add("before", "process, before gearcache", self._zero, age)
 
-    def add(self, category: str, name: str, begin: float, seconds: float) -> None:
-        """Note a span; `begin` is a time of `time.perf_counter`."""
+    def add(self, category: str, name: str, begin: float, seconds: float, thread: int = 0) -> None:
+        """Note a span; `begin` is a time of `time.perf_counter`, `thread` another than the present one."""
         name = name[:_LONGEST]
         most = MOST_SPANS if category in _MANY_OF_A_NAME else MOST_OF_A_NAME
         if self._kept[category, ""] >= MOST_SPANS or self._kept[category, name] >= most:
@@ -81,13 +86,14 @@ class Recorder:
         self._kept[category, ""] += 1
         if name:
             self._kept[category, name] += 1
-        self._spans.append(Span(category, name, begin - self._zero, seconds, threading.get_native_id()))
+        self._spans.append(Span(category, name, begin - self._zero, seconds, thread or threading.get_native_id()))
 
     def note(self, event: Event) -> None:
-        """Note what an event says has just taken time."""
+        """Note what an event says has just taken time, here or in a process of this one."""
         field = _TIMED.get(event.kind)
         if field is not None:
-            self.add(event.kind, getattr(event, field), time.perf_counter() - event.seconds, event.seconds)
+            ended, thread = (event.ended, event.process) if isinstance(event, LateEvent) else (time.perf_counter(), 0)
+            self.add(event.kind, getattr(event, field), ended - event.seconds, event.seconds, thread)
 
     def follow(self, method: Followed) -> None:
         """Ask this for its record whenever the file is written; it must not keep a model alive."""
@@ -107,15 +113,23 @@ class Recorder:
         """Write the file; a fault is told once and breaks nothing."""
         if os.getpid() != self._process or not self._methods:
             return
-        from gearcache.cache.atomic import regular_target, write_atomic
+        self._is_due = True
+        # Who writes at this moment may be this thread, which a signal handler has interrupted: it writes once more.
+        while self._is_due and self._lock.acquire(timeout=_LONGEST_WRITE if is_final else 0):
+            try:
+                self._is_due = False
+                self._file.write(json.dumps(self._document(is_final)).encode())
+            except Exception as error:
+                raise_interrupt(error)
+                if not self._is_told:
+                    self._is_told = True
+                    logger.warning("%s: `%s` cannot be written: %s", VARIABLE, self._file.path, error)
+            finally:
+                self._lock.release()
 
-        try:
-            with self._lock:
-                write_atomic(regular_target(self._path), json.dumps(self._document(is_final)).encode())
-        except Exception as error:
-            if not self._is_told:
-                self._is_told = True
-                logger.warning("%s: `%s` cannot be written: %s", VARIABLE, self._path, error)
+    def release(self) -> None:
+        """Let others write the file: this process does not any more."""
+        self._file.release()
 
     def _document(self, is_final: bool = False) -> dict[str, Any]:
         return {
@@ -147,11 +161,14 @@ def record_start(path: str) -> None:
         tell_at_once(found.note)
         time_imports(lambda name, begin, seconds: found.add("import", name, begin, seconds))
         atexit.register(found.write, is_final=True)
-        os.register_at_fork(after_in_child=_stop)
+        os.register_at_fork(after_in_child=stop_recording)
 
 
-def _stop() -> None:
+def stop_recording() -> None:
+    """Record nothing any more, and leave the file to others: in a forked child, and in commands that only look."""
     global _recorder
+    if _recorder is not None:
+        _recorder.release()
     _recorder = None
     tell_at_once(None)
     time_imports(None)
@@ -187,4 +204,7 @@ def _age() -> float:
 
 
 def _command() -> str:
-    return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]] if sys.argv else ["python"])[:_LONGEST]
+    """The command line, whatever the program has made of it."""
+    words = getattr(sys, "argv", None)
+    texts = [word if isinstance(word, str) else repr(word) for word in words] if isinstance(words, list) else []
+    return " ".join([Path(texts[0]).name, *texts[1:]] if texts else ["python"])[:_LONGEST]

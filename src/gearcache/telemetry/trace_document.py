@@ -15,6 +15,7 @@ NOTHING: dict[str, Any] = {
     "padded": {},
     "eager_reasons": {},
     "refused_errors": {},
+    "declared": [],
     "dims": [],
     "shapes": [],
     "reasons": [],
@@ -43,12 +44,12 @@ class Span(NamedTuple):
 def trace_events(spans: Sequence[Span], process: int, command: str) -> list[dict[str, Any]]:
     """Return the events of the Chrome trace format."""
     events: list[dict[str, Any]] = [
-        {"name": "process_name", "ph": "M", "pid": process, "args": {"name": command}},
+        {"name": "process_name", "ph": "M", "ts": 0, "pid": process, "tid": process, "args": {"name": command}},
     ]
     rows = _rows(spans)
     for row in sorted({row for row in rows if row >= _LANE}):
         name = f"compiles {row // _LANE}"
-        events.append({"name": "thread_name", "ph": "M", "pid": process, "tid": row, "args": {"name": name}})
+        events.append({"name": "thread_name", "ph": "M", "ts": 0, "pid": process, "tid": row, "args": {"name": name}})
     for span, row in zip(spans, rows, strict=True):
         event = {"name": span.name, "cat": span.category, "ph": "X"}
         times = {"ts": round(1e6 * span.begin, 1), "dur": round(1e6 * span.seconds, 1)}
@@ -100,26 +101,27 @@ def _within(times: list[tuple[float, float]], first: float, last: float) -> Iter
 
 
 def together(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return one record for each method of several objects, equal blocks of a model, which have one name.
+    """Return one record for each method of several objects of one class, such as equal blocks of a model.
 
     Shapes of other dims cannot be added up: of a method whose objects have several, each has a further record of them.
     """
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[tuple[str, str], dict[str, Any]] = {}
     others: dict[tuple[str, ...], dict[str, Any]] = {}
     for record in records:
-        name = record["method"]
-        present = found.setdefault(name, {**NOTHING, "method": name})
+        name = {"method": record["method"], "owner": record.get("owner", "")}
+        key = name["method"], name["owner"]
+        present = found.setdefault(key, {**NOTHING, **name})
         for field, value in record.items():
             if isinstance(value, int):
                 present[field] += value
             elif isinstance(value, dict):
                 present[field] = dict(Counter(present[field]) + Counter(value))
+        present["declared"] = list(dict.fromkeys([*present["declared"], *record.get("declared", [])]))
         present["reasons"] = _summed(present["reasons"] + record.get("reasons", []), "times")
         if record.get("shapes"):
             holder = present
             if present["dims"] not in ([], record["dims"]):
-                other = {**NOTHING, "method": name}
-                holder = others.setdefault((name, *record["dims"]), other)
+                holder = others.setdefault((*key, *record["dims"]), {**NOTHING, **name})
             holder["dims"] = record["dims"]
             holder["shapes"] = _summed(holder["shapes"] + record["shapes"], "calls")
     return [*found.values(), *others.values()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,18 @@ def test_misses_add_up_by_reason(cache_dir: Path) -> None:
     count_misses(layout, "Model.decode", ["absent"])
     count_misses(layout, "Model.prefill", ["absent"])
     assert misses(layout) == {"Model.decode": {"absent": 3, "other version": 1}, "Model.prefill": {"absent": 1}}
+
+
+def test_files_of_others_beside_the_counts_are_no_misses(cache_dir: Path) -> None:
+    layout = Layout(cache_dir)
+    layout.prepare()
+    count_misses(layout, "Model.decode", ["absent"])
+    folder = layout.bucket / "misses" / "Model.decode"
+    for name in (".DS_Store", "notes", "<img>", os.fsdecode(b"b\xff")):
+        (folder / name).write_bytes(b"x" * 500)
+    (folder / "folder").mkdir()
+    (folder / "link").symlink_to("/etc/hostname")
+    assert misses(layout) == {"Model.decode": {"absent": 1}}
 
 
 def test_no_count_is_lost_between_processes(cache_dir: Path) -> None:

@@ -1,0 +1,90 @@
+"""The methods of a report: what the cache counted of each, and what recorded processes tell of its calls.
+
+The cache counts by the label of a method, which is the name of a folder: classes of one name share it, and so do names
+that differ in letters which no folder has. Here they are told apart by what keys and traces call them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gearcache.cache.admin.counts import Counts
+from gearcache.cache.admin.row import EntryRow
+from gearcache.cache.key import CacheKey
+from gearcache.commands.used import Used
+from gearcache.reporting.shown import shown
+from gearcache.reporting.traffic import traffic_of
+
+#: What a method that was called leaves in a record.
+_SIGNS = ("gears", "padded", "eager_reasons", "refused_errors", "shapes", "reasons")
+_Record = dict[str, Any]
+
+
+@dataclass
+class _Method:
+    """One method of one class: its entries as rows and as they are shown, and its records."""
+
+    name: str
+    owner: str
+    used: Used
+    shown: list[Mapping[str, Any]] = field(default_factory=list)
+    records: list[_Record] = field(default_factory=list)
+
+
+def method_rows(
+    methods: Sequence[Used],
+    entries: Sequence[EntryRow],
+    rows: Sequence[Mapping[str, Any]],
+    counts: Counts,
+    records: Sequence[Sequence[_Record]],
+) -> list[dict[str, Any]]:
+    """Return the methods as JSON data, in the order of `methods`; then those of which the cache knows nothing.
+
+    `rows` are the entries as `EntryDetails` gives them. Of a label that several methods share each has a row, and the
+    misses, which are counted by label alone, have one more.
+    """
+    by_label: dict[str, list[_Method]] = {}
+    for entry, row in zip(entries, rows, strict=True):
+        method = _method_of(by_label, entry.label, row["method"], row["owner"])
+        method.used.add(entry, counts.hits(entry))
+        method.shown.append(row)
+    for recorded in records:
+        for record in recorded:
+            if any(record[sign] for sign in _SIGNS):
+                label = CacheKey(record["method"], ()).safe_label
+                _method_of(by_label, label, record["method"], record["owner"]).records.append(record)
+    found = []
+    for used in methods:
+        own = by_label.pop(used.label, [])
+        if len(own) == 1:
+            own[0].used.missed = used.missed
+        elif used.missed:
+            own.append(_Method(shown(used.label), "", Used(used.label, missed=used.missed)))
+        found += list(_rows(own))
+    return [*found, *(row for own in by_label.values() for row in _rows(own))]
+
+
+def _method_of(by_label: dict[str, list[_Method]], label: str, name: str, owner: str) -> _Method:
+    """Return the method of an entry or a record; one whose class is not known is that of the same name."""
+    own = by_label.setdefault(label, [])
+    for method in own:
+        if method.name == name and (method.owner == owner or not owner or not method.owner):
+            method.owner = method.owner or owner
+            return method
+    own.append(_Method(name, owner, Used(label)))
+    return own[-1]
+
+
+def _rows(own: Sequence[_Method]) -> Iterator[dict[str, Any]]:
+    names = [method.name for method in own]
+    for method in own:
+        yield {
+            "method": method.name,
+            # Where it tells two apart: it is as long as the name.
+            "owner": method.owner if names.count(method.name) > 1 else "",
+            **method.used.to_plain(),
+            "last_use": round(max((entry.last_use for entry in method.used.entries), default=0.0), 3),
+            "traffic": traffic_of(method.records, [gear["gear"] for row in method.shown[:1] for gear in row["gears"]]),
+        }
