@@ -51,6 +51,13 @@ def test_a_rank_that_calls_it_wrongly_ends_all_at_once_and_the_next_call_meets(
     assert [(report["second"], report["result"]) for report in reports] == [(True, RESULT)] * 3
 
 
+def test_a_part_of_a_declared_range_that_no_graph_takes_is_named(tmp_path: Path) -> None:
+    for report in run_job(Job(tmp_path, "ranged")):
+        assert (report["first"], report["result"]) == (True, "CompileNotAgreed")
+        (said,) = report["said"]
+        assert said.startswith("Branches.decode: no graph takes the declared sizes x.size(0)=2 to 4, so a call")
+
+
 @pytest.mark.parametrize("bare", [False, True])
 def test_a_store_in_python_is_used_as_it_is_or_what_it_lacks_is_told(tmp_path: Path, bare: bool) -> None:
     reports = run_job(Job(tmp_path, "python_store", timeout=6, options={"bare": bare}))

@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+import gearcache
 from gearcache.errors import GearcacheError, RanksDisagree
 from gearcache.ranks import job as meeting_job
 from gearcache.ranks import team, whereabouts
@@ -216,6 +217,28 @@ def slow(job: Job, rank: int, report: Report) -> None:
     geared(model)
     told(lambda: agree(model, job.timeout), report, "first")
     report["said"] = said
+
+
+class Branches(nn.Module):
+    """A method that a trace splits by the number of rows."""
+
+    def decode(self, x: Tensor) -> Tensor:
+        return x * 2 if x.size(0) > 4 else x * 3
+
+
+def ranged(job: Job, rank: int, report: Report) -> None:
+    """Agree on a declared range of rows; note what is said, and what becomes of a call in the part that is left out."""
+    said: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("gearcache").addHandler(handler)
+    logging.getLogger("gearcache").setLevel(logging.WARNING)
+    model = Branches()
+    rows = gearcache.Symbol("rows", min=2, max=64)
+    method = cached(model, "decode", gearcache.TensorSpec((rows, 4), torch.float32))
+    told(lambda: agree(model, job.timeout), report, "first")
+    report["said"] = [text for text in said if "declared sizes" in text]
+    served(method, report)
 
 
 def threads(job: Job, rank: int, report: Report) -> None:
