@@ -72,8 +72,10 @@ class MethodShapes:
         )
 
     def to_plain(self) -> dict[str, Plain]:
-        """Return it as data, bounded: the most frequent shapes, and the sum of the others."""
-        ordered = sorted(self.shapes.items(), key=lambda item: (-item[1], item[0]))
+        """Return it as data, bounded: the largest shape of each dim, the most frequent ones, the sum of the others."""
+        met = {shape: calls for shape, calls in self.shapes.items() if calls}
+        largest = {max(met, key=lambda shape: (shape[index], shape)) for index in range(len(self.dims)) if met}
+        ordered = sorted(met.items(), key=lambda item: (item[0] not in largest, -item[1], item[0]))
         left = sum(calls for _, calls in ordered[MOST_SHAPES:])
         return {
             "method": self.method[:_MOST_TEXT],
@@ -244,7 +246,8 @@ def _method(row: Any) -> MethodShapes:
     shapes: dict[tuple[int, ...], int] = {}
     for sizes, calls in _list(row["shapes"], MOST_SHAPES):
         shape = tuple(_number(size, MAX_SIZE) for size in _of_length(sizes, len(dims)))
-        shapes[shape] = shapes.get(shape, 0) + _number(calls, MAX_CALLS)
+        if _number(calls, MAX_CALLS):
+            shapes[shape] = shapes.get(shape, 0) + calls
     method, others = _text(row["method"], str.isprintable), _number(row["others"], MAX_CALLS)
     full_name = _text(row["full_name"], str.isprintable) if row.get("full_name") else ""
     return MethodShapes(method, dims, gears, shapes, others, full_name)

@@ -18,10 +18,14 @@ _FIRST = 17
 
 @dataclass(frozen=True)
 class Special:
-    """Sizes at which a call takes a trace of its own: a gear, and the open dims (their owners) of size 1."""
+    """Sizes at which a call takes a trace of its own: a gear, and the open dims (their owners) of size 1.
+
+    `sizes`: those of other open dims, by path and dim of the first of an owner, where they are to be certain ones.
+    """
 
     gear: tuple[int, ...]
     ones: frozenset[Any]
+    sizes: tuple[tuple[tuple[str, int], int], ...] = ()
 
 
 def specials(spec: GearSpec) -> list[Special]:
@@ -29,7 +33,7 @@ def specials(spec: GearSpec) -> list[Special]:
 
     Beyond three open dims each is 1 alone, and all are together.
     """
-    owners = list(dict.fromkeys(_owner(axis) for axis in spec.ranges if _admits_one(axis)))
+    owners = list(dict.fromkeys(owner_of(axis) for axis in spec.ranges if _admits_one(axis)))
     counts = range(1, len(owners) + 1) if len(owners) <= _COMBINED else sorted({1, len(owners)})
     chosen = [frozenset(ones) for count in counts for ones in itertools.combinations(owners, count)]
     return [Special(gear, ones) for gear in spec.gears or ((),) for ones in chosen]
@@ -39,7 +43,7 @@ def _admits_one(axis: RangeAxis) -> bool:
     return isinstance(axis.size, Symbol) and axis.size.admits(1)
 
 
-def _owner(axis: RangeAxis) -> Any:
+def owner_of(axis: RangeAxis) -> Any:
     """Return what has a size of its own: a symbol, or one dim of a symbol that is not unique."""
     return axis.size if isinstance(axis.size, Symbol) and axis.size.unique else (axis.size, axis)
 
@@ -54,13 +58,15 @@ class ExampleSizes:
         gear = min(spec.gears, key=lambda gear: _likeness(gear, taken), default=())
         self._gear = gear if special is None else special.gear
         taken |= set(self._gear)
+        chosen = dict(special.sizes) if special is not None else {}
         self._symbols: dict[Any, int] = {}
         for axis in spec.ranges:
             if isinstance(axis.size, Symbol):
-                owner = _owner(axis)
+                owner = owner_of(axis)
                 if owner not in self._symbols:
                     is_one = special is not None and owner in special.ones
-                    self._symbols[owner] = size = 1 if is_one else _size_of(axis.size, taken)
+                    size = chosen.get((axis.path, axis.dim)) or _size_of(axis.size, taken)
+                    self._symbols[owner] = size = 1 if is_one else size
                     taken.add(size)
 
     def of(self, path: str, dim: int) -> int | None:

@@ -51,6 +51,24 @@ def test_a_rank_that_calls_it_wrongly_ends_all_at_once_and_the_next_call_meets(
     assert [(report["second"], report["result"]) for report in reports] == [(True, RESULT)] * 3
 
 
+def test_a_part_of_a_declared_range_that_no_graph_takes_is_named(tmp_path: Path) -> None:
+    for report in run_job(Job(tmp_path, "ranged")):
+        assert (report["first"], report["result"]) == (True, "CompileNotAgreed")
+        (said,) = report["said"]
+        assert said.startswith("Branches.decode: no graph takes the declared sizes x.size(0)=2 to 4, so a call")
+
+
+@pytest.mark.parametrize("bare", [False, True])
+def test_a_store_in_python_is_used_as_it_is_or_what_it_lacks_is_told(tmp_path: Path, bare: bool) -> None:
+    reports = run_job(Job(tmp_path, "python_store", timeout=6, options={"bare": bare}))
+    if not bare:
+        assert [(report["first"], report["result"]) for report in reports] == [(True, RESULT)] * 2
+    for report in reports if bare else ():
+        assert "written in Python, lacks a method" in report["first"][1]
+        assert 'Store::check"' in report["first"][1]
+        assert report["first_seconds"] < 5
+
+
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_lock_that_nobody_gives_up_is_told_before_the_deadline(tmp_path: Path, rank: int) -> None:
     reports = run_job(Job(tmp_path, "held", timeout=1.5, options={"rank": rank}))

@@ -12,9 +12,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
+import gearcache
 from gearcache.errors import GearcacheError, RanksDisagree
+from gearcache.ranks import job as meeting_job
 from gearcache.ranks import team, whereabouts
 from gearcache.ranks.agree import agree
 from tests.support.rank_actors import Job, Net, cached, counted, geared
@@ -53,6 +56,39 @@ def served(method: Any, report: Report) -> None:
     except GearcacheError as error:
         report["result"] = type(error).__name__
     counted(report, method)
+
+
+class BareStore(dist.Store):
+    """A store in Python with the least that gloo needs, and nothing that agree asks for."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def set(self, key: str, value: Any) -> Any:
+        return self.inner.set(key, value)
+
+    def get(self, key: str) -> Any:
+        return self.inner.get(key)
+
+
+class PythonStore(BareStore):
+    """One that can be asked, and has no `clone`."""
+
+    def check(self, keys: list[str]) -> Any:
+        return self.inner.check(keys)
+
+
+def python_store(job: Job, rank: int, report: Report) -> None:
+    """Agree over a store that is written in Python."""
+    model = Net()
+    method = geared(model)
+    group: Any = dist.group.WORLD
+    given = group.get_group_store()
+    kind = BareStore if job.options["bare"] else PythonStore
+    meeting_job._present[:] = [(given, meeting_job._Connection(kind(given.clone())))]
+    told(lambda: agree(model, job.timeout), report, "first")
+    served(method, report)
 
 
 def wrongly(job: Job, rank: int, report: Report) -> None:
@@ -181,6 +217,28 @@ def slow(job: Job, rank: int, report: Report) -> None:
     geared(model)
     told(lambda: agree(model, job.timeout), report, "first")
     report["said"] = said
+
+
+class Branches(nn.Module):
+    """A method that a trace splits by the number of rows."""
+
+    def decode(self, x: Tensor) -> Tensor:
+        return x * 2 if x.size(0) > 4 else x * 3
+
+
+def ranged(job: Job, rank: int, report: Report) -> None:
+    """Agree on a declared range of rows; note what is said, and what becomes of a call in the part that is left out."""
+    said: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("gearcache").addHandler(handler)
+    logging.getLogger("gearcache").setLevel(logging.WARNING)
+    model = Branches()
+    rows = gearcache.Symbol("rows", min=2, max=64)
+    method = cached(model, "decode", gearcache.TensorSpec((rows, 4), torch.float32))
+    told(lambda: agree(model, job.timeout), report, "first")
+    report["said"] = [text for text in said if "declared sizes" in text]
+    served(method, report)
 
 
 def threads(job: Job, rank: int, report: Report) -> None:

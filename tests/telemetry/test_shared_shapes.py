@@ -209,6 +209,8 @@ def test_a_process_tells_at_its_end_and_its_child_only_its_own(
 def test_who_names_no_tier_is_told(cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GEARCACHE_SHAPES", raising=False)
     assert "give --from, or set $GEARCACHE_SHAPES" in run("suggest-gears", code=2).output
+    url = f"folder:{tmp_path}/gone?unsigned=1"
+    assert "200 is not in the range 1<=x<=100" in run("suggest-gears", "--from", url, "--gears", "200", code=2).output
     monkeypatch.setattr("gearcache.cache.remote.persistence.PAUSES", ())
     gone = run_json("suggest-gears", "--from", f"folder:{tmp_path}/gone?unsigned=1", code=1)
     assert len(gone["problems"]) == 1
@@ -264,6 +266,22 @@ def test_many_shapes_and_strange_ones_are_bounded() -> None:
     (row,) = summed([of(method({(0,): 3}))])
     with pytest.raises(GearSpecError):
         propose(row)
+
+
+def test_the_largest_shape_is_told_however_rare(tier: ShapesTier) -> None:
+    many = {(size,): 2 for size in range(1, 701)} | {(1000,): 1}
+    tier.send(of(method(many, gears=((512,), (1024,)))), "", Deadline.after(20))
+    (row,) = summed(tier.latest(Deadline.after(20)))
+    assert (len(row.shapes), row.calls, row.shapes[1000,]) == (512, 1401, 1)
+    assert propose(row).found.sizes["x.size(0)"][-1] == 1000, "what today's gears hold, the proposed ones hold"
+
+
+def test_shapes_without_a_call_hide_nothing(tier: ShapesTier) -> None:
+    (row,) = summed([of(method({(3,): 5, (5,): 0}))])
+    assert propose(row).found.sizes == {"x.size(0)": [3]}
+    tier.send(of(method({(3,): 5, (5,): 0})), "", Deadline.after(20))
+    (row,) = summed(tier.latest(Deadline.after(20)))
+    assert row.shapes == {(3,): 5}
 
 
 def test_gears_of_today_stay_where_others_save_nothing() -> None:

@@ -29,6 +29,7 @@ from gearcache.commands.common import (
 from gearcache.commands.printing import echo, note
 from gearcache.commands.tiers import tiers_at
 from gearcache.errors import GearSpecError
+from gearcache.guards.gears.sizes import MAX_GEARS
 from gearcache.telemetry.fleet_gears import MethodTraffic, Proposal, propose, summed
 from gearcache.telemetry.size_lists import MOST_EFFORT
 
@@ -36,7 +37,9 @@ from gearcache.telemetry.size_lists import MOST_EFFORT
 @click.command("suggest-gears")
 @click.argument("method", required=False)
 @click.option("--from", "urls", multiple=True, metavar="URL", help=f"A tier; else ${_VARIABLE}. Repeatable.")
-@click.option("--gears", "number", type=click.IntRange(1), help="At most so many; else as many as the method has now.")
+@click.option(
+    "--gears", "number", type=click.IntRange(1, MAX_GEARS), help="At most so many; else as many as the method has now."
+)
 @click.option("--newer-than", "age", type=Age(), help="Only what processes told so recently, as 30d.")
 @common_options
 def command(

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from gearcache.guards.gears.example_sizes import Special
     from gearcache.serving.binding import Binding
     from gearcache.serving.call import Call
 
@@ -39,6 +40,9 @@ class Preparable(Protocol):
 
     def special_calls(self) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
         """Return declared calls at sizes that take traces of their own."""
+
+    def declared_call(self, sizes: Special | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return a call as it is declared, at some sizes of its open dims."""
 
     def refresh(self) -> None:
         """Forget all bindings."""

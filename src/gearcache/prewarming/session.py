@@ -22,11 +22,15 @@ from gearcache.prewarming.share import LeftTo
 from gearcache.prewarming.survey import survey
 
 if TYPE_CHECKING:
+    from gearcache.prewarming.coverage import Gap
     from gearcache.prewarming.hook import Preparable
     from gearcache.serving.binding import Binding
     from gearcache.serving.call import Call
 
 logger = logging.getLogger("gearcache")
+#: How many parts of the declared sizes are compiled beside that of the example.
+_MOST_PARTS = 16
+_LEFT_OUT = "no graph of the entry takes these declared sizes"
 
 
 class PrewarmSession:
@@ -107,12 +111,56 @@ class PrewarmSession:
                     continue
                 for args, kwargs in calls:
                     self.warm(method, args, kwargs, is_needed=False)
+                self._cover(method)
+
+    def _cover(self, method: Preparable) -> None:
+        """Compile what the graphs of declared calls leave out of the declared sizes; a dry run tells of it.
+
+        A part of which no graph can be made, as the method refuses such sizes, is stored as that.
+        """
+        tried: list[str] = []
+        while (gap := self._next_gap(method, tried)) is not None:
+            tried.append(gap.text)
+            args, kwargs = method.declared_call(gap.first)
+            self.warm(method, args, kwargs, is_needed=False, named=gap.text)
+
+    def _next_gap(self, method: Preparable, tried: list[str]) -> Gap | None:
+        args, kwargs = method.declared_call(None)  # outside of stand-ins: examples are on `meta` where weights are
+        with self._lock, method.locked(), stand_ins(self._device):
+            call = method.call_of(args, kwargs)
+            try:
+                binding = method.binding_for(call)
+            except GearcacheError:  # it is in the report
+                return None
+            entry = self._entry(method.name, str(binding.entry.layout.manifest(binding.entry.key)))
+            found = [] if entry.left_to else survey(binding, call).gaps
+        for gap in found:
+            args, kwargs = method.declared_call(gap.first)
+            with self._lock, method.locked(), stand_ins(self._device):
+                known = binding.impossible(method.call_of(args, kwargs))
+            if known is not None:
+                entry.impossible[gap.text] = known.reason
+            elif self._dry_run:
+                entry.missing.append(gap.text)
+                entry.reasons[gap.text] = _LEFT_OUT
+                entry.reason = entry.reason or _LEFT_OUT
+            elif gap.text in tried or len(tried) >= _MOST_PARTS:
+                entry.failed.setdefault(gap.text, f"{_LEFT_OUT}, after {len(tried)} further compiles")
+            elif gap.text not in entry.failed:
+                return gap
+        return None
 
     def warm(
-        self, method: Preparable, args: tuple[Any, ...], kwargs: dict[str, Any], *, is_needed: bool = True
+        self,
+        method: Preparable,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        is_needed: bool = True,
+        named: str = "",
     ) -> None:
         """Compile what a call needs; of one that is not needed, as a method may not be for such sizes, it is stored
-        where no graph can be made."""
+        where no graph can be made. `named`: what the report calls it."""
         with self._lock, method.locked(), stand_ins(self._device):
             self._called.add(method)
             self._silent.pop(self._serials.get(method, -1), None)
@@ -132,7 +180,7 @@ class PrewarmSession:
             if self._dry_run:
                 self._look(binding, call, entry)
             else:
-                self._compile(binding, call, entry, is_needed=is_needed)
+                self._compile(binding, call, entry, is_needed=is_needed, named=named)
 
     def call(self, method: Preparable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Compile what a call needs, then run the original method: on `meta`, too, results have shapes."""
@@ -170,8 +218,8 @@ class PrewarmSession:
         entry.size = sum(blobs.values())
         entry.components = dict(binding.entry.key.lowered())
 
-    def _compile(self, binding: Binding, call: Call, entry: Prewarmed, *, is_needed: bool) -> None:
-        text = special_text(call.spec(binding.method.spec), call.tensors)
+    def _compile(self, binding: Binding, call: Call, entry: Prewarmed, *, is_needed: bool, named: str) -> None:
+        text = named or special_text(call.spec(binding.method.spec), call.tensors)
         if not is_needed and (known := binding.impossible(call)) is not None:
             entry.impossible[text] = known.reason
             return
@@ -186,7 +234,7 @@ class PrewarmSession:
             finally:
                 self._count(entry, events, text)
             if failure is not None and not is_needed and binding.note_impossible(call, failure, codes):
-                logger.info("prewarm: %s is not compiled for a declared call of size 1: %s", entry.method, failure)
+                logger.info("prewarm: %s is not compiled for a declared call of %s: %s", entry.method, text, failure)
                 entry.failed, entry.impossible[text], failure = failed, str(failure), None
             if failure is None and binding.method.spec.dynamic_axes:  # graphs of several calls may be named alike
                 loaded = survey(binding, call).present

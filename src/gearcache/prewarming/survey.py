@@ -11,6 +11,7 @@ from gearcache.guards.dispatch.variant import StoredGear, StoredVariant
 from gearcache.guards.evidence.reason import Reason
 from gearcache.guards.gears.call_sizes import open_dims, special_text
 from gearcache.guards.gears.spec import GearSpec, gear_text
+from gearcache.prewarming.coverage import Gap, Graph, gaps
 from gearcache.serving.activate import EvidenceCheck, misfit
 from gearcache.serving.binding import Binding
 from gearcache.serving.call import Call
@@ -29,6 +30,8 @@ class Survey:
     reasons: dict[str, str] = field(default_factory=dict)
     #: Bytes of the blobs of what is present, by digest.
     blobs: dict[str, int] = field(default_factory=dict)
+    #: Declared sizes of open dims that none of the graphs takes which are stored for others of them.
+    gaps: list[Gap] = field(default_factory=list)
 
 
 def survey(binding: Binding, call: Call, *, reads: bool = False) -> Survey:
@@ -49,6 +52,7 @@ def survey(binding: Binding, call: Call, *, reads: bool = False) -> Survey:
     serves = False
     blobs: set[str] = set()
     impossible: set[str] = set()
+    graphs: list[Graph] = []
     for variant in variants:
         unfit = misfit(variant, call.scope) or evidence.stale_reason(variant)
         if unfit is not None:
@@ -67,6 +71,8 @@ def survey(binding: Binding, call: Call, *, reads: bool = False) -> Survey:
                 reasons.append(lost_blobs[text])
                 continue
             serves |= fits
+            if _is_like(variant, gear, call):
+                graphs.append((variant.inputs, gear))
             if (takes if spec.axes else fits) and text not in found.present:
                 found.present.append(text)
                 blobs.update(gear.blobs.values())
@@ -85,6 +91,8 @@ def survey(binding: Binding, call: Call, *, reads: bool = False) -> Survey:
         general = "; ".join(dict.fromkeys(each for each in reasons if each not in lost_blobs.values()))
         for text in found.missing:
             found.reasons[text] = lost_blobs.get(text) or general or "the entry has no graph for it"
+    if not special:
+        found.gaps = gaps(spec, call.tensors, graphs)
     found.blobs = {digest: size for digest, size in (manifest.blobs if manifest else {}).items() if digest in blobs}
     return found
 
@@ -99,6 +107,16 @@ def _blob_problem(binding: Binding, digest: str, *, reads: bool) -> str:
     except CacheError as error:
         return str(error)
     return ""
+
+
+def _is_like(variant: StoredVariant, gear: StoredGear, call: Call) -> bool:
+    """Whether nothing but sizes and strides can keep a gear from such a call."""
+    try:
+        tensors = tuple(stored.access.resolve(call.scope) for stored in variant.inputs)
+    except (LookupError, AttributeError, TypeError):
+        return False
+    problem = find_problem(variant.inputs, gear, tensors)
+    return problem is None or problem.kind in ("shape", "stride")
 
 
 def _takes(variant: StoredVariant, gear: StoredGear, call: Call, spec: GearSpec) -> tuple[bool, bool]:

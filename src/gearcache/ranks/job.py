@@ -15,6 +15,8 @@ import torch
 from gearcache.ranks.process_start import process_start
 
 _ROOT = "gearcache/agree"
+#: What torch says of a method that a store in Python does not have.
+PURE_VIRTUAL = "pure virtual function"
 
 
 class _Connection:
@@ -30,8 +32,18 @@ class _Connection:
     def open(self) -> Any:
         """Return the store; a connection to a host that is gone takes as long as the job's timeout, or for ever."""
         if self._own is None:
-            self._own = self._of_job.clone() if hasattr(self._of_job, "clone") else self._of_job
+            self._own = self._clone()
         return self._own
+
+    def _clone(self) -> Any:
+        try:
+            return self._of_job.clone()
+        except AttributeError:
+            return self._of_job
+        except RuntimeError as error:
+            if PURE_VIRTUAL not in str(error):
+                raise
+            return self._of_job  # written in Python: what it does about threads is its own affair
 
 
 #: The store of the present job as it was found, and what is kept for it.

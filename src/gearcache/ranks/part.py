@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from gearcache.cache.waits import waits_end_after
@@ -63,6 +64,8 @@ class Part:
                 failure = self._failure(team.load)
         assert self._model is not None
         self._model.withdraw(is_eager=False)
+        with suppress(GearcacheError, OSError):  # all ranks go on: nothing ends that now
+            team.tell_what_is_left_out()
 
     def _begin(self, pieces: list[Piece], model: Any, warm: Callable[[], object] | None) -> None:
         try:

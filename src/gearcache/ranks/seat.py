@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from gearcache.ranks.job import Place
+from gearcache.ranks.job import PURE_VIRTUAL, Place
 from gearcache.ranks.line import Line, StoreGone, TooLate
 from gearcache.ranks.stopped import GONE, Stopped
 from gearcache.ranks.whereabouts import Whereabouts
@@ -51,7 +51,8 @@ class Seat:
         try:
             return self.line.run(work, lambda: self.end + 2 * self.grace)
         except StoreGone as error:
-            raise Stopped(0, GONE) from error
+            reason = f"the store of the job, which is written in Python, lacks a method: {error}"
+            raise Stopped(0, reason if PURE_VIRTUAL in str(error) else GONE) from error
 
     # What follows runs in the thread of the line.
 

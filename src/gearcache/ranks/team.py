@@ -45,6 +45,11 @@ class PieceWork:
         #: Whether the tiers were asked for this rank's own entry.
         self._has_asked = False
 
+    @property
+    def name(self) -> str:
+        """The method, as messages name it."""
+        return self._method.name
+
     def look_up(self) -> PieceVote:
         """Return how the piece stands; loads nothing."""
         call = self._call()
@@ -170,6 +175,17 @@ class PieceWork:
         if binding is None or not binding.serves(call):
             self._state, self._reason = "damaged", "it is stored, and cannot be loaded"
 
+    def left_out(self) -> list[str]:
+        """Return the declared sizes that no stored graph takes, and of which one could be made."""
+        if not self._piece.is_needed or not self._method.parameters.input_signature:
+            return []
+        call = self._call()
+        with self._method.locked():
+            binding = self._method.current_binding(call)
+            found = survey(binding, call).gaps if binding.method.spec.dynamic_axes else []
+            calls = [self._method.call_of(*self._method.declared_call(gap.first)) for gap in found]
+            return [gap.text for gap, each in zip(found, calls, strict=True) if binding.impossible(each) is None]
+
     def _call(self) -> Call:
         return self._method.call_of(self._piece.args, self._piece.kwargs)
 
@@ -218,6 +234,17 @@ class Team:
         """Load all pieces."""
         for work in self._works:
             work.load()
+
+    def tell_what_is_left_out(self) -> None:
+        """Say which declared sizes are served by nothing, since a trace holds for a part of them alone."""
+        for work in self._works:
+            for text in work.left_out():
+                logger.warning(
+                    "%s: no graph takes the declared sizes %s, so a call of such is an error; `gearcache prewarm` "
+                    "makes graphs of all parts of a range",
+                    work.name,
+                    text,
+                )
 
     def close(self) -> None:
         """Leave nothing behind."""

@@ -43,6 +43,7 @@ from gearcache.telemetry.start_trace import recorder, span
 from gearcache.telemetry.stats import Counters, Stats
 
 if TYPE_CHECKING:
+    from gearcache.guards.gears.example_sizes import Special
     from gearcache.telemetry.suggest import SuggestedGears
 
 #: Taken for the moment in which a `__call__` is exchanged, by a thread that may hold a method's lock or none.
@@ -217,6 +218,10 @@ class CachedMethod:
             return self._signature.filled(args, kwargs)
         self._signature.check_given(lambda: self._bound(args, kwargs))
         return args, kwargs
+
+    def declared_call(self, sizes: Special | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return a call as it is declared, at some sizes of its open dims."""
+        return self._signature.filled((), {}, sizes)
 
     def special_calls(self) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
         """Return calls as they are declared, at those sizes of open dims that take traces of their own (size 1)."""

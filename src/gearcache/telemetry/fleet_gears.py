@@ -92,7 +92,10 @@ def summed(found: Iterable[ProcessShapes]) -> list[MethodTraffic]:
 def propose(traffic: MethodTraffic, k: int | None = None, effort: int = MOST_EFFORT) -> Proposal:
     """Return at most `k` gears for what was met, as many as there are now where `k` is None; `GearSpecError` where
     nothing was met. `effort` bounds how much is tried."""
-    looked_at = _looked_at({shape: calls for shape, calls in traffic.shapes.items() if all(size > 0 for size in shape)})
+    # An object of another host may tell of shapes that nobody has called.
+    looked_at = _looked_at(
+        {shape: calls for shape, calls in traffic.shapes.items() if calls and all(size > 0 for size in shape)}
+    )
     number = k if k is not None else min(len(traffic.gears) or USUAL_GEARS, MAX_GEARS)
     try:
         found = suggest(traffic.dims, looked_at, number, gears=traffic.gears, all_shapes=traffic.shapes, effort=effort)
