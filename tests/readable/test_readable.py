@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import gearcache
+from gearcache.readable.entry import evidence_lines
 from gearcache.readable.frame import readable_frame
 from gearcache.readable.graph import PACKED_GRAPH, pack_graph, readable_graph, unpack_graph
 from tests.scenarios.prewarmed import Decoder
@@ -120,3 +121,9 @@ def test_a_packed_graph_keeps_operations_and_drops_bytes() -> None:
 def test_bytes_that_are_no_graph_are_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match="graph"):
         unpack_graph(PACKED_GRAPH, data)
+
+
+def test_a_function_is_told_by_its_name_and_the_begin_of_the_digest_of_its_code() -> None:
+    node = [[["function", ["helper:shape", "50c367f0" * 8]]], []]
+    (line,) = evidence_lines({"evidence": [[node], [["global", "shape", 0]]]})
+    assert line.endswith(": function 'helper:shape', code '50c367f050c3'")

@@ -25,6 +25,7 @@ from gearcache.readable.frame import readable_frame
 from gearcache.readable.graph import PACKED_GRAPH, STORED_GRAPH, readable_graph, unpack_graph
 
 _LEAF_LIMIT = 200
+_DIGEST_SHOWN = 12
 #: A longer list is shown item by item.
 _LINE_LIMIT = 100
 _MODULE_DICTIONARIES = (("attr", "_modules"), *TENSOR_DICTIONARIES)
@@ -191,12 +192,20 @@ def evidence_lines(variant: Mapping[str, Any]) -> Iterator[str]:
             raise ValueError(f"the evidence has more than {MAX_ITEMS} nodes")
         checks, children = nodes[number]
         for kind, expected in checks:
-            yield f"{path_text(access)}: {kind} {cut(expected)}"
+            yield f"{path_text(access)}: {kind} {_expected(kind, expected)}"
         for step, argument, child in children:
             yield from walk(access.then(step, argument), child)
 
     for kind, name, number in roots:
         yield from walk(Access((kind, name)), number)
+
+
+def _expected(kind: str, expected: Any) -> str:
+    """Return what a check compares; a function as its name and the begin of the digest of its code."""
+    if kind == "function" and isinstance(expected, list) and list(map(type, expected)) == [str, str]:
+        name, digest = expected
+        return f"{cut(name)}, code {cut(digest[:_DIGEST_SHOWN])}"
+    return cut(expected)
 
 
 def source_lines(variant: Mapping[str, Any]) -> Iterator[str]:

@@ -516,10 +516,10 @@ function drawDeploys() {
   const anew = (name, text) => value(["deploys", "compiles", name], text);
   const counted = deploys.compiles;
   list.append(element("p", {}, "A is ", element("code", {}, deploys.a.path), " with ", value(["deploys", "a", "entries"]), deploys.a.entries === 1 ? " entry, B is " : " entries, B is ",
-    element("code", {}, deploys.b.path), " with ", value(["deploys", "b", "entries"]), ". ",
-    `${deploys.shared.length} ${deploys.shared.length === 1 ? "is" : "are"} in both. A host that holds A and runs what B was made for compiles `,
+    element("code", {}, deploys.b.path), " with ", value(["deploys", "b", "entries"]),
+    `, of which A has ${deploys.shared.length} as well. A host that holds A and runs what B was made for compiles `,
     ...(counted.entries ? [anew("gears"), counted.gears === 1 ? " gear of " : " gears of ", anew("entries"),
-      counted.entries === 1 ? " entry, which took " : " entries, which took ", anew("seconds", secondsText), " there."] : ["nothing."]),
+      counted.entries === 1 ? " entry" : " entries", ...(counted.seconds ? [", which took ", anew("seconds", secondsText), " there."] : ["."])] : ["nothing."]),
     deploys.unread_b.length ? ` ${plural(deploys.unread_b.length, "entry", "entries")} of B cannot be read: ${deploys.unread_b.slice(0, 5).join(", ")}.` : ""));
   for (const [name, title, note] of [["only_b", "Only in B", "entries that A lacks"], ["only_a", "Only in A", "entries that B has no use for"]]) {
     const [own, other] = name === "only_b" ? ["B", "A"] : ["A", "B"];
