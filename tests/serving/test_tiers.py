@@ -449,15 +449,6 @@ def test_what_is_no_tier_is_refused_at_once(tmp_path: Path, given: Any) -> None:
         Host(tmp_path, given)
 
 
-def test_what_is_no_tier_in_the_environment_is_refused_at_a_miss(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GEARCACHE_REMOTES", "nonsense")
-    cached = gearcache.cache_compile(Net().run, config=gearcache.CompilerConfig(backend="eager"), cache_dir=tmp_path)
-    with pytest.raises(OptionError, match="GEARCACHE_REMOTES names the tier `nonsense`"):
-        cached(torch.randn(4, 4))
-
-
 def test_of_hosts_that_lack_the_same_at_once_one_compiles(tmp_path: Path, share: str) -> None:
     hosts = [Host(tmp_path / f"host{number}", share) for number in range(4)]
     start = threading.Barrier(len(hosts))
