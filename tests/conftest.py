@@ -6,13 +6,32 @@ import functools
 import gc
 import importlib.util
 import os
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
 from gearcache.cache.fingerprint import versions_component
+
+
+# Where the tests were started in the background, programs that they start would ignore Ctrl-C too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def _variables_are_left_alone() -> Iterator[None]:
+    """No test, and nothing that it calls, leaves variables of ours behind: those after it would have them."""
+    before = _variables()
+    yield
+    assert _variables() == before
+
+
+def _variables() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith(("GEARCACHE_", "TORCHAIR_"))}
 
 
 @pytest.fixture

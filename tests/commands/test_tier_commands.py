@@ -300,6 +300,7 @@ def test_what_is_required_comes_although_the_entry_is_full_of_other_traces(
         monkeypatch.setenv("FACTOR", factor)
         result = run("pull", "--from", share, "--require", target)
         assert f"all that `{target}` calls is here: 2 gears" in result.stderr
+        assert os.environ.get(REMOTES) is None
 
 
 class Net(torch.nn.Module):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -69,10 +71,10 @@ def command(
             pull.bring(entry, [(tier, found.manifests[entry]) for tier, found in held if entry in found.manifests])
             done()
     outcome = pull.outcome
-    given = [*urls, *others]
-    if given:  # what the function calls is looked for there too
-        os.environ[REMOTES_VARIABLE] = " ".join(given)
-    required = _required(target, cache_dir) if target is not None else None
+    required = None
+    if target is not None:
+        with _asking([*urls, *others]):  # what the function calls is looked for there too
+            required = _required(target, cache_dir)
     if as_json:
         print_json("pull", {"root": str(layout.root), **_plain(outcome, problems), "required": required})
     else:
@@ -99,6 +101,21 @@ def _tell_full(outcome: Pulled) -> None:
                 f"{short(name)} has {traces} traces: others of other hosts may be left out; `--require TARGET` brings "
                 "those that a function needs"
             )
+
+
+@contextlib.contextmanager
+def _asking(urls: list[str]) -> Iterator[None]:
+    """Let methods ask these tiers, if any are given, in the place of those of the environment."""
+    before = os.environ.get(REMOTES_VARIABLE)
+    if urls:
+        os.environ[REMOTES_VARIABLE] = " ".join(urls)
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(REMOTES_VARIABLE, None)
+        else:
+            os.environ[REMOTES_VARIABLE] = before
 
 
 def _listed(tiers: list[Tier]) -> tuple[list[tuple[Tier, Holdings]], list[str]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.relaunch import run_python
 
 MODULE = """
@@ -53,6 +55,7 @@ print(json.dumps({**cached.stats.to_dict(), "bias": found.bias, "why": cached.ex
 """
 
 
+@pytest.mark.slow
 def test_a_generated_init_behind_a_decorator_is_compared(tmp_path: Path) -> None:
     def run() -> Any:
         return run_python(PROGRAM, str(tmp_path), environ={"PYTHONDONTWRITEBYTECODE": "1"})
