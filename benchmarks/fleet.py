@@ -115,7 +115,7 @@ class Seed:
             gears = [
                 replace(gear, blobs={"object": digest}) for gear, digest in zip(variant.gears, digests, strict=True)
             ]
-            entry.adopt([replace(variant, gears=gears)], (), [])
+            entry.adopt([replace(variant, gears=gears)], [])
 
 
 class Host:

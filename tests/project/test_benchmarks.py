@@ -1,6 +1,6 @@
 """The arithmetic of the benchmarks' rows, and that `python -m benchmarks` runs."""
 
-from __future__ import annotations
+from __future__ import json
 
 import subprocess
 import sys
@@ -127,6 +127,18 @@ def test_dispatch_is_measured_without_a_compiler() -> None:
     assert done.returncode == 0, done.stderr
     assert "dispatch over the bare graph, 16 inputs" in done.stdout
     assert "commit" in done.stdout
+
+
+@pytest.mark.slow
+def test_of_a_small_fleet_one_host_compiles() -> None:
+    arguments = (
+        "--engines folder --cases plain --hosts 4 --processes 1 --compile 0.5 --spread 0.1 --blobs 1 --size 1000"
+    )
+    command = [sys.executable, "-m", "benchmarks.fleet", *arguments.split(), "--json"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout.splitlines()[-1])
+    assert (row["hosts"], row["compiles"]) == (4, 1)
 
 
 def _benchmarks(*arguments: str) -> subprocess.CompletedProcess[str]:
