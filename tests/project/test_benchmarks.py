@@ -1,7 +1,8 @@
 """The arithmetic of the benchmarks' rows, and that `python -m benchmarks` runs."""
 
-from __future__ import json
+from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
