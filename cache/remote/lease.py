@@ -96,8 +96,8 @@ class Lease:
         self._beats: threading.Thread | None = None
         #: The last beat that was seen of another holder, and when, of `time.monotonic`.
         self._seen: tuple[bytes, float] = (b"", 0.0)
-        #: Whether a dead holder's lease stays, as this host may write and not delete: it is written over.
-        self._stays = False
+        #: The lease of a dead holder that stays, as this host may write and not delete: it is written over.
+        self._stays: bytes | None = None
 
     def holder(self) -> Holder | None:
         """Return who else holds the lease; None where nobody does, or has shown no beat while this watched."""
@@ -109,7 +109,7 @@ class Lease:
         try:
             self._ask(lambda remote, deadline: remote.delete(self._name, deadline))
         except RemoteError:
-            self._stays = True
+            self._stays = data
         return None
 
     def take(self) -> bool:
@@ -121,8 +121,11 @@ class Lease:
 
     def _create(self, remote: Remote, deadline: Deadline) -> bool:
         own = self._own(0).encoded()
-        if self._stays:
-            self._stays = False
+        if (dead := self._stays) is not None:
+            self._stays = None
+            # Of many that have seen it die, the first one writes.
+            if remote.get(self._name, _MAX_SIZE, deadline) != dead:
+                return False
             remote.put(self._name, own, deadline, lifetime=self._life)
             return True
 

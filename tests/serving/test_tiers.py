@@ -564,6 +564,20 @@ def test_hosts_that_may_write_and_not_delete_wait_for_no_lease_of_the_dead(
     assert time.monotonic() - begin < 5
 
 
+def test_of_hosts_that_may_not_delete_one_takes_a_dead_lease_over(share: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: FolderRemote, name: str, deadline: Deadline) -> None:
+        raise RemoteError(self.label, "denied")
+
+    old = lease.Holder("0" * 16, "host", 1, 0, time.time() - 3600).encoded()
+    FolderRemote(share.removeprefix("folder:").partition("?")[0]).put("v4/leases/x", old, Deadline.after(5))
+    monkeypatch.setattr(FolderRemote, "delete", refuse)
+    first, second = _lease(share), _lease(share)
+    assert first.holder() is second.holder() is None
+    assert first.take()
+    assert not second.take()
+    first.release()
+
+
 @pytest.mark.usefixtures("one_lease")
 def test_a_lease_that_nobody_can_read_is_waited_for_as_long_as_for_the_dead(
     tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +70,7 @@ def command(
     outcome = pull.outcome
     required = None
     if target is not None:
-        with _asking([*urls, *others]):  # what the function calls is looked for there too
-            required = _required(target, cache_dir)
+        required = _required(target, cache_dir, [*urls, *others])
     if as_json:
         print_json("pull", {"root": str(layout.root), **_plain(outcome, problems), "required": required})
     else:
@@ -101,21 +97,6 @@ def _tell_full(outcome: Pulled) -> None:
                 f"{short(name)} has {traces} traces: others of other hosts may be left out; `--require TARGET` brings "
                 "those that a function needs"
             )
-
-
-@contextlib.contextmanager
-def _asking(urls: list[str]) -> Iterator[None]:
-    """Let methods ask these tiers, if any are given, in the place of those of the environment."""
-    before = os.environ.get(REMOTES_VARIABLE)
-    if urls:
-        os.environ[REMOTES_VARIABLE] = " ".join(urls)
-    try:
-        yield
-    finally:
-        if before is None:
-            os.environ.pop(REMOTES_VARIABLE, None)
-        else:
-            os.environ[REMOTES_VARIABLE] = before
 
 
 def _listed(tiers: list[Tier]) -> tuple[list[tuple[Tier, Holdings]], list[str]]:
@@ -148,14 +129,18 @@ def _chosen(
     return sorted(set(chosen), key=lambda entry: (entry.label, entry.digest, entry.ranks))
 
 
-def _required(target: str, cache_dir: Path | None) -> dict[str, Any]:
-    """Look up what a function calls, here and then in the tiers, and return what is missing as JSON data.
+def _required(target: str, cache_dir: Path | None, urls: list[str]) -> dict[str, Any]:
+    """Look up what a function calls, here and then in the tiers (of the environment where none are given).
+
+    Returns what is missing as JSON data.
 
     Of the traces of an entry that several hosts have stored, not all may be here; the function tells which it needs.
     """
     from gearcache.commands.prewarm import looked_up
+    from gearcache.prewarming.environment import with_variables
 
-    report, error = looked_up(target, cache_dir, fetches=True)
+    with with_variables({REMOTES_VARIABLE: " ".join(urls)} if urls else {}):
+        report, error = looked_up(target, cache_dir, fetches=True)
     missing = {entry.method: list(entry.missing) for entry in report.entries if entry.missing}
     failed = {f"{entry.method}, {call}": cause for entry in report.entries for call, cause in entry.failed.items()}
     if error is not None:

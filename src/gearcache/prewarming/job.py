@@ -16,8 +16,7 @@ import torch
 
 from gearcache.errors import OptionError
 from gearcache.ge_cache.private_torch.jobs import start_alone
-
-_RANK_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
+from gearcache.prewarming.environment import with_variables
 
 
 @contextmanager
@@ -29,19 +28,12 @@ def acting_as(rank: int | None, world_size: int | None) -> Iterator[None]:
     if rank is None:
         yield
         return
-    before = {name: os.environ.get(name) for name in _RANK_VARIABLES}
-    own = {"RANK": str(rank), "WORLD_SIZE": str(world_size)}
-    if before["LOCAL_RANK"] is None or before["RANK"] != own["RANK"]:
-        own["LOCAL_RANK"] = str(rank)
-    os.environ.update(own)
-    try:
-        with _group(rank, world_size or 1):
-            yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
+    # Of a rank that is this process itself, the launcher has said which one of the host it is.
+    is_own = os.environ.get("RANK") == str(rank)
+    local_rank = os.environ.get("LOCAL_RANK", str(rank)) if is_own else str(rank)
+    own = {"RANK": str(rank), "LOCAL_RANK": local_rank, "WORLD_SIZE": str(world_size)}
+    with with_variables(own), _group(rank, world_size or 1):
+        yield
 
 
 @contextmanager
