@@ -13,7 +13,7 @@ import torch
 
 from gearcache.ge_cache.tensor_spec import TensorSpec
 
-#: Runs one gear: a flat list of checked input tensors in, a flat list of fresh output tensors out.
+#: Runs one gear: a flat list of checked input tensors, then ints, in; a flat list of fresh output tensors out.
 Runner = Callable[[list[torch.Tensor]], list[torch.Tensor]]
 Stage = Callable[[str], None]
 
@@ -22,7 +22,7 @@ Stage = Callable[[str], None]
 class CompileJob:
     """One gear to compile, as plain data, so that it can be sent to another process.
 
-    `graph` is the form of `ge_cache.aten`; its placeholders are `inputs`, then `attributes` in order. `repeats` lets a
+    `graph` is the form of `ge_cache.aten`; its placeholders are `inputs`, then numbers, then `attributes` in order. `repeats` lets a
     backend compile operations once that come again and again. `target` is what CPUs the code is for. `groups` are the
     sizes of the process groups that the graph communicates in, by role.
     """
@@ -37,6 +37,16 @@ class CompileJob:
     repeats: bool = False
     target: str = "native"
     groups: list[int] = field(default_factory=list)
+
+    @property
+    def numbers(self) -> list[list[Any]]:
+        """The numbers that the graph takes, as `ge_cache.graphs.number_inputs` says them."""
+        return list((self.graph["symbols"] or {}).get("numbers", []))
+
+    @property
+    def inputs_and_numbers(self) -> int:
+        """How many placeholders come before those of the attributes."""
+        return len(self.inputs) + len(self.numbers)
 
 
 @dataclass(frozen=True)
@@ -81,8 +91,6 @@ class Backend(ABC):
     allows_random = False
     #: Whether one graph serves all gears, and the compiler's own runtime switches between them.
     takes_all_gears = False
-    #: Whether a graph may take a number as a tensor of one element on the CPU.
-    takes_feeds = True
     #: Whether a compiler takes the graph; else each of its operators is called as the process has it.
     compiles = True
     #: Whether graphs name process groups by role, and a load is told their names.

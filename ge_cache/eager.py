@@ -30,7 +30,7 @@ class EagerBackend(Backend):
 
     def compile(self, job: CompileJob, stage: Stage) -> Artifact:
         """Encode the graph."""
-        return Artifact({"inputs": len(job.inputs)}, {_GRAPH: msgpack.packb(job.graph, use_bin_type=True)})
+        return Artifact({"inputs": job.inputs_and_numbers}, {_GRAPH: msgpack.packb(job.graph, use_bin_type=True)})
 
     def load(self, artifact: StoredArtifact, attributes: Mapping[str, torch.Tensor], device: torch.device) -> Runner:
         """Write the graph as a function over the inputs and the live attributes."""

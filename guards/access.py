@@ -57,6 +57,7 @@ _STEPS: dict[str, Callable[[Any, Any], Any]] = {
     "fields": _dataclass_fields,
     "member": _member,
     "called_with": lambda value, text: value(text),
+    "size": lambda value, dim: value.size(dim),
 }
 
 _SOURCE: dict[str, str] = {
@@ -68,6 +69,7 @@ _SOURCE: dict[str, str] = {
     "call": "{base}()",
     "member": "{base}.{argument}",
     "called_with": "{base}({argument!r})",
+    "size": "{base}.size({argument})",
 }
 
 

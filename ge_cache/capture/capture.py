@@ -14,9 +14,9 @@ import torch
 
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.capture.captured import Capture
-from gearcache.ge_cache.capture.counters import written_ints
 from gearcache.ge_cache.capture.inputs import graph_inputs, place_checks, unbacked_sizes
 from gearcache.ge_cache.capture.number_checks import number_checks
+from gearcache.ge_cache.capture.numbers import NumberChoice, number_accesses, written_ints
 from gearcache.ge_cache.capture.recording import Recording
 from gearcache.ge_cache.capture.source_paths import FrameNames, is_of_namedtuple
 from gearcache.ge_cache.capture.translation import GuardTranslator, tensor_sources
@@ -36,15 +36,15 @@ def capture_method(
     *,
     method: str,
     dynamic: bool,
-    numbers: tuple[str, ...] = (),
+    numbers: NumberChoice = NumberChoice(),
     unbound: Collection[str] = (),
     with_grad: bool = False,
 ) -> Capture:
     """Trace one call of a bound method; `CaptureError` names the method and why it cannot be one graph.
 
-    `numbers`: Dynamo's names of ints to keep symbolic, see `ge_cache.capture.counters`; `unbound`: its names of
-    parameters and buffers that are to be inputs, see `ge_cache.capture.weights`. `with_grad`: as with autograd on,
-    which shows only where the method asks.
+    `numbers`: which ints are to stay symbolic, see `ge_cache.capture.numbers`; `unbound`: Dynamo's names of parameters
+    and buffers that are to be inputs, see `ge_cache.capture.weights`. `with_grad`: as with autograd on, which shows
+    only where the method asks.
     """
     if private_core.torch_function_modes() > 0:
         raise CaptureError(method, "it was called under a torch function mode, which a static graph cannot honour")
@@ -62,10 +62,14 @@ def _translated(recording: Recording) -> Capture:
     names = FrameNames(output.import_sources, recording.installed, tuple(scope.closure), looked_up)
     translator = GuardTranslator(method, scope, names)
     inputs = graph_inputs(hook, translator, scope, method)
-    ints = {symbol: translator.access(source) for symbol, source in hook.numbers.symbols.items()}
+    ints = number_accesses(hook.numbers, translator.access)
     attributes, tensors = _attributes(recording, translator)
     checks = translator.translate(guards)
-    checks += number_checks(hook.numbers, ints, hook.shape_env)
+    of_numbers = number_checks(hook.numbers, translator.access, hook.shape_env)
+    fixed = [Check("constant", translator.access(source), value) for source, value in hook.numbers.fixed]
+    compared = {check.access for check in fixed} | set(ints.values())
+    checks = [check for check in checks if not (check.kind == "type" and check.access in compared)]
+    checks += [*fixed, *of_numbers]
     checks += [check for item in inputs for check in place_checks(item.access)]
     recording.identities.forget(lambda source: is_of_namedtuple(source, names))
     checks += recording.identities.checks(translator.access, translator.value)
@@ -101,8 +105,8 @@ def _translated(recording: Recording) -> Capture:
         ],
         frame_globals=dict(output.f_globals),
         numbers=hook.numbers,
-        number_accesses=dict(zip(hook.numbers.names().values(), ints.values(), strict=True)),
-        written_ints=written_ints(checks, written, translator.source_names),
+        number_accesses=dict(ints),
+        written_ints=written_ints(checks, written),
         unbacked=unbacked_sizes(inputs, hook.shape_env),
         asks_grad_mode=recording.autograd.asks_mode,
         traced_code=[code for code in output.traced_code if code not in observed.covered],

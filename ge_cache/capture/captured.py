@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from gearcache.ge_cache.capture.counters import Numbers
+from gearcache.ge_cache.capture.numbers import Numbers
 from gearcache.ge_cache.capture.symbols import Symbols
 from gearcache.ge_cache.capture.written import Written
 from gearcache.guards.access import Access
@@ -61,13 +61,16 @@ class Capture:
     #: Whether the trace follows from grad mode.
     asks_grad_mode: bool = False
     numbers: Numbers = field(default_factory=Numbers)
-    #: Where each symbolic int is, by its name.
-    number_accesses: dict[str, Access] = field(default_factory=dict)
-    #: Dynamo's names of ints that the trace fixed although the frame writes them.
-    written_ints: list[str] = field(default_factory=list)
+    #: Where ints are that were to be numbers and cannot be, as far as it is known; and why, empty where there are none.
+    constants: frozenset[Access] = frozenset()
+    constants_because: str = ""
+    #: Where each number is, by symbol.
+    number_accesses: dict[Any, Access] = field(default_factory=dict)
+    #: Where ints are that the trace fixed although the frame writes them.
+    written_ints: list[Access] = field(default_factory=list)
     #: Drops the weak references that Dynamo keeps to the tensors of the call and the module.
     drop_references: Callable[[], None] = lambda: None
 
     def symbols(self) -> Symbols:
         """Return the symbols of the sizes."""
-        return Symbols(self.shape_env, self.unbacked)
+        return Symbols(self.shape_env, self.unbacked, self.numbers.symbols)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from gearcache.errors import CaptureError
-from gearcache.ge_cache.capture.counters import Numbers, take_numbers
+from gearcache.ge_cache.capture.numbers import Numbers, take_numbers
 from gearcache.ge_cache.capture.written import Write
 from gearcache.ge_cache.dependencies.identities import Identities
 from gearcache.ge_cache.graphs.tensor_data import take_data
@@ -21,9 +21,8 @@ from gearcache.guards.evidence.names import a_type, module_of
 class GraphHook:
     """Dynamo's backend for the capture: keeps the graph and makes it take tensors only."""
 
-    def __init__(self, method: str, wanted: tuple[str, ...], identities: Identities) -> None:
+    def __init__(self, method: str, identities: Identities) -> None:
         self._method = method
-        self._wanted = wanted
         self._identities = identities
         self.numbers = Numbers()
         self.module: torch.fx.GraphModule | None = None
@@ -48,7 +47,7 @@ class GraphHook:
         if not private_under_way.forget_unused_streams(module):
             raise CaptureError(self._method, "it works with streams or events, which a static graph cannot honour")
         take_data(self._method, module.graph, self.attribute_sources)
-        self.numbers = take_numbers(module.graph, self._wanted, self.shape_env)
+        self.numbers = take_numbers(module.graph, self.shape_env)
         for node in reversed(module.graph.nodes):
             if node.target is getattr and not node.users:  # what it gave is a constant of the trace
                 module.graph.erase_node(node)

@@ -1,4 +1,4 @@
-"""What a capture assumed about its symbolic ints, as call checks.
+"""What a capture assumed about its numbers, as call checks.
 
 Dynamo keeps an int symbolic without assuming anything of it, 0 and 1 included. Whatever the trace asked of one on its
 way (`if self.count < 8`) is a guard of its shape environment; all of them are taken here, and the ranges that follow.
@@ -6,35 +6,44 @@ way (`if self.count < 8`) is a guard of its shape environment; all of them are t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from gearcache.errors import CaptureError
-from gearcache.ge_cache.capture.counters import Numbers, SizeDependence
+from gearcache.ge_cache.capture.numbers import Numbers
 from gearcache.ge_cache.private_torch import symbols as private_symbols
 from gearcache.guards.access import Access
 from gearcache.guards.evidence.checks import Check
 from gearcache.guards.gears.expressions import checked_expression, expression_function
 
-_LEAST, _GREATEST = -(2**63), 2**63 - 1
 
+def number_checks(numbers: Numbers, access: Callable[[Any], Access], shape_env: Any) -> list[Check]:
+    """Return checks of the numbers, whose Dynamo's sources `access` turns into paths.
 
-def number_checks(numbers: Numbers, accesses: Mapping[Any, Access], shape_env: Any) -> list[Check]:
-    """Return checks of the ints at `accesses`, by symbol; `CaptureError` for an assumption that cannot be one.
-
-    Beside what the trace assumed: what a graph takes as a tensor has 64 bits, and nothing is divided by 0.
+    What they compare is noted in `numbers.checked`. What was assumed about sizes and numbers that the frame passes is
+    left to each graph, which knows its sizes. `CaptureError` for an assumption that cannot be a check.
     """
-    if not numbers.symbols:
+    if not numbers:
         return []
-    names = numbers.names()
-    texts = [_text(condition, names) for condition in private_symbols.assumed(shape_env, numbers.symbols)]
-    texts += [f"{text} != 0" for text in numbers.divisors]
-    texts += [f"{_LEAST} <= {feed.text} <= {_GREATEST}" for feed in numbers.feeds if feed.kind == "int"]
-    paths = {names[symbol]: access for symbol, access in accesses.items()}
-    hints = {names[symbol]: int(shape_env.backed_var_to_val[symbol]) for symbol in accesses}
-    groups: list[tuple[set[str], list[str]]] = []
+    names, places = dict(numbers.names), {symbol: access(source) for symbol, source in numbers.symbols.items()}
+    compared = []
+    for condition in private_symbols.assumed(shape_env, numbers.symbols):
+        sizes = condition.free_symbols - set(numbers.symbols)
+        if sizes and not condition.free_symbols - sizes - set(numbers.passed):
+            continue
+        for symbol in sizes:
+            base, dim = private_symbols.size_source(shape_env, symbol)
+            places[symbol] = access(base).then("size", dim)
+            names.setdefault(symbol, f"n{len(names)}")
+        compared.append(condition)
+    numbers.checked.update(compared, private_symbols.implied(shape_env, numbers.symbols))
+    texts = [number_text(item, names) for item in compared]
+    paths = {names[symbol]: place for symbol, place in places.items()}
+    hints = {names[symbol]: int(shape_env.backed_var_to_val[symbol]) for symbol in places}
+    groups: list[tuple[set[str], list[str]]] = [({name}, []) for name in numbers.names.values()]
     for text in dict.fromkeys(texts):
-        used = {name for name in paths if name in text}
+        used = set(re.findall(r"\bn\d+\b", text))
         if expression_function(text, tuple(hints))(**hints) is not True:
             raise CaptureError("", f"it assumes `{text}` of a number, which is not so in the traced call")
         met = [group for group in groups if group[0] & used]
@@ -47,9 +56,8 @@ def _check(used: list[str], texts: list[str], paths: Mapping[str, Access]) -> Ch
     return Check("numbers", paths[used[0]], [texts, [[name, paths[name].to_plain()] for name in used]])
 
 
-def _text(condition: Any, names: Mapping[Any, str]) -> str:
-    if condition.free_symbols - set(names):
-        raise SizeDependence("", f"its trace compares a number with a size: {condition}")
+def number_text(condition: Any, names: Mapping[Any, str]) -> str:
+    """Return a condition on numbers as source over their names; `CaptureError` where it is not simple arithmetic."""
     renamed = {symbol: private_symbols.number_symbol(name) for symbol, name in names.items()}
     try:
         return checked_expression(f"({private_symbols.print_expression(condition.xreplace(renamed))})")

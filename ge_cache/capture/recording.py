@@ -10,6 +10,7 @@ import torch
 
 from gearcache.errors import CaptureError, MethodRaises
 from gearcache.ge_cache.capture.hook import GraphHook
+from gearcache.ge_cache.capture.numbers import NumberChoice, NumberRefused, WantedNumbers
 from gearcache.ge_cache.capture.weights import Weights
 from gearcache.ge_cache.dependencies.autograd_reads import AutogradReads
 from gearcache.ge_cache.dependencies.facts import Facts
@@ -57,15 +58,15 @@ class Recording:
     module: torch.fx.GraphModule
 
     def __init__(
-        self, function: Any, method: str, numbers: tuple[str, ...], unbound: Collection[str], *, with_grad: bool
+        self, function: Any, method: str, numbers: NumberChoice, unbound: Collection[str], *, with_grad: bool
     ) -> None:
         self.method = method
         self._function = function
-        self._numbers = numbers
+        self._numbers = WantedNumbers(numbers)
         self._with_grad = with_grad
         self.observer, self.lookups, self.reads = Observer(method), Lookups(), TensorReads(method)
         self.identities, self.facts = Identities(method), Facts(method)
-        self.hook = GraphHook(method, numbers, self.identities)
+        self.hook = GraphHook(method, self.identities)
         self.autograd = AutogradReads(method, with_grad)
         self.weights = Weights(self.original, unbound)
 
@@ -79,7 +80,7 @@ class Recording:
         try:
             with (
                 torch.set_grad_enabled(self._with_grad),
-                private_dynamo.capture_settings(self.weights, dynamic=dynamic, numbers=self._numbers),
+                private_dynamo.capture_settings(self.weights, self._numbers, dynamic=dynamic),
                 private_dynamo.observed(self.observer),
                 private_fake.without_reports(),
                 only_own_operators_computed(),
@@ -94,7 +95,7 @@ class Recording:
                 private_symbols.watched_floats() as floats,
             ):
                 self.frame, self.output, self.installed = private_dynamo.compile_frame(
-                    self._function, arguments, keywords, self.hook
+                    self._function, arguments, keywords, self.hook, self._begin
                 )
         except private_dynamo.dynamo_errors() as error:
             raise self._refusal(error) from error
@@ -104,8 +105,8 @@ class Recording:
             cause = f"Dynamo could not form one graph: it failed with {type(error).__name__}: {error}"
             kind = MethodRaises if private_raised.is_raised_by_arguments(error) else CaptureError
             raise kind(self.method, cause) from error
-        if self._numbers and floats:
-            raise CaptureError(self.method, "a float is computed from a number, or from a size beside one")
+        if of_floats := floats.intersection(self.hook.numbers.symbols):
+            raise NumberRefused(self.method, "a float is computed from a number", of_floats)
         self.facts.raise_refusals()
         if self.hook.module is None:
             raise CaptureError(self.method, "it runs no tensor operation that could be compiled")
@@ -118,6 +119,10 @@ class Recording:
             return own
         kind = MethodRaises if private_raised.is_raised_by_method(error) else CaptureError
         return kind(self.method, cause_of(error))
+
+    def _begin(self, frame: Any) -> None:
+        self.frame = frame
+        self._numbers.begin(self.scope, frame.code.co_varnames[0])
 
     @property
     def scope(self) -> Scope:

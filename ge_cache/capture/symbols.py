@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 Assignment = Mapping[Any, int]
@@ -11,12 +11,15 @@ Assignment = Mapping[Any, int]
 class Symbols:
     """Read-only view of a capture's shape environment; `unbacked` has the sizes of symbols that have no value in it."""
 
-    def __init__(self, shape_env: Any, unbacked: Assignment | None = None) -> None:
+    def __init__(
+        self, shape_env: Any, unbacked: Assignment | None = None, numbers: Collection[Any] = frozenset()
+    ) -> None:
         import sympy
 
         self._sympy = sympy
         self._shape_env = shape_env
         self._unbacked = unbacked or {}
+        self._numbers = set(numbers)
 
     def simplify(self, size: Any) -> Any:
         """Return an int or an expression in independent symbols (equal dims share one)."""
@@ -48,9 +51,11 @@ class Symbols:
         """Return the first condition of the trace that does not hold at a gear, as text.
 
         Sizes 0 and 1 never fit a trace with symbolic dims: Dynamo takes every symbol for at least 2
-        without recording a guard.
+        without recording a guard. What it says of numbers is asked at each call.
         """
         for symbol, value in assignment.items():
+            if symbol in self._numbers:
+                continue
             if value < 2:
                 return f"{symbol} >= 2"
             bounds = self._shape_env.var_to_range.get(symbol)
@@ -59,6 +64,8 @@ class Symbols:
         for guard in self._shape_env.guards:
             condition = self._sympy.sympify(self._shape_env.replace(guard.expr))
             free: set[Any] = getattr(condition, "free_symbols", set())
+            if self._numbers.intersection(getattr(guard.expr, "free_symbols", set())):
+                continue
             values = {symbol: self._sympy.Integer(assignment.get(symbol, self.hint(symbol))) for symbol in free}
             if condition.xreplace(values) == self._sympy.false:
                 return str(guard.expr)

@@ -104,15 +104,11 @@ class GuardTranslator:
         self._scope = scope
         self._walker = Walker(scope)
         self._names = names
-        #: Dynamo's name of what each path leads to.
-        self.source_names: dict[Access, str] = {}
 
     def access(self, source: Any) -> Access:
         """Return the access path of a Dynamo source; `UncacheableGuard` when there is none."""
         try:
-            access = access_of(source, self._names)
-            self.source_names.setdefault(access, source.name)
-            return access
+            return access_of(source, self._names)
         except (UnknownSource, NotConstant) as error:
             raise UncacheableGuard(self._method, type(source).__name__, _name(source), str(error)) from None
 

@@ -12,9 +12,18 @@ import torch
 from torch import fx
 
 from gearcache.errors import CaptureError
+from gearcache.ge_cache.aten import encode_graph
 from gearcache.ge_cache.capture.captured import Capture
 from gearcache.ge_cache.capture.symbols import Symbols
-from gearcache.ge_cache.graphs.static import GearGraph, feed_specs, input_spec, record, tensor_placeholders
+from gearcache.ge_cache.graphs.number_inputs import check_operands, mixed_conditions, number_rows, value_conditions
+from gearcache.ge_cache.graphs.static import (
+    GearGraph,
+    input_spec,
+    lift_attributes,
+    record,
+    tensor_placeholders,
+    trace_gear,
+)
 from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch import symbols as private_symbols
 from gearcache.ge_cache.tensor_spec import TensorSpec
@@ -44,7 +53,9 @@ def dynamic_gear(
     strides = [[symbols.simplify(stride) for stride in item.strides] for item in capture.inputs]
     measures, contiguous, ties = printer.layout(sizes, strides, owners)
     conditions = list(dict.fromkeys([*printer.conditions(owners), *ties, *printer.declared(spec, sizes)]))
-    _check_given(capture, {name for name, *_ in [*owners, *measures]}, [*conditions, *_expressions(graph.results)])
+    conditions += [text for text in graph.conditions if text not in conditions]
+    given = {name for name, *_ in [*owners, *measures]} | set(capture.numbers.names.values())
+    _check_given(capture, given, [*conditions, *_expressions(graph.results)])
     graph.symbols = {
         "sizes": [[printer.plain(size) for size in row] for row in sizes],
         "strides": [[printer.plain(stride) for stride in row] for row in strides],
@@ -66,6 +77,24 @@ def dynamic_gear(
     return graph, stored
 
 
+def check_numbers(capture: Capture, decompositions: Mapping[Any, Any] | None, *, compiles: bool) -> None:
+    """Record a graph at the sizes of its trace; `CaptureError` where its numbers cannot be inputs of it."""
+    symbols, lifted = capture.symbols(), lift_attributes(capture)
+    sizes = [size for item in capture.inputs for size in item.sizes]
+    if any(symbols.symbols_of(size) for size in sizes):
+        graph, printer = record_dynamic(capture, lifted, symbols, decompositions)
+        printer.guards()
+        symbols_in = printer.symbols_in
+    else:
+        inputs = [input_spec(item, lambda size: symbols.value(size, {})) for item in capture.inputs]
+        graph = trace_gear(capture, lifted, inputs, decompositions, {})
+        symbols_in = set
+    check_operands(graph.module.graph, capture.method, symbols_in, compiles=compiles)
+    for text in _expressions(graph.results):
+        checked_expression(text)
+    encode_graph(capture.method, graph.module)
+
+
 def record_dynamic(
     capture: Capture, lifted: fx.GraphModule, symbols: Symbols, decompositions: Mapping[Any, Any] | None
 ) -> tuple[GearGraph, SizePrinter]:
@@ -75,12 +104,12 @@ def record_dynamic(
     fakes = [private_fake.with_own_memory(mode, node.meta["example_value"]) for node in placeholders]
     attributes = {name: private_fake.with_own_memory(mode, tensor) for name, tensor in _lifted(capture).items()}
     printer = SizePrinter(capture, symbols)
-    feeds = feed_specs(capture)
-    with mode:
-        fed = [torch.empty(spec.sizes, dtype=spec.dtype, device=spec.device) for spec in feeds]
+    values = [node.meta["example_value"] for node in capture.numbers.nodes]
     with mode.shape_env.ignore_fresh_unbacked_symbols():
-        graph = record(capture.method, lifted, mode, fakes, attributes, decompositions, printer.number, fed)
-    graph.feeds = feeds
+        graph = record(capture.method, lifted, mode, fakes, attributes, decompositions, printer.number, values)
+    if capture.numbers:
+        graph.numbers = number_rows(capture)
+        graph.conditions = value_conditions(graph.module.graph, printer.text_of)
     graph.attributes = {
         name: TensorSpec(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, tensor.device)
         for name, tensor in _lifted(capture).items()
@@ -99,10 +128,19 @@ class SizePrinter:
         self._capture = capture
         self._symbols = symbols
         self._env = capture.shape_env
+        rows = [size for item in capture.inputs for size in (*item.sizes, *item.strides)]
+        simple = [symbols.simplify(size) for size in rows]
+        sized = {size for size in simple if not isinstance(size, int) and size.is_Symbol}
+        #: Names of the numbers that no size of an input gives.
+        self._names = {
+            symbol: private_symbols.number_symbol(name)
+            for symbol, name in capture.numbers.names.items()
+            if symbol not in sized
+        }
 
     def text(self, expression: Any) -> str:
         """Return Python source; `CaptureError` when the expression is not simple arithmetic."""
-        text = private_symbols.print_expression(expression)
+        text = private_symbols.print_expression(expression.xreplace(self._names) if self._names else expression)
         try:
             return checked_expression(text)
         except ValueError as error:
@@ -116,6 +154,17 @@ class SizePrinter:
         if isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat)):
             return self.plain(self._symbols.simplify(value.node.expr))
         return value
+
+    def text_of(self, value: Any) -> tuple[str | None, int | None, int | None]:
+        """Return a symbolic int as source (None: it is known), and the bounds that it is known to have."""
+        found = self._symbols.simplify(value.node.expr)
+        if isinstance(found, int):
+            return None, None, None
+        return (self.text(found), *private_symbols.bounds_of(self._env, found))
+
+    def symbols_in(self, value: Any) -> set[Any]:
+        """Return the numbers of which a symbolic number of the graph is made."""
+        return set(value.node.expr.free_symbols) & set(self._capture.numbers.symbols)
 
     def owners(self) -> list[Owner]:
         """Return for each free symbol the first size, or else stride, of an input that is just that symbol."""
@@ -131,7 +180,7 @@ class SizePrinter:
                 needed |= set(simple.free_symbols)
                 if simple.is_Symbol:
                     found.setdefault(str(simple), (str(simple), index, kind, dim))
-        missing = sorted(str(symbol) for symbol in needed if str(symbol) not in found)
+        missing = sorted(str(symbol) for symbol in needed - set(self._names) if str(symbol) not in found)
         if missing:
             raise CaptureError(self._capture.method, f"no input dim gives the size {missing[0]} by itself")
         return [found[name] for name in sorted(found)]
@@ -210,19 +259,40 @@ class SizePrinter:
             found += [f"{name} >= {lower}"] if lower > 2 else []
             found += [f"{name} <= {upper}"] if upper is not None and upper < 2**62 else []
         deferred = [item for group in self._env.deferred_runtime_asserts.values() for item in group]
+        numbers = set(self._capture.numbers.symbols)
         for guard in [*self._env.guards, *deferred]:
-            if set(self._capture.numbers.symbols) & getattr(guard.expr, "free_symbols", set()):
-                continue  # a call check
+            if numbers & getattr(guard.expr, "free_symbols", set()):
+                continue
             condition = self._env.simplify(self._env.replace(guard.expr))
             if condition not in (True, False) and getattr(condition, "free_symbols", None):
                 found.append(self.text(condition))
+        found += [self._mixed(condition) for condition in mixed_conditions(self._capture)]
         return list(dict.fromkeys(found))
+
+    def _mixed(self, condition: Any) -> str:
+        """Return a condition on numbers, and on sizes, which may be equal to numbers by this very condition."""
+        names = {symbol: private_symbols.number_symbol(name) for symbol, name in self._capture.numbers.names.items()}
+        sizes = {
+            symbol: sympy_of(self._symbols.simplify(symbol)) for symbol in condition.free_symbols if symbol not in names
+        }
+        text = private_symbols.print_expression(condition.xreplace({**names, **sizes}))
+        try:
+            return checked_expression(text)
+        except ValueError as error:
+            raise CaptureError(self._capture.method, f"it assumes of a number and a size: {error}") from None
+
+
+def sympy_of(size: Any) -> Any:
+    """Return a size as sympy has it."""
+    import sympy
+
+    return sympy.sympify(size)
 
 
 def _check_given(capture: Capture, given: set[str], texts: list[str]) -> None:
     """Refuse an expression over what neither a size nor a stride of an input gives: the storage offset of a view."""
     for text in texts:
-        for name in re.findall(r"\b[su]\d+\b", text):
+        for name in re.findall(r"\b[sun]\d+\b", text):
             if name not in given:
                 cause = (
                     f"it depends on {name}, which no size or stride of its inputs gives (the storage offset of a view)"

@@ -14,9 +14,9 @@ from gearcache.guards.gears.expressions import expression_function
 
 def numbers(row: Sequence[Any], symbolic: private_symbols.SymbolicInputs) -> list[Any]:
     """Return sizes as ints and symbolic ints; `{"expression": text}` stands for the latter."""
-    names = tuple(symbolic.sizes)
+    values = {**symbolic.sizes, **symbolic.numbers}
     return [
-        expression_function(item["expression"], names)(**symbolic.sizes, max=torch.sym_max, min=torch.sym_min)
+        expression_function(item["expression"], tuple(values))(**values, max=torch.sym_max, min=torch.sym_min)
         if isinstance(item, dict)
         else item
         for item in row
@@ -26,8 +26,16 @@ def numbers(row: Sequence[Any], symbolic: private_symbols.SymbolicInputs) -> lis
 def symbolic_examples(
     symbols: Mapping[str, Any], specs: Sequence[TensorSpec]
 ) -> tuple[list[torch.Tensor], private_symbols.SymbolicInputs]:
-    """Return one fake tensor per spec with the sizes and strides of `symbols`, and what assumptions they collect."""
-    symbolic = private_symbols.SymbolicInputs(dict(symbols["hints"]))
+    """Return one fake tensor per spec with the sizes and strides of `symbols`, and what assumptions they collect.
+
+    The numbers of a job follow the tensors of its inputs: `symbolic.numbers` has them.
+    """
+    rows = symbols.get("numbers", [])
+    symbolic = private_symbols.SymbolicInputs(
+        dict(symbols["hints"]),
+        {name: hint for name, hint, *_ in rows},
+        {name: limits for name, _, *limits in rows},
+    )
     fakes = [
         symbolic.tensor(numbers(sizes, symbolic), numbers(strides, symbolic), spec.dtype, spec.device)
         for spec, sizes, strides in zip(specs, symbols["sizes"], symbols["strides"], strict=True)

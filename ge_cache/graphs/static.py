@@ -17,11 +17,11 @@ from torch import fx
 
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.capture.captured import Capture, CapturedInput
-from gearcache.ge_cache.capture.counters import feed
 from gearcache.ge_cache.dependencies.custom_operators import record_expanded
 from gearcache.ge_cache.graphs import inference_regions
 from gearcache.ge_cache.graphs.arguments import given_arguments
 from gearcache.ge_cache.graphs.cloned import cloned_inputs
+from gearcache.ge_cache.graphs.number_inputs import GearNumbers, NumberRow, number_rows
 from gearcache.ge_cache.graphs.results import Result, ResultPlan, detached_outputs
 from gearcache.ge_cache.private_torch import autograd as private_autograd
 from gearcache.ge_cache.private_torch import core as private_core
@@ -54,12 +54,14 @@ class GearGraph:
     operators: list[str] = field(default_factory=list)
     #: `[output, on]`: compiled outputs that the method makes with inference mode on, or off, by itself.
     regions: list[list[Any]] = field(default_factory=list)
-    #: The inputs that stand for numbers, last of all placeholders until `order_inputs`.
-    feeds: list[TensorSpec] = field(default_factory=list)
+    #: The numbers that it takes, last of all placeholders until `order_inputs`; see `graphs.number_inputs`.
+    numbers: list[NumberRow] = field(default_factory=list)
+    #: What must hold of the numbers, beside the call checks.
+    conditions: list[str] = field(default_factory=list)
 
 
 def lift_attributes(capture: Capture) -> fx.GraphModule:
-    """Return the captured graph with its attributes as trailing placeholders, in `attributes` order, then its feeds.
+    """Return the captured graph with its attributes as trailing placeholders, in `attributes` order, then its numbers.
 
     Tensors that belong to no module (constants that Dynamo made) stay attributes and are recorded as constants.
     What sets modes of autograd is left out; where regions of inference mode begin and end is marked. `CaptureError`
@@ -73,13 +75,11 @@ def lift_attributes(capture: Capture) -> fx.GraphModule:
     for node in tensor_placeholders(capture):
         mapping[node] = graph.placeholder(node.name)
     lifted = {name: graph.placeholder(f"attribute_{number}") for number, name in enumerate(capture.attributes)}
-    fed = [graph.placeholder(f"feed_{number}") for number in range(len(capture.numbers.feeds))]
-    numbers = [graph.call_method("item", (node,)) for node in fed]
+    for number, node in enumerate(capture.numbers.nodes):
+        mapping[node] = graph.placeholder(f"number_{number}")
     for node in capture.module.graph.nodes:
         if node.op == "get_attr" and node.target in lifted:
             mapping[node] = lifted[str(node.target)]
-        elif node.target is feed:
-            mapping[node] = numbers[node.args[0]]
         elif node.op != "placeholder" and not private_autograd.is_grad_switch(node):
             mapping[node] = graph.node_copy(node, lambda source: mapping[source])
             if private_autograd.enters_inference_mode(node):
@@ -93,11 +93,6 @@ def tensor_placeholders(capture: Capture) -> list[fx.Node]:
     """Return the placeholders of a captured graph but for those of ints."""
     placeholders = [node for node in capture.module.graph.nodes if node.op == "placeholder"]
     return [node for node in placeholders if isinstance(node.meta["example_value"], torch.Tensor)]
-
-
-def feed_specs(capture: Capture) -> list[TensorSpec]:
-    """Return the inputs that a graph takes in place of numbers."""
-    return [TensorSpec((), (), item.dtype, torch.device("cpu")) for item in capture.numbers.feeds]
 
 
 def input_spec(captured: CapturedInput, substitute: Any) -> TensorSpec:
@@ -115,19 +110,22 @@ def trace_gear(
     lifted: fx.GraphModule,
     inputs: list[TensorSpec],
     decompositions: Mapping[Any, Any] | None,
+    assignment: Mapping[Any, int],
 ) -> GearGraph:
-    """Record the ATen operations of one static gear."""
-    feeds = feed_specs(capture)
-    mode = private_fake.fake_mode(private_fake.shape_env() if feeds else None)
+    """Record the ATen operations of one static gear, at whose sizes the symbols have the values of `assignment`."""
+    numbers = GearNumbers(capture, capture.symbols(), assignment) if capture.numbers else None
+    mode = private_fake.fake_mode() if numbers is None else numbers.mode
     with mode:
-        fakes, fed = ([_empty(spec) for spec in specs] for specs in (inputs, feeds))
+        fakes = [_empty(spec) for spec in inputs]
     attributes = {
         name: private_fake.with_own_memory(mode, capture.attribute_tensors[name]) for name in capture.attributes
     }
-    graph = record(capture.method, lifted, mode, fakes, attributes, decompositions, int, fed)
+    plain, values = (int, []) if numbers is None else (numbers.plain, numbers.values)
+    graph = record(capture.method, lifted, mode, fakes, attributes, decompositions, plain, values)
+    if numbers is not None:
+        graph.numbers, graph.conditions = number_rows(capture), numbers.conditions(graph.module.graph)
     private_fake.forget_tensors(mode)
     graph.inputs = list(inputs)
-    graph.feeds = feeds
     graph.attributes = {
         name: TensorSpec(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, tensor.device)
         for name, tensor in capture.attribute_tensors.items()
@@ -144,16 +142,20 @@ def record(
     attributes: dict[str, torch.Tensor],
     decompositions: Mapping[Any, Any] | None,
     number: Any,
-    feeds: Sequence[torch.Tensor] = (),
+    numbers: Sequence[Any] = (),
 ) -> GearGraph:
-    """Run `lifted` on fake tensors of `mode` and record it; `number` turns a size into an int or an expression."""
+    """Run `lifted` on fake tensors of `mode` and record it; `number` turns a size into an int or an expression.
+
+    `numbers` are the values of the numbers that it takes, symbolic ones or ints.
+    """
     from torch.fx.experimental.proxy_tensor import make_fx
 
     outputs: list[Any] = []
-    arguments = [*inputs, *attributes.values(), *feeds]
-    versions = [tensor._version for tensor in arguments]
+    tensors = [*inputs, *attributes.values()]
+    arguments = [*tensors, *numbers]
+    versions = [tensor._version for tensor in tensors]
 
-    def run(*tensors: torch.Tensor) -> list[Any]:
+    def run(*tensors: Any) -> list[Any]:
         outputs.clear()
         outputs.extend(lifted.forward(*tensors))  # no call: global hooks are not meant for this module
         return [value for value in outputs if isinstance(value, torch.Tensor)]
@@ -185,7 +187,7 @@ def record(
     with mode, torch.no_grad():
         regions = inference_regions.regions_of_outputs(lifted, arguments)
     _keep_outputs(module, outputs, plan.compiled)
-    written = [tensor._version != version for tensor, version in zip(arguments, versions, strict=True)]
+    written = [tensor._version != version for tensor, version in zip(tensors, versions, strict=True)]
     names = list(attributes)
     return GearGraph(
         module=module,
@@ -212,14 +214,14 @@ def _is_seen_after_dispatch(module: fx.GraphModule) -> bool:
 
 
 def order_inputs(graph: GearGraph) -> None:
-    """Make the attributes that the graph writes its last inputs, before the feeds: they are read anew on every call."""
+    """Make the attributes that the graph writes its last tensors before the numbers: they are read anew on every call."""
     placeholders = [node for node in graph.module.graph.nodes if node.op == "placeholder"]
     count = len(graph.inputs)
     names = list(graph.attributes)
     written = [placeholders[count + names.index(name)] for name in graph.written_attributes]
-    feeds = placeholders[len(placeholders) - len(graph.feeds) :]
-    rest = [node for node in placeholders[count:] if node not in written and node not in feeds]
-    ordered = [*placeholders[:count], *written, *feeds, *rest]
+    numbers = placeholders[len(placeholders) - len(graph.numbers) :]
+    rest = [node for node in placeholders[count:] if node not in written and node not in numbers]
+    ordered = [*placeholders[:count], *written, *numbers, *rest]
     for before, node in itertools.pairwise(ordered):
         before.append(node)
     position: dict[str, int] = {}

@@ -227,5 +227,7 @@ class _Bound:
         self.run = run
         self.values = values
 
-    def __call__(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    def __call__(self, inputs: list[Any]) -> list[torch.Tensor]:
+        if inputs and type(inputs[-1]) is int:  # numbers are the last inputs
+            inputs = [item if isinstance(item, torch.Tensor) else torch.tensor(item) for item in inputs]
         return self.run(inputs)

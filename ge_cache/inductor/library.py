@@ -149,15 +149,16 @@ def linker_flags() -> list[str]:
     return [shlex.quote(f"Wl,--version-script={script}"), "Wl,--gc-sections"]
 
 
-def _inputs(job: CompileJob) -> tuple[list[torch.Tensor], private_symbols.SymbolicInputs | None]:
-    """Return example inputs: real tensors for a static gear, symbolic ones for dynamic dims."""
+def _inputs(job: CompileJob) -> tuple[list[Any], private_symbols.SymbolicInputs | None]:
+    """Return example inputs: real tensors for a static gear, symbolic ones for dynamic dims or beside numbers."""
     symbols = job.graph.get("symbols")
     if not symbols:
         made = [
             torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device) for spec in job.inputs
         ]
         return made, None
-    return symbolic_examples(symbols, job.inputs)
+    tensors, symbolic = symbolic_examples(symbols, job.inputs)
+    return [*tensors, *symbolic.numbers.values()], symbolic
 
 
 def _attach_attributes(module: torch.fx.GraphModule, job: CompileJob) -> dict[str, str]:
@@ -165,7 +166,7 @@ def _attach_attributes(module: torch.fx.GraphModule, job: CompileJob) -> dict[st
 
     The tensors are uninitialised and never read: their pages cost no memory.
     """
-    placeholders = [node for node in module.graph.nodes if node.op == "placeholder"][len(job.inputs) :]
+    placeholders = [node for node in module.graph.nodes if node.op == "placeholder"][job.inputs_and_numbers :]
     names = {}
     for number, (node, (name, spec)) in enumerate(zip(placeholders, job.attributes.items(), strict=True)):
         attached = f"weight_{number}"

@@ -35,7 +35,6 @@ class TorchairBackend(Backend):
     name = "torchair"
     keeps_files = True
     is_ge = True
-    takes_feeds = False
     groups_by_role = False  # GE's communicators have names of their own
 
     def __init__(self, options: NpuOptions | None = None) -> None:

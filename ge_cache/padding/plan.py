@@ -11,7 +11,6 @@ from torch import fx
 
 from gearcache.errors import GearSpecError
 from gearcache.ge_cache.capture.captured import Capture
-from gearcache.ge_cache.capture.counters import number_results
 from gearcache.ge_cache.capture.symbols import Symbols
 from gearcache.ge_cache.graphs.dynamic import SizePrinter, record_dynamic
 from gearcache.ge_cache.graphs.static import order_inputs
@@ -79,7 +78,6 @@ def padding_plan(
     `groups`: symbols that are equal at every gear, so that they may be padded together.
     """
     graph, printer = record_dynamic(capture, lifted, symbols, decompositions)
-    number_results(capture.numbers, graph.results, symbols, None)
     order_inputs(graph)
     sizes = [item.sizes for item in capture.inputs]
     given = [fills.given(item.access.text, item.dtype) for item in capture.inputs]

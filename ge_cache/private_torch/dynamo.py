@@ -10,21 +10,23 @@ from typing import Any
 import torch
 
 from gearcache.ge_cache.capture.exchanged import exchanged, here
+from gearcache.ge_cache.capture.numbers import WantedNumbers
 from gearcache.ge_cache.capture.weights import Weights
 
 
 @contextlib.contextmanager
-def capture_settings(weights: Weights, *, dynamic: bool, numbers: tuple[str, ...] = ()) -> Iterator[None]:
+def capture_settings(weights: Weights, numbers: WantedNumbers, *, dynamic: bool) -> Iterator[None]:
     """Set Dynamo up for one full-graph capture of an inference method.
 
     The `weights` that are bound become attributes of the graph; every other tensor, also one that hangs off the
-    module, a global or a closure, stays an input, so that a replaced tensor is seen.
+    module, a global or a closure, stays an input, so that a replaced tensor is seen. `numbers` are ints that do.
     """
     import torch._dynamo.config as dynamo_config
     import torch.fx.experimental._config as fx_config
     from torch._dynamo.utils import dynamo_timed, get_metrics_context
     from torch._dynamo.variables import builder as builder_module
     from torch._dynamo.variables.torch_function import torch_function_mode_stack_state_mgr
+    from torch.fx.experimental.symbolic_shapes import DimDynamic
 
     builder: Any = builder_module
     original = builder.is_from_unspecialized_nn_module_source
@@ -41,6 +43,14 @@ def capture_settings(weights: Weights, *, dynamic: bool, numbers: tuple[str, ...
             return False, None
         return is_static(tensor, is_tensor, tensor_source)
 
+    # Dynamo keeps `wrap_literal` itself in a table, for good.
+    as_constant = builder.VariableBuilder._wrap_lazy_constant
+
+    def _wrap_lazy_constant(self: Any, value: Any, *arguments: Any, **keywords: Any) -> Any:
+        if type(value) is int and numbers.wants(self.source, value):
+            return self.wrap_symint(value, dynamism=DimDynamic.DYNAMIC)
+        return as_constant(self, value, *arguments, **keywords)
+
     settings: dict[str, Any] = {
         "install_free_tensors": True,
         "record_runtime_overhead": False,
@@ -54,10 +64,6 @@ def capture_settings(weights: Weights, *, dynamic: bool, numbers: tuple[str, ...
     }
     known = {name: value for name, value in settings.items() if hasattr(dynamo_config, name)}
     with contextlib.ExitStack() as stack:
-        if numbers:
-            compiler_config: Any = torch.compiler.config
-            present = [compiler_config.dynamic_sources] if compiler_config.dynamic_sources else []
-            stack.enter_context(compiler_config.patch(dynamic_sources=",".join([*present, *numbers])))
         stack.enter_context(dynamo_config.patch(known))
         stack.enter_context(fx_config.patch(use_duck_shape=False))  # type: ignore[attr-defined]
         stack.enter_context(get_metrics_context())
@@ -67,6 +73,7 @@ def capture_settings(weights: Weights, *, dynamic: bool, numbers: tuple[str, ...
         replacements += [
             (builder, "is_from_unspecialized_nn_module_source", here(is_bound, original)),
             (builder, "tensor_always_has_static_shape", here(tensor_always_has_static_shape, is_static)),
+            (builder.VariableBuilder, "_wrap_lazy_constant", here(_wrap_lazy_constant, as_constant)),
         ]
         stack.enter_context(exchanged(replacements))
         yield
@@ -153,9 +160,15 @@ def mark_for_compile(tensor: torch.Tensor, dims: Iterable[int]) -> None:
 
 
 def compile_frame(
-    function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], compiler: Callable[..., Any]
+    function: Any,
+    arguments: tuple[Any, ...],
+    keywords: dict[str, Any],
+    compiler: Callable[..., Any],
+    begin: Callable[[Any], None],
 ) -> tuple[Any, Any, dict[str, Any]]:
     """Run Dynamo over one call; returns (frame info, graph capture output, globals that it made up for the frame).
+
+    `begin` gets the frame info before.
 
     Those globals are taken out of the method's module again; aliases of modules (`import_sources`) stay there.
     """
@@ -163,6 +176,7 @@ def compile_frame(
     from torch._guards import CompileContext, compile_context
 
     frame = convert_frame._get_frame(function, arguments, keywords)
+    begin(frame)
     with compile_context(CompileContext(convert_frame.get_compile_id({}))), _unmoved_random():
         output = convert_frame.compile_frame(
             frame.code,

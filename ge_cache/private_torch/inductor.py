@@ -43,8 +43,44 @@ def inductor_compile(
 
     patches = {**unassigned_settings(), **options}
     chosen = probed_alike() if vectors is None else vectors_of(vectors)
-    with unread(weights), chosen, objects_by(objects, linker_flags, header_folder()):
+    with unread(weights), chosen, objects_by(objects, linker_flags, header_folder()), _with_numbers():
         return compile_fx_aot(module, inputs, inner_compile=wrapped, config_patches=patches)  # type: ignore[arg-type]
+
+
+@contextlib.contextmanager
+def _with_numbers() -> Iterator[None]:
+    """Let AOTInductor take ints: its code reads them off tensors of one element, but the lists of inputs refuse them.
+
+    They are the last inputs, so leaving them out of the lists moves no other.
+    """
+    from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
+    from torch._inductor.virtualized import V
+
+    wrapper: Any = CppWrapperCpu
+    checks, constructor = wrapper.generate_input_output_runtime_checks, wrapper.codegen_model_constructor
+
+    def exchanged_inputs(function: Any, inputs: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+        @functools.wraps(function)
+        def call(self: Any) -> Any:
+            before = V.graph.graph_inputs
+            V.graph.graph_inputs = inputs(before)
+            try:
+                return function(self)
+            finally:
+                V.graph.graph_inputs = before
+
+        return call
+
+    def tensors(inputs: dict[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in inputs.items() if hasattr(value, "get_size")}
+
+    wrapper.generate_input_output_runtime_checks = exchanged_inputs(checks, tensors)
+    wrapper.codegen_model_constructor = exchanged_inputs(constructor, dict.fromkeys)
+    try:
+        yield
+    finally:
+        wrapper.generate_input_output_runtime_checks = checks
+        wrapper.codegen_model_constructor = constructor
 
 
 def settle_folder(fallback: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,37 +15,98 @@ from gearcache.ge_cache.private_torch.fake import fake_mode
 
 
 class SymbolicInputs:
-    """Fake inputs whose sizes are expressions over named symbols; collects what a compiler assumes about them."""
+    """Fake inputs whose sizes are expressions over named symbols; collects what a compiler assumes about them.
 
-    def __init__(self, hints: dict[str, int]) -> None:
+    `numbers` are ints of any value, `hints` sizes: both by name, with the value in the traced call. `ranges` are what
+    is known of the values of numbers.
+    """
+
+    def __init__(
+        self,
+        hints: Mapping[str, int],
+        numbers: Mapping[str, int] | None = None,
+        ranges: Mapping[str, Sequence[int | None]] | None = None,
+    ) -> None:
         from torch._dynamo.source import ConstantSource
         from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
-        self._env = ShapeEnv()
-        self.mode = fake_mode(self._env)
+        self.env = ShapeEnv()
+        self.mode = fake_mode(self.env)
         self._names: dict[Any, str] = {}
         self.sizes: dict[str, Any] = {}
+        self.numbers: dict[str, Any] = {}
+        for name, hint in (numbers or {}).items():
+            source = ConstantSource(name)
+            symbol = self.env.create_unspecified_symbol(hint, source, DimDynamic.DYNAMIC)
+            self._names[symbol] = name
+            self._narrow(symbol, *(ranges or {}).get(name, (None, None)))
+            self.numbers[name] = self.env.create_symintnode(symbol, hint=hint, source=source)
+        self._known = dict(self.env.var_to_range)
         for name, hint in hints.items():
             source = ConstantSource(name)
             hint = max(hint, 2)  # less would be taken for a constant
-            symbol = self._env.create_symbol(hint, source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None)
+            symbol = self.env.create_symbol(hint, source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None)
             self._names[symbol] = name
-            self.sizes[name] = self._env.create_symintnode(symbol, hint=hint, source=source)
+            self.sizes[name] = self.env.create_symintnode(symbol, hint=hint, source=source)
 
     def tensor(self, sizes: list[Any], strides: list[Any], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
         """Return a fake tensor; sizes and strides may be symbolic."""
         with self.mode:
             return torch.empty_strided(sizes, strides, dtype=dtype, device=device)
 
+    def _narrow(self, symbol: Any, least: int | None, greatest: int | None) -> None:
+        from torch.utils._sympy.value_ranges import ValueRanges
+
+        bounds = self.env.var_to_range[symbol]
+        low, high = bounds.lower if least is None else least, bounds.upper if greatest is None else greatest
+        self.env.var_to_range[symbol] = ValueRanges(low, high)
+
+    def _renamed(self) -> dict[Any, Any]:
+        return {
+            symbol: (number_symbol if name in self.numbers else size_symbol)(name)
+            for symbol, name in self._names.items()
+        }
+
+    def plain(self, value: Any) -> int | bool | str:
+        """Return a symbolic number as an int where it is one, else as source over the names."""
+        found = self.env.simplify(self.env.replace(value.node.expr))
+        if getattr(found, "is_Integer", False):
+            return int(found)
+        if found in (True, False):
+            return bool(found)
+        return print_expression(found.xreplace(self._renamed()))
+
+    def names_in(self, value: Any) -> set[str]:
+        """Return the names that a symbolic number is made of."""
+        return {self._names[symbol] for symbol in value.node.expr.free_symbols if symbol in self._names}
+
+    def text_of(self, value: Any) -> tuple[str | None, int | None, int | None]:
+        """Return a symbolic int as source over the names (None: it is known), and the bounds that it is known to have."""
+        found = self.env.simplify(self.env.replace(value.node.expr))
+        if not found.free_symbols:
+            return None, None, None
+        return (print_expression(found.xreplace(self._renamed())), *bounds_of(self.env, found))
+
     def assumptions(self) -> list[str]:
         """Return the guards that were added since, as Python source over the names."""
         import sympy
 
-        rename = {symbol: size_symbol(name) for symbol, name in self._names.items()}
-        conditions = [self._env.simplify(self._env.replace(guard.expr)) for guard in self._env.guards]
-        found = [item.xreplace(rename) for item in conditions if getattr(item, "free_symbols", None)]
-        for symbol, bounds in self._env.var_to_range.items():
-            replaced = self._env.replacements.get(symbol)
+        rename = self._renamed()
+        numbers = [symbol for symbol, name in self._names.items() if name in self.numbers]
+        of_numbers = [item for item in assumed(self.env, numbers) if item.free_symbols <= set(numbers)]
+        known = [
+            condition
+            for symbol in numbers
+            for condition in (symbol >= self._known[symbol].lower, symbol <= self._known[symbol].upper)
+        ]
+        found = [item.xreplace(rename) for item in of_numbers if item not in known]
+        others = [guard.expr for guard in self.env.guards if not guard.expr.free_symbols <= set(numbers)]
+        conditions = [self.env.simplify(self.env.replace(item)) for item in others]
+        found += [item.xreplace(rename) for item in conditions if getattr(item, "free_symbols", None)]
+        for symbol, bounds in self.env.var_to_range.items():
+            replaced = self.env.replacements.get(symbol)
+            if symbol in numbers and (replaced is None or replaced.free_symbols <= set(numbers)):
+                continue
             if (
                 symbol in rename and str(rename[symbol])[:1] == "u"
             ):  # a symbol of `mark_unbacked`: code wants at least 2
@@ -71,31 +132,63 @@ def number_symbol(name: str) -> Any:
     return sympy.Symbol(name, integer=True)
 
 
-def number_symbols(shape_env: Any, names: Collection[str]) -> dict[Any, Any]:
-    """Return the symbols of the ints that a trace was to keep symbolic, each with Dynamo's source.
+#: What torch makes symbols of beside ints: sizes, strides and values of tensors, and what stands for such.
+_NO_NUMBERS = ("TensorPropertySource", "CallMethodItemSource", "EphemeralSource", "ConstantSource", "FloatTensorSource")
 
-    `CaptureError` when it made one of another int as well, or has found out that one equals something else.
+
+def is_number_source(source: Any) -> bool:
+    """Whether Dynamo's source of a symbol is that of an int, and not of a size."""
+    return type(source).__name__ not in _NO_NUMBERS
+
+
+def number_sources(shape_env: Any) -> list[tuple[Any, Any]]:
+    """Return the symbols that a trace made of ints, each with Dynamo's source.
+
+    `CaptureError` for one without a value (`TORCH_COMPILE_UNBACKED_SOURCES`).
     """
-    found: dict[Any, Any] = {}
+    found = []
     for symbol, sources in shape_env.var_to_sources.items():
-        for source in sources:
-            if not names or type(source).__name__ in ("TensorPropertySource", "CallMethodItemSource"):
-                continue  # a size of a tensor, or its value
-            if source.name not in names or len(sources) > 1:
-                raise CaptureError("", f"`{source.name}` became a symbol")
-            if symbol in shape_env.replacements:
-                raise CaptureError("", f"its trace fixes `{source.name}` as {shape_env.replacements[symbol]}")
-            found[symbol] = source
+        for source in sources[:1]:
+            if not is_number_source(source):
+                continue
+            if symbol not in shape_env.backed_var_to_val:
+                raise CaptureError("", f"`{source.name}` is an int that torch was told to trace without a value")
+            found.append((symbol, source))
     return found
 
 
-def gives_number(node: torch.fx.Node) -> bool:
-    """Whether a recorded node takes the number out of a tensor of one element."""
-    return node.target in (torch.ops.aten.item.default, torch.ops.aten._local_scalar_dense.default)
+def size_source(shape_env: Any, symbol: Any) -> tuple[Any, int]:
+    """Return Dynamo's source of the tensor that has a symbol as its size, and the dim; `CaptureError` for a stride."""
+    for source in shape_env.var_to_sources.get(symbol, ()):
+        if type(source).__name__ == "TensorPropertySource" and source.prop.name == "SIZE":
+            return source.base, source.idx
+    raise CaptureError("", f"its trace compares a number with what is no size of a tensor: {symbol}")
+
+
+def bounds_of(shape_env: Any, expression: Any) -> tuple[int | None, int | None]:
+    """Return the least and the greatest value of an expression, by the ranges of its symbols; None where there is none."""
+    from torch.utils._sympy.value_ranges import bound_sympy
+
+    found = bound_sympy(expression, {symbol: shape_env.var_to_range[symbol] for symbol in expression.free_symbols})
+    return tuple(int(bound) if bound.is_Integer else None for bound in (found.lower, found.upper))  # type: ignore[return-value]
+
+
+def range_of(shape_env: Any, symbol: Any) -> tuple[int | None, int | None]:
+    """Return the least and the greatest value that a trace allows a symbol; None where there is none."""
+    return bounds_of(shape_env, symbol)
+
+
+def fixed_value(shape_env: Any, symbol: Any) -> int | None:
+    """Return the only value that a trace is right for of a symbol; None where there may be others."""
+    found = shape_env.replace(symbol)
+    if getattr(found, "is_Integer", False):
+        return int(found)
+    bounds = shape_env.var_to_range.get(symbol)
+    return int(bounds.lower) if bounds is not None and bounds.is_singleton() else None
 
 
 def assumed(shape_env: Any, symbols: Collection[Any]) -> list[Any]:
-    """Return all that a trace assumed about some symbols: conditions on them, ranges included.
+    """Return all that a trace assumed about some symbols: conditions on them, ranges included, without repetitions.
 
     `CaptureError` when it left an assumption to be checked by the graph.
     """
@@ -103,11 +196,27 @@ def assumed(shape_env: Any, symbols: Collection[Any]) -> list[Any]:
     left = [item for group in shape_env.deferred_runtime_asserts.values() for item in group]
     if any(wanted & item.expr.free_symbols for item in left):
         raise CaptureError("", "its graph is to check what it assumes about a number")
-    found = [guard.expr for guard in shape_env.guards if wanted & getattr(guard.expr, "free_symbols", set())]
+    found = []
     for symbol in symbols:
         bounds = shape_env.var_to_range[symbol]
         found += [symbol >= bounds.lower] if bounds.lower.is_Integer else []
         found += [symbol <= bounds.upper] if bounds.upper.is_Integer else []
+    follows = set(implied(shape_env, symbols))
+    guards = [guard.expr for guard in shape_env.guards if wanted & getattr(guard.expr, "free_symbols", set())]
+    return list(dict.fromkeys([*found, *(item for item in guards if item not in follows)]))
+
+
+def implied(shape_env: Any, symbols: Collection[Any]) -> list[Any]:
+    """Return the guards on some symbols alone that follow from the ranges of these."""
+    from torch.utils._sympy.value_ranges import bound_sympy
+
+    wanted, found = set(symbols), []
+    for guard in shape_env.guards:
+        free = getattr(guard.expr, "free_symbols", set())
+        if free and free <= wanted:
+            known = bound_sympy(guard.expr, {symbol: shape_env.var_to_range[symbol] for symbol in free})
+            if known.is_singleton() and bool(known.lower):
+                found.append(guard.expr)
     return found
 
 
@@ -119,20 +228,20 @@ def size_symbol(name: str) -> Any:
 
 
 @contextlib.contextmanager
-def watched_floats() -> Iterator[list[bool]]:
-    """Yield a list that is not empty when a symbolic float was made meanwhile, beside those inside of operators.
+def watched_floats() -> Iterator[set[Any]]:
+    """Yield a set of the symbols of which symbolic floats were made meanwhile, beside those inside of operators.
 
     sympy computes with real numbers: it takes `n * 0.1 * 10` for `n`, settles a branch on that without a guard, and
     one node of the graph stands for both.
     """
-    made: list[bool] = []
+    made: set[Any] = set()
     number: Any = torch.SymFloat
     init = number.__init__
 
     def watched(self: Any, *arguments: Any, **keywords: Any) -> None:
-        if not _is_inside_operator():
-            made.append(True)
         init(self, *arguments, **keywords)
+        if not _is_inside_operator():
+            made.update(getattr(getattr(self.node, "_expr", None), "free_symbols", ()))
 
     with exchanged([(number, "__init__", here(watched, init))]):
         yield made

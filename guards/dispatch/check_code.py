@@ -100,8 +100,11 @@ class CheckWriter:
 
     def check(self, check: Check, compared: Any) -> str:
         """Return a check as a boolean expression; `compared` is the object that it compares with."""
-        value = self.path(check.access)
         expected = check.expected
+        if check.kind == "numbers":
+            counterparts = [self.path(other) for other in others(check.kind, expected)]
+            return numbers_source(expected, counterparts, self.builtin, self.name("int"))
+        value = self.path(check.access)
         if check.kind == "type":
             return f"{self.builtin(type)}({value}) is {self.bind(compared)}"
         if check.kind == "constant":
@@ -127,8 +130,6 @@ class CheckWriter:
             return f"{negation}{self.builtin(hasattr)}({value}, {str(expected)!r})"
         if check.kind in RELATIONS:
             counterparts = [self.path(other) for other in others(check.kind, expected)]
-            if check.kind == "numbers":
-                return numbers_source(expected, counterparts, self.builtin, self.name("int"))
             return relation_source(check.kind, expected, value, counterparts, self.builtin)
         if check.kind == "tensor":
             return f"{self.bind(tensor_predicate(expected))}({value})"

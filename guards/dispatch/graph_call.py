@@ -13,6 +13,7 @@ from gearcache.guards.access import Scope
 from gearcache.guards.dispatch.generated import define
 from gearcache.guards.dispatch.memory import BoundSpans, find_overlap
 from gearcache.guards.dispatch.native import tensor_check
+from gearcache.guards.dispatch.number_slots import NumberSlots
 from gearcache.guards.dispatch.results import result_lines
 from gearcache.guards.dispatch.tensor_checks import TensorChecks
 from gearcache.guards.dispatch.variant import StoredGear, StoredVariant
@@ -81,7 +82,7 @@ class GraphCall:
 
     def count_shapes(self) -> None:
         """Count the sizes of the calls to come, which costs each of them some time (dynamic graphs only)."""
-        run, counts, count = self.runner, self.shapes, len(self.variant.inputs)
+        run, counts, count = getattr(self._run, "run", self._run), self.shapes, len(self.variant.inputs)
 
         def counted(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
             sizes = tuple(tuple(tensor.shape) for tensor in inputs[:count])
@@ -94,8 +95,8 @@ class GraphCall:
 
     @property
     def runner(self) -> Runner:
-        """What runs the graph, without any check."""
-        return getattr(self._run, "run", self._run)
+        """What runs the graph, without any check; numbers come as ints behind the tensors."""
+        return self._run if self.variant.numbers else getattr(self._run, "run", self._run)
 
     @property
     def is_ready(self) -> bool:
@@ -148,15 +149,25 @@ class GraphCall:
         if self._checks:
             lines += self._condition_lines(listed)
             lines += self._overlap_lines(names, namespace)
-        fed = []
-        for text, kind in self.variant.feeds:
-            namespace["tensor"], namespace["cpu"] = torch.tensor, torch.device("cpu")
-            namespace[f"dtype_{kind}"] = {"int": torch.int64, "float": torch.float64}[kind]
-            fed.append(f"tensor({checked_expression(text)}, dtype=dtype_{kind}, device=cpu)")
+        numbers = [checked_expression(name) for name, _ in self.variant.numbers]
+        taken = numbers
+        if numbers and self._is_native:  # compiled code reads a number off a tensor
+            namespace["slots"] = slots = NumberSlots(len(numbers))
+            namespace["pop"], namespace["push"] = slots.free.pop, slots.free.append
+            lines += [
+                "try: slot = pop()",
+                "except IndexError: slot = slots.make()",
+                "values, tensors = slot",
+                f"try: {'; '.join(f'values[{index}] = {name}' for index, name in enumerate(numbers))}",
+                f"except OverflowError: mismatch(({listed},))",
+            ]
+            taken = [f"tensors[{index}]" for index in range(len(numbers))]
         lines.append("tick()")
-        results = result_lines(
-            self.variant, self.gear, self._attributes, f"run([{', '.join([*names, *fed])}])", namespace
-        )
+        call = f"run([{', '.join([*names, *taken])}])"
+        before = []
+        if taken is not numbers:
+            before, call = [f"found = {call}", "push(slot)"], "found"
+        results = [*before, *result_lines(self.variant, self.gear, self._attributes, call, namespace)]
         if self._is_native:  # its exceptions hold pages of C++
             namespace["failed"] = self._failed
             results = ["try:", *(f"    {line}" for line in results), "except RuntimeError as error: failed(error)"]

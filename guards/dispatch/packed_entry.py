@@ -44,7 +44,8 @@ def entry_from_plain(data: Mapping[str, Any]) -> list[StoredVariant]:
             gears=[StoredGear.from_plain(gear) for gear in row["gears"]],
             padding=row.get("padding"),
             numbers=row.get("numbers", []),
-            feeds=row.get("feeds", []),
+            constants=row.get("constants", []),
+            constants_because=row.get("constants_because", ""),
             outputs=row["outputs"],
             impossible=row.get("impossible", []),
         )

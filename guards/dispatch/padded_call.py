@@ -223,7 +223,7 @@ def _number(text: str, values: Values) -> Any:
 def _evaluated(part: Any, values: Values) -> Any:
     if isinstance(part, dict):
         text = part["expression"]
-        if re.search(r"\bu1\d{3}\b", text):  # an int of the instance: read at each call
+        if re.search(r"\bn\d+\b", text):  # a number: each call has its own
             sizes = re.compile(r"\b[su]\d+\b")
             return {"expression": sizes.sub(lambda match: str(values.get(match[0], match[0])), text)}
         return _number(text, values)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import torch
 
@@ -24,6 +25,7 @@ class Problems:
         "rank",
         "stride",
         "shape",
+        "number",
         "layout",
         "structure",
         "dtype",
@@ -62,29 +64,44 @@ class Problems:
 
 
 def broken_condition(
-    inputs: Sequence[StoredInput], gear: StoredGear, tensors: Sequence[torch.Tensor]
+    inputs: Sequence[StoredInput],
+    gear: StoredGear,
+    tensors: Sequence[torch.Tensor],
+    numbers: Mapping[str, tuple[str, int]] = MappingProxyType({}),
 ) -> Problem | None:
-    """Return the condition of a dynamic graph that a call breaks, as a problem of shape or stride."""
-    named = {name: (tensor, kind, dim) for name, tensor, kind, dim in (*gear.symbols, *gear.measures)}
-    values = {name: getattr(tensors[tensor], kind)(dim) for name, (tensor, kind, dim) in named.items()}
+    """Return the condition of a graph that a call breaks, as a problem of shape or stride, or of a number.
+
+    `numbers`: where each number of the graph is, as text, and its value.
+    """
+    measured = {name: (tensor, kind, dim) for name, tensor, kind, dim in (*gear.symbols, *gear.measures)}
+    values = {name: getattr(tensors[tensor], kind)(dim) for name, (tensor, kind, dim) in measured.items()}
+    words = {name: f"{inputs[index].access.text}.{kind}({dim})" for name, (index, kind, dim) in measured.items()}
+    values |= {name: value for name, (_, value) in numbers.items()}
+    words |= {name: text for name, (text, _) in numbers.items()}
     for text in gear.conditions:
-        used = [name for name in named if re.search(rf"\b{name}\b", text)]
-        if not expression_function(text, tuple(used))(**{name: values[name] for name in used}):
-            readable = {
-                name: f"{inputs[named[name][0]].access.text}.{named[name][1]}({named[name][2]})" for name in used
-            }
-            found = ", ".join(f"{readable[name]}={values[name]}" for name in used)
-            allowed = text
-            for name, words in readable.items():
-                allowed = re.sub(rf"\b{name}\b", words, allowed)
-            tensor, kind, dim = named[used[0]] if used else (0, "size", 0)
-            # A stride that follows from the sizes is wrong; a free one takes another trace, as a size does.
-            tied = {name for name, _, kind, _ in gear.measures if kind == "stride"}
-            kind = "stride" if tied.intersection(used) else "shape"
-            return Problem(inputs[tensor].access.text, f"of sizes {found}", allowed, kind, dims=(dim,))
+        used = [name for name in values if re.search(rf"\b{name}\b", text)]
+        if _holds(text, {name: values[name] for name in used}):
+            continue
+        found = ", ".join(f"{words[name]}={values[name]}" for name in used)
+        allowed = re.sub(r"\b[sun]\d+\b", lambda match: words.get(match[0], match[0]), text)
+        of_numbers = [name for name in used if name in numbers]
+        if of_numbers:
+            return Problem(words[of_numbers[0]], f"a number of values {found}", allowed, "number")
+        tensor, kind, dim = measured[used[0]] if used else (0, "size", 0)
+        # A stride that follows from the sizes is wrong; a free one takes another trace, as a size does.
+        tied = {name for name, _, kind, _ in gear.measures if kind == "stride"}
+        kind = "stride" if tied.intersection(used) else "shape"
+        return Problem(inputs[tensor].access.text, f"of sizes {found}", allowed, kind, dims=(dim,))
     for tensor in gear.contiguous:
         if not tensors[tensor].is_contiguous():
             strides = tensors[tensor].stride()
             allowed = "a contiguous tensor (call .contiguous() on it)"
             return Problem(inputs[tensor].access.text, f"of strides {strides}", allowed, "stride")
     return None
+
+
+def _holds(text: str, values: Mapping[str, int]) -> bool:
+    try:
+        return bool(expression_function(text, tuple(values))(**values))
+    except ArithmeticError:  # it divides by a number, which is 0
+        return False

@@ -109,8 +109,9 @@ class StoredVariant:
     padding: dict[str, Any] | None = None
     #: Ints that the frame passes to the graph call, behind the tensors: `[name, access]`.
     numbers: list[list[Any]] = field(default_factory=list)
-    #: What the graph takes as tensors of one element, behind its inputs: `[expression, "int" or "float"]`.
-    feeds: list[list[str]] = field(default_factory=list)
+    #: Where ints are of which no graph can be made that serves several values, in plain form; and why.
+    constants: list[Any] = field(default_factory=list)
+    constants_because: str = ""
     #: How many results the frame takes from the graph, whichever gear it is.
     outputs: int = 0
     #: Gears that were asked for and cannot exist: this trace ties their sizes otherwise.
@@ -130,7 +131,8 @@ class StoredVariant:
             "gears": [gear.to_plain() for gear in self.gears],
             "padding": self.padding,
             "numbers": self.numbers,
-            "feeds": self.feeds,
+            "constants": self.constants,
+            "constants_because": self.constants_because,
             "outputs": self.outputs,
             "impossible": self.impossible,
         }

@@ -50,7 +50,7 @@ def relation_holds(kind: str, expected: Any, value: Any, counterparts: Sequence[
 def numbers_text(expected: Any) -> str:
     """Return the conditions of `numbers` as a reader sees them: over paths."""
     texts = {str(name): Access.from_plain(path).text for name, path in expected[1]}
-    return re.sub(r"\bu\d+\b", lambda match: texts[match[0]], " and ".join(expected[0]))
+    return re.sub(r"\bn\d+\b", lambda match: texts[match[0]], " and ".join(expected[0]))
 
 
 def numbers_source(expected: Any, counterparts: Sequence[str], name: Callable[[Any], str], prefix: str) -> str:

@@ -42,7 +42,7 @@ _FUNCTIONS = {"float", "max", "min"}
 
 @functools.lru_cache(maxsize=1024)
 def checked_expression(text: str) -> str:
-    """Return `text` when it is arithmetic over symbols `s<number>` and `u<number>`; `ValueError` for anything else."""
+    """Return `text` when it is arithmetic over names as `s1`, `u1` and `n1`; `ValueError` for anything else."""
     try:
         tree = ast.parse(text, mode="eval")
     except SyntaxError as error:
@@ -51,7 +51,7 @@ def checked_expression(text: str) -> str:
         if isinstance(node, ast.Call):
             allowed = isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS and not node.keywords
         elif isinstance(node, ast.Name):
-            allowed = node.id in _FUNCTIONS or (node.id[:1] in ("s", "u") and node.id[1:].isdigit())
+            allowed = node.id in _FUNCTIONS or (node.id[:1] in ("s", "u", "n") and node.id[1:].isdigit())
         elif isinstance(node, ast.Constant):
             allowed = isinstance(node.value, (int, bool, float))
         else:

@@ -13,7 +13,6 @@ from gearcache.errors import CaptureError
 from gearcache.ge_cache.aten import encode_graph
 from gearcache.ge_cache.backend import CompileJob
 from gearcache.ge_cache.capture.captured import Capture
-from gearcache.ge_cache.capture.counters import number_results
 from gearcache.ge_cache.graphs.all_gears import all_gears_graph
 from gearcache.ge_cache.graphs.dynamic import dynamic_gear
 from gearcache.ge_cache.graphs.plan import PlannedGear
@@ -88,7 +87,7 @@ def _record(
         stored = replace(stored, text=text or stored.text, regions=graph.regions)
     else:
         inputs = [input_spec(item, lambda size: symbols.value(size, assignment)) for item in capture.inputs]
-        graph = trace_gear(capture, unit.lifted, inputs, request.decompositions)
+        graph = trace_gear(capture, unit.lifted, inputs, request.decompositions, assignment)
         stored = None
     unit.add_operators(graph.operators)
     if graph.random_operators and not request.backend.allows_random:
@@ -97,7 +96,6 @@ def _record(
             f"it draws random numbers ({', '.join(graph.random_operators)}), which backend "
             f"`{request.backend.name}` would not draw as eager does; use backend='eager' or take them as an argument",
         )
-    number_results(capture.numbers, graph.results, symbols, None if is_dynamic else assignment)
     order_inputs(graph)
     if stored is not None:
         for spec in graph.inputs[len(stored.sizes) :]:  # buffers that the graph writes
@@ -116,6 +114,7 @@ def _record(
             cloned=graph.cloned_inputs,
             assumed=gear.assumed if gear is not None else [],
             regions=graph.regions,
+            conditions=graph.conditions,
         )
     groups = stored_groups(capture.method, graph.module.graph) if request.backend.groups_by_role else []
     return graph, replace(stored, in_inference_mode=request.mode == INFERENCE_MODE, groups=groups)
@@ -159,18 +158,18 @@ def _job(
 ) -> CompileJob:
     """Return the job of one graph, which names process groups by role; `groups` are those with a role."""
     symbols = dict(graph.symbols)
-    if graph.feeds and not symbols:  # compilers need an environment in which a feed is a symbol
+    if graph.numbers and not symbols:  # compilers need an environment in which a number is a symbol
         symbols = {name: [list(getattr(spec, name)) for spec in graph.inputs] for name in ("sizes", "strides")}
         symbols["hints"] = []
-    if symbols:
-        symbols |= {name: [*symbols[name], *([] for _ in graph.feeds)] for name in ("sizes", "strides")}
+    if graph.numbers:
+        symbols["numbers"] = [list(row) for row in graph.numbers]
     roles = {name: role(number) for number, (name, _) in enumerate(groups)}
     plain = renamed(encode_graph(capture.method, graph.module), roles)
     return CompileJob(
         method=capture.method,
         gear=text or "static",
         graph=plain | {"symbols": symbols},
-        inputs=[*graph.inputs, *graph.feeds],
+        inputs=list(graph.inputs),
         attributes=graph.attributes,
         options=dict(request.options),
         threads=request.threads,

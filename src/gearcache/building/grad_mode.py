@@ -53,8 +53,8 @@ def _program(capture: Capture) -> list[Any]:
         capture.attributes,
         capture.misbound,
         capture.written_ints,
-        capture.number_accesses,
-        [capture.numbers.passed, capture.numbers.feeds, capture.numbers.outputs],
+        [[str(symbol), access] for symbol, access in capture.number_accesses.items()],
+        list(map(str, capture.numbers.passed)),
         sorted(map(str, capture.shape_env.guards)),
         sorted(capture.unbacked.items(), key=str),
     ]

@@ -10,6 +10,8 @@ import torch
 
 from gearcache.errors import CompileError
 from gearcache.ge_cache.backend import Artifact, Backend
+from gearcache.ge_cache.capture.numbers import NumberChoice
+from gearcache.guards.access import Access
 from gearcache.guards.dispatch.padded_call import Fills
 from gearcache.guards.dispatch.variant import StoredVariant
 from gearcache.guards.gears.parse import GearSpec
@@ -17,11 +19,11 @@ from gearcache.guards.gears.parse import GearSpec
 
 @dataclass(frozen=True)
 class Findings:
-    """What traces of a method have shown, by Dynamo's names: later ones begin with it."""
+    """What traces of a method have shown: later ones begin with it."""
 
-    #: Ints that are no mere counters: each value has a graph of its own.
-    fixed_ints: frozenset[str] = frozenset()
-    #: Parameters and buffers that the method replaces.
+    #: Where ints are that the frame writes.
+    written_ints: frozenset[Access] = frozenset()
+    #: Dynamo's names of parameters and buffers that the method replaces.
     unbound: frozenset[str] = frozenset()
 
 
@@ -36,6 +38,8 @@ class BuildRequest:
     dynamic: bool
     #: Dims to make dynamic where the trace allows it, although `dynamic` is False.
     changing: list[tuple[torch.Tensor, int]]
+    #: Which ints are to be numbers, where the trace allows it.
+    numbers: NumberChoice
     backend: Backend
     options: Mapping[str, Any]
     decompositions: Mapping[Any, Any] | None

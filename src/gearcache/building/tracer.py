@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from gearcache.building.grad_mode import settled
@@ -15,11 +15,12 @@ from gearcache.errors import CaptureError, GearSpecError
 from gearcache.events import Event
 from gearcache.ge_cache.capture.capture import capture_method
 from gearcache.ge_cache.capture.captured import Capture
-from gearcache.ge_cache.capture.counters import SizeDependence
-from gearcache.ge_cache.graphs.feeds import check_numbers
+from gearcache.ge_cache.capture.numbers import NO_NUMBERS, NumberChoice, check_takes
+from gearcache.ge_cache.graphs.dynamic import check_numbers
 from gearcache.ge_cache.graphs.plan import PlannedGear, matching_inputs, plan_gears
 from gearcache.ge_cache.private_torch import dynamo as private_dynamo
 from gearcache.ge_cache.private_torch import shapes as private_shapes
+from gearcache.guards.access import Access
 from gearcache.guards.arguments import find_tensors, replace_tensors
 from gearcache.guards.gears.call_sizes import call_sizes
 from gearcache.guards.gears.parse import GearSpec
@@ -40,15 +41,15 @@ class Tracer:
         #: Whether captures are as with autograd on, and whether that is known to make a difference.
         self.with_grad = False
         self.asks_grad_mode = False not in request.grad_modes
-        #: Dynamo's names of ints that are kept symbolic.
-        self._numbers: tuple[str, ...] = ()
+        #: Which ints are to be numbers, as far as it is known.
+        self._numbers = request.numbers.with_changing(request.findings.written_ints)
         self._captures: list[Capture] = []
-        self._fixed_ints, self._unbound = set(request.findings.fixed_ints), set(request.findings.unbound)
+        self._unbound = set(request.findings.unbound)
 
     @property
     def findings(self) -> Findings:
         """What the traces so far have shown."""
-        return Findings(frozenset(self._fixed_ints), frozenset(self._unbound))
+        return Findings(self._numbers.changing - self._request.numbers.changing, frozenset(self._unbound))
 
     def free(self) -> Capture:
         """Trace with all dims dynamic, or only those of a declared range, or none."""
@@ -111,25 +112,62 @@ class Tracer:
     def capture(self, arguments: Arguments, *, dynamic: bool) -> Capture:
         """Trace; again where the frame writes buffers or parameters, which must not be bound.
 
-        Once more where it writes ints, which stay symbolic if the trace can do without their values.
+        Ints that vary are numbers, and those that the frame writes, which a first trace shows; constants where the
+        trace can not do without their values.
         """
-        request = self._request
-        capture = self._trace_once(arguments, dynamic, self._numbers)
+        capture = self._with_numbers(arguments, dynamic, self._numbers)
+        written = frozenset(capture.written_ints) - self._numbers.changing - self._numbers.constants
+        if written and not capture.constants_because:
+            self._numbers = self._numbers.with_changing(written)
+            return self._with_numbers(arguments, dynamic, self._numbers, otherwise=capture)
+        return capture
+
+    def _with_numbers(
+        self, arguments: Arguments, dynamic: bool, choice: NumberChoice, otherwise: Capture | None = None
+    ) -> Capture:
+        """Trace with numbers; with fewer, or none, where some cannot be; then `otherwise` is returned if it is given."""
+        refused: dict[str, None] = {}
+        while True:
+            try:
+                capture = self._bound(arguments, dynamic, choice)
+                self._check_numbers(capture)
+                break
+            except CaptureError as error:
+                if not choice:
+                    raise
+                places = {capture.number_accesses[symbol] for symbol in getattr(error, "symbols", ())}
+                refused[error.cause] = None
+                logger.info("%s: %s stay constants: %s", self._request.name, _texts(places), error.cause)
+                choice = choice.with_constants(places) if places - choice.constants else NO_NUMBERS
+                if not choice and otherwise is not None:
+                    capture = otherwise
+                    break
+        if refused:
+            capture.constants, capture.constants_because = choice.constants, "; ".join(refused)
+        return capture
+
+    def _bound(self, arguments: Arguments, dynamic: bool, choice: NumberChoice) -> Capture:
+        capture = self._trace_once(arguments, dynamic, choice)
         while not self._unbound.issuperset(capture.misbound):
             self._unbound.update(capture.misbound)
-            capture = self._trace_once(arguments, dynamic, self._numbers)
-        fresh = tuple(name for name in capture.written_ints if name not in self._fixed_ints)
-        if fresh:
-            try:
-                numbers = tuple(dict.fromkeys((*self._numbers, *fresh)))
-                symbolic = self._trace_once(arguments, dynamic, numbers)
-                check_numbers(symbolic, request.backend, request.decompositions, is_padded=request.fills is not None)
-                capture, self._numbers = symbolic, numbers
-            except CaptureError as error:
-                logger.info("%s: each value of %s has a graph of its own: %s", self._request.name, fresh, error.cause)
-                if not isinstance(error, SizeDependence):
-                    self._fixed_ints.update(fresh)
+            capture = self._trace_once(arguments, dynamic, choice)
         return capture
+
+    def _check_numbers(self, capture: Capture) -> None:
+        """Raise `CaptureError` where the numbers of a capture cannot be inputs of its graphs.
+
+        Its graph is recorded once for that, at the sizes of the call.
+        """
+        request = self._request
+        if not capture.numbers:
+            return
+        if request.backend.takes_all_gears:
+            raise CaptureError(capture.method, "one graph is to serve all gears, which takes no numbers")
+        if request.fills is not None:
+            check_takes(capture.module.graph, capture.method)
+            if any(texts for check in capture.checks if check.kind == "numbers" for texts in check.expected[:1]):
+                raise CaptureError(capture.method, "calls are padded, which is not proven for a branch on a number")
+        check_numbers(capture, request.decompositions, compiles=request.backend.compiles)
 
     def close(self) -> None:
         """Let go of the tensors of the call and the module; nothing is recorded of a capture after it."""
@@ -153,7 +191,7 @@ class Tracer:
         resized: Arguments = replace_tensors(dict(self._request.arguments), wanted | originals)
         return resized
 
-    def _trace_once(self, arguments: Arguments, dynamic: bool, numbers: tuple[str, ...]) -> Capture:
+    def _trace_once(self, arguments: Arguments, dynamic: bool, numbers: NumberChoice) -> Capture:
         def capture_as(with_grad: bool) -> Capture:
             return self._trace_as(with_grad, arguments, dynamic, numbers)
 
@@ -164,7 +202,7 @@ class Tracer:
         self.asks_grad_mode |= capture.asks_grad_mode
         return capture
 
-    def _trace_as(self, with_grad: bool, arguments: Arguments, dynamic: bool, numbers: tuple[str, ...]) -> Capture:
+    def _trace_as(self, with_grad: bool, arguments: Arguments, dynamic: bool, numbers: NumberChoice) -> Capture:
         begin = time.monotonic()
         positional, keywords = _call_of(self._signature, arguments)
         name, function = self._request.name, self._request.function
@@ -184,6 +222,10 @@ class Tracer:
             return capture
         finally:
             self._counters.note(Event("trace", name, seconds=time.monotonic() - begin))
+
+
+def _texts(places: Collection[Access]) -> str:
+    return ", ".join(sorted(place.text for place in places)) or "its ints"
 
 
 def _call_of(signature: inspect.Signature, arguments: Arguments) -> tuple[tuple[Any, ...], dict[str, Any]]:

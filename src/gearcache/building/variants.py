@@ -51,12 +51,24 @@ def built_variant(
         sources=record_sources(capture.traced_code, unit.operators),
         gears=gears,
         padding=unit.padding,
-        numbers=[[name, capture.number_accesses[name].to_plain()] for name in capture.numbers.passed],
-        feeds=[[feed.text, feed.kind] for feed in capture.numbers.feeds],
+        numbers=[
+            [capture.numbers.names[symbol], capture.number_accesses[symbol].to_plain()]
+            for symbol in capture.numbers.passed
+        ],
+        constants=[access.to_plain() for access in _constants(capture, call_checks)],
+        constants_because=capture.constants_because,
         outputs=len(graph.results),
     )
     _check_storable(capture.method, variant.to_plain())
     return BuiltVariant(variant, artifacts)
+
+
+def _constants(capture: Capture, call_checks: list[Check]) -> list[Access]:
+    """Return where ints are that were tried as numbers in vain: all that calls compare, where it is not known which."""
+    if not capture.constants_because:
+        return []
+    compared = [check.access for check in call_checks if check.kind == "constant" and type(check.expected) is int]
+    return sorted(capture.constants or compared, key=lambda access: access.text)
 
 
 def _with_own_name(frame: dict[str, Any], graph_name: str) -> tuple[dict[str, Any], str]:
@@ -105,6 +117,7 @@ def split_checks(capture: Capture, instance: str) -> tuple[list[Check], list[Che
         if check.kind == "type" and check.access in tensors:
             continue  # `TensorGuards` compares the exact type
         related = others(check.kind, check.expected) if check.kind in RELATIONS else []
-        is_of_call = capture.written.affects(check) or any(per_call(access) for access in [check.access, *related])
+        is_of_call = check.kind == "numbers" or capture.written.affects(check)
+        is_of_call = is_of_call or any(per_call(access) for access in [check.access, *related])
         (calls if is_of_call else evidence).append(check)
     return calls, evidence

@@ -93,8 +93,8 @@ def _gear(
     gear = graph.gear
     if gear.is_dynamic:
         raise CaptureError(name, "it has a graph with dynamic dims; export takes static gears, give it `gears=`")
-    if active.variant.feeds:
-        raise CaptureError(name, "its graph takes ints that the method writes, which only its Python frame has")
+    if active.variant.numbers:
+        raise CaptureError(name, "its graph takes ints that vary, which only its Python frame has; name them in `constants=`")
     if gear.groups:
         raise CaptureError(name, "it communicates in process groups of a job of Python; such a graph cannot leave it")
     if gear.header.get("extern"):

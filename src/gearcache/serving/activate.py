@@ -14,7 +14,7 @@ import torch
 from gearcache.errors import CacheError
 from gearcache.ge_cache.backend import Backend, Runner, StoredArtifact
 from gearcache.ge_cache.private_torch import core as private_core
-from gearcache.guards.access import Scope, Walker
+from gearcache.guards.access import Access, Scope, Walker
 from gearcache.guards.dispatch.frame import bind_frame, resolve_reference
 from gearcache.guards.dispatch.function import BoundGear, compared_objects
 from gearcache.guards.dispatch.graph_call import GraphCall
@@ -81,6 +81,12 @@ def tensors_of(variant: StoredVariant, scope: Scope) -> tuple[Any, ...] | None:
         return tuple(stored.access.resolve(scope) for stored in variant.inputs)
     except (LookupError, AttributeError, TypeError):
         return None
+
+
+def numbers_of(variant: StoredVariant, scope: Scope) -> dict[str, tuple[str, int]]:
+    """Return where a call has each number of a variant that fits it, as text, and its value; by name."""
+    places = {str(name): Access.from_plain(path) for name, path in variant.numbers}
+    return {name: (access.text, access.resolve(scope)) for name, access in places.items()}
 
 
 class EvidenceCheck:

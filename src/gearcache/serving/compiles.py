@@ -15,12 +15,14 @@ from gearcache.guards.dispatch.variant import StoredVariant
 from gearcache.guards.evidence.checks import first_failure
 from gearcache.guards.gears.parse import GearSpec
 from gearcache.serving.call import Call
+from gearcache.serving.changes import Changes
 from gearcache.serving.delayed_calls import DelayedCalls
 from gearcache.serving.resolved import ResolvedMethod
 from gearcache.serving.variants import Variants
 from gearcache.telemetry.record import Record
 
 if TYPE_CHECKING:
+    from gearcache.ge_cache.capture.numbers import NumberChoice
     from gearcache.building.request import BuildRequest, BuildResult, Findings
 
 logger = logging.getLogger("gearcache")
@@ -82,14 +84,15 @@ class Compiles:
     def _request(self, call: Call, spec: GearSpec, present: list[StoredVariant]) -> BuildRequest:
         from gearcache.building.request import BuildRequest, Findings
 
-        is_changing = self._method.dynamic is None
+        changes = self._delayed.changes(call, self._variants.known) if self._method.dynamic is not False else Changes()
         return BuildRequest(
             name=self._method.name,
             function=self._method.function,
             arguments=call.given,
             spec=spec,
             dynamic=bool(self._method.dynamic) and bool(spec.ranges) == bool(call.spec(self._method.spec).ranges),
-            changing=self._delayed.changing_dims(call, self._variants.known) if is_changing else [],
+            changing=changes.dims if self._method.dynamic is None else [],
+            numbers=self._numbers(changes),
             backend=self._method.backend,
             options=self._method.settings.options,
             decompositions=self._method.decompositions,
@@ -103,6 +106,12 @@ class Compiles:
             fills=self._method.fills if self._method.settings.on_miss == "pad" else None,
             compares=self._method.right.is_granted,
         )
+
+    def _numbers(self, changes: Changes) -> NumberChoice:
+        """Return which ints are to be numbers: those that have changed, and with `dynamic=True` all arguments."""
+        from gearcache.ge_cache.capture.numbers import NumberChoice
+
+        return NumberChoice(bool(self._method.dynamic), frozenset(changes.ints), frozenset(changes.constants))
 
 
 def _grad_modes(present: list[StoredVariant], call: Call) -> tuple[bool, ...]:

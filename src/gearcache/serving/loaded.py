@@ -14,7 +14,7 @@ from gearcache.guards.dispatch.inputs import find_problem
 from gearcache.guards.dispatch.problems import Problems, broken_condition
 from gearcache.guards.dispatch.variant import StoredVariant
 from gearcache.guards.evidence.reason import Reason
-from gearcache.serving.activate import ActiveVariant, misfit, tensors_of
+from gearcache.serving.activate import ActiveVariant, misfit, numbers_of, tensors_of
 from gearcache.serving.call import Call
 
 #: Takes the arguments of a call, the instance first, and gives its result.
@@ -47,9 +47,10 @@ class LoadedVariants:
             tensors = tensors_of(active.variant, call.scope)
             if tensors is None:
                 continue
+            numbers = numbers_of(active.variant, call.scope)
             for graph in active.graphs:
                 inputs, gear = active.variant.inputs, graph.gear
-                problem = find_problem(inputs, gear, tensors) or broken_condition(inputs, gear, tensors)
+                problem = find_problem(inputs, gear, tensors) or broken_condition(inputs, gear, tensors, numbers)
                 if problem is None:
                     return self.accept(active, graph, tensors, call)
                 problems.append((graph.gear.text, problem))

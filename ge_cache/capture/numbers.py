@@ -1,0 +1,210 @@
+"""Numbers: ints that a trace keeps symbolic, so that one graph serves all their values.
+
+A number is an input of the graph, as a tensor is: the frame passes it behind the tensors. Slices, `arange(n)`, sizes and
+operands may depend on it; what the trace asked about it (`n > 3`, `n <= x.size(1)`) is checked on every call, see
+`ge_cache.capture.number_checks`. A number whose value the trace has asked for (`range(n)`, an index of a list) is fixed:
+a constant of the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import fx
+
+from gearcache.errors import CaptureError
+from gearcache.ge_cache.capture.source_paths import FrameNames, UnknownSource, access_of
+from gearcache.ge_cache.capture.written import Written
+from gearcache.ge_cache.private_torch import symbols as private_symbols
+from gearcache.guards.access import Access, Scope
+from gearcache.guards.evidence.checks import Check
+from gearcache.guards.evidence.constants import NotConstant
+from gearcache.guards.keys import unpacked
+
+_ITEMS = ("item", "list_item", "dict_item", "key_item", "dict_key_item")
+_PACKED = ("key_item", "dict_key_item")
+_FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
+
+
+class NumberRefused(CaptureError):
+    """Some ints of a trace cannot be numbers: `symbols` has those of which it is known, empty where it may be any."""
+
+    def __init__(self, method: str, cause: str, symbols: Iterable[Any] = ()) -> None:
+        super().__init__(method, cause)
+        self.symbols = frozenset(symbols)
+
+    def __reduce__(self) -> Any:
+        return CaptureError, (self.method, self.cause)
+
+
+@dataclass(frozen=True)
+class NumberChoice:
+    """Which ints of a call are to be numbers, if their trace allows it."""
+
+    #: All ints among the arguments but 0 and 1, which are mostly flags.
+    arguments: bool = False
+    #: Ints at these places: they were met with several values, or the frame writes them.
+    changing: frozenset[Access] = frozenset()
+    #: Ints at these places stay constants: their user has said so, or an earlier trace has failed otherwise.
+    constants: frozenset[Access] = frozenset()
+
+    def __bool__(self) -> bool:
+        return self.arguments or bool(self.changing - self.constants)
+
+    def with_changing(self, places: Iterable[Access]) -> NumberChoice:
+        """Return the choice with further places."""
+        return replace(self, changing=self.changing | frozenset(places))
+
+    def with_constants(self, places: Iterable[Access]) -> NumberChoice:
+        """Return the choice without some places."""
+        return replace(self, constants=self.constants | frozenset(places))
+
+
+NO_NUMBERS = NumberChoice()
+
+
+class WantedNumbers:
+    """Answers a trace whether an int is to be a number; knows what it was asked."""
+
+    def __init__(self, choice: NumberChoice) -> None:
+        self._choice = choice
+        self._scope: Scope | None = None
+        self._instance = ""
+        self._changing: set[Access] = set()
+        self._constants: set[Access] = set()
+
+    def begin(self, scope: Scope, instance: str) -> None:
+        """Take the names that the frame of the trace sees, and that of the method's instance."""
+        self._scope, self._instance = scope, instance
+        self._changing = {_place(access, scope) for access in self._choice.changing}
+        self._constants = {_place(access, scope) for access in self._choice.constants}
+
+    def wants(self, source: Any, value: int) -> bool:
+        """Whether an int is to be a number; `source` is Dynamo's."""
+        if not self._choice or self._scope is None:
+            return False
+        try:
+            access = access_of(source, FrameNames({}, {}, tuple(self._scope.closure)))
+        except (UnknownSource, NotConstant, NotImplementedError):
+            return False
+        kind, name = access.root
+        if kind not in ("argument", "closure", "global"):
+            return False
+        place = _place(access, self._scope)
+        if place in self._constants:
+            return False
+        is_given = kind == "argument" and name != self._instance
+        return place in self._changing or (self._choice.arguments and is_given and value not in (0, 1))
+
+
+def _place(access: Access, scope: Scope) -> Access:
+    """Return a path with one kind of step for items: a trace and a stored check may name a key in two ways."""
+    steps: list[tuple[str, Any]] = []
+    value: Any = None
+    try:
+        value = access.resolve_root(scope)
+        for index, (kind, argument) in enumerate(access.steps):
+            if kind == "nth_value":
+                kind, argument = "item", list(value)[argument]
+            elif kind in _PACKED:
+                kind, argument = "item", unpacked(argument)
+            elif kind in _ITEMS:
+                kind = "item"
+            steps.append((kind, argument))
+            value = Access(access.root, access.steps[: index + 1]).resolve(scope)
+    except _FAULTS:
+        return access
+    return Access(access.root, tuple(steps))
+
+
+@dataclass
+class Numbers:
+    """The ints of one capture that were to be numbers."""
+
+    #: Symbol -> Dynamo's source, of those that stayed symbolic.
+    symbols: dict[Any, Any] = field(default_factory=dict)
+    #: Symbol -> name in stored expressions.
+    names: dict[Any, str] = field(default_factory=dict)
+    #: Those that the frame passes, in order, with their placeholders.
+    passed: list[Any] = field(default_factory=list)
+    nodes: list[fx.Node] = field(default_factory=list)
+    #: What was assumed about them that call checks compare.
+    checked: set[Any] = field(default_factory=set)
+    #: Sources of ints of which the trace has asked the value, with the value.
+    fixed: list[tuple[Any, int]] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.symbols)
+
+
+def take_numbers(graph: fx.Graph, shape_env: Any) -> Numbers:
+    """Return the numbers of a captured graph; their placeholders come behind all others, those of fixed ones go."""
+    numbers = Numbers()
+    for symbol, source in private_symbols.number_sources(shape_env):
+        value = private_symbols.fixed_value(shape_env, symbol)
+        if value is not None:
+            numbers.fixed.append((source, value))
+        else:
+            numbers.symbols[symbol] = source
+            numbers.names[symbol] = f"n{len(numbers.names)}"
+    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+    for node in placeholders:
+        symbol = _symbol_of(node)
+        if symbol in numbers.symbols:
+            numbers.passed.append(symbol)
+            numbers.nodes.append(node)
+        elif symbol is not None and (value := private_symbols.fixed_value(shape_env, symbol)) is not None:
+            _put(node, value)
+            graph.erase_node(node)
+    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+    last = placeholders[-1] if placeholders else None
+    for node in numbers.nodes:  # in the order of `passed`
+        if last is not None and node is not last:
+            last.append(node)
+        last = node
+    return numbers
+
+
+def _symbol_of(node: fx.Node) -> Any:
+    """Return the symbol of a placeholder for an int; None for any other."""
+    value = node.meta.get("example_value")
+    if not isinstance(value, torch.SymInt) or not private_symbols.is_number_source(node.meta["grapharg"].source):
+        return None
+    return value.node._expr if value.node._expr.is_Symbol else value.node.expr
+
+
+def _put(node: fx.Node, value: int) -> None:
+    """Let all that uses a node use an int."""
+    for user in list(node.users):
+        user.args = fx.node.map_arg(user.args, lambda used: value if used is node else used)
+        user.kwargs = fx.node.map_arg(user.kwargs, lambda used: value if used is node else used)
+
+
+def written_ints(checks: list[Check], written: Written) -> list[Access]:
+    """Return the places of ints that the trace fixed and the frame writes (`self.count += 1`)."""
+    return [
+        check.access
+        for check in checks
+        if check.kind == "constant" and type(check.expected) is int and written.leads_to(check.access)
+    ]
+
+
+def number_accesses(numbers: Numbers, access: Any) -> Mapping[Any, Access]:
+    """Return where each number is, by symbol; `access` turns Dynamo's sources into paths."""
+    return {symbol: access(source) for symbol, source in numbers.symbols.items()}
+
+
+def check_takes(graph: fx.Graph, method: str) -> None:
+    """Raise `CaptureError` where an operator of a captured graph takes a number, or what is computed from one."""
+    computed: set[fx.Node] = set()
+    for node in graph.nodes:
+        value = node.meta.get("example_value")
+        if node.op == "placeholder" and isinstance(value, torch.SymInt):
+            computed.add(node)
+        elif computed.intersection(node.all_input_nodes) and node.op != "output":
+            if not isinstance(value, (torch.SymInt, torch.SymBool)):
+                raise NumberRefused(method, f"`{node.target}` takes a number")
+            computed.add(node)

@@ -1,0 +1,121 @@
+"""What varies between calls: dims and ints in which a call differs from those that graphs were made for.
+
+With `dynamic=None` both become dynamic in the next graph. What was met is read off the stored variants, so that every
+host and every relaunch knows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from gearcache.guards.access import Access, Scope, Walker
+from gearcache.guards.dispatch.variant import StoredVariant
+from gearcache.guards.evidence.checks import Check
+from gearcache.guards.evidence.relations import others
+from gearcache.guards.evidence.tree import evidence_checks
+
+_FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
+
+
+@dataclass
+class Changes:
+    """In what a call differs from others."""
+
+    dims: list[tuple[torch.Tensor, int]] = field(default_factory=list)
+    ints: set[Access] = field(default_factory=set)
+    #: Ints of which no graph can be made that serves several values.
+    constants: set[Access] = field(default_factory=set)
+
+
+def changes_from(scope: Scope, stored: Iterable[StoredVariant]) -> Changes:
+    """Return in what a call differs from those that stored variants were made for, if in sizes and ints only."""
+    found = Changes()
+    for variant in stored:
+        ints = _differing_ints(variant, scope)
+        if ints is None:
+            continue
+        found.ints |= ints
+        found.constants |= {Access.from_plain(path) for path in variant.constants}
+        for index, item in enumerate(variant.inputs):
+            if (tensor := _value_at(item.access, scope)) is not None and isinstance(tensor, torch.Tensor):
+                for gear in variant.gears:
+                    found.dims += [(tensor, dim) for dim in differing_dims(tensor, gear.sizes[index])]
+    return found
+
+
+def _differing_ints(variant: StoredVariant, scope: Scope) -> set[Access] | None:
+    """Return the ints in which a call differs from a variant, and those that are numbers of it.
+
+    None where it differs in anything else that is asked at each call.
+    """
+    walker, found = Walker(scope), set()
+    for check in variant.call_checks:
+        if check.kind == "numbers":
+            found |= {place for place in others("numbers", check.expected) if not _is_size(place)}
+        if check.failure(walker) is None:
+            continue
+        if not _is_other_int(check, scope):
+            return None
+        if check.kind == "constant":
+            found.add(check.access)
+    return found | {check.access for check in _evidence_of_ints(variant) if _is_other_int(check, scope)}
+
+
+def _is_size(access: Access) -> bool:
+    return bool(access.steps) and access.steps[-1][0] == "size"
+
+
+def _evidence_of_ints(variant: StoredVariant) -> list[Check]:
+    try:
+        checks = evidence_checks(variant.evidence)
+    except (ValueError, TypeError):  # of another form: a load says so
+        return []
+    return [check for check in checks if check.kind == "constant" and type(check.expected) is int]
+
+
+def _is_other_int(check: Check, scope: Scope) -> bool:
+    """Whether a check is about ints, which are there and are others."""
+    if check.kind == "numbers":
+        return all(type(_value_at(place, scope)) is int for place in others("numbers", check.expected))
+    if check.kind != "constant" or type(check.expected) is not int:
+        return False
+    value = _value_at(check.access, scope)
+    return type(value) is int and value != check.expected
+
+
+def _value_at(access: Access, scope: Scope) -> Any:
+    try:
+        return access.resolve(scope)
+    except _FAULTS:
+        return None
+
+
+def differing_dims(tensor: Any, sizes: Sequence[int | None]) -> list[int]:
+    """Return the dims in which a tensor differs from sizes of the same rank; a dynamic dim (None) always differs."""
+    if not isinstance(tensor, torch.Tensor) or tensor.dim() != len(sizes):
+        return []
+    return [dim for dim, (size, found) in enumerate(zip(sizes, tensor.shape, strict=True)) if size != found]
+
+
+def int_places(arguments: Any) -> dict[Access, int]:
+    """Return the ints among arguments by name, also those in lists, tuples and dicts."""
+    found: dict[Access, int] = {}
+
+    def look(access: Access, value: Any) -> None:
+        if type(value) is int:
+            found[access] = value
+        elif type(value) in (list, tuple) and len(access.steps) < 4:
+            for index, item in enumerate(value):
+                look(access.then("item", index), item)
+        elif type(value) is dict and len(access.steps) < 4:
+            for key, item in value.items():
+                if type(key) in (str, int):
+                    look(access.then("item", key), item)
+
+    for name, value in arguments.items():
+        look(Access(("argument", name)), value)
+    return found
