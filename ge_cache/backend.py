@@ -41,7 +41,7 @@ class CompileJob:
     @property
     def numbers(self) -> list[list[Any]]:
         """The numbers that the graph takes, as `ge_cache.graphs.number_inputs` says them."""
-        return list((self.graph["symbols"] or {}).get("numbers", []))
+        return list((self.graph.get("symbols") or {}).get("numbers", []))
 
     @property
     def inputs_and_numbers(self) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from gearcache.guards.access import own_attributes
+from gearcache.guards.access import Access, own_attributes
 
 _MAX_DEPTH = 12
 
@@ -36,24 +36,46 @@ def _find(value: Any, path: str, found: dict[str, torch.Tensor], seen: set[int],
     children = _children(value)
     if children:
         seen.add(id(value))
-        for step, child in children:
-            _find(child, path + step, found, seen, depth + 1)
+        for (kind, name), child in children:
+            _find(child, f"{path}.{name}" if kind == "attr" else f"{path}[{name!r}]", found, seen, depth + 1)
 
 
-def _children(value: Any) -> list[tuple[str, Any]]:
-    """Return what a value holds with the steps to it; no code of the value's class runs."""
+def find_varying(arguments: Mapping[str, Any]) -> dict[Access, torch.Tensor | int]:
+    """Return the tensors and the ints (no bools) among arguments, where `find_tensors` looks."""
+    found: dict[Access, torch.Tensor | int] = {}
+    seen: set[int] = set()
+
+    def look(access: Access, value: Any) -> None:
+        if isinstance(value, torch.Tensor) or type(value) is int:
+            found[access] = value
+            return
+        if id(value) in seen or issubclass(type(value), (str, bytes, int, float, type(None))):
+            return
+        if len(access.steps) <= _MAX_DEPTH and (children := _children(value)):
+            seen.add(id(value))
+            for (kind, name), child in children:
+                if kind == "attr" or type(name) in (str, int):
+                    look(access.then(kind, name), child)
+
+    for name, value in arguments.items():
+        look(Access(("argument", name)), value)
+    return found
+
+
+def _children(value: Any) -> list[tuple[tuple[str, Any], Any]]:
+    """Return what a value holds with the steps to it, as of access paths; no code of the value's class runs."""
     kind = type(value)
     if issubclass(kind, (list, tuple)):
         names = getattr(kind, "_fields", None)
         items = tuple.__iter__(value) if issubclass(kind, tuple) else list.__iter__(value)
         if names:
-            return [(f".{name}", child) for name, child in zip(names, items, strict=False)]
-        return [(f"[{index}]", child) for index, child in enumerate(items)]
+            return [(("attr", name), child) for name, child in zip(names, items, strict=False)]
+        return [(("item", index), child) for index, child in enumerate(items)]
     if issubclass(kind, dict):
-        return [(f"[{key!r}]", child) for key, child in dict.items(value)]
+        return [(("item", key), child) for key, child in dict.items(value)]
     if issubclass(kind, (torch.nn.Module, type, types.ModuleType)) or callable(value):
         return []
-    return [(f".{name}", child) for name, child in (own_attributes(value) or {}).items()]
+    return [(("attr", name), child) for name, child in (own_attributes(value) or {}).items()]
 
 
 def replace_tensors(value: Any, replacements: Mapping[int, torch.Tensor], memo: dict[int, Any] | None = None) -> Any:

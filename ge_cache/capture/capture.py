@@ -48,10 +48,14 @@ def capture_method(
     """
     if private_core.torch_function_modes() > 0:
         raise CaptureError(method, "it was called under a torch function mode, which a static graph cannot honour")
-    with private_under_way.released_if_refused():
-        recording = Recording(function, method, numbers, unbound, with_grad=with_grad)
-        recording.run(arguments, keywords, dynamic=dynamic)
-        return _translated(recording)
+    recording = Recording(function, method, numbers, unbound, with_grad=with_grad)
+    try:
+        with private_under_way.released_if_refused():
+            recording.run(arguments, keywords, dynamic=dynamic)
+            return _translated(recording)
+    except CaptureError as error:
+        error.is_beside_numbers = recording.numbers.are_given
+        raise
 
 
 def _translated(recording: Recording) -> Capture:

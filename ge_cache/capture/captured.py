@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,6 +70,18 @@ class Capture:
     written_ints: list[Access] = field(default_factory=list)
     #: Drops the weak references that Dynamo keeps to the tensors of the call and the module.
     drop_references: Callable[[], None] = lambda: None
+
+    #: Dims, by path, that stay dynamic beside gears.
+    open_dims: frozenset[tuple[str, int]] = frozenset()
+
+    def open_symbols(self, symbols: Symbols, assignment: Mapping[Any, int]) -> set[Any]:
+        """Return the symbols of sizes that stay symbolic at a gear."""
+        found: set[Any] = set()
+        for item in self.inputs:
+            for dim, size in enumerate(item.sizes):
+                if (item.access.text, dim) in self.open_dims:
+                    found |= symbols.symbols_of(size)
+        return found - set(assignment) - set(self.numbers.symbols)
 
     def symbols(self) -> Symbols:
         """Return the symbols of the sizes."""

@@ -75,6 +75,8 @@ class WantedNumbers:
         self._instance = ""
         self._changing: set[Access] = set()
         self._constants: set[Access] = set()
+        #: Whether an int became a number.
+        self.are_given = False
 
     def begin(self, scope: Scope, instance: str) -> None:
         """Take the names that the frame of the trace sees, and that of the method's instance."""
@@ -84,7 +86,7 @@ class WantedNumbers:
 
     def wants(self, source: Any, value: int) -> bool:
         """Whether an int is to be a number; `source` is Dynamo's."""
-        if not self._choice or self._scope is None:
+        if not self._choice or self._scope is None or not -(2**63) <= value < 2**63:
             return False
         try:
             access = access_of(source, FrameNames({}, {}, tuple(self._scope.closure)))
@@ -96,8 +98,10 @@ class WantedNumbers:
         place = _place(access, self._scope)
         if place in self._constants:
             return False
-        is_given = kind == "argument" and name != self._instance
-        return place in self._changing or (self._choice.arguments and is_given and value not in (0, 1))
+        is_argument = kind == "argument" and name != self._instance
+        found = place in self._changing or (self._choice.arguments and is_argument and value not in (0, 1))
+        self.are_given |= found
+        return found
 
 
 def _place(access: Access, scope: Scope) -> Access:
@@ -113,6 +117,8 @@ def _place(access: Access, scope: Scope) -> Access:
                 kind, argument = "item", unpacked(argument)
             elif kind in _ITEMS:
                 kind = "item"
+            if kind == "item" and isinstance(value, tuple) and (names := getattr(type(value), "_fields", None)):
+                kind, argument = "attr", names[argument]
             steps.append((kind, argument))
             value = Access(access.root, access.steps[: index + 1]).resolve(scope)
     except _FAULTS:

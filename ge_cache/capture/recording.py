@@ -62,7 +62,7 @@ class Recording:
     ) -> None:
         self.method = method
         self._function = function
-        self._numbers = WantedNumbers(numbers)
+        self.numbers = WantedNumbers(numbers)
         self._with_grad = with_grad
         self.observer, self.lookups, self.reads = Observer(method), Lookups(), TensorReads(method)
         self.identities, self.facts = Identities(method), Facts(method)
@@ -80,7 +80,7 @@ class Recording:
         try:
             with (
                 torch.set_grad_enabled(self._with_grad),
-                private_dynamo.capture_settings(self.weights, self._numbers, dynamic=dynamic),
+                private_dynamo.capture_settings(self.weights, self.numbers, dynamic=dynamic),
                 private_dynamo.observed(self.observer),
                 private_fake.without_reports(),
                 only_own_operators_computed(),
@@ -122,7 +122,7 @@ class Recording:
 
     def _begin(self, frame: Any) -> None:
         self.frame = frame
-        self._numbers.begin(self.scope, frame.code.co_varnames[0])
+        self.numbers.begin(self.scope, frame.code.co_varnames[0])
 
     @property
     def scope(self) -> Scope:

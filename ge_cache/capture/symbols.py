@@ -26,7 +26,7 @@ class Symbols:
         if isinstance(size, int):
             return size
         expression = self._sympy.sympify(self._shape_env.replace(size))
-        return int(expression) if expression.is_Integer else expression
+        return int(expression) if getattr(expression, "is_Integer", False) else expression
 
     def symbols_of(self, size: Any) -> set[Any]:
         """Return the independent symbols of a size."""

@@ -15,7 +15,13 @@ from gearcache.errors import CaptureError
 from gearcache.ge_cache.aten import encode_graph
 from gearcache.ge_cache.capture.captured import Capture
 from gearcache.ge_cache.capture.symbols import Symbols
-from gearcache.ge_cache.graphs.number_inputs import check_operands, mixed_conditions, number_rows, value_conditions
+from gearcache.ge_cache.graphs.number_inputs import (
+    GearSymbols,
+    check_operands,
+    mixed_conditions,
+    number_rows,
+    value_conditions,
+)
 from gearcache.ge_cache.graphs.static import (
     GearGraph,
     input_spec,
@@ -41,16 +47,23 @@ def dynamic_gear(
     symbols: Symbols,
     decompositions: Mapping[Any, Any] | None,
     spec: GearSpec,
+    assignment: Mapping[Any, int] | None = None,
 ) -> tuple[GearGraph, StoredGear]:
     """Record the graph with its sizes symbolic; what must hold among them becomes conditions of the call.
 
-    So do the ranges that the spec declares.
+    So do the ranges that the spec declares. With an `assignment` only the dims that are open beside gears are symbolic.
     """
-    graph, printer = record_dynamic(capture, lifted, symbols, decompositions)
+    values = assignment or {}
+    inputs = [input_spec(item, lambda size: symbols.value(size, values)) for item in capture.inputs]
+    if assignment is None:
+        graph, printer = record_dynamic(capture, lifted, symbols, decompositions)
+    else:
+        printer = SizePrinter(capture, symbols, GearSymbols(capture, symbols, assignment))
+        graph = trace_gear(capture, lifted, inputs, decompositions, assignment)
     owners = printer.owners()
-    graph.inputs = [input_spec(item, lambda size: symbols.value(size, {})) for item in capture.inputs]
-    sizes = [[symbols.simplify(size) for size in item.sizes] for item in capture.inputs]
-    strides = [[symbols.simplify(stride) for stride in item.strides] for item in capture.inputs]
+    graph.inputs = inputs
+    sizes = [[printer.simple(size) for size in item.sizes] for item in capture.inputs]
+    strides = [[printer.simple(stride) for stride in item.strides] for item in capture.inputs]
     measures, contiguous, ties = printer.layout(sizes, strides, owners)
     conditions = list(dict.fromkeys([*printer.conditions(owners), *ties, *printer.declared(spec, sizes)]))
     conditions += [text for text in graph.conditions if text not in conditions]
@@ -88,7 +101,7 @@ def check_numbers(capture: Capture, decompositions: Mapping[Any, Any] | None, *,
     else:
         inputs = [input_spec(item, lambda size: symbols.value(size, {})) for item in capture.inputs]
         graph = trace_gear(capture, lifted, inputs, decompositions, {})
-        symbols_in = set
+        symbols_in = GearSymbols(capture, symbols, {}).symbols_in
     check_operands(graph.module.graph, capture.method, symbols_in, compiles=compiles)
     for text in _expressions(graph.results):
         checked_expression(text)
@@ -124,12 +137,14 @@ def _lifted(capture: Capture) -> dict[str, torch.Tensor]:
 class SizePrinter:
     """Prints sizes as expressions over the symbols' names."""
 
-    def __init__(self, capture: Capture, symbols: Symbols) -> None:
+    def __init__(self, capture: Capture, symbols: Symbols, at_gear: GearSymbols | None = None) -> None:
         self._capture = capture
         self._symbols = symbols
         self._env = capture.shape_env
+        #: Returns an int, or an expression in what is symbolic.
+        self.simple = symbols.simplify if at_gear is None else at_gear.simple
         rows = [size for item in capture.inputs for size in (*item.sizes, *item.strides)]
-        simple = [symbols.simplify(size) for size in rows]
+        simple = [self.simple(size) for size in rows]
         sized = {size for size in simple if not isinstance(size, int) and size.is_Symbol}
         #: Names of the numbers that no size of an input gives.
         self._names = {
@@ -152,12 +167,12 @@ class SizePrinter:
     def number(self, value: Any) -> Any:
         """Return an int, or an expression over the symbols."""
         if isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat)):
-            return self.plain(self._symbols.simplify(value.node.expr))
+            return self.plain(self.simple(value.node.expr))
         return value
 
     def text_of(self, value: Any) -> tuple[str | None, int | None, int | None]:
         """Return a symbolic int as source (None: it is known), and the bounds that it is known to have."""
-        found = self._symbols.simplify(value.node.expr)
+        found = self.simple(value.node.expr)
         if isinstance(found, int):
             return None, None, None
         return (self.text(found), *private_symbols.bounds_of(self._env, found))
@@ -174,7 +189,7 @@ class SizePrinter:
         rows += [("stride", index, item.strides) for index, item in enumerate(self._capture.inputs)]
         for kind, index, row in rows:
             for dim, number in enumerate(row):
-                simple = self._symbols.simplify(number)
+                simple = self.simple(number)
                 if isinstance(simple, int):
                     continue
                 needed |= set(simple.free_symbols)
@@ -263,19 +278,21 @@ class SizePrinter:
         for guard in [*self._env.guards, *deferred]:
             if numbers & getattr(guard.expr, "free_symbols", set()):
                 continue
-            condition = self._env.simplify(self._env.replace(guard.expr))
+            condition = self.simple(self._env.simplify(guard.expr))
             if condition not in (True, False) and getattr(condition, "free_symbols", None):
                 found.append(self.text(condition))
-        found += [self._mixed(condition) for condition in mixed_conditions(self._capture)]
+        mixed = [self._mixed(condition) for condition in mixed_conditions(self._capture)]
+        found += [text for text in mixed if text != "True"]
         return list(dict.fromkeys(found))
 
     def _mixed(self, condition: Any) -> str:
         """Return a condition on numbers, and on sizes, which may be equal to numbers by this very condition."""
         names = {symbol: private_symbols.number_symbol(name) for symbol, name in self._capture.numbers.names.items()}
         sizes = {
-            symbol: sympy_of(self._symbols.simplify(symbol)) for symbol in condition.free_symbols if symbol not in names
+            symbol: sympy_of(self.simple(symbol)) for symbol in condition.free_symbols if symbol not in names
         }
-        text = private_symbols.print_expression(condition.xreplace({**names, **sizes}))
+        condition = condition.xreplace({**names, **sizes})
+        text = private_symbols.print_expression(condition)
         try:
             return checked_expression(text)
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""The numbers of a capture as inputs of a graph: symbols while it is recorded, and conditions of its calls.
+"""What stays symbolic in the graph of a gear: numbers, and open dims; and the conditions of its calls.
 
 A static graph is recorded at the sizes of one gear, so what the trace assumed about numbers and sizes at once becomes a
 condition on the numbers alone (`n <= x.size(0)` is `n <= 8` where that dim is 8).
@@ -6,20 +6,21 @@ condition on the numbers alone (`n <= x.size(0)` is `n <= 8` where that dim is 8
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import fx
 
-from gearcache.ge_cache.capture.captured import Capture
+from gearcache.ge_cache.capture.captured import Capture, CapturedInput
 from gearcache.ge_cache.capture.number_checks import number_text
 from gearcache.ge_cache.capture.numbers import NumberRefused
 from gearcache.ge_cache.capture.symbols import Symbols
 from gearcache.ge_cache.graphs.arguments import given_arguments
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import symbols as private_symbols
-from gearcache.guards.gears.expressions import expression_function
+from gearcache.guards.gears.expressions import checked_expression, expression_function
 
 #: Name, value in the traced call, and the least and the greatest value that the trace allows (None: any).
 NumberRow = list[Any]
@@ -29,79 +30,110 @@ _NARROW_INTEGERS = (torch.int8, torch.int16, torch.int32, torch.uint8, torch.uin
 
 def number_rows(capture: Capture) -> list[NumberRow]:
     """Return the numbers that the graph of a capture takes, in order."""
-    env = capture.shape_env
-    return [
-        [capture.numbers.names[symbol], int(env.backed_var_to_val[symbol]), *private_symbols.range_of(env, symbol)]
-        for symbol in capture.numbers.passed
-    ]
+    env, rows = capture.shape_env, []
+    for symbol in capture.numbers.passed:
+        limits = [
+            None if limit is None or not _LEAST <= limit <= _GREATEST else limit
+            for limit in private_symbols.range_of(env, symbol)
+        ]
+        rows.append([capture.numbers.names[symbol], int(env.backed_var_to_val[symbol]), *limits])
+    return rows
 
 
-class GearNumbers:
-    """The numbers of a capture at the sizes of one gear."""
+class GearSymbols:
+    """What is symbolic in the graph of one gear: numbers, and the sizes of dims that stay open beside the gears.
+
+    All other sizes have their values at the gear.
+    """
 
     def __init__(self, capture: Capture, symbols: Symbols, assignment: Mapping[Any, int]) -> None:
+        self.open = capture.open_symbols(symbols, assignment)
+        self._symbols, self._assignment = symbols, assignment
         names = capture.numbers.names
         self._named = {name: symbol for symbol, name in names.items()}
-        sized = {
-            symbol
-            for item in capture.inputs
-            for number in (*item.sizes, *item.strides)
-            for symbol in symbols.symbols_of(number)
-        }
-        known = {
-            symbol: symbols.value(symbol, assignment)
-            for symbol in capture.numbers.symbols
-            if symbols.symbols_of(symbol) <= sized
-        }
-        free = [s for s in capture.numbers.symbols if s not in known and symbols.symbols_of(s) == {s}]
+        sizes = [number for item in capture.inputs for number in (*item.sizes, *item.strides)]
+        sized = {symbol for number in sizes for symbol in symbols.symbols_of(number)}
+        known = [s for s in capture.numbers.symbols if symbols.symbols_of(s) <= sized - self.open]
+        free = [s for s in capture.numbers.symbols if s not in sized and symbols.symbols_of(s) == {s}]
+        self._kept = {*self.open, *free}
         env = capture.shape_env
-        fixed = {symbol: symbols.value(symbol, assignment) for symbol in sized}
-        #: Conditions of the trace that name sizes, at the sizes of the gear.
-        self._mixed = [
-            number_text(condition.xreplace(_known_sizes(condition, symbols, assignment, names, fixed)), names)
-            for condition in mixed_conditions(capture)
-        ]
-        hints = _hints({names[symbol]: symbols.hint(symbol) for symbol in capture.numbers.symbols}, self._mixed)
+        #: Conditions of the trace on numbers that name sizes too, at the sizes of the gear.
+        mixed = [number_text(self._at_gear(condition, names), names) for condition in mixed_conditions(capture)]
+        hints = _hints({names[symbol]: symbols.hint(symbol) for symbol in free}, mixed)
+        self._mixed = mixed
         self._symbolic = private_symbols.SymbolicInputs(
-            {},
+            {str(symbol): symbols.hint(symbol) for symbol in sorted(self.open, key=str)},
             {names[symbol]: hints[names[symbol]] for symbol in free},
             {names[symbol]: private_symbols.range_of(env, symbol) for symbol in free},
         )
         #: The mode of fakes in which the graph is to be recorded.
         self.mode = self._symbolic.mode
+        #: The numbers that the graph takes, symbolic or as ints.
         self.values = [
-            known[symbol] if symbol in known else self._value(symbols.simplify(symbol), names)
+            symbols.value(symbol, assignment) if symbol in known else self._value(symbols.simplify(symbol), names)
             for symbol in capture.numbers.passed
         ]
 
+    def simple(self, size: Any) -> Any:
+        """Return a size of the trace as an int, or as an expression in what is symbolic at the gear."""
+        found = self._symbols.simplify(size)
+        if isinstance(found, int):
+            return found
+        found = found.xreplace(self._fixed(found.free_symbols))
+        return int(found) if found.is_Integer else found
+
+    def _fixed(self, free: Iterable[Any]) -> dict[Any, Any]:
+        import sympy
+
+        return {s: sympy.Integer(self._symbols.value(s, self._assignment)) for s in free if s not in self._kept}
+
+    def _at_gear(self, condition: Any, names: Mapping[Any, str]) -> Any:
+        import sympy
+
+        return condition.xreplace(
+            {s: sympy.sympify(self.simple(s)) for s in condition.free_symbols if s not in names}
+        )
+
+    def tensor(self, item: CapturedInput) -> torch.Tensor:
+        """Return a fake tensor for an input."""
+        rows = [[self._value(size, {}) for size in map(self.simple, row)] for row in (item.sizes, item.strides)]
+        return self._symbolic.tensor(*rows, item.dtype, item.device)
+
     def _value(self, expression: Any, names: Mapping[Any, str]) -> Any:
-        """Return a number as an int that is symbolic in the free ones."""
-        numbers = self._symbolic.numbers
+        """Return an expression as an int, symbolic in what is symbolic at the gear."""
+        if isinstance(expression, int):
+            return expression
+        values = {**self._symbolic.sizes, **self._symbolic.numbers}
         text = number_text(expression, names)
-        return expression_function(text, tuple(numbers))(**numbers, max=torch.sym_max, min=torch.sym_min)
+        return expression_function(text, tuple(values))(**values, max=torch.sym_max, min=torch.sym_min)
 
     def symbols_in(self, value: Any) -> set[Any]:
-        """Return the symbols of the capture of which a symbolic number of the graph is made."""
-        return {self._named[name] for name in self._symbolic.names_in(value)}
+        """Return the numbers of the capture of which a symbolic number of the graph is made."""
+        return {self._named[name] for name in self._symbolic.names_in(value) if name in self._named}
 
     def plain(self, value: Any) -> Any:
-        """Return an int, or an expression over the names of the numbers."""
+        """Return an int, or an expression over the names of sizes and numbers."""
         if isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat)):
             found = self._symbolic.plain(value)
-            return found if not isinstance(found, str) else {"expression": found}
+            return {"expression": checked_expression(found)} if isinstance(found, str) else found
         return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
     def conditions(self, graph: fx.Graph) -> list[str]:
-        """Return what must hold of the numbers for a recorded graph, beside the call checks."""
+        """Return what must hold of sizes and numbers for a recorded graph, beside the call checks."""
         own = [f"({text})" for text in self._symbolic.assumptions()]
-        return list(dict.fromkeys([*self._mixed, *own, *value_conditions(graph, self._symbolic.text_of)]))
+        mixed = [text for text in self._mixed if text not in ("(True)", "True")]
+        return list(dict.fromkeys([*mixed, *own, *value_conditions(graph, self._symbolic.text_of)]))
 
 
 def _hints(hints: Mapping[str, int], conditions: list[str]) -> dict[str, int]:
-    """Return values of the numbers like those of the traced call, for which the conditions hold where there are some."""
+    """Return values of the numbers like those of the traced call, for which the conditions hold where there are some.
+
+    A slice that fits the call's own size may be too long for a smaller gear's.
+    """
+    alone = [text for text in conditions if not re.search(r"\b[su]\d+\b", text)]
 
     def hold(values: Mapping[str, int]) -> bool:
-        return all(expression_function(text, tuple(values))(**values) for text in conditions)
+        return all(expression_function(text, tuple(values))(**values) for text in alone)
 
     found = dict(hints)
     for name in hints:
@@ -110,18 +142,6 @@ def _hints(hints: Mapping[str, int], conditions: list[str]) -> dict[str, int]:
         wanted = (value for value in (*range(2, 130), 1, 0) if hold(found | {name: value}))
         found[name] = next(wanted, found[name])
     return found
-
-
-def _known_sizes(
-    condition: Any, symbols: Symbols, assignment: Mapping[Any, int], names: Mapping[Any, str], fixed: Mapping[Any, int]
-) -> dict[Any, Any]:
-    import sympy
-
-    return {
-        symbol: sympy.Integer(fixed[symbol] if symbol in fixed else symbols.value(symbol, assignment))
-        for symbol in condition.free_symbols
-        if symbol not in names
-    }
 
 
 def mixed_conditions(capture: Capture) -> list[Any]:

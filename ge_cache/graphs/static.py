@@ -21,7 +21,7 @@ from gearcache.ge_cache.dependencies.custom_operators import record_expanded
 from gearcache.ge_cache.graphs import inference_regions
 from gearcache.ge_cache.graphs.arguments import given_arguments
 from gearcache.ge_cache.graphs.cloned import cloned_inputs
-from gearcache.ge_cache.graphs.number_inputs import GearNumbers, NumberRow, number_rows
+from gearcache.ge_cache.graphs.number_inputs import GearSymbols, NumberRow, number_rows
 from gearcache.ge_cache.graphs.results import Result, ResultPlan, detached_outputs
 from gearcache.ge_cache.private_torch import autograd as private_autograd
 from gearcache.ge_cache.private_torch import core as private_core
@@ -105,6 +105,14 @@ def input_spec(captured: CapturedInput, substitute: Any) -> TensorSpec:
     )
 
 
+def gear_symbols(capture: Capture, assignment: Mapping[Any, int]) -> GearSymbols | None:
+    """Return what is symbolic in the graph of a gear; None where nothing is."""
+    symbols = capture.symbols()
+    if not capture.numbers and not capture.open_symbols(symbols, assignment):
+        return None
+    return GearSymbols(capture, symbols, assignment)
+
+
 def trace_gear(
     capture: Capture,
     lifted: fx.GraphModule,
@@ -112,18 +120,21 @@ def trace_gear(
     decompositions: Mapping[Any, Any] | None,
     assignment: Mapping[Any, int],
 ) -> GearGraph:
-    """Record the ATen operations of one static gear, at whose sizes the symbols have the values of `assignment`."""
-    numbers = GearNumbers(capture, capture.symbols(), assignment) if capture.numbers else None
-    mode = private_fake.fake_mode() if numbers is None else numbers.mode
+    """Record the ATen operations of one gear, at which the symbols have the values of `assignment`, open ones aside."""
+    symbolic = gear_symbols(capture, assignment)
+    mode = private_fake.fake_mode() if symbolic is None else symbolic.mode
     with mode:
-        fakes = [_empty(spec) for spec in inputs]
+        fakes = [
+            _empty(spec) if symbolic is None else symbolic.tensor(item)
+            for item, spec in zip(capture.inputs, inputs, strict=True)
+        ]
     attributes = {
         name: private_fake.with_own_memory(mode, capture.attribute_tensors[name]) for name in capture.attributes
     }
-    plain, values = (int, []) if numbers is None else (numbers.plain, numbers.values)
+    plain, values = (int, []) if symbolic is None else (symbolic.plain, symbolic.values)
     graph = record(capture.method, lifted, mode, fakes, attributes, decompositions, plain, values)
-    if numbers is not None:
-        graph.numbers, graph.conditions = number_rows(capture), numbers.conditions(graph.module.graph)
+    if symbolic is not None:
+        graph.numbers, graph.conditions = number_rows(capture), symbolic.conditions(graph.module.graph)
     private_fake.forget_tensors(mode)
     graph.inputs = list(inputs)
     graph.attributes = {

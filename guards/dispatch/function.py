@@ -114,27 +114,29 @@ def build_dispatch(
 def _group_lines(
     writer: CheckWriter, number: int, members: list[BoundGear], call: str, is_compared: Callable[[str, int], bool]
 ) -> list[str]:
+    """Return the statements of one group: its static graphs first, then those with dynamic dims."""
     static = [bound for bound in members if not bound.gear.is_dynamic]
-    dynamic = [bound.frame for bound in members if bound.gear.is_dynamic]
-    dims, table = _table(static, is_compared)
+    dynamic = [bound for bound in members if bound.gear.is_dynamic]
+    lines = _lines(writer, f"{number}", static, call, is_compared) if static else []
+    return lines + (_lines(writer, f"{number}dynamic", dynamic, call, is_compared) if dynamic else [])
+
+
+def _lines(
+    writer: CheckWriter, name: str, members: list[BoundGear], call: str, is_compared: Callable[[str, int], bool]
+) -> list[str]:
+    dims, table = _table(members, is_compared)
     checks = members[0].variant.call_checks
     related = [other for check in checks if check.kind in RELATIONS for other in others(check.kind, check.expected)]
     writer.begin([check.access for check in checks] + related + [access for access, _ in dims])
     pairs = sorted(zip(checks, members[0].objects, strict=True), key=lambda pair: _order(pair[0]))
     test = " and ".join(writer.check(check, compared) for check, compared in pairs)
-    empty = any(0 in row for bound in static for row in bound.gear.sizes)
+    empty = any(0 in row for bound in members for row in bound.gear.sizes)
     sizes = [writer.size(access, dim, slot=not empty) for access, dim in dims]
-    fallback = _chain(dynamic)
-    if not static:
-        found = writer.bind(fallback, f"only{number}")
-    elif not dims and fallback is None:
-        found = writer.bind(table[()], f"only{number}")
+    if not dims:
+        found = writer.bind(table[()], f"only{name}")
     else:
         key = sizes[0] if len(sizes) == 1 else f"({', '.join(sizes)})"
-        if fallback is None:
-            found = f"{writer.bind(table, f'table{number}')}[{key}]"
-        else:
-            found = f"{writer.bind(table.get, f'table{number}')}({key}, {writer.bind(fallback, f'dynamic{number}')})"
+        found = f"{writer.bind(table, f'table{name}')}[{key}]"
     if test:
         found = f"({found}) if ({test}) else None"
     frame = writer.name("frame")
@@ -150,11 +152,15 @@ def _group_lines(
 
 
 def _table(
-    static: list[BoundGear], is_compared: Callable[[str, int], bool]
+    members: list[BoundGear], is_compared: Callable[[str, int], bool]
 ) -> tuple[list[tuple[Access, int]], dict[Any, Frame]]:
-    """Return the fewest dims that tell the gears apart, with those to compare anyway, and the frames by their sizes."""
-    sizes = [_sizes(bound) for bound in static]
+    """Return the fewest dims that tell the gears apart, with those to compare anyway, and the frames by their sizes.
+
+    A dim that is dynamic in one of them tells none apart.
+    """
+    sizes = [_sizes(bound) for bound in members]
     common = set.intersection(*(set(row) for row in sizes)) if sizes else set()
+    common = {dim for dim in common if all(row[dim] is not None for row in sizes)}
     varying = [dim for dim in common if len({row[dim] for row in sizes}) > 1]
     varying.sort(key=lambda dim: (-len({row[dim] for row in sizes}), len(dim[0].steps), dim[0].text, dim[1]))
     chosen = sorted((dim for dim in common if is_compared(dim[0].text, dim[1])), key=lambda dim: (dim[0].text, dim[1]))
@@ -165,7 +171,7 @@ def _table(
         if dim not in chosen:
             chosen.append(dim)
     grouped: dict[Any, list[Frame]] = {}
-    for bound, row in zip(static, sizes, strict=True):
+    for bound, row in zip(members, sizes, strict=True):
         key = tuple(row[dim] for dim in chosen)
         grouped.setdefault(key[0] if len(key) == 1 else key, []).append(bound.frame)
     return chosen, {key: _chain(frames) for key, frames in grouped.items()}  # type: ignore[misc]

@@ -91,12 +91,13 @@ def broken_condition(
         # A stride that follows from the sizes is wrong; a free one takes another trace, as a size does.
         tied = {name for name, _, kind, _ in gear.measures if kind == "stride"}
         kind = "stride" if tied.intersection(used) else "shape"
-        return Problem(inputs[tensor].access.text, f"of sizes {found}", allowed, kind, dims=(dim,))
+        about = inputs[tensor]
+        return Problem(about.access.text, f"of sizes {found}", allowed, kind, dims=(dim,), stored=about)
     for tensor in gear.contiguous:
         if not tensors[tensor].is_contiguous():
             strides = tensors[tensor].stride()
             allowed = "a contiguous tensor (call .contiguous() on it)"
-            return Problem(inputs[tensor].access.text, f"of strides {strides}", allowed, "stride")
+            return Problem(inputs[tensor].access.text, f"of strides {strides}", allowed, "stride", stored=inputs[tensor])
     return None
 
 

@@ -160,6 +160,9 @@ class RemoteError(CacheError):
 class CaptureError(GearcacheError):
     """A method that cannot be turned into one static graph."""
 
+    #: Whether ints were symbolic in the trace: with constants in their place it may succeed.
+    is_beside_numbers = False
+
     def __init__(self, method: str, cause: str) -> None:
         super().__init__(method, cause)
         self.method, self.cause = method, cause

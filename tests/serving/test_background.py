@@ -35,7 +35,7 @@ class Net(torch.nn.Module):
         super().__init__()
         self.linear = torch.nn.Linear(4, 4)
         self.factor = 1
-        self.settings = types.SimpleNamespace(factor=1)
+        self.settings = types.SimpleNamespace(factor=1.0)
 
     def run(self, x: Tensor) -> Tensor:
         return self.linear(x) * self.factor
@@ -286,7 +286,7 @@ def test_a_module_that_changes_before_each_graph_is_there_is_not_built_in_a_loop
     cached, x = _cached(net.scaled), torch.ones(2, 4)
 
     def call() -> None:
-        net.settings.factor += 1
+        net.settings.factor += 0.5  # each value of a float has a graph of its own
         assert torch.equal(cached(x), net.scaled(x))
 
     _until(lambda: cached.stats.eager_reasons.get("refused"), call)

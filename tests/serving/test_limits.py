@@ -30,14 +30,19 @@ def test_calls_beyond_the_limit_of_variants_run_without_a_graph_and_the_others_s
     assert cached.stats.eager_calls == 3
 
 
-def test_where_misses_raise_the_limit_of_variants_does_too(cache_dir: Path) -> None:
+def test_the_caller_of_a_method_with_gears_gets_no_error_for_the_limit_of_variants(
+    cache_dir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     net, x = Net(), torch.ones(2, 4)
     cached = gearcache.cache_compile(net.scalar, config=strict_config(max_variants=2), gears={"x": {0: [2]}})
-    cached(x, 1), cached(x, 2)
+    cached(x, 1.5), cached(x, 2.5)
+    with pytest.raises(TooManyVariants, match="max_variants=2"):
+        cached.warm(x, 3.5)
     for _ in range(2):
-        with pytest.raises(TooManyVariants, match="max_variants=2"):
-            cached(x, 3)
-    assert torch.equal(cached(x, 2), x * 2)
+        assert torch.equal(cached(x, 3.5), x * 3.5)
+    assert caplog.text.count("max_variants=2") == 1
+    assert cached.stats.eager_reasons == {"max_variants": 2}
+    assert torch.equal(cached(x, 2.5), x * 2.5)
 
 
 class Layout(torch.nn.Module):

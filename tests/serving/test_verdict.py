@@ -141,8 +141,13 @@ def test_a_loaded_gear_that_assumes_more_than_the_spec_is_compiled_alone() -> No
     found = verdict(call(2), (TWO, ASSUMED), **given)
     assert isinstance(found, Compile)
     assert gears_of(found) == ((2,),)
+
+
+def test_a_dim_without_gears_is_never_an_error() -> None:
+    given = {"gears": GEARS, "on_miss": "raise", "missing": (), "loaded": (TWO,)}
     found = verdict(call(2), (TWO, Problem("x", "a", "b", "shape", dims=(1,))), **given)
-    assert isinstance(found, Refuse)
+    assert isinstance(found, Compile)
+    assert gears_of(found) == ((2,), (4,))
 
 
 def test_gradients_are_refused_with_autograd_on_only() -> None:

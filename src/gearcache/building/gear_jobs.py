@@ -80,10 +80,19 @@ def _record(
     if request.backend.compiles:
         _refuse_subclasses(capture, request.backend.name)
     symbols = capture.symbols()
-    is_dynamic = gear is None and any(symbols.symbols_of(size) for item in capture.inputs for size in item.sizes)
     assignment = gear.assignment if gear is not None else {}
+    is_dynamic = any(symbols.symbols_of(size) - set(capture.numbers.symbols) for i in capture.inputs for size in i.sizes)
+    if gear is not None:
+        is_dynamic = bool(capture.open_symbols(symbols, assignment))
     if is_dynamic:
-        graph, stored = dynamic_gear(capture, unit.lifted, symbols, request.decompositions, request.spec)
+        graph, stored = dynamic_gear(
+            capture,
+            unit.lifted,
+            symbols,
+            request.decompositions,
+            request.spec,
+            assignment if gear is not None else None,
+        )
         stored = replace(stored, text=text or stored.text, regions=graph.regions)
     else:
         inputs = [input_spec(item, lambda size: symbols.value(size, assignment)) for item in capture.inputs]

@@ -36,8 +36,8 @@ class BuildRequest:
     arguments: Mapping[str, Any]
     spec: GearSpec
     dynamic: bool
-    #: Dims to make dynamic where the trace allows it, although `dynamic` is False.
-    changing: list[tuple[torch.Tensor, int]]
+    #: Dims to make dynamic where the trace allows it, although `dynamic` is False or gears say nothing of them.
+    changing: list[tuple[Access, int]]
     #: Which ints are to be numbers, where the trace allows it.
     numbers: NumberChoice
     backend: Backend

@@ -8,6 +8,8 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
+import torch
+
 from gearcache.building.grad_mode import settled
 from gearcache.building.like_calls import enlarged_call, like_dims, like_tensor, range_dims
 from gearcache.building.request import BuildRequest, Findings
@@ -20,10 +22,11 @@ from gearcache.ge_cache.graphs.dynamic import check_numbers
 from gearcache.ge_cache.graphs.plan import PlannedGear, matching_inputs, plan_gears
 from gearcache.ge_cache.private_torch import dynamo as private_dynamo
 from gearcache.ge_cache.private_torch import shapes as private_shapes
-from gearcache.guards.access import Access
-from gearcache.guards.arguments import find_tensors, replace_tensors
+from gearcache.guards.access import Access, Scope
+from gearcache.guards.arguments import find_tensors, parameter_names, replace_tensors
 from gearcache.guards.gears.call_sizes import call_sizes
 from gearcache.guards.gears.parse import GearSpec
+from gearcache.telemetry.interrupts import raise_interrupt
 from gearcache.telemetry.stats import Counters
 
 logger = logging.getLogger("gearcache")
@@ -57,7 +60,7 @@ class Tracer:
         if request.spec.ranges:
             capture = self.ranged(request.arguments)
         else:
-            with private_dynamo.marked_dynamic(request.changing):
+            with private_dynamo.marked_dynamic(self._open_dims(request.arguments)):
                 capture = self.capture(request.arguments, dynamic=request.dynamic)
         if request.backend.compiles and any(size < 2 for size in capture.unbacked.values()):
             # Compilers take every symbol for at least 2: a smaller size gets a graph of its own.
@@ -87,7 +90,8 @@ class Tracer:
         """
         spec = self._request.spec
         try:
-            with private_dynamo.marked_dynamic(like_dims(spec, arguments, self._request.function.__self__)):
+            alike = like_dims(spec, arguments, self._request.function.__self__)
+            with private_dynamo.marked_dynamic([*alike, *self._open_dims(arguments)]):
                 capture = self.capture(arguments, dynamic=False)
             planned = plan_gears(capture, capture.symbols(), spec)
             if any(gear.broken is None for gear in planned) or all(gear.assignment for gear in planned):
@@ -101,13 +105,29 @@ class Tracer:
         """Trace with the dims of a declared range dynamic (sizes 0 and 1 stay static) and all others static."""
         spec = self._request.spec
         given = find_tensors(arguments)
-        with private_dynamo.marked_dynamic(range_dims(spec, given)):
+        with private_dynamo.marked_dynamic([*range_dims(spec, given), *self._open_dims(arguments)]):
             capture = self.capture(arguments, dynamic=False)
         for axis in spec.ranges:
             # One that the method does not use may be of any size; where there is none, a name is wrong.
             if not any(axis.matches(path) and axis.dim < tensor.dim() for path, tensor in given.items()):
                 matching_inputs(capture, axis)
         return capture
+
+    def _open_dims(self, arguments: Arguments) -> list[tuple[torch.Tensor, int]]:
+        """Return the dims that vary although nothing was declared of them, in these arguments and in the module."""
+        method: Any = self._request.function
+        instance = parameter_names(method)[0]
+        cells = dict(zip(method.__func__.__code__.co_freevars, method.__func__.__closure__ or (), strict=True))
+        scope = Scope({instance: method.__self__, **arguments}, method.__func__.__globals__, cells)
+        found = []
+        for place, dim in self._request.changing:
+            try:
+                value = place.resolve(scope)
+            except (LookupError, AttributeError, TypeError):  # of a variant of what the module was
+                continue
+            if isinstance(value, torch.Tensor) and dim < value.dim() and value.size(dim) > 1:
+                found.append((value, dim))
+        return found
 
     def capture(self, arguments: Arguments, *, dynamic: bool) -> Capture:
         """Trace; again where the frame writes buffers or parameters, which must not be bound.
@@ -128,14 +148,17 @@ class Tracer:
         """Trace with numbers; with fewer, or none, where some cannot be; then `otherwise` is returned if it is given."""
         refused: dict[str, None] = {}
         while True:
+            capture = None
             try:
                 capture = self._bound(arguments, dynamic, choice)
                 self._check_numbers(capture)
                 break
             except CaptureError as error:
-                if not choice:
+                raise_interrupt(error)
+                if capture is None and not error.is_beside_numbers:
                     raise
-                places = {capture.number_accesses[symbol] for symbol in getattr(error, "symbols", ())}
+                symbols = getattr(error, "symbols", ())
+                places = {capture.number_accesses[symbol] for symbol in symbols} if capture is not None else set()
                 refused[error.cause] = None
                 logger.info("%s: %s stay constants: %s", self._request.name, _texts(places), error.cause)
                 choice = choice.with_constants(places) if places - choice.constants else NO_NUMBERS
@@ -144,6 +167,7 @@ class Tracer:
                     break
         if refused:
             capture.constants, capture.constants_because = choice.constants, "; ".join(refused)
+        capture.open_dims = frozenset((place.text, dim) for place, dim in self._request.changing)
         return capture
 
     def _bound(self, arguments: Arguments, dynamic: bool, choice: NumberChoice) -> Capture:

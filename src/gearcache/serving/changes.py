@@ -25,7 +25,7 @@ _FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
 class Changes:
     """In what a call differs from others."""
 
-    dims: list[tuple[torch.Tensor, int]] = field(default_factory=list)
+    dims: list[tuple[Access, int]] = field(default_factory=list)
     ints: set[Access] = field(default_factory=set)
     #: Ints of which no graph can be made that serves several values.
     constants: set[Access] = field(default_factory=set)
@@ -43,7 +43,7 @@ def changes_from(scope: Scope, stored: Iterable[StoredVariant]) -> Changes:
         for index, item in enumerate(variant.inputs):
             if (tensor := _value_at(item.access, scope)) is not None and isinstance(tensor, torch.Tensor):
                 for gear in variant.gears:
-                    found.dims += [(tensor, dim) for dim in differing_dims(tensor, gear.sizes[index])]
+                    found.dims += [(item.access, dim) for dim in differing_dims(tensor, gear.sizes[index])]
     return found
 
 
@@ -99,23 +99,3 @@ def differing_dims(tensor: Any, sizes: Sequence[int | None]) -> list[int]:
     if not isinstance(tensor, torch.Tensor) or tensor.dim() != len(sizes):
         return []
     return [dim for dim, (size, found) in enumerate(zip(sizes, tensor.shape, strict=True)) if size != found]
-
-
-def int_places(arguments: Any) -> dict[Access, int]:
-    """Return the ints among arguments by name, also those in lists, tuples and dicts."""
-    found: dict[Access, int] = {}
-
-    def look(access: Access, value: Any) -> None:
-        if type(value) is int:
-            found[access] = value
-        elif type(value) in (list, tuple) and len(access.steps) < 4:
-            for index, item in enumerate(value):
-                look(access.then("item", index), item)
-        elif type(value) is dict and len(access.steps) < 4:
-            for key, item in value.items():
-                if type(key) in (str, int):
-                    look(access.then("item", key), item)
-
-    for name, value in arguments.items():
-        look(Access(("argument", name)), value)
-    return found

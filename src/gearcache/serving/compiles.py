@@ -10,7 +10,7 @@ import torch
 
 from gearcache.cache.collection import resumed_collection
 from gearcache.errors import CompileError
-from gearcache.guards.access import Walker
+from gearcache.guards.access import Access, Walker
 from gearcache.guards.dispatch.variant import StoredVariant
 from gearcache.guards.evidence.checks import first_failure
 from gearcache.guards.gears.parse import GearSpec
@@ -91,7 +91,7 @@ class Compiles:
             arguments=call.given,
             spec=spec,
             dynamic=bool(self._method.dynamic) and bool(spec.ranges) == bool(call.spec(self._method.spec).ranges),
-            changing=changes.dims if self._method.dynamic is None else [],
+            changing=_open_dims(changes, call, self._method),
             numbers=self._numbers(changes),
             backend=self._method.backend,
             options=self._method.settings.options,
@@ -112,6 +112,23 @@ class Compiles:
         from gearcache.ge_cache.capture.numbers import NumberChoice
 
         return NumberChoice(bool(self._method.dynamic), frozenset(changes.ints), frozenset(changes.constants))
+
+
+def _open_dims(changes: Changes, call: Call, method: ResolvedMethod) -> list[tuple[Access, int]]:
+    """Return the dims that are to be dynamic because they have changed: none that has gears or a range.
+
+    Without gears `dynamic=True` makes all dims dynamic anyway; beside gears the others are static until they change.
+    """
+    spec = call.spec(method.spec)
+    if method.dynamic is False or (method.dynamic and not spec.axes) or method.fills.values:
+        return []
+    declared = (*spec.axes, *spec.ranges)
+    found = [
+        (place, dim)
+        for place, dim in dict.fromkeys(changes.dims)
+        if not any(axis.dim == dim and axis.matches(place.text) for axis in declared)
+    ]
+    return found
 
 
 def _grad_modes(present: list[StoredVariant], call: Call) -> tuple[bool, ...]:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import torch
+
 from gearcache.guards.access import Access
+from gearcache.guards.arguments import find_varying
 from gearcache.guards.dispatch.variant import StoredVariant
 from gearcache.serving.call import Call
-from gearcache.serving.changes import Changes, changes_from, differing_dims, int_places
+from gearcache.serving.changes import Changes, changes_from, differing_dims
 
 
 class DelayedCalls:
-    """The sizes of tensors, by argument path, and the ints of delayed calls."""
+    """The sizes of tensors and the ints of delayed calls, by place."""
 
     def __init__(self) -> None:
-        self._calls: list[tuple[dict[str, tuple[int, ...]], dict[Access, int]]] = []
+        self._calls: list[dict[Access, tuple[int, ...] | int]] = []
 
     def __bool__(self) -> bool:
         """Whether a call was delayed."""
@@ -22,15 +25,20 @@ class DelayedCalls:
 
     def add(self, call: Call) -> None:
         """Note one call."""
-        sizes = {path: tuple(tensor.shape) for path, tensor in call.tensors.items()}
-        self._calls.append((sizes, int_places(call.given)))
+        varying = find_varying(call.given).items()
+        self._calls.append(
+            {place: tuple(value.shape) if isinstance(value, torch.Tensor) else value for place, value in varying}
+        )
 
     def changes(self, call: Call, stored: Iterable[StoredVariant]) -> Changes:
         """Return in what a call differs from those before: with `dynamic=None` it becomes dynamic."""
         found = changes_from(call.scope, stored)
-        ints = int_places(call.given) if self._calls else {}
-        for sizes, numbers in self._calls:
-            for path, tensor in call.tensors.items():
-                found.dims += [(tensor, dim) for dim in differing_dims(tensor, sizes.get(path, ()))]
-            found.ints |= {place for place, value in ints.items() if numbers.get(place, value) != value}
+        present = find_varying(call.given) if self._calls else {}
+        for before in self._calls:
+            for place, value in present.items():
+                met = before.get(place)
+                if isinstance(value, torch.Tensor) and isinstance(met, tuple):
+                    found.dims += [(place, dim) for dim in differing_dims(value, met)]
+                elif type(value) is int and type(met) is int and value != met:
+                    found.ints.add(place)
         return found

@@ -153,7 +153,7 @@ class UnservedCalls:
                 self._refused.add(call, error, time.monotonic() - begin)
                 raise
             except TooManyVariants as error:
-                if self._rules.on_miss == "raise":
+                if not call.is_run:  # a deploy wants to know
                     raise
                 logger.warning("%s; it runs without a graph, as will others like it", error)
                 self._is_full = True

@@ -124,8 +124,8 @@ def _wanted(call: Call, problems: Problems, rules: Rules, loaded: tuple[str, ...
     problem = problems.decisive(gear)
     if problem is not None and problem.kind == "grad":
         return GradientRequired(rules.name, problem.argument, problem.found, problem.allowed)
-    if problem is not None and (problem.kind in ("structure", "alias") or _is_of_state(problem, call)):
-        problem = None  # another variant, as for another number among the arguments
+    if problem is not None and (problem.kind in ("structure", "alias", "number") or _is_of_state(problem, call)):
+        problem = None  # another variant, as for another text among the arguments
     is_strided = problem is not None and problem.kind == "stride" and rules.is_compared
     is_other = is_strided or (problem is not None and problem.kind == "dtype" and rules.is_compared)
     if is_other and rules.on_miss == "eager":
@@ -148,10 +148,8 @@ def _wanted(call: Call, problems: Problems, rules: Rules, loaded: tuple[str, ...
     if is_complete and sizes not in spec.gears:
         return rules.outside(call) if raises else _Wanted(is_outside=True)
     is_loaded = problem is not None and gear in loaded
-    is_alone = is_loaded and problem is not None and (problem.is_assumption or is_strided)
-    if problem is not None and is_loaded and raises and not (is_declared or is_alone):
-        return _error(rules, problem)
-    return _Wanted(is_alone=is_alone)
+    # Where only dims differ of which the gears say nothing, all gears are wanted at the sizes that the call has there.
+    return _Wanted(is_alone=is_loaded and problem is not None and (problem.is_assumption or is_strided))
 
 
 def _spec_of_compile(call: Call, rules: Rules, missing: tuple[Gear, ...], *, alone: bool) -> GearSpec:
@@ -176,7 +174,7 @@ def _is_declared(spec: GearSpec, problem: Problem) -> bool:
 
 
 def _is_of_state(problem: Problem, call: Call) -> bool:
-    """Whether it is about a weight, or about more than sizes of what the method reads by itself.
+    """Whether it is about a weight, or about what the method reads by itself: what the process has is no argument.
 
     Weights that are inputs are those of a module among the arguments, and those that the method replaces.
     """
@@ -184,7 +182,7 @@ def _is_of_state(problem: Problem, call: Call) -> bool:
         return False
     kind, name = problem.stored.access.root
     is_given = kind == "argument" and name != next(iter(call.arguments))
-    return problem.stored.is_weight or (not is_given and problem.kind != "shape")
+    return problem.stored.is_weight or not is_given
 
 
 def _error(rules: Rules, problem: Problem) -> InputError:

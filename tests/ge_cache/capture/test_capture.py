@@ -158,11 +158,13 @@ def test_what_the_graph_itself_forbids_is_said_once_and_names_the_method() -> No
     assert str(caught.value) == (
         "`Net.on_a_stream` cannot be cached: it works with streams or events, which a static graph cannot honour"
     )
-    with (
-        torch.compiler.config.patch(dynamic_sources="L['scale']"),
-        pytest.raises(CaptureError, match=r"^`Net\.scaled_by` cannot be cached: the graph takes `L\['scale'\]`"),
-    ):
-        _capture(Net(), "scaled_by", torch.ones(3), 3)
+
+
+def test_an_int_that_torch_was_told_to_keep_dynamic_is_a_number() -> None:
+    with torch.compiler.config.patch(dynamic_sources="L['scale']"):
+        capture = _capture(Net(), "scaled_by", torch.ones(3), 3)
+    assert [access.text for access in capture.number_accesses.values()] == ["scale"]
+    assert _expected(capture, "numbers") == {"scale": [[], [["n0", [["argument", "scale"], []]]]]}
 
 
 def test_dynamo_is_left_as_it_was() -> None:

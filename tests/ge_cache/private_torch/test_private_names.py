@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from gearcache.errors import CaptureError
+from gearcache.ge_cache.capture.numbers import NO_NUMBERS, WantedNumbers
 from gearcache.ge_cache.capture.weights import Weights
 from gearcache.ge_cache.dependencies.autograd_reads import AutogradReads
 from gearcache.ge_cache.dependencies.looked_up import Lookups
@@ -102,7 +103,7 @@ def test_capture_settings_are_known_to_dynamo_and_undone() -> None:
     settings = ("install_free_tensors", "specialize_int", "specialize_float", "assume_static_by_default")
     functions = [getattr(builder, name) for name in names]
     values = [getattr(config, name) for name in settings]
-    with private_dynamo.capture_settings(Weights(nothing), dynamic=True):
+    with private_dynamo.capture_settings(Weights(nothing), WantedNumbers(NO_NUMBERS), dynamic=True):
         assert (config.install_free_tensors, config.assume_static_by_default) == (True, False)
         assert all(getattr(builder, name) is not old for name, old in zip(names, functions, strict=True))
     assert [getattr(builder, name) for name in names] == functions
@@ -111,6 +112,7 @@ def test_capture_settings_are_known_to_dynamo_and_undone() -> None:
 
 def test_a_frame_is_compiled_to_bytecode_guards_and_sources() -> None:
     graphs: list[torch.fx.GraphModule] = []
+    begun: list[Any] = []
 
     def method(x: torch.Tensor) -> torch.Tensor:
         return x + 1
@@ -120,9 +122,10 @@ def test_a_frame_is_compiled_to_bytecode_guards_and_sources() -> None:
         graphs.append(module)
         return module
 
-    with torch.no_grad(), private_dynamo.capture_settings(Weights(nothing), dynamic=True):
-        frame, captured = private_dynamo.compile_frame(method, (torch.ones(3),), {}, keep)[:2]
+    with torch.no_grad(), private_dynamo.capture_settings(Weights(nothing), WantedNumbers(NO_NUMBERS), dynamic=True):
+        frame, captured = private_dynamo.compile_frame(method, (torch.ones(3),), {}, keep, begun.append)[:2]
     assert frame.code is method.__code__
+    assert begun == [frame]
     assert len(graphs) == 1
     for name in ("bytecode", "import_sources", "output_graph", "f_globals", "traced_code"):
         assert hasattr(captured, name)
@@ -135,10 +138,10 @@ def test_dynamo_refuses_with_the_errors_that_are_caught() -> None:
 
     with (
         torch.no_grad(),
-        private_dynamo.capture_settings(Weights(nothing), dynamic=True),
+        private_dynamo.capture_settings(Weights(nothing), WantedNumbers(NO_NUMBERS), dynamic=True),
         pytest.raises(private_dynamo.dynamo_errors()),
     ):
-        private_dynamo.compile_frame(broken, (torch.ones(3),), {}, lambda module, inputs: module)
+        private_dynamo.compile_frame(broken, (torch.ones(3),), {}, lambda module, inputs: module, [].append)
 
 
 def test_guard_kinds_are_listed() -> None:
@@ -403,31 +406,47 @@ def test_the_current_stream_is_only_kept_where_a_graph_uses_it() -> None:
     assert not private_under_way.forget_unused_streams(torch.fx.GraphModule({}, using))
 
 
-def test_a_recorded_graph_says_where_it_takes_a_number_out_of_a_tensor() -> None:
-    from torch.fx.experimental.proxy_tensor import make_fx
-
-    with private_fake.fake_mode(private_fake.shape_env()) as mode, mode.shape_env.ignore_fresh_unbacked_symbols():
-        x, number = torch.empty(2), torch.empty((), dtype=torch.int64)
-        module = make_fx(lambda left, right: left * right.item(), pre_dispatch=True)(x, number)
-    assert [private_symbols.gives_number(node) for node in module.graph.nodes] == [False, False, True, False, False]
-
-
 def test_ints_that_stay_symbolic_are_found_with_all_that_was_assumed_about_them() -> None:
     from torch._dynamo.source import LocalSource
     from torch.fx.experimental.symbolic_shapes import DimDynamic
 
     env = private_fake.shape_env()
     n = env.create_unspecified_symint_and_symbol(5, LocalSource("n"), DimDynamic.DYNAMIC)
-    (symbol,) = private_symbols.number_symbols(env, ["L['n']"])
+    ((symbol, source),) = private_symbols.number_sources(env)
+    assert source.name == "L['n']"
     assert private_symbols.assumed(env, [symbol]) == []
     assert not bool(n > 7)
     texts = {private_symbols.print_expression(item) for item in private_symbols.assumed(env, [symbol])}
     assert texts == {f"{symbol} <= 7"}
-    with pytest.raises(CaptureError, match="became a symbol"):
-        private_symbols.number_symbols(env, ["L['m']"])
+    assert private_symbols.range_of(env, symbol) == (None, 7)
+    assert not bool(n > 9), "what follows from a range is assumed once"
+    assert [private_symbols.print_expression(item) for item in private_symbols.assumed(env, [symbol])] == [f"{symbol} <= 7"]
+    assert private_symbols.fixed_value(env, symbol) is None
     assert bool(n == 5)
-    with pytest.raises(CaptureError, match="fixes `L\\['n'\\]` as 5"):
-        private_symbols.number_symbols(env, ["L['n']"])
+    assert private_symbols.fixed_value(env, symbol) == 5
+
+
+def test_an_int_that_is_traced_without_a_value_is_refused() -> None:
+    from torch._dynamo.source import LocalSource
+
+    env = private_fake.shape_env()
+    with torch.compiler.config.patch(unbacked_sources="L['n']"):
+        symbol = env.create_unbacked_symint().node.expr
+    env.var_to_sources[symbol] = [LocalSource("n")]
+    with pytest.raises(CaptureError, match=r"`L\['n'\]` is an int that torch was told to trace without a value"):
+        private_symbols.number_sources(env)
+
+
+def test_the_size_of_a_tensor_is_found_by_its_symbol() -> None:
+    from torch._dynamo.source import LocalSource, TensorProperty, TensorPropertySource
+    from torch.fx.experimental.symbolic_shapes import DimDynamic
+
+    env, x = private_fake.shape_env(), LocalSource("x")
+    size, stride = (TensorPropertySource(x, prop, 1) for prop in (TensorProperty.SIZE, TensorProperty.STRIDE))
+    wide, long = (env.create_symbol(hint, source, DimDynamic.DYNAMIC) for hint, source in ((5, size), (7, stride)))
+    assert private_symbols.size_source(env, wide) == (x, 1)
+    with pytest.raises(CaptureError, match="what is no size of a tensor"):
+        private_symbols.size_source(env, long)
 
 
 def test_a_compiler_finds_the_fake_mode_that_traces() -> None:
