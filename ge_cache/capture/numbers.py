@@ -22,6 +22,7 @@ from gearcache.ge_cache.private_torch import symbols as private_symbols
 from gearcache.guards.access import Access, Scope
 from gearcache.guards.evidence.checks import Check
 from gearcache.guards.evidence.constants import NotConstant
+from gearcache.guards.gears.spec import RangeAxis
 from gearcache.guards.keys import unpacked
 
 _ITEMS = ("item", "list_item", "dict_item", "key_item", "dict_key_item")
@@ -50,6 +51,8 @@ class NumberChoice:
     changing: frozenset[Access] = frozenset()
     #: Ints at these places stay constants: their user has said so, or an earlier trace has failed otherwise.
     constants: frozenset[Access] = frozenset()
+    #: Paths of further constants, as patterns.
+    declared: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return self.arguments or bool(self.changing - self.constants)
@@ -96,7 +99,7 @@ class WantedNumbers:
         if kind not in ("argument", "closure", "global"):
             return False
         place = _place(access, self._scope)
-        if place in self._constants:
+        if place in self._constants or any(RangeAxis(path, 0, 1).matches(place.text) for path in self._choice.declared):
             return False
         is_argument = kind == "argument" and name != self._instance
         found = place in self._changing or (self._choice.arguments and is_argument and value not in (0, 1))

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+#: How many stored values a reason names.
+_LISTED = 4
 
 #: Kind of a miss -> what a user can do; `{subject}` is what differed.
 _ADVICE = {
@@ -12,8 +16,8 @@ _ADVICE = {
     "source": "compile again after each deployment of changed code, before traffic",
     "evidence": "the graph was built with the stored value: set `{subject}` back, or pass it as an argument, so that "
     "each value has a graph of its own",
-    "arguments": "each value of an argument that is no tensor has a graph of its own, and so has each declared dtype; "
-    "this call adds it; pass numbers that vary as tensors",
+    "arguments": "each value of an argument that is neither a tensor nor an int has a graph of its own, and so has each "
+    "declared dtype; this call adds it; ints become inputs where they vary (`dynamic`), pass floats that vary as tensors",
     "gear": "a graph for these sizes is added; name them in `gears=` to compile them beforehand",
     "corrupt": "the file was put aside and the entry is compiled again; look at the disk if it happens twice",
     "unloadable": "the entry is kept; look at the fault it names, which is this host's",
@@ -56,6 +60,22 @@ class Reason:
         if self.advice:
             lines.append(f"    what to do: {self.advice}")
         return lines
+
+
+def merged(reasons: Iterable[Reason]) -> list[Reason]:
+    """Return reasons in which one for each thing that differs stands for all stored values of it, in order."""
+    groups: dict[tuple[str, str, str], list[Reason]] = {}
+    for reason in dict.fromkeys(reasons):
+        groups.setdefault((reason.kind, reason.subject or reason.text, reason.found), []).append(reason)
+    found = []
+    for group in groups.values():
+        first, stored = group[0], list(dict.fromkeys(reason.stored for reason in group))
+        if len(stored) > 1:
+            listed = ", ".join(map(_short, stored[:_LISTED])) + (", …" if len(stored) > _LISTED else "")
+            text = f"`{first.subject}` is {first.found}; the {len(stored)} stored traces are for {listed}"
+            first = replace(first, text=text, stored=listed)
+        found.append(first)
+    return found
 
 
 def _short(text: str) -> str:

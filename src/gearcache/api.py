@@ -39,6 +39,7 @@ def cache_compile(
     ge_cache: bool = ...,
     gears: Gears | None = ...,
     input_signature: Any = ...,
+    constants: Sequence[str] = ...,
     fullgraph: bool = ...,
     remotes: str | Sequence[str] | None = ...,
 ) -> Cached[P, R]: ...
@@ -59,6 +60,7 @@ def cache_compile(
     ge_cache: bool = ...,
     gears: Gears | None = ...,
     input_signature: Any = ...,
+    constants: Sequence[str] = ...,
     fullgraph: bool = ...,
     remotes: str | Sequence[str] | None = ...,
 ) -> Decorator: ...
@@ -78,6 +80,7 @@ def cache_compile(
     ge_cache: bool = False,
     gears: Gears | None = None,
     input_signature: Any = None,
+    constants: Sequence[str] = (),
     fullgraph: bool = True,
     remotes: str | Sequence[str] | None = None,
 ) -> Any:
@@ -86,9 +89,11 @@ def cache_compile(
     `func` is a bound method of an `nn.Module`, or, as a decorator, a method in a class body.
 
     - `config`: a `CompilerConfig` (ours or torchair's).
-    - `dynamic`: without gears, True makes one graph with dynamic dims, False one static graph per shape met; None
-      starts static and makes those dims dynamic in which a later call differs. `torch._dynamo.mark_dynamic` and its
-      kin, and `torch.compiler.set_stance`, mean what they mean for `torch.compile`; marks count where they are met
+    - `dynamic`: what becomes of sizes and ints that vary. True makes one graph for all sizes and all ints among the
+      arguments; None starts with a static graph, and what differs in a later call becomes dynamic; False makes a graph
+      for each shape and value met. Ints of the module become dynamic when they change, with True too. Beside gears, which
+      name sizes, other dims are static until they differ, and ints follow `dynamic`. `torch._dynamo.mark_dynamic` and
+      its kin, and `torch.compiler.set_stance`, mean what they mean for `torch.compile`; marks count where they are met
       when something is compiled, and those of the first call are in the key.
     - `cache_dir`: root of the cache; else `$TORCHAIR_CACHE_HOME`, else `./.torchair_cache`.
     - `global_rank`, `tp_rank`, `pp_rank`: ranks of this process; `global_rank` defaults to that of
@@ -101,6 +106,8 @@ def cache_compile(
       for each, in a tuple, or in a dict by name for some of them. Symbols in shapes are gears as those in `gears`; a
       call of another dtype, rank or fixed size is an `InputError`, and `.warm()` needs no example. `.set_inputs(...)`
       of the cached method is the other way.
+    - `constants`: paths of ints that are to be constants of the graphs, each value with a graph of its own, as
+      `("n", "sizes['width']", "self.window")`: what they decide is compiled in, which may be faster.
     - `fullgraph`: must be True; a method that cannot form one graph is refused.
     - `remotes`: tiers beyond this host that are asked before something is compiled, and get what was: URLs such as
       `redis://cache:6379/0` or `s3://bucket/team`, in order, in one text with blanks between or in a list; else
@@ -120,6 +127,7 @@ def cache_compile(
         ge_cache=ge_cache,
         gears=gears,
         input_signature=input_signature,
+        constants=constants,
         fullgraph=fullgraph,
         remotes=remotes,
     )

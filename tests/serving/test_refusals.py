@@ -14,7 +14,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 import gearcache
-from gearcache.errors import CaptureError, GearcacheError, GradientRequired, InputError, UnknownGear
+from gearcache.errors import CaptureError, GearcacheError, GradientRequired, InputError
 from tests.scenarios.odd import Net
 from tests.support.relaunch import Outcome, cold_and_warm
 from tests.support.scenarios import strict_config
@@ -112,17 +112,6 @@ def test_a_tensor_that_does_not_fit_is_named_with_what_is_allowed(
         assert caught.value.argument == "y"
     assert cached.stats.compiles == 2
     assert torch.equal(cached(good, good.clone()), good * 3)
-
-
-def test_a_dim_without_gears_may_be_of_any_size(cache_dir: Path) -> None:
-    net = Net()
-    cached = gearcache.cache_compile(net.plain, config=strict_config(), gears={"x": {0: [2, 4]}})
-    for shape in ((2, 4), (2, 5), (4, 6), (2, 9), (4, 4)):
-        x = torch.randn(shape)
-        assert torch.equal(cached(x), net.plain(x))
-    assert (cached.stats.traces, cached.stats.compiles) == (2, 4), "static for both gears, then dynamic for both"
-    with pytest.raises(UnknownGear):
-        cached(torch.ones(3, 5))
 
 
 def test_a_value_that_is_no_tensor_is_not_taken_for_one(cached_two: Callable[..., Any]) -> None:

@@ -30,6 +30,7 @@ def attach(
     custom_decompositions: Mapping[Any, Callable[..., Any]] | None = ...,
     ge_cache: bool = ...,
     input_signature: Any = ...,
+    constants: Sequence[str] = ...,
     fullgraph: bool = ...,
     remotes: str | Sequence[str] | None = ...,
 ) -> Attachment: ...
@@ -51,6 +52,7 @@ def attach(
     custom_decompositions: Mapping[Any, Callable[..., Any]] | None = ...,
     ge_cache: bool = ...,
     input_signature: Any = ...,
+    constants: Sequence[str] = ...,
     fullgraph: bool = ...,
     remotes: str | Sequence[str] | None = ...,
 ) -> RepeatedAttachment: ...
@@ -63,7 +65,7 @@ def attach(
     gears: Mapping[str, Any] | None = None,
     repeated: str | Sequence[str] | bool | None = None,
     config: Any = None,
-    dynamic: bool | None = True,
+    dynamic: bool | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
     global_rank: int | None = None,
     tp_rank: int | None = None,
@@ -71,12 +73,14 @@ def attach(
     custom_decompositions: Mapping[Any, Callable[..., Any]] | None = None,
     ge_cache: bool = False,
     input_signature: Any = None,
+    constants: Sequence[str] = (),
     fullgraph: bool = True,
     remotes: str | Sequence[str] | None = None,
 ) -> Attachment | RepeatedAttachment:
     """Serve every call of a module, whoever makes it, from compiled graphs kept on disk.
 
-    The options are those of `cache_compile`; arguments in `gears` and `input_signature` are named as in the module's
+    The options are those of `cache_compile`, but for the default of `dynamic`, which is that of `module.compile()`: the
+    first graph is static, and sizes and ints in which a later call differs become dynamic. Arguments in `gears` and `input_signature` are named as in the module's
     `forward`, also where it is decorated. The module's hooks run around the graph.
 
     - `repeated`: attach the blocks of the module instead of itself: those of the list at a path (`"layers"`), of
@@ -97,6 +101,7 @@ def attach(
         ge_cache=ge_cache,
         gears=gears,
         input_signature=input_signature,
+        constants=constants,
         fullgraph=fullgraph,
         remotes=remotes,
     )

@@ -15,6 +15,7 @@ from gearcache.commands.printing import echo, printable, styled
 from gearcache.commands.rank_checks import check_ranks
 from gearcache.commands.target_names import complete_target
 from gearcache.commands.tier_checks import check_tiers
+from gearcache.commands.variant_checks import check_variants
 from gearcache.commands.verbosity import is_quiet
 
 _MARKS = {True: "ok", False: "FAIL", None: "-"}
@@ -44,7 +45,7 @@ def command(target: str | None, cache_dir: Path | None, as_json: bool) -> None:
     settings, key_file = check_settings(os.environ)
     layout = layout_at(cache_dir, may_be_new=True)
     checks = [*check_host(os.environ), *settings, *check_health(layout, key_file)]
-    checks += [check_keys(os.environ), *check_tiers(os.environ, layout), *check_ranks(os.environ, layout)]
+    checks += [*check_variants(layout), check_keys(os.environ), *check_tiers(os.environ, layout), *check_ranks(os.environ, layout)]
     _tell(checks, as_json)
 
 

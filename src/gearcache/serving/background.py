@@ -188,7 +188,7 @@ class BackgroundBuilds:
             return
         if report.kind == TooManyVariants.__name__:
             self._ended = "max_variants"
-            logger.warning("%s; it runs without a graph, as will others like it", report.error)
+            logger.warning("%s", report.error)
             return
         cause = report.error if report.kind == "RuntimeError" else f"{report.kind}: {report.error}"
         self._failed(self._wanted, cause, seconds, raises=report.kind in ("MethodRaises", "OperationRaises"))

@@ -111,7 +111,12 @@ class Compiles:
         """Return which ints are to be numbers: those that have changed, and with `dynamic=True` all arguments."""
         from gearcache.ge_cache.capture.numbers import NumberChoice
 
-        return NumberChoice(bool(self._method.dynamic), frozenset(changes.ints), frozenset(changes.constants))
+        return NumberChoice(
+            arguments=bool(self._method.dynamic),
+            changing=frozenset(changes.ints),
+            constants=frozenset(changes.constants),
+            declared=self._method.constants,
+        )
 
 
 def _open_dims(changes: Changes, call: Call, method: ResolvedMethod) -> list[tuple[Access, int]]:

@@ -31,6 +31,8 @@ class Parameters:
     ge_cache: bool = False
     gears: Mapping[str, Any] | None = None
     input_signature: Any = None
+    #: Paths of ints that are to be constants of the graphs.
+    constants: Sequence[str] = ()
     fullgraph: bool = True
     remotes: str | Sequence[str] | None = None
     #: How many modules of a model share these, whose variants may come to lie in one entry.
@@ -51,6 +53,9 @@ class Parameters:
                 raise ValueError(f"cache_compile: {name} is {rank!r}; it must be an int of at least 0")
         if not isinstance(self.ge_cache, bool):
             raise TypeError(f"cache_compile: ge_cache is {self.ge_cache!r}; it must be True or False")
+        if isinstance(self.constants, str) or not all(isinstance(path, str) for path in self.constants):
+            raise TypeError(f"cache_compile: constants is {self.constants!r}; it must be a list of paths such as ['n']")
+        object.__setattr__(self, "constants", tuple(self.constants))
         _check_decompositions(self.custom_decompositions)
         check_root(self.cache_dir)
         if self.remotes is not None:

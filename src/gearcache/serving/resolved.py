@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import types
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ import torch
 from gearcache.cache import CacheKey, Layout
 from gearcache.cache.fingerprint import Ranks, method_key, resolve_ranks
 from gearcache.cache.layout import resolve_root
+from gearcache.errors import OptionError
 from gearcache.ge_cache.backend import Backend
 from gearcache.ge_cache.private_torch import shapes as private_shapes
 from gearcache.ge_cache.select import select_backend
@@ -20,7 +22,7 @@ from gearcache.guards.arguments import find_tensors
 from gearcache.guards.dispatch.padded_call import Fills
 from gearcache.guards.evidence.identity import decompositions_component, method_component
 from gearcache.guards.evidence.overrides import overrides_component
-from gearcache.guards.gears.parse import GearSpec, fill_dims, gears_of_arguments, parse_gears, with_specs
+from gearcache.guards.gears.parse import GearSpec, RangeAxis, fill_dims, gears_of_arguments, parse_gears, with_specs
 from gearcache.options import Settings
 from gearcache.serving.build_right import BuildRight
 from gearcache.serving.call import Call
@@ -47,6 +49,8 @@ class ResolvedMethod:
     #: What is declared about the arguments, and where the call at hand has them.
     signature: InputSignature
     places: Mapping[str, str]
+    #: Paths of ints that are to be constants of the graphs.
+    constants: tuple[str, ...] = ()
     #: The mode of autograd that decorators put the method under, see `gearcache.serving.decorators`.
     mode: str = ""
     #: Whether calls are served with what is loaded; a prewarm only sees to it that all is there.
@@ -107,6 +111,7 @@ def resolve(
         global_rank = overrides.rank if global_rank is None else global_rank
         world_size = overrides.world_size
     gears = at_their_places(parameters.gears, function, call.arguments)
+    constants = _constants(parameters, function, call)
     spec = GearSpec(marked, settings.policy) if marked else with_specs(parse_gears(gears, settings.policy), declared)
     backend = select_backend(settings, module, tensors.values())
     ranks = resolve_ranks(global_rank, parameters.tp_rank, parameters.pp_rank, world_size=world_size)
@@ -116,7 +121,7 @@ def resolve(
         method=method_component(method) | ({"mode": mode} if mode else {}),
         options=settings.compile_options,
         gears=_gears_component(spec, settings, parameters),
-        dynamic=_dynamic_component(parameters.dynamic, tensors),
+        dynamic=_dynamic_component(parameters, tensors),
         decompositions=decompositions_component(parameters.custom_decompositions),
         overrides=overrides_component(name, compiled=backend.compiles),
         software={"gearcache": __version__},
@@ -137,6 +142,7 @@ def resolve(
         ge_cache=bool(parameters.ge_cache),
         signature=signature,
         places=signature.places(call.arguments),
+        constants=constants,
         mode=mode,
         serves=overrides is None,
         right=right or BuildRight(),
@@ -155,7 +161,24 @@ def _gears_component(spec: GearSpec, settings: Settings, parameters: Parameters)
     return found
 
 
-def _dynamic_component(dynamic: bool | None, tensors: Mapping[str, torch.Tensor]) -> Any:
-    """Return what the first call says about dynamic dims: the parameter, marks on tensors, settings of torch."""
+def _constants(parameters: Parameters, function: types.MethodType, call: Call) -> tuple[str, ...]:
+    """Return the paths of declared constants as the method has them; `OptionError` for one that begins nowhere."""
+    if not parameters.constants:
+        return ()
+    names = dict.fromkeys([*call.arguments, *inspect.signature(function).parameters])
+    for path in parameters.constants:
+        if RangeAxis(path, 0, 1).argument not in names:
+            raise OptionError(
+                f"cache_compile: constants names `{path}`, which is no parameter of `{function.__qualname__}`; "
+                f"it has {', '.join(names)}"
+            )
+    placed = at_their_places(dict.fromkeys(parameters.constants), function, call.arguments) or {}
+    return tuple(sorted({*parameters.constants, *placed}))
+
+
+def _dynamic_component(parameters: Parameters, tensors: Mapping[str, torch.Tensor]) -> Any:
+    """Return what decides on dynamic dims: parameters, marks on the first call's tensors, settings of torch."""
     marks, sources = private_shapes.shape_marks(tensors), private_shapes.shape_sources()
-    return {"dynamic": dynamic, "marks": marks, "sources": sources} if marks or sources else dynamic
+    found: dict[str, Any] = {"marks": marks, "sources": sources} if marks or sources else {}
+    found |= {"constants": sorted(parameters.constants)} if parameters.constants else {}
+    return {"dynamic": parameters.dynamic, **found} if found else parameters.dynamic

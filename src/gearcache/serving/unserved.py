@@ -19,7 +19,7 @@ from gearcache.errors import (
 )
 from gearcache.guards.dispatch.inputs import Problem
 from gearcache.guards.dispatch.problems import Problems
-from gearcache.guards.evidence.reason import Reason
+from gearcache.guards.evidence.reason import Reason, merged
 from gearcache.guards.gears.parse import gear_text
 from gearcache.serving.background import BackgroundBuilds
 from gearcache.serving.builds import Builds
@@ -155,7 +155,8 @@ class UnservedCalls:
             except TooManyVariants as error:
                 if not call.is_run:  # a deploy wants to know
                     raise
-                logger.warning("%s; it runs without a graph, as will others like it", error)
+                logger.warning("%s", error)
+                self._record.history.lines.append(f"full: {error}")
                 self._is_full = True
         self._record.outcomes.ran_eagerly("max_variants" if self._is_full else "fault")
         return False
@@ -178,6 +179,6 @@ class UnservedCalls:
         """Return why no loaded graph serves a call: its sizes, or the arguments that its variants were traced with."""
         problem = problems.decisive()
         if problem is None:
-            return tuple(self._variants.loaded.misfits(call))
+            return tuple(merged(self._variants.loaded.misfits(call)))
         text = f"argument `{problem.argument}` is {problem.found}; compiled for {problem.allowed}"
         return (Reason("gear", text, problem.argument, problem.allowed, problem.found),)

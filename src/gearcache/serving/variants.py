@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from gearcache.errors import CacheError, CorruptEntry, GearcacheError
 from gearcache.guards.dispatch.problems import Problems
 from gearcache.guards.dispatch.variant import StoredVariant
-from gearcache.guards.evidence.reason import Reason
+from gearcache.guards.evidence.reason import Reason, merged
 from gearcache.serving.activate import ActiveVariant, EvidenceCheck, activate, misfit, tensors_of
 from gearcache.serving.basis import Bases
 from gearcache.serving.call import Call
@@ -103,8 +103,9 @@ class Variants:
             return Unloaded()
         # If several variants miss, the most specific reason is told.
         kind = min((reason.kind for reason in reasons), key=_TELLING.index)
-        self._record.history.miss(*dict.fromkeys(reasons), kind=kind)
-        return Unloaded(kind, "; ".join(dict.fromkeys(reason.text for reason in reasons)))
+        reasons = merged(reasons)
+        self._record.history.miss(*reasons, kind=kind)
+        return Unloaded(kind, "; ".join(reason.text for reason in reasons))
 
     def _candidates(self, call: Call) -> list[StoredVariant]:
         """Return the variants to look at: under `validate="gears"` no call tells those of other dtypes or strides.

@@ -1,0 +1,27 @@
+"""What `gearcache doctor` says of entries that hold as many traces as they may."""
+
+from __future__ import annotations
+
+from gearcache.cache import Layout
+from gearcache.cache.admin.health import Check
+from gearcache.cache.admin.scan import scan
+from gearcache.errors import CacheError
+from gearcache.options import CompilerConfig
+
+_REMEDY = (
+    "gearcache show lists them; pass floats and texts that vary as tensors, let sizes and ints vary (dynamic=None), name "
+    "sizes in gears=, or raise CompilerConfig(max_variants=)"
+)
+
+
+def check_variants(layout: Layout) -> list[Check]:
+    """Name the methods whose entries hold as many traces as an entry may by default."""
+    limit = CompilerConfig().max_variants
+    try:
+        full = sorted({entry.label for entry in scan(layout).entries if entry.variants >= limit})
+    except (CacheError, OSError):  # said by the checks of the folder
+        return []
+    if not full:
+        return []
+    names = ", ".join(full[:3]) + (", …" if len(full) > 3 else "")
+    return [Check("traces", None, f"{limit} traces or more, calls that need another one run without: {names}", _REMEDY)]
