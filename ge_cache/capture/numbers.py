@@ -87,6 +87,10 @@ class WantedNumbers:
         self._changing = {_place(access, scope) for access in self._choice.changing}
         self._constants = {_place(access, scope) for access in self._choice.constants}
 
+    def __bool__(self) -> bool:
+        """Whether there may be numbers."""
+        return bool(self._choice)
+
     def wants(self, source: Any, value: int) -> bool:
         """Whether an int is to be a number; `source` is Dynamo's."""
         if not self._choice or self._scope is None or not -(2**63) <= value < 2**63:

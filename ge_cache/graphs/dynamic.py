@@ -14,6 +14,7 @@ from torch import fx
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.aten import encode_graph
 from gearcache.ge_cache.capture.captured import Capture
+from gearcache.ge_cache.capture.numbers import NumberRefused
 from gearcache.ge_cache.capture.symbols import Symbols
 from gearcache.ge_cache.graphs.number_inputs import (
     GearSymbols,
@@ -34,7 +35,7 @@ from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch import symbols as private_symbols
 from gearcache.ge_cache.tensor_spec import TensorSpec
 from gearcache.guards.dispatch.variant import StoredGear
-from gearcache.guards.gears.expressions import checked_expression
+from gearcache.guards.gears.expressions import checked_expression, expression_function
 from gearcache.guards.gears.parse import GearSpec
 
 #: Symbol, and where its value is read: input, `size` or `stride`, dim.
@@ -103,9 +104,20 @@ def check_numbers(capture: Capture, decompositions: Mapping[Any, Any] | None, *,
         graph = trace_gear(capture, lifted, inputs, decompositions, {})
         symbols_in = GearSymbols(capture, symbols, {}).symbols_in
     check_operands(graph.module.graph, capture.method, symbols_in, compiles=compiles)
+    _check_conditions(capture, graph.conditions)
     for text in _expressions(graph.results):
         checked_expression(text)
     encode_graph(capture.method, graph.module)
+
+
+def _check_conditions(capture: Capture, conditions: list[str]) -> None:
+    """Raise `NumberRefused` where compiled code would not serve the traced call itself: a number is beyond 64 bits."""
+    names = {name: symbol for symbol, name in capture.numbers.names.items()}
+    values = {name: int(capture.shape_env.backed_var_to_val[symbol]) for name, symbol in names.items()}
+    for text in conditions:
+        used = set(re.findall(r"\b[sun]\d+\b", text))
+        if used <= set(names) and not expression_function(text, tuple(values))(**values):
+            raise NumberRefused(capture.method, f"`{text}` does not hold in the traced call", map(names.get, used))
 
 
 def record_dynamic(

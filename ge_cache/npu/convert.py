@@ -32,7 +32,7 @@ def convert(job: CompileJob, options: NpuOptions, stage: Stage) -> Artifact:
         if lists:
             tensor.dim_gears = lists
     with private_fake.tracing(functional.mode):
-        text = _text(functional, options, first + len(job.inputs), graph_name(job))
+        text = _text(functional, options, first + job.inputs_and_numbers, graph_name(job))
     conditions = functional.symbolic.assumptions() if functional.symbolic is not None else []
     if gears:
         names, values = [name for name, _ in job.graph["symbols"]["hints"]], job.graph["symbols"]["gears"]

@@ -28,7 +28,7 @@ aten = torch.ops.aten
 
 @dataclass(frozen=True)
 class FunctionalGraph:
-    """A functional graph; placeholders are the sizes `owners`, then the job's inputs, then its attributes.
+    """A functional graph; placeholders are the sizes `owners`, the job's inputs, its numbers, then its attributes.
 
     Each owner is the input and the dim that a symbolic size is read from. The outputs are those of the job, then the
     new values of `copied_back`, inputs that the caller has to write. `written` are the placeholders that the graph
@@ -80,7 +80,7 @@ def functional_graph(job: CompileJob, decompositions: Mapping[Any, Callable[...,
     )
 
 
-def _examples(job: CompileJob) -> tuple[list[torch.Tensor], Any, private_symbols.SymbolicInputs | None]:
+def _examples(job: CompileJob) -> tuple[list[Any], Any, private_symbols.SymbolicInputs | None]:
     symbols = job.graph.get("symbols")
     symbolic: private_symbols.SymbolicInputs | None = None
     fakes: list[torch.Tensor] = []
@@ -89,16 +89,17 @@ def _examples(job: CompileJob) -> tuple[list[torch.Tensor], Any, private_symbols
     mode = symbolic.mode if symbolic is not None else private_fake.fake_mode()
     specs = list(job.attributes.values()) if symbolic is not None else [*job.inputs, *job.attributes.values()]
     with mode:
-        fakes += [torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device) for spec in specs]
-    return fakes, mode, symbolic
+        rest = [torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device) for spec in specs]
+    numbers = list(symbolic.numbers.values()) if symbolic is not None else []
+    return [*fakes, *numbers, *rest], mode, symbolic
 
 
 @contextlib.contextmanager
-def _decomposed_attention(examples: list[torch.Tensor]) -> Iterator[None]:
+def _decomposed_attention(examples: list[Any]) -> Iterator[None]:
     """Decompose attention of CPU tensors into simpler operators; a device brings its own choice along."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    if any(tensor.device.type != "cpu" for tensor in examples):
+    if any(item.device.type != "cpu" for item in examples if isinstance(item, torch.Tensor)):
         yield
         return
     with sdpa_kernel(SDPBackend.MATH):

@@ -13,7 +13,7 @@ from gearcache.errors import GearSpecError
 from gearcache.ge_cache.capture.captured import Capture
 from gearcache.ge_cache.capture.symbols import Symbols
 from gearcache.ge_cache.graphs.dynamic import SizePrinter, record_dynamic
-from gearcache.ge_cache.graphs.static import order_inputs
+from gearcache.ge_cache.graphs.static import GearGraph, order_inputs
 from gearcache.ge_cache.padding.proven import Unproven, prove_all, vouch_all
 from gearcache.guards.dispatch.padded_call import Fills
 
@@ -78,6 +78,7 @@ def padding_plan(
     `groups`: symbols that are equal at every gear, so that they may be padded together.
     """
     graph, printer = record_dynamic(capture, lifted, symbols, decompositions)
+    _drop_numbers(graph)
     order_inputs(graph)
     sizes = [item.sizes for item in capture.inputs]
     given = [fills.given(item.access.text, item.dtype) for item in capture.inputs]
@@ -111,6 +112,14 @@ def padding_plan(
         "results": graph.results,
         "ones": [],
     }
+
+
+def _drop_numbers(graph: GearGraph) -> None:
+    """Leave out the numbers of a graph, with which no operator computes: results alone are made of them."""
+    for node in reversed(graph.module.graph.nodes):
+        if isinstance(node.meta.get("val"), torch.SymInt) and not node.users:
+            graph.module.graph.erase_node(node)
+    graph.numbers = []
 
 
 def _layout(tensor: torch.Tensor, printer: SizePrinter) -> list[list[Any]]:

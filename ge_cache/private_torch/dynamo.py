@@ -43,18 +43,20 @@ def capture_settings(weights: Weights, numbers: WantedNumbers, *, dynamic: bool)
             return False, None
         return is_static(tensor, is_tensor, tensor_source)
 
-    # Dynamo keeps `wrap_literal` itself in a table, for good.
-    as_constant = builder.VariableBuilder._wrap_lazy_constant
+    # Which ints are symbols is decided here: Dynamo keeps `wrap_literal` itself in a table, for good.
+    as_constant, is_constant = builder.VariableBuilder._wrap_lazy_constant, builder.is_int_specialization_case
 
-    def _wrap_lazy_constant(self: Any, value: Any, *arguments: Any, **keywords: Any) -> Any:
-        if type(value) is int and numbers.wants(self.source, value):
+    def _wrap_lazy_constant(self: Any, value: Any, wrap_fn: Any = None) -> Any:
+        if type(value) is not int:
+            return as_constant(self, value, wrap_fn)
+        if numbers.wants(self.source, value):
             return self.wrap_symint(value, dynamism=DimDynamic.DYNAMIC)
-        return as_constant(self, value, *arguments, **keywords)
+        return as_constant(self, value)
 
     settings: dict[str, Any] = {
         "install_free_tensors": True,
         "record_runtime_overhead": False,
-        "specialize_int": True,
+        "specialize_int": not numbers,  # else an int that may be a symbol is not asked which it is
         "specialize_float": True,
         "assume_static_by_default": not dynamic,
         "automatic_dynamic_shapes": False,
@@ -74,6 +76,7 @@ def capture_settings(weights: Weights, numbers: WantedNumbers, *, dynamic: bool)
             (builder, "is_from_unspecialized_nn_module_source", here(is_bound, original)),
             (builder, "tensor_always_has_static_shape", here(tensor_always_has_static_shape, is_static)),
             (builder.VariableBuilder, "_wrap_lazy_constant", here(_wrap_lazy_constant, as_constant)),
+            (builder, "is_int_specialization_case", here(lambda value, source: False, is_constant)),
         ]
         stack.enter_context(exchanged(replacements))
         yield
