@@ -39,6 +39,15 @@ def rows(session: Session, model: str) -> list[Ratio]:
             Ratio(f"{label}: validate=gears beside skip_guard_eval_unsafe", figures.get("skip"), unchecked, gears),
             Ratio(f"{label}: validate=gears beside the AOT function, guards off", figures.get("aot"), unchecked),
         ]
+    ours, peer = report["numbers"]["ours"], report["numbers"].get("compile")
+    found.append(
+        Ratio(
+            "a call with an int that varies over one with a checked constant: beside torch.compile",
+            None if peer is None else Sample.of("compile", [peer], "s"),
+            Sample.of("ours", [ours], "s"),
+            Budget(ours_at_most=0.1 * _MICROSECOND),
+        )
+    )
     return found
 
 
@@ -49,7 +58,49 @@ def measure(order: dict[str, Any]) -> dict[str, dict[str, float]]:
     # A group of one thread: the graph is too small to be shared out, and idle threads would only add noise.
     torch.set_num_threads(1)
     with torch.no_grad():
-        return {str(size): _measure(size, order) for size in order["sizes"]}
+        found = {str(size): _measure(size, order) for size in order["sizes"]}
+        return found | {"numbers": _measure_numbers(order)}
+
+
+def _measure_numbers(order: dict[str, Any]) -> dict[str, float]:
+    """Return how many seconds a call with an int takes longer where the int is an input than where it is a constant."""
+    import torch
+
+    import gearcache
+    from benchmarks import sums
+
+    module, x = sums.Sum(), torch.randn(2, 4)
+    config = gearcache.CompilerConfig(backend=order["backend"], strict=True)
+    methods: dict[str, Any] = {
+        name: gearcache.cache_compile(
+            module.shifted, config=config, cache_dir=order["cache_dir"], dynamic=None, constants=constants
+        )
+        for name, constants in (("ours", ()), ("ours constant", ("n",)))
+    }
+    if order["backend"] == "inductor":
+        torch._dynamo.reset()
+        methods["compile"] = torch.compile(module.shifted, fullgraph=True)
+        methods["compile constant"] = torch.compile(module.shifted, fullgraph=True, dynamic=False)
+    for name, method in methods.items():
+        for n in (3,) if "constant" in name else (3, 4, 5):
+            method(x, n)
+    # Each has met one value before: its static graph would serve that, and the number's serves the others.
+    ways = {
+        name: _loop_over_number(method, x, 3 if "constant" in name else 5) for name, method in methods.items()
+    }
+    seconds = dict.fromkeys(ways, float("inf"))
+    for _ in range(order["rounds"]):
+        for name, way in ways.items():
+            seconds[name] = min(seconds[name], _median(way))
+    return {name: seconds[name] - seconds[f"{name} constant"] for name in ways if "constant" not in name}
+
+
+def _loop_over_number(method: Callable[..., Any], x: Any, n: int) -> Callable[[int], None]:
+    def loop(calls: int) -> None:
+        for _ in range(calls):
+            method(x, n)
+
+    return loop
 
 
 def _measure(size: int, order: dict[str, Any]) -> dict[str, float]:

@@ -18,3 +18,7 @@ class Sum(torch.nn.Module):
     def add(self, x: torch.Tensor, rest: list[torch.Tensor]) -> torch.Tensor:
         """Return the sum of all."""
         return add(x, rest)
+
+    def shifted(self, x: torch.Tensor, n: int) -> torch.Tensor:
+        """Return the sum of a tensor and an int."""
+        return x + n

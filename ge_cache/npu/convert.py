@@ -47,6 +47,7 @@ def convert(job: CompileJob, options: NpuOptions, stage: Stage) -> Artifact:
     header = {"ge": is_ge, "outputs": outputs, "copied_back": functional.copied_back}
     header |= {"method": job.method, "owners": functional.owners, "written": functional.written}
     header["groups"] = functional.groups
+    header["numbers"] = [hint for _, hint, *_ in job.numbers]
     header["sizes"] = [list(spec.sizes) for spec in job.inputs]
     header["geared"] = [index for index, lists in enumerate(gears) if lists]
     blobs = {CODE: text.encode()}

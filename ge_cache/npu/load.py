@@ -77,7 +77,8 @@ def load_kernel(
             # What torchair makes of the graph at its first call reaches GE together with all other operators.
             graph.SerializeToString = functools.partial(join_model, graph.model, parts[1], artifact.header["operators"])
         sizes = [examples[index].size(dim) for index, dim in artifact.header["owners"]]
-        _compile_ge(namespace, artifact, parts, [*sizes, *examples, *weights], fingerprint if is_known else None)
+        arguments = [*sizes, *examples, *artifact.header["numbers"], *weights]
+        _compile_ge(namespace, artifact, parts, arguments, fingerprint if is_known else None)
     elif has_static_kernels(namespace) and artifact.folder is not None:
         get_format = torch_npu_module().get_npu_format
 
