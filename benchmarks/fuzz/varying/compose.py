@@ -45,9 +45,11 @@ def draw_case(seed: str, backend: str) -> Case:
 def _drafted(chance: random.Random) -> tuple[Draft, str]:
     """Return a method in the making, and what it returns."""
     while True:
-        draft = Draft(chance, wants={"odd names": 0.0})
+        draft = Draft(chance, wants={"odd names": 0.0, "gears": []})
         add_tensors(draft)
         add_numbers(draft)
+        if "B" in draft.sizes and chance.random() < 0.3:
+            draft.wants["gears"] = chance.choice([[1, 2, 4], [2, 3], [2, 4, 8], [1, 3], [3, 5]])
         groups = [*lines.GROUPS, *((group, lines.STATE_WEIGHT) for group in add_state(draft))]
         wanted = chance.choice([1, 2, 2, 3, 3, 4, 5, 7])
         for _ in range(wanted * 4):
@@ -70,6 +72,8 @@ def _result(draft: Draft) -> str:
     given = chance.sample(made[-4:], min(len(made), chance.choice([1, 1, 2, 3])))
     if chance.random() < 0.1:
         given.append(chance.choice(draft.tensors()))
+    if draft.wants["gears"] or chance.random() < 0.9:  # a method of views alone is refused, and so are unused gears
+        given.append(chance.choice(["x * 2", "x + 1", "-x", "x.cos()"]))
     for _ in range(chance.choice([0, 0, 1, 2])):
         kind = chance.choice(["small", "size", "plain", "plain", "float", "bool"])
         given.append(draft.condition() if kind == "bool" else draft.number_text(kind))
@@ -90,12 +94,9 @@ def _options(chance: random.Random, draft: Draft) -> str:
     options: dict[str, Any] = {"dynamic": dynamic}
     config: dict[str, Any] = {}
     draft.features.append(f"dynamic={dynamic}")
-    draft.wants["gears"] = []
     draft.wants["static"] = dynamic is False
-    if "B" in draft.sizes and chance.random() < 0.3:
-        gears = chance.choice([[1, 2, 4], [2, 3], [2, 4, 8], [1, 3], [3, 5]])
-        draft.wants["gears"] = gears
-        options["gears"] = {"x": {0: gears}}
+    if draft.wants["gears"]:
+        options["gears"] = {"x": {0: draft.wants["gears"]}}
         draft.features.append("gears")
         if chance.random() < 0.2:
             config["on_miss"] = chance.choice(["compile", "eager"])
