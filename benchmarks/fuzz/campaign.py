@@ -44,6 +44,9 @@ class Campaign:
     backend: str
     #: A bug that workers put back (`put_back.BUGS`); the run ends with the first failure then.
     bug: str = ""
+    #: The module that workers run, and what else it is told.
+    worker: str = "benchmarks.fuzz.worker"
+    more: dict[str, Any] = field(default_factory=dict)
     cases: int = 0
     phases: int = 0
     calls: int = 0
@@ -101,7 +104,7 @@ class Campaign:
         left = list(cases)
         while left and (until is None or time.perf_counter() < until):
             order = {"folder": str(folder), "cases": left, "phase": phase, "seed": self.seed, "backend": self.backend}
-            order |= {"written": bool(self.written), "bug": self.bug}
+            order |= {"written": bool(self.written), "bug": self.bug, "worker": self.worker, **self.more}
             begun, silence = None, Silence(LIMIT[self.backend])
             with started(order, phase) as process:
                 for line in silence.lines(process):
@@ -194,7 +197,7 @@ def started(order: dict[str, Any], phase: int) -> subprocess.Popen[str]:
     }
     with (Path(order["folder"]) / "errors").open("w") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-X", "faulthandler", "-m", "benchmarks.fuzz.worker"],
+            [sys.executable, "-X", "faulthandler", "-m", order.get("worker", "benchmarks.fuzz.worker")],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,

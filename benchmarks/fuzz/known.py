@@ -11,6 +11,9 @@ from benchmarks.fuzz.case import Case, Failure
 
 #: Names in dictionaries of the user's (globals of a file, attributes of tensors) that only the cached world has.
 LEFT_BEHIND = {
+    re.compile(
+        r"_compiled_call_impl$"
+    ): "docs/attach.md: an attached module is called there, as after `model.compile()`",
     re.compile(r"_dynamo_"): "Dynamo marks tensors that it has seen, as under `torch.compile`",
     re.compile(r"_\d+_c\d+$"): "Dynamo keeps constants of a trace in the globals of the file, as under `torch.compile`",
     re.compile(

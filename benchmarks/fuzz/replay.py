@@ -53,11 +53,11 @@ def replay(phases: Sequence[tuple[str, Sequence[tuple[str, ...]], bool]], backen
     sys.exit(1)
 
 
-def script(case: Case, failure: Failure, remarks: Sequence[str] = ()) -> str:
+def script(case: Case, failure: Failure, remarks: Sequence[str] = (), module: str = "benchmarks.fuzz.replay") -> str:
     """Return a reproducer: a program that shows the difference, or prints `no difference`."""
     remarks = [f"case {case.seed}: {failure.signature()}", *remarks]
     lines = ['"""' + "\n".join(remarks).replace("\\", "/").replace('"""', "'''"), "", "PYTHONPATH=src:. python FILE"]
-    lines += ['"""', "", "from benchmarks.fuzz.replay import replay", ""]
+    lines += ['"""', "", f"from {module} import replay", ""]
     names = []
     for number, phase in enumerate(case.phases):
         if number and phase.source == case.phases[0].source:

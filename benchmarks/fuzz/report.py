@@ -27,23 +27,23 @@ def fuzz_modules(given: argparse.Namespace) -> int:
     campaign = Campaign(given.seed, given.backend)
     numbers: Sequence[int] = range(given.first, given.first + given.cases)
     if given.again:
-        campaign.written = _kept(Path(given.again))
+        campaign.written = kept(Path(given.again))
         numbers = sorted(campaign.written)
     campaign.run(numbers, minutes=given.minutes, processes=given.processes)
     print_sums(campaign)
     if given.out:
-        _keep(campaign, Path(given.out))
+        keep(campaign, Path(given.out))
     groups: dict[str, list[Found]] = defaultdict(list)
     for found in sorted(campaign.found, key=lambda found: found.index):
         groups[coarse(found)].append(found)
     if not given.no_shrink:
-        groups = _shrunk(groups, Path(given.out) if given.out else None)
+        groups = shrunk(groups, Path(given.out) if given.out else None)
     for signature, members in sorted(groups.items(), key=lambda item: -len(item[1])):
         _print(signature, members)
     return min(1, len(campaign.found))
 
 
-def _keep(campaign: Campaign, out: Path) -> None:
+def keep(campaign: Campaign, out: Path) -> None:
     """Write every failure with its case, one a line."""
     out.mkdir(parents=True, exist_ok=True)
     with (out / "found.jsonl").open("w") as file:
@@ -52,7 +52,7 @@ def _keep(campaign: Campaign, out: Path) -> None:
             file.write(json.dumps({"index": found.index, "failure": found.failure.__dict__, "case": case}) + "\n")
 
 
-def _kept(folder: Path) -> dict[int, Case]:
+def kept(folder: Path) -> dict[int, Case]:
     """Return the cases that an earlier run kept."""
     lines = [json.loads(line) for line in (folder / "found.jsonl").read_text().splitlines()]
     return {line["index"]: Case.from_text(line["case"]) for line in lines if line["case"]}
@@ -81,14 +81,20 @@ def fine(case: Case, failure: Failure, *, heals: bool, alone: bool) -> str:
     return " | ".join(parts)
 
 
-def _shrunk(groups: dict[str, list[Found]], out: Path | None) -> dict[str, list[Found]]:
+def shrunk(
+    groups: dict[str, list[Found]],
+    out: Path | None,
+    worker: str = "benchmarks.fuzz.shrink",
+    replays: str = "benchmarks.fuzz.replay",
+) -> dict[str, list[Found]]:
+    """Make the first of each group small, in a process that runs `worker`."""
     environ = os.environ | {
         "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
         "OMP_NUM_THREADS": "1",
         "PYTHONHASHSEED": "1",
     }
     process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.fuzz.shrink"],
+        [sys.executable, "-m", worker],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -119,7 +125,8 @@ def _shrunk(groups: dict[str, list[Found]], out: Path | None) -> dict[str, list[
             names.append(name)
             print(f"  made small: {name}", file=sys.stderr, flush=True)
             if out is not None:
-                _write(out, f"{found.index}-{name}", script(case, failure, failure.text.splitlines()[-3:]))
+                text = script(case, failure, failure.text.splitlines()[-3:], replays)
+                write(out, f"{found.index}-{name}", text)
         small[names[0]] += members[EACH:]
     process.stdin.close()
     process.wait()
@@ -138,7 +145,7 @@ def _print(signature: str, members: list[Found]) -> None:
     print(text)
 
 
-def _write(out: Path, name: str, text: str) -> None:
+def write(out: Path, name: str, text: str) -> None:
     name = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[:100]
     (out / f"{name}.py").write_text(text)
 

@@ -45,7 +45,7 @@ def run_phase(case: Case, number: int, folder: Path) -> Report:
 
     remove = gearcache.add_listener(note)
     try:
-        with _limited(patience), _same_process_state(), warnings.catch_warnings():
+        with limited(patience), same_process_state(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             _run(case, number, folder, report, events)
         if report.failure is not None and report.failure.kind == "traced again":
@@ -53,7 +53,7 @@ def run_phase(case: Case, number: int, folder: Path) -> Report:
     except TooSlow:
         report.failure = Failure("hang", number, -1, "", f"not done after {patience} s")
     except Exception as error:
-        report.failure = Failure("harness", number, -1, "", f"{type(error).__name__}: {error}", text=_trace(error))
+        report.failure = Failure("harness", number, -1, "", f"{type(error).__name__}: {error}", text=trace_text(error))
     finally:
         remove()
     report.events = dict(sorted(events.items()))
@@ -77,10 +77,10 @@ def _run(case: Case, number: int, folder: Path, report: Report, events: Counter[
         try:
             cached = World(case.name, file, case.backend, folder / "cache", refreshed=case.refreshed)
         except GearcacheError as error:  # a method that is refused before its first call
-            report.refusals[_reason(error)] = 1
+            report.refusals[reason(error)] = 1
             return
         except Exception as error:
-            report.failure = _raw(error, number, -1, "import")
+            report.failure = raw(error, number, -1, "import")
             return
         is_called = False
         for index, step in enumerate(phase.steps):
@@ -126,17 +126,17 @@ def _step(label: str, text: str, index: int, number: int, plain: World, cached: 
     report.calls += cached.calls
     if isinstance(found, GearcacheError):
         if isinstance(found, (CacheError, PreparationError)):  # the second: what nobody foresaw
-            report.failure = _raw(found, number, index, label)
+            report.failure = raw(found, number, index, label)
             return False
-        reason = _reason(found)
-        report.refusals[reason] = report.refusals.get(reason, 0) + 1
+        text = reason(found)
+        report.refusals[text] = report.refusals.get(text, 0) + 1
         if isinstance(found, MethodRaises):  # the method has run once, its result is lost
             return False
         # Nothing may have happened; what the step was to do is left out in the plain world.
         return cached.calls > 0
     expected = plain.take(text, index)
     if expected is not None and found is None:
-        report.failure = Failure("not raised", number, index, label, _reason(expected), text=_trace(expected))
+        report.failure = Failure("not raised", number, index, label, reason(expected), text=trace_text(expected))
         return False
     if found is None:
         if not torch.equal(rng, torch.get_rng_state()):
@@ -144,7 +144,7 @@ def _step(label: str, text: str, index: int, number: int, plain: World, cached: 
             return False
         return True
     if expected is None or type(expected).__name__ != type(found).__name__:
-        report.failure = _raw(found, number, index, label)
+        report.failure = raw(found, number, index, label)
         if expected is not None:
             report.failure.detail += f" (eager: {type(expected).__name__})"
         return False
@@ -160,11 +160,11 @@ def _difference(
         comparison.compare(plain.state(), cached.state(), "")
     except Different as difference:
         path = difference.path
-        return Failure(difference.kind, number, index, label, _place(path), text=f"{path}: {difference.sides}")
+        return Failure(difference.kind, number, index, label, place(path), text=f"{path}: {difference.sides}")
     return None
 
 
-def _place(path: str) -> str:
+def place(path: str) -> str:
     """Return what of the world a path leads to: results, arguments, the module, globals."""
     if path.startswith("['globals']"):
         return "globals"
@@ -172,10 +172,16 @@ def _place(path: str) -> str:
     return "result" if name.startswith("out") else "argument" if name[:1] == "p" and name[1:].isdigit() else "module"
 
 
-def _raw(error: BaseException, number: int, index: int, label: str) -> Failure:
+def raw(error: BaseException, number: int, index: int, label: str) -> Failure:
     kind = "fault" if isinstance(error, (CacheError, PreparationError)) else "raw error"
     return Failure(
-        kind, number, index, label, f"{type(error).__name__}: {_plain_text(str(error))}", _where(error), _trace(error)
+        kind,
+        number,
+        index,
+        label,
+        f"{type(error).__name__}: {plain_text(str(error))}",
+        _where(error),
+        trace_text(error),
     )
 
 
@@ -189,15 +195,15 @@ def _where(error: BaseException) -> str:
     return f"{name}:{ours[-1].name}"
 
 
-def _trace(error: BaseException) -> str:
+def trace_text(error: BaseException) -> str:
     return "".join(traceback.format_exception(type(error), error, error.__traceback__)[-12:])[-6000:]
 
 
-def _reason(error: BaseException) -> str:
-    return f"{type(error).__name__}: {_plain_text(str(error))}"
+def reason(error: BaseException) -> str:
+    return f"{type(error).__name__}: {plain_text(str(error))}"
 
 
-def _plain_text(text: str) -> str:
+def plain_text(text: str) -> str:
     """Return the first line of a message without names and numbers."""
     first = text.strip().partition("\n")[0]
     first = re.sub(r"`[^`]*`|'[^']*'|\"[^\"]*\"", "`…`", first)
@@ -210,7 +216,7 @@ def _event_text(event: gearcache.events.Event) -> str:
 
 
 @contextlib.contextmanager
-def _limited(seconds: int) -> Iterator[None]:
+def limited(seconds: int) -> Iterator[None]:
     def late(*_: Any) -> None:
         raise TooSlow
 
@@ -224,7 +230,7 @@ def _limited(seconds: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _same_process_state() -> Iterator[None]:
+def same_process_state() -> Iterator[None]:
     """Undo what steps changed in the process: environment, global hooks, functions that they put in torch's place."""
     environ = dict(os.environ)
     hooks = [

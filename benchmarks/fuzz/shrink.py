@@ -12,7 +12,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -276,7 +276,7 @@ def _with_step(case: Case, number: int, index: int, change: Callable[[ast.Module
     return case.with_phase(number, steps=tuple(steps))
 
 
-def main() -> None:
+def main(ways: Sequence[Trial] = (forked_trial, fresh_trial)) -> None:
     """Serve `campaign.py`: one line with a case and a failure in, one with both made small out."""
     sys.dont_write_bytecode = True
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -287,7 +287,7 @@ def main() -> None:
     for line in sys.stdin:
         order = json.loads(line)
         case, failure = Case.from_text(order["case"]), Failure(**order["failure"])
-        trial = next((way for way in (forked_trial, fresh_trial) if _is(way(case), failure)), None)
+        trial = next((way for way in ways if _is(way(case), failure)), None)
         refreshed: Failure | None = failure
         if trial is not None:
             case, failure = shrink(case, failure, trial, order["seconds"])

@@ -78,13 +78,15 @@ class World:
         """Return what `cache_compile` returns in the cached world, and the method itself in the plain one."""
         if not self.is_cached:
             return function
+        return gearcache.cache_compile(function, **self.given(options))
+
+    def given(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Return what gearcache is given for the options of a case."""
         options = dict(options)
         config = {"backend": self._backend, "strict": True, **options.pop("config", {})}
         if "policy" in config:
             config["inference_config"] = InferenceConfig(config.pop("policy"))
-        return gearcache.cache_compile(
-            function, cache_dir=self._root, config=gearcache.CompilerConfig(**config), **options
-        )
+        return {"cache_dir": self._root, "config": gearcache.CompilerConfig(**config), **options}
 
     def state(self) -> dict[str, Any]:
         """Return everything that calls may have changed: the namespace of the steps and the globals of the subject."""

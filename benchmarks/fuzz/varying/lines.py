@@ -1,0 +1,243 @@
+"""What methods do with ints and sizes, as templates: each slot is filled with something of its kind.
+
+`{f}` and `{g}` are float tensors, `{w}` tensors of ints, `{t}` of any dtype, a digit after them says how many dims;
+`{s}` small ints, `{n}` and `{m}` sizes, `{a}` and `{c}` any ints, `{q}` floats, `{b}` bools; `{v}`, `{i}`, `{j}`,
+`{p}`, `{r}` and `{h}` are new names: of a tensor, a size, a small int, any int, a float and a bool.
+"""
+
+from __future__ import annotations
+
+SLICES = (
+    "{v} = {f}[:, :{n}]",
+    "{v} = {f}[:, {n}:]",
+    "{v} = {f}[{n}:{m}]",
+    "{v} = {f}[..., -{n}:]",
+    "{v} = {f}[{n}]",
+    "{v} = {f}[:, {n}]",
+    "{v} = {w}[:{n}]",
+    "{v} = {f}[:, {n}:{n} + 2]",
+    "{v} = {f}.narrow(0, {s}, 1)",
+    "{v} = {f}.narrow(1, 0, {n})",
+    "{v} = {f}.select(0, {s})",
+    "{v} = {f}[::max({s}, 1)]",
+    "{v} = {f}.index_select(0, torch.arange(min({n}, {f}.size(0))))",
+    "{v} = {f}.split(max({n}, 1))[0]",
+    "{v} = {f}.chunk({s} % 3 + 1)[-1]",
+    "{v} = {f}.roll({n}, 0)",
+    "{v} = {f}[[0, {s}]]",
+    "{v} = torch.cat([{f}, {g}[:{n}]])",
+    "{v} = {f}.topk(min({n}, {f}.size(-1)))[0]",
+    "{v} = {f}.diagonal({s})",
+    "{v} = {f}.tril({a})",
+)
+
+NEW = (
+    "{v} = torch.arange({n})",
+    "{v} = torch.arange({n}, {m})",
+    "{v} = torch.arange({n}, {n} + 4) * {a}",
+    "{v} = torch.arange({n}, dtype=torch.float32)",
+    "{v} = torch.full(({n}, 4), 1.5)",
+    "{v} = torch.full((2,), {a})",
+    "{v} = torch.full(({s}, 2), {q})",
+    "{v} = torch.zeros(({n}, {f2}.size(1)))",
+    "{v} = torch.ones({n}, 4, dtype=torch.float64)",
+    "{v} = {f}.new_zeros({n}, 4)",
+    "{v} = torch.empty({n}, 0)",
+    "{v} = torch.tensor([{a}, {c}])",
+    "{v} = torch.tensor({q})",
+    "{v} = torch.eye({s}, 4)",
+    "{v} = torch.linspace(0, 1, {n})",
+    "{v} = F.one_hot(torch.arange(4) % 3, {s} + 3)",
+    "{v} = torch.scalar_tensor({a})",
+)
+
+SHAPES = (
+    "{v} = {f2}.unsqueeze(0).expand({s}, -1, -1)",
+    "{v} = {f2}.unsqueeze(1).expand(-1, {s}, -1)",
+    "{v} = {f1}.expand({s}, {f1}.size(0))",
+    "{v} = {f2}.repeat({s}, 1)",
+    "{v} = {f2}.repeat(1, {s})",
+    "{v} = {f}.repeat_interleave({s}, 0)",
+    "{v} = {f}.view({f}.size(0), -1)",
+    "{v} = {f}.reshape(-1, {n} // 2)",
+    "{v} = {f2}.view({f2}.size(0), {f2}.size(1) // 1, 1)",
+    "{v} = {f}.reshape({n}, -1)",
+    "{v} = {f2}.reshape({f2}.size(1), {f2}.size(0))",
+    "{v} = {f}.view(-1)",
+    "{v} = {f}.flatten()[:{n}]",
+    "{v} = F.pad({f}, (0, {n}))",
+    "{v} = F.pad({f2}, (1, {s}, 0, {s}), value={q})",
+    "{v} = {f2}.t()",
+    "{v} = {f}.unfold(0, max({s}, 1), 1)",
+    "{v} = {f2}.as_strided(({f2}.size(0), 1), ({f2}.size(1), 1))",
+    "{v} = {f}.transpose(0, -1)",
+    "{v} = {f}.movedim(0, -1).contiguous()",
+)
+
+ARITHMETIC = (
+    "{v} = {f} * {a}",
+    "{v} = {f} + {a} - {c}",
+    "{v} = {f} / {a}",
+    "{v} = {f} // {a}",
+    "{v} = {f} * {q}",
+    "{v} = {f} + {q}",
+    "{v} = {f} ** {s}",
+    "{v} = {w} * {a}",
+    "{v} = {w} + {a}",
+    "{v} = {w} % {n}",
+    "{v} = {w} / {a}",
+    "{v} = {w} // {n}",
+    "{v} = {w} * {q}",
+    "{v} = {w} << {s}",
+    "{v} = {a} - {w}",
+    "{v} = {f}.clamp(max={a})",
+    "{v} = {f}.clamp({a}, {c})",
+    "{v} = {w}.clamp(max={n})",
+    "{v} = torch.where({f} > {a}, {f}, {q})",
+    "{v} = torch.where({w} > {a}, {w}, {c})",
+    "{v} = {f}.masked_fill({f} > {a}, {c})",
+    "{v} = {f}.add({g}, alpha={a})",
+    "{v} = {t} > {a}",
+    "{v} = {w} == {n}",
+    "{v} = {f} * {f}.size(0)",
+    "{v} = {f}.sum() / {n}",
+    "{v} = {f}.mean(0) * {n} ** -0.5",
+    "{v} = {f}.to(torch.bfloat16) * {a}",
+    "{v} = {f}.double() + {q}",
+    "{v} = torch.clamp({w}.to(torch.uint8), max=200) + {s}",
+    "{v} = {f}.cumsum({s} % 2)",
+    "{v} = {f} * (1 if {b} else 2)",
+    "{v} = {f} + {g}",
+    "{v} = torch.addcmul({f}, {f}, {f}, value={a})",
+    "{v} = F.leaky_relu({f}, {q})",
+    "{v} = F.softmax({f} / {n}, -1)",
+)
+
+BRANCHES = (
+    "if {b}:\n    {v} = {f} + 1\nelse:\n    {v} = {f} * 2",
+    "{v} = {f}\nif {b}:\n    {v} = {v} * {a}",
+    "{v} = {f} * 2 if {b} else {f} - {a}",
+    "{v} = {f}[:{n}] if {b} else {f}",
+    "{v} = {f}\nfor step in range({s}):\n    {v} = {v} + step",
+    "{v} = {f}\nfor step in range(min({s}, 3)):\n    {v} = {v} * step + {a}",
+    "{v} = torch.stack([{f} * step for step in range({s} + 1)])",
+    "{v} = {f}\nwhile {v}.size(0) > max({n}, 1):\n    {v} = {v}[1:]",
+    "if {b} and {a} > 1:\n    {v} = {f}.sum()\nelif {b}:\n    {v} = {f}.cos()\nelse:\n    {v} = {f}",
+    "match {a}:\n    case 0 | 2:\n        {v} = {f}\n    case _:\n        {v} = {f} + 2",
+    "try:\n    {v} = {f} * (6 // {a})\nexcept ZeroDivisionError:\n    {v} = -{f}",
+)
+
+MASKS = (
+    "{v} = torch.arange({f}.size(-1)) < {n}",
+    "{v} = {f} * (torch.arange({f}.size(-1)) < {n})",
+    "{v} = {f}.masked_fill(torch.arange({f}.size(-1)) >= {n}, float('-inf')).softmax(-1)",
+    "{v} = torch.where(torch.arange({f}.size(-1)) > {a}, {f}, {f} * {c})",
+    "{v} = torch.ones({n}, {n}, dtype=torch.bool).tril({s})",
+)
+
+NUMBERS = (
+    "{i} = {n} // 2 + 1",
+    "{i} = {n} + {m}",
+    "{i} = min({n}, {f}.size(0))",
+    "{i} = max({n}, 1)",
+    "{j} = {s} % 3",
+    "{p} = {a} * {c} - 1",
+    "{p} = {a} - {n}",
+    "{r} = {q}",
+    "{r} = {a} * 0.25",
+    "{h} = {b}",
+    "{h} = {a} > {c}",
+    "{p} = {n} if {b} else {c}",
+    "{i} = {f}.size(0) - {n}",
+    "{i} = {f}.numel() // max({n}, 1)",
+    "{p} = sum(range({s}))",
+)
+
+WRITES = (
+    "{f}.add_({a})",
+    "{f}[:, :{n}] = {q}",
+    "{f}[{s}] = {a}",
+    "{f}.mul_({q})",
+    "{w}.add_({s})",
+    "{f}[:{n}].fill_({a})",
+    "{f}.zero_() if {b} else {f}.add_(1)",
+)
+
+#: By what they need of the module.
+STATE = {
+    "cache": (
+        "self.cache[:, {n}:{n} + 1] = {a}",
+        "self.cache[:, {n}:{n} + {s}] = {q}",
+        "self.cache[:1, {n}:{n} + {f2}.size(1), :1] = {f2}[:1].unsqueeze(-1)",
+        "{v} = self.cache[:, :{n}]",
+        "{v} = self.cache[:, :{n}].clone()",
+        "{v} = self.cache[:, :{n} + 1].sum(1)",
+        "{v} = F.scaled_dot_product_attention(self.cache[:, :2], self.cache[:, :{n}], self.cache[:, :{n}])",
+        "{v} = torch.arange(16) < {m}\n"
+        "{v} = F.scaled_dot_product_attention(self.cache[:, :{n}], self.cache, self.cache, {v}[None])",
+        "self.cache.narrow(1, {n}, 1).copy_(self.cache[:, :1])",
+        "self.cache[:, {n}] += {a}",
+        "{v} = self.cache.index_select(1, torch.arange({n}))",
+        "self.cache.index_copy_(1, torch.arange({n}, {n} + 1), self.cache[:, :1] + 1)",
+    ),
+    "kept": (
+        "self.kept[{s} % 2][:, {n}:{n} + 1] = {a}",
+        "{v} = self.kept[{s} % 2] * {a}",
+        "{v} = self.kept[{s}]",
+        "{v} = torch.cat([item[:, :{n}] for item in self.kept])",
+        "self.kept[0][:{s}] += 1",
+        "{v} = self.kept[-1][:, :{n}]",
+    ),
+    "layers": (
+        "{v} = self.layers[{s} % 2](self.base)",
+        "{v} = self.layers[{s}](self.base)",
+        "{v} = self.base\nfor layer in self.layers[:{s}]:\n    {v} = layer({v})",
+        "{v} = self.layers[-1](self.base[:{n}])",
+    ),
+    "places": (
+        "{v} = self.places(torch.arange({n}))",
+        "{v} = self.places(torch.arange({n}, {n} + 3))",
+        "{v} = self.places.weight[{n}:{n} + {f}.size(0)]",
+        "{v} = self.places({w} % 64)",
+        "{v} = F.embedding(torch.tensor([{s}, 1]), self.places.weight)",
+    ),
+    "table": (
+        "{v} = self.table[:{n}]",
+        "{v} = self.table * {a}",
+        "{v} = self.table.sum() + self.table.size(0)",
+        "{v} = self.table.repeat(1, {s})",
+    ),
+    "factor": ("{v} = {f} * self.factor", "{r} = self.factor * {a}"),
+    "step": (
+        "self.step += 1",
+        "self.step = self.step + {s}",
+        "self.step += 1\n{v} = {f} * self.step",
+        "{v} = torch.arange(self.step, self.step + {s})",
+        "{v} = {f}[:, :self.step]",
+        "self.last = {a}",
+        "{h} = self.step > 2",
+    ),
+    "lengths": (
+        "{v} = torch.cat([item * {a} for item in xs]) if xs else {f}",
+        "{v} = xs[{s}]",
+        "{v} = xs[-1] + len(xs)",
+        "{v} = {f}\nfor item in xs:\n    {v} = {v} + item.sum()",
+        "{v} = torch.stack(xs)[:{n}]",
+        "xs.append({f})",
+        "{j} = len(xs)",
+    ),
+    "opts": ("opts['seen'] = {a}", "opts['kept'] = {f}", "opts['count'] = opts.get('count', 0) + {n}"),
+    "cfg": ("cfg.seen = {a}", "cfg.seen += {n}"),
+}
+GROUPS = (
+    (SLICES, 5),
+    (NEW, 3),
+    (SHAPES, 3),
+    (ARITHMETIC, 5),
+    (BRANCHES, 3),
+    (MASKS, 2),
+    (NUMBERS, 3),
+    (WRITES, 1),
+)
+#: How a line of the state is weighed beside `GROUPS`.
+STATE_WEIGHT = 3

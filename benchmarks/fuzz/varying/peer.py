@@ -1,0 +1,44 @@
+"""Counts the graphs that `torch.compile` makes of the calls of a case, all of them in one process."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import torch
+import torch._dynamo
+
+from benchmarks.fuzz.case import Case
+from benchmarks.fuzz.varying.worlds import PeerWorld
+
+_MANY = 1000
+
+
+def peer_graphs(case: Case, folder: Path) -> int | None:
+    """Return the number of graphs; None where `torch.compile` refuses a call."""
+    file = folder / f"{case.name}.py"
+    file.write_text(case.phases[0].source)
+    torch._dynamo.reset()
+    limits = torch._dynamo.config.patch(recompile_limit=_MANY, accumulated_recompile_limit=_MANY)
+    with limits, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        world = PeerWorld(case.name, file)
+        try:
+            return world.graphs if _served(case, world) else None
+        finally:
+            world.close()
+            torch._dynamo.reset()
+
+
+def _served(case: Case, world: PeerWorld) -> bool:
+    """Take all steps but the builds of later launches, which would be other modules."""
+    is_built = False
+    for phase in case.phases[:-1] if len(case.phases) > 1 else case.phases:
+        for index, step in enumerate(phase.steps):
+            if step.label == "build" and is_built:
+                continue
+            is_built = True
+            error = world.take(step.text, index)
+            if isinstance(error, torch._dynamo.exc.TorchDynamoException):
+                return False
+    return True
