@@ -28,7 +28,11 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = (
         for name in ("getitem", "add", "sub", "mul", "floordiv", "mod", "neg", "truediv", "pow")
     }
     | {f"operator.{name}": getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge", "and_", "or_")}
-    | {f"torch.{name}": getattr(torch, name) for name in ("sym_max", "sym_min", "sym_not", "sym_float", "sym_ite")}
+    | {
+        f"torch.{name}": getattr(torch, name)
+        for name in ("sym_max", "sym_min", "sym_not", "sym_float", "sym_ite", "sym_int", "_sym_sqrt")
+        if hasattr(torch, name)
+    }
 )
 _FUNCTION_NAMES = {id(function): name for name, function in _FUNCTIONS.items()}
 _TORCH_CONSTANTS = (torch.dtype, torch.layout, torch.memory_format)

@@ -160,7 +160,7 @@ class Comparison:
             return  # the tensors within are attributes
         if left.layout != torch.strided or left.device.type == "meta":
             return
-        if left.storage_offset() != right.storage_offset():
+        if left.numel() and left.storage_offset() != right.storage_offset():
             raise Different(path, "offset", left.storage_offset(), right.storage_offset())
         mine, theirs = left.untyped_storage().data_ptr(), right.untyped_storage().data_ptr()
         if left.numel() and (self._memory.setdefault(mine, theirs), self._memory_back.setdefault(theirs, mine)) != (

@@ -134,7 +134,7 @@ def record_dynamic(
         graph = record(capture.method, lifted, mode, fakes, attributes, decompositions, printer.number, values)
     if capture.numbers:
         graph.numbers = number_rows(capture)
-        graph.conditions = value_conditions(graph.module.graph, printer.text_of)
+        graph.conditions = value_conditions(graph.module.graph, printer.text_of, printer.symbols_in)
     graph.attributes = {
         name: TensorSpec(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, tensor.device)
         for name, tensor in _lifted(capture).items()

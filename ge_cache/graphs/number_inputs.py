@@ -59,7 +59,8 @@ class GearSymbols:
         env = capture.shape_env
         #: Conditions of the trace on numbers that name sizes too, at the sizes of the gear.
         mixed = [number_text(self._at_gear(condition, names), names) for condition in mixed_conditions(capture)]
-        hints = _hints({names[symbol]: symbols.hint(symbol) for symbol in free}, mixed)
+        values = {names[s]: symbols.value(s, assignment) if s in known else symbols.hint(s) for s in names}
+        hints = _hints(values, [names[symbol] for symbol in free], mixed)
         self._mixed = mixed
         self._symbolic = private_symbols.SymbolicInputs(
             {str(symbol): symbols.hint(symbol) for symbol in sorted(self.open, key=str)},
@@ -115,18 +116,18 @@ class GearSymbols:
         """Return an int, or an expression over the names of sizes and numbers."""
         if isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat)):
             found = self._symbolic.plain(value)
-            return {"expression": checked_expression(found)} if isinstance(found, str) else found
+            return {"expression": _simple(found, self.symbols_in(value))} if isinstance(found, str) else found
         return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
     def conditions(self, graph: fx.Graph) -> list[str]:
         """Return what must hold of sizes and numbers for a recorded graph, beside the call checks."""
         own = [f"({text})" for text in self._symbolic.assumptions()]
         mixed = [text for text in self._mixed if text not in ("(True)", "True")]
-        return list(dict.fromkeys([*mixed, *own, *value_conditions(graph, self._symbolic.text_of)]))
+        return list(dict.fromkeys([*mixed, *own, *value_conditions(graph, self._symbolic.text_of, self.symbols_in)]))
 
 
-def _hints(hints: Mapping[str, int], conditions: list[str]) -> dict[str, int]:
-    """Return values of the numbers like those of the traced call, for which the conditions hold where there are some.
+def _hints(values: Mapping[str, int], free: Iterable[str], conditions: list[str]) -> dict[str, int]:
+    """Return values of all numbers like those of the traced call, with free ones that the conditions allow, if any.
 
     A slice that fits the call's own size may be too long for a smaller gear's.
     """
@@ -135,8 +136,8 @@ def _hints(hints: Mapping[str, int], conditions: list[str]) -> dict[str, int]:
     def hold(values: Mapping[str, int]) -> bool:
         return all(expression_function(text, tuple(values))(**values) for text in alone)
 
-    found = dict(hints)
-    for name in hints:
+    found = dict(values)
+    for name in free:
         if hold(found):
             break
         wanted = (value for value in (*range(2, 130), 1, 0) if hold(found | {name: value}))
@@ -154,10 +155,18 @@ def mixed_conditions(capture: Capture) -> list[Any]:
     ]
 
 
-def value_conditions(graph: fx.Graph, text_of: Any) -> list[str]:
+def _simple(text: str, symbols: Iterable[Any]) -> str:
+    try:
+        return checked_expression(text)
+    except ValueError:
+        raise NumberRefused("", f"it computes `{text}` of a number", symbols) from None
+
+
+def value_conditions(graph: fx.Graph, text_of: Any, symbols_in: Any) -> list[str]:
     """Return conditions under which compiled code computes the numbers of a recorded graph as Python does: in 64 bits.
 
-    Also those under which integer tensors of fewer bits can hold what they are combined with.
+    Also those under which integer tensors of fewer bits can hold what they are combined with. `NumberRefused` for what
+    is no simple arithmetic.
     """
     found = []
     for node in graph.nodes:
@@ -167,6 +176,7 @@ def value_conditions(graph: fx.Graph, text_of: Any) -> list[str]:
         text, low, high = text_of(value)
         if text is None:
             continue
+        _simple(text, symbols_in(value))
         if node.op == "call_function" and (low is None or low < _LEAST or high is None or high > _GREATEST):
             found.append(f"({_LEAST} <= {text} <= {_GREATEST})")
         for user in node.users:
