@@ -27,11 +27,13 @@ def draw_calls(chance: random.Random, draft: Draft, source: str, build: str, tar
     if draft.wants["static"]:
         number = min(number, 5)
     method = _Method(source, draft.method)
+    fixed = {size for size in draft.sizes if chance.random() < 0.3}
     drawn: list[Values] = []
     calls: list[list[Step]] = []
     for index in range(number):
         for attempt in range(_TRIES):
-            values = next_values(chance, draft.numbers, draft.sizes, drawn, draft.wants["gears"])
+            sizes = [size for size in draft.sizes if not drawn or size not in fixed]
+            values = next_values(chance, draft.numbers, sizes, drawn, draft.wants["gears"])
             values["seed"] = chance.randrange(50)
             steps = _call(draft, values, target, index, chance)
             if method.can(steps, target) or chance.random() < 0.04 or (attempt == _TRIES - 1 and chance.random() < 0.2):

@@ -128,7 +128,7 @@ def _setter(number: Number) -> Callable[[Values], str]:
 def add_state(draft: Draft) -> list[tuple[str, ...]]:
     """Give the module some state; returns the lines that use it."""
     chance = draft.chance
-    found = [name for name in _SETUP if chance.random() < 0.2]
+    found = [name for name in _SETUP if chance.random() < (0.1 if name == "factor" else 0.2)]
     for name in found:
         for line in _SETUP[name]:
             draft.add_setup(line)
