@@ -30,7 +30,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = (
     | {f"operator.{name}": getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge", "and_", "or_")}
     | {
         f"torch.{name}": getattr(torch, name)
-        for name in ("sym_max", "sym_min", "sym_not", "sym_float", "sym_ite", "sym_int", "_sym_sqrt")
+        for name in ("sym_max", "sym_min", "sym_not", "sym_float", "sym_ite", "sym_int", "sym_sum", "_sym_sqrt")
         if hasattr(torch, name)
     }
 )

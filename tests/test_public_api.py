@@ -73,9 +73,10 @@ def test_the_signature_is_that_of_the_design() -> None:
         "input_signature": None,
         "fullgraph": True,
         "remotes": None,
+        "constants": (),
     }
     kinds = [parameter.kind for parameter in parameters.values()]
-    assert kinds == [inspect.Parameter.POSITIONAL_ONLY, *[inspect.Parameter.KEYWORD_ONLY] * 12]
+    assert kinds == [inspect.Parameter.POSITIONAL_ONLY, *[inspect.Parameter.KEYWORD_ONLY] * 13]
 
 
 @pytest.mark.parametrize("name", ["stats", "entry_path", "explain", "warm", "refresh", "set_inputs"])

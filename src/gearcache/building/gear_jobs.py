@@ -49,17 +49,28 @@ class GearJobs:
 
     def __iter__(self) -> Iterator[CompileJob]:
         """Yield a job per gear, or per unit where the backend takes all gears at once."""
-        request = self._request
         for unit in self._units:
-            unit.check_storable()
-            one_graph = request.backend.takes_all_gears and len(unit.gears) > 1
-            for text, gear in unit.gears:
+            yield from self._jobs_of(unit)
+
+    def _jobs_of(self, unit: TraceUnit) -> Iterator[CompileJob]:
+        request, before = self._request, len(self.gears)
+        unit.check_storable()
+        one_graph = request.backend.takes_all_gears and len(unit.gears) > 1
+        for text, gear in unit.gears:
+            try:
                 graph, stored = _record(request, unit, text, gear)
-                self.gears.append(RecordedGear(unit, graph, stored, len(self.packed)))
-                if not one_graph:
-                    yield self._packed(_job(request, unit.capture, text, graph, stored.groups))
-            if one_graph:
-                yield self._packed(_all_gears_job(request, unit))
+                job = None if one_graph else _job(request, unit.capture, text, graph, stored.groups)
+            except CaptureError as error:
+                if unit.otherwise is None or len(self.gears) > before:
+                    raise
+                for other in unit.otherwise(error):
+                    yield from self._jobs_of(other)
+                return
+            self.gears.append(RecordedGear(unit, graph, stored, len(self.packed)))
+            if job is not None:
+                yield self._packed(job)
+        if one_graph:
+            yield self._packed(_all_gears_job(request, unit))
 
     def text(self, job: int) -> str:
         """Return the gear of a job, the first one where it serves several."""

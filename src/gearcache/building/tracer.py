@@ -13,7 +13,7 @@ import torch
 from gearcache.building.grad_mode import settled
 from gearcache.building.like_calls import enlarged_call, like_dims, like_tensor, range_dims
 from gearcache.building.request import BuildRequest, Findings
-from gearcache.errors import CaptureError, GearSpecError
+from gearcache.errors import CaptureError, GearSpecError, MethodRaises
 from gearcache.events import Event
 from gearcache.ge_cache.capture.capture import capture_method
 from gearcache.ge_cache.capture.captured import Capture
@@ -47,6 +47,8 @@ class Tracer:
         #: Which ints are to be numbers, as far as it is known.
         self._numbers = request.numbers.with_changing(request.findings.written_ints)
         self._captures: list[Capture] = []
+        #: Whether only what was declared or marked is dynamic: no graph could be made otherwise.
+        self._is_static = False
         self._unbound = set(request.findings.unbound)
 
     @property
@@ -60,13 +62,32 @@ class Tracer:
         if request.spec.ranges:
             capture = self.ranged(request.arguments)
         else:
-            with private_dynamo.marked_dynamic(self._open_dims(request.arguments)):
-                capture = self.capture(request.arguments, dynamic=request.dynamic)
+            is_dynamic = request.dynamic and not self._is_static
+            try:
+                with private_dynamo.marked_dynamic(self._open_dims(request.arguments)):
+                    capture = self.capture(request.arguments, dynamic=is_dynamic)
+            except CaptureError as error:
+                if isinstance(error, MethodRaises) or not self.may_be_static:
+                    raise
+                self.stay_static(error)
+                return self.free()
         if request.backend.compiles and any(size < 2 for size in capture.unbacked.values()):
             # Compilers take every symbol for at least 2: a smaller size gets a graph of its own.
             with private_shapes.unmarked(find_tensors(request.arguments).values()):
                 capture = self.capture(request.arguments, dynamic=False)
         return capture
+
+    @property
+    def may_be_static(self) -> bool:
+        """Whether sizes or ints are dynamic of which the caller has not said that they must be."""
+        request = self._request
+        return not self._is_static and bool(request.dynamic or request.changing or self._numbers)
+
+    def stay_static(self, error: CaptureError) -> None:
+        """Make static captures from now on: no graph can be made with what varies as a symbol."""
+        raise_interrupt(error)
+        logger.info("%s: sizes and ints that vary stay static: %s", self._request.name, error.cause)
+        self._is_static, self._numbers = True, NO_NUMBERS
 
     def geared(self) -> tuple[Capture, list[PlannedGear]]:
         """Trace at the call's own sizes, or, when those hold a 0 or 1, at another gear's."""
@@ -115,6 +136,8 @@ class Tracer:
 
     def _open_dims(self, arguments: Arguments) -> list[tuple[torch.Tensor, int]]:
         """Return the dims that vary although nothing was declared of them, in these arguments and in the module."""
+        if self._is_static:
+            return []
         method: Any = self._request.function
         instance = parameter_names(method)[0]
         cells = dict(zip(method.__func__.__code__.co_freevars, method.__func__.__closure__ or (), strict=True))
@@ -167,7 +190,8 @@ class Tracer:
                     break
         if refused:
             capture.constants, capture.constants_because = choice.constants, "; ".join(refused)
-        capture.open_dims = frozenset((place.text, dim) for place, dim in self._request.changing)
+        if not self._is_static:
+            capture.open_dims = frozenset((place.text, dim) for place, dim in self._request.changing)
         return capture
 
     def _bound(self, arguments: Arguments, dynamic: bool, choice: NumberChoice) -> Capture:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +43,8 @@ class TraceUnit:
     padding: dict[str, Any] | None = None
     #: Names of the operators in the graphs of the gears that are not torch's.
     operators: set[str] = field(default_factory=set)
+    #: Makes the units that take this one's place where no graph can be recorded of it; None where nothing can.
+    otherwise: Callable[[CaptureError], Iterator[TraceUnit]] | None = None
 
     def __post_init__(self) -> None:
         self.lifted = lift_attributes(self.capture)
@@ -96,7 +98,7 @@ class Units:
     def _of_mode(self) -> Iterator[TraceUnit]:
         spec = self._request.spec
         if not spec.axes:
-            yield TraceUnit(self._tracer.free(), [("", None)])
+            yield TraceUnit(self._tracer.free(), [("", None)], otherwise=self._otherwise())
             return
         capture, planned = self._tracer.geared()
         possible = {gear.sizes for gear in planned}
@@ -109,8 +111,19 @@ class Units:
             return
         covered = [gear for gear in planned if gear.broken is None and not spec.dynamic_axes]
         if covered:
-            yield TraceUnit(capture, [(gear.text(spec), gear) for gear in covered])
+            yield TraceUnit(capture, [(gear.text(spec), gear) for gear in covered], otherwise=self._otherwise())
         yield from self._own_units(capture, [gear for gear in planned if gear not in covered])
+
+    def _otherwise(self) -> Callable[[CaptureError], Iterator[TraceUnit]] | None:
+        """Return what makes static units; None where nothing is dynamic that need not be."""
+        if not self._tracer.may_be_static:
+            return None
+
+        def static(error: CaptureError) -> Iterator[TraceUnit]:
+            self._tracer.stay_static(error)
+            return self._of_mode()
+
+        return static
 
     def _own_units(self, capture: Capture, gears: list[PlannedGear]) -> Iterator[TraceUnit]:
         """Yield a static capture for each gear that a capture does not cover."""
