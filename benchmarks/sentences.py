@@ -48,9 +48,9 @@ def contestant(name: str, folder: Path, count: int, rounds: int) -> dict[str, An
     begin = time.perf_counter()
     attached = None
     if name.startswith("gearcache"):
-        from gearcache.integrations.sentence_transformers import attach
+        from gearcache.integrations.sentence_transformers import attach_encode
 
-        attached = attach(model, cache_dir=folder)
+        attached = attach_encode(model, cache_dir=folder)
     elif name.startswith("torch.compile"):
         model.compile(dynamic=True)
     model.encode(corpus[0])

@@ -24,7 +24,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 import gearcache
-from gearcache.integrations.sentence_transformers import attach
+from gearcache.integrations.sentence_transformers import attach_encode
 
 TEXTS = [
     "a cat sits on a warm stone",
@@ -69,7 +69,7 @@ def main() -> None:
     expected = model.encode(TEXTS)
     config = gearcache.CompilerConfig(backend=options.backend)
     begin = time.perf_counter()
-    attached = attach(model, batch=[1, 4], sequence=[16, 32], config=config, cache_dir=options.cache_dir)
+    attached = attach_encode(model, batch=[1, 4], sequence=[16, 32], config=config, cache_dir=options.cache_dir)
     attached.warm()
     seconds = time.perf_counter() - begin
     found = model.encode(TEXTS), model.encode(TEXTS[0])

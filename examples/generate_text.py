@@ -103,10 +103,10 @@ def server(options: argparse.Namespace, recorder: stages.Recorder) -> dict[str, 
             model.config.num_hidden_layers = options.layers
             model.model.layers = model.model.layers[: options.layers]
     with recorder.stage("attach"):
-        from gearcache.integrations.transformers import attach
+        from gearcache.integrations.transformers import attach_generate
 
         config = gearcache.CompilerConfig(backend=options.backend, strict=True, on_miss="raise")
-        attached = attach(
+        attached = attach_generate(
             model, batch=BATCHES, prompt=[LENGTH], cache_length=ROOM, config=config, cache_dir=options.cache_dir
         )
 

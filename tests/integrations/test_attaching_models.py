@@ -15,7 +15,7 @@ import transformers
 
 import gearcache
 from gearcache.errors import AlreadyAttached, GearSpecError, OptionError, UnsupportedMethod
-from gearcache.integrations.transformers import attach
+from gearcache.integrations.transformers import attach_generate
 from gearcache.integrations.transformers.filling import filled
 from gearcache.integrations.transformers.model_call import Miss, read_call
 from gearcache.integrations.transformers.pieces import pieces
@@ -66,7 +66,7 @@ def test_models_that_slots_cannot_serve_are_refused_by_name(name: str) -> None:
     model = make()
     before = dict(vars(model))
     with pytest.raises(UnsupportedMethod, match=message):
-        attach(model)
+        attach_generate(model)
     assert vars(model) == before
 
 
@@ -79,7 +79,7 @@ def test_models_that_slots_cannot_serve_are_refused_by_name(name: str) -> None:
         ({"prompt": [64], "cache_length": 32}, GearSpecError, r"prompt is \[64\]; .* from 1 to 32"),
         ({"cache_length": True}, GearSpecError, "cache_length is True; it must be an int of at least 2"),
         ({"config": gearcache.CompilerConfig(on_miss="compile")}, OptionError, "`on_miss` is 'compile'; .*'eager' or"),
-        ({"gears": {"input_ids": {0: [2]}}}, TypeError, "attach takes no `gears`"),
+        ({"gears": {"input_ids": {0: [2]}}}, TypeError, "attach_generate takes no `gears`"),
         ({"cachedir": "x"}, TypeError, "cachedir"),
     ],
     ids=str,
@@ -87,7 +87,7 @@ def test_models_that_slots_cannot_serve_are_refused_by_name(name: str) -> None:
 def test_sizes_and_options_are_checked(options: dict[str, Any], kind: type[Exception], message: str) -> None:
     model = language_model("llama", num_hidden_layers=1)
     with pytest.raises(kind, match=message):
-        attach(model, **options)
+        attach_generate(model, **options)
     assert "generate" not in vars(model)
 
 
@@ -95,9 +95,9 @@ def test_a_model_has_one_attachment_of_either_kind() -> None:
     model = language_model("llama", num_hidden_layers=1)
     plain = gearcache.attach(model)
     with pytest.raises(AlreadyAttached):
-        attach(model)
+        attach_generate(model)
     plain.detach()
-    attach(model).detach()
+    attach_generate(model).detach()
     assert not {"generate", "_compiled_call_impl"} & set(vars(model))
 
 
@@ -199,13 +199,13 @@ def test_graphs_made_on_meta_serve_real_weights(tmp_path: Path) -> None:
 
     def build() -> None:
         with torch.device("meta"):
-            attach(language_model("gpt2", num_hidden_layers=1), **options).warm()
+            attach_generate(language_model("gpt2", num_hidden_layers=1), **options).warm()
 
     gearcache.prewarm(build)
     model = language_model("gpt2", num_hidden_layers=1)
     call: dict[str, Any] = {"inputs": tokens(2, 6), "max_new_tokens": 8, "do_sample": False}
     expected = model.generate(**call)
-    attached = attach(model, **options)
+    attached = attach_generate(model, **options)
     assert torch.equal(model.generate(**call), expected)
     assert (attached.stats.traces, attached.stats.compiles, attached.stats.hits) == (0, 0, 2)
 
@@ -215,7 +215,7 @@ def test_without_graphs_the_same_code_gives_the_same(tmp_path: Path) -> None:
     model = language_model("llama", num_hidden_layers=1)
     call: dict[str, Any] = {"inputs": tokens(3, 6), "max_new_tokens": 12, "do_sample": False}
     expected = model.generate(**call)
-    attached = attach(model, batch=[4], prompt=[8], cache_length=32, cache_dir=tmp_path)
+    attached = attach_generate(model, batch=[4], prompt=[8], cache_length=32, cache_dir=tmp_path)
     with torch.compiler.set_stance("force_eager"):
         assert torch.equal(model.generate(**call), expected)
     assert attached.methods["decode"].stats.eager_reasons == {"stance": 11}

@@ -14,7 +14,7 @@ pytest.importorskip("transformers")
 
 import gearcache
 from gearcache.errors import UnknownGear, UnsupportedMethod
-from gearcache.integrations.transformers import AttachedModel, attach
+from gearcache.integrations.transformers import AttachedModel, attach_generate
 from tests.support.language_models import language_model, left_padded, right_padded, tokens
 from tests.support.relaunch import run_python
 
@@ -57,7 +57,7 @@ def generated(model: Any, **arguments: Any) -> list[Any]:
 
 def attached_to(model: Any, root: Path, on_miss: str = "eager", **sizes: Any) -> AttachedModel:
     config = gearcache.CompilerConfig(backend="eager", strict=True, on_miss=on_miss)
-    return attach(model, **{**SIZES, **sizes}, config=config, cache_dir=root)
+    return attach_generate(model, **{**SIZES, **sizes}, config=config, cache_dir=root)
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,7 @@ def test_encoders_that_were_not_tried_are_refused() -> None:
     model = language_model("t5")
     model.config.model_type = "bigbird_pegasus"
     with pytest.raises(UnsupportedMethod, match=r"served are: bart, .*, umt5; this is a bigbird_pegasus"):
-        attach(model)
+        attach_generate(model)
 
 
 def served(family: str, root: Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import torch
 pytest.importorskip("transformers")
 
 import gearcache
-from gearcache.integrations.transformers import attach
+from gearcache.integrations.transformers import attach_generate
 from tests.support.language_models import FAMILIES, language_model, left_padded, tokens
 from tests.support.relaunch import run_python
 
@@ -49,7 +49,7 @@ def served(family: str, root: Path) -> dict[str, Any]:
     """What an attached model of a family gives, and what its graphs cost."""
     model = small(family)
     config = gearcache.CompilerConfig(backend="eager", strict=True, on_miss="raise")
-    attached = attach(model, **SIZES, config=config, cache_dir=root)
+    attached = attach_generate(model, **SIZES, config=config, cache_dir=root)
     found = texts(model)
     return {"texts": found, "traces": attached.stats.traces, "compiles": attached.stats.compiles}
 

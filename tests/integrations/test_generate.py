@@ -18,7 +18,7 @@ pytest.importorskip("transformers")
 
 import gearcache
 from gearcache.errors import AlreadyAttached, UnknownGear
-from gearcache.integrations.transformers import AttachedModel, attach
+from gearcache.integrations.transformers import AttachedModel, attach_generate
 from tests.support.language_models import language_model, left_padded, tokens
 from tests.support.relaunch import run_python
 
@@ -76,7 +76,7 @@ def eager(on_miss: str | None = None) -> gearcache.CompilerConfig:
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache that holds the graphs of `FAMILY` with `SIZES`."""
     root = tmp_path_factory.mktemp("generate") / "cache"
-    attached = attach(language_model(FAMILY), **SIZES, config=eager(), cache_dir=root)
+    attached = attach_generate(language_model(FAMILY), **SIZES, config=eager(), cache_dir=root)
     attached.warm()
     assert attached.stats.compiles == 6
     return root
@@ -84,14 +84,14 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def attached(root: Path) -> Iterator[AttachedModel]:
-    found = attach(language_model(FAMILY), **SIZES, config=eager(), cache_dir=root)
+    found = attach_generate(language_model(FAMILY), **SIZES, config=eager(), cache_dir=root)
     yield found
     assert found.stats.traces == 0, found.explain()
 
 
 @pytest.fixture
 def raising(root: Path) -> AttachedModel:
-    return attach(language_model(FAMILY), **SIZES, config=eager("raise"), cache_dir=root)
+    return attach_generate(language_model(FAMILY), **SIZES, config=eager("raise"), cache_dir=root)
 
 
 @pytest.mark.parametrize("name", SERVED)
@@ -251,9 +251,9 @@ def test_threads_generate_at_once(attached: AttachedModel) -> None:
 def test_detach_restores_everything(root: Path) -> None:
     model = language_model(FAMILY)
     before, config = dict(vars(model)), model.generation_config.to_dict()
-    attached = attach(model, **SIZES, config=eager(), cache_dir=root)
+    attached = attach_generate(model, **SIZES, config=eager(), cache_dir=root)
     with pytest.raises(AlreadyAttached, match="this `MistralForCausalLM` is attached already"):
-        attach(model, **SIZES, config=eager(), cache_dir=root)
+        attach_generate(model, **SIZES, config=eager(), cache_dir=root)
     generated(model, **SERVED["one prompt"])
     attached.detach()
     attached.detach()
@@ -277,12 +277,12 @@ def test_copies_of_the_model_are_plain(attached: AttachedModel) -> None:
 #: What a new process runs: calls by the one line that a user writes; prints texts and counters.
 RELAUNCHED = """
 import json, sys, torch, gearcache
-from gearcache.integrations.transformers import attach
+from gearcache.integrations.transformers import attach_generate
 from tests.support.language_models import language_model
 root, family, sizes, calls = sys.argv[1], sys.argv[2], *map(json.loads, sys.argv[3:])
 model = language_model(family)
 config = gearcache.CompilerConfig(backend="eager", strict=True, on_miss="raise")
-attached = attach(model, **sizes, config=config, cache_dir=root)
+attached = attach_generate(model, **sizes, config=config, cache_dir=root)
 texts = []
 for call in calls:
     torch.manual_seed(7)

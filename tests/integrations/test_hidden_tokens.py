@@ -11,7 +11,7 @@ import torch
 pytest.importorskip("transformers")
 
 import gearcache
-from gearcache.integrations.transformers import AttachedModel, attach
+from gearcache.integrations.transformers import AttachedModel, attach_generate
 from tests.support.language_models import language_model, right_padded, tokens
 
 #: An empty text in a batch.
@@ -22,7 +22,7 @@ FAR = (torch.arange(12)[None] < torch.tensor([[2], [12]])).long()
 
 def attached_to(model: Any, root: Path) -> AttachedModel:
     config = gearcache.CompilerConfig(backend="eager", strict=True)
-    return attach(model, batch=[2], prompt=[12], cache_length=24, config=config, cache_dir=root)
+    return attach_generate(model, batch=[2], prompt=[12], cache_length=24, config=config, cache_dir=root)
 
 
 def generated(model: Any, mask: torch.Tensor) -> list[Any]:

@@ -12,7 +12,7 @@ import torch
 pytest.importorskip("transformers")
 
 import gearcache
-from gearcache.integrations.transformers import AttachedModel, attach
+from gearcache.integrations.transformers import AttachedModel, attach_generate
 from tests.support.language_models import language_model, left_padded, tokens
 
 Log = list[Any]
@@ -69,7 +69,7 @@ HOOKS = [
 
 def attached_to(model: Any, root: Path) -> AttachedModel:
     config = gearcache.CompilerConfig(backend="eager", strict=True)
-    return attach(model, batch=[4], prompt=[8], cache_length=16, config=config, cache_dir=root)
+    return attach_generate(model, batch=[4], prompt=[8], cache_length=16, config=config, cache_dir=root)
 
 
 def told(model: Any, register: Callable[[Any, Log], None], **call: Any) -> tuple[list[Any], Log]:

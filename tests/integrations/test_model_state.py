@@ -13,7 +13,7 @@ pytest.importorskip("transformers")
 
 import gearcache
 from gearcache.errors import UnknownGear
-from gearcache.integrations.transformers import AttachedModel, attach
+from gearcache.integrations.transformers import AttachedModel, attach_generate
 from tests.support.language_models import language_model, tokens
 from tests.support.relaunch import run_python
 
@@ -37,7 +37,7 @@ def small(family: str = "llama", **options: Any) -> Any:
 
 def attached_to(model: Any, root: Path, on_miss: str = "eager", **sizes: Any) -> AttachedModel:
     config = gearcache.CompilerConfig(backend="eager", strict=True, on_miss=on_miss)
-    return attach(model, **{**SIZES, **sizes}, config=config, cache_dir=root)
+    return attach_generate(model, **{**SIZES, **sizes}, config=config, cache_dir=root)
 
 
 def generated(model: Any, **options: Any) -> Any:
@@ -110,7 +110,7 @@ def test_a_config_that_is_edited_leaves_calls_to_the_model(
     before = dict(vars(model.config))
     attached = attached_to(model, root, "raise")
     change(model)
-    with pytest.raises(UnknownGear, match=f"`config` is changed since `attach`: {message}"):
+    with pytest.raises(UnknownGear, match=f"`config` is changed since `attach_generate`: {message}"):
         generated(model)
     assert attached.stats.calls == 0
     vars(model.config).update(before)

@@ -16,7 +16,7 @@ pytest.importorskip("sentence_transformers")
 
 import gearcache
 from gearcache.errors import AlreadyAttached, GearSpecError, OptionError, UnknownGear, UnsupportedMethod
-from gearcache.integrations.sentence_transformers import attach
+from gearcache.integrations.sentence_transformers import attach_encode
 from tests.support.relaunch import run_python
 from tests.support.sentence_models import ARCHITECTURES, WORDS, sentence_model
 
@@ -37,7 +37,7 @@ print(json.dumps([model.encode(TEXTS).tolist(), attached.stats.traces, attached.
 def served(folder: Path, root: Path, *kind: Any, on_miss: str | None = None, **options: Any) -> tuple[Any, Any]:
     model = sentence_model(folder / "-".join(map(str, kind)), *kind, **options)
     config = gearcache.CompilerConfig(backend="eager", strict=True, on_miss=on_miss)
-    return model, attach(model, **SIZES, config=config, cache_dir=root)
+    return model, attach_encode(model, **SIZES, config=config, cache_dir=root)
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def test_the_model_itself_serves_what_no_graph_serves(
     assert attached.stats.eager_reasons == {"size": 2}
     assert sum("runs without a graph" in line for line in caplog.messages) == 1
     attached.detach()
-    strict = attach(model, **SIZES, config=gearcache.CompilerConfig(backend="eager", on_miss="raise"), cache_dir=root)
+    strict = attach_encode(model, **SIZES, config=gearcache.CompilerConfig(backend="eager", on_miss="raise"), cache_dir=root)
     with pytest.raises(UnknownGear):
         model.encode(texts)
     assert strict.stats.eager_calls == 0
@@ -170,7 +170,7 @@ def test_a_model_that_was_given_another_module_is_not_filled_up(root: Path) -> N
     close(model.encode(TEXTS[:3]), expected)
     assert attached.stats.eager_reasons == {"modules": 1}
     attached.detach()
-    again = attach(model, **SIZES, config=gearcache.CompilerConfig(backend="eager"), cache_dir=root / "cache")
+    again = attach_encode(model, **SIZES, config=gearcache.CompilerConfig(backend="eager"), cache_dir=root / "cache")
     close(model.encode(TEXTS[:3]), expected)
     assert again.stats.eager_reasons == {"no graph": 1}
 
@@ -206,7 +206,7 @@ def test_a_model_in_which_tokens_see_others_past_the_mask_is_not_filled_up(
     if is_before:
         _change(model, how)
     config = gearcache.CompilerConfig(backend="eager")
-    attached = attach(model, **SIZES, config=config, cache_dir=root / "cache")
+    attached = attach_encode(model, **SIZES, config=config, cache_dir=root / "cache")
     if not is_before:
         model.encode(TEXTS[:1])
         _change(model, how)
@@ -223,7 +223,7 @@ def test_copies_are_plain_models_and_detach_gives_the_model_back(root: Path) -> 
     copy.deepcopy(model).encode(TEXTS)
     assert attached.stats.calls == 0
     with pytest.raises(AlreadyAttached):
-        attach(model, **SIZES)
+        attach_encode(model, **SIZES)
     attached.detach()
     model.encode(TEXTS)
     assert attached.stats.calls == 0
@@ -249,13 +249,13 @@ def test_weights_of_another_dtype(root: Path) -> None:
 def test_what_cannot_be_attached_is_refused(root: Path) -> None:
     model = sentence_model(root / "refused")
     with pytest.raises(UnsupportedMethod, match="must be a SentenceTransformer"):
-        attach(torch.nn.Linear(2, 2))
+        attach_encode(torch.nn.Linear(2, 2))
     with pytest.raises(GearSpecError, match="batch is"):
-        attach(model, batch=[0])
+        attach_encode(model, batch=[0])
     with pytest.raises(OptionError, match="`on_miss` is 'compile'"):
-        attach(model, config=gearcache.CompilerConfig(on_miss="compile"))
+        attach_encode(model, config=gearcache.CompilerConfig(on_miss="compile"))
     with pytest.raises(TypeError, match="takes no `gears`"):
-        attach(model, gears={})
+        attach_encode(model, gears={})
 
 
 @pytest.mark.slow
@@ -269,7 +269,7 @@ def test_real_weights(tmp_path: Path) -> None:
     model = SentenceTransformer(str(Path(spec.submodule_search_locations[0]) / "model"), device="cpu")
     texts = [*TEXTS, "A cat sleeps on the warm window sill, and nobody has the heart to wake it."]
     expected = model.encode(texts)
-    attached = attach(
+    attached = attach_encode(
         model,
         batch=[1, 8],
         sequence=[16, 32],

@@ -10,6 +10,7 @@ from typing import Any, Literal, overload
 import torch
 
 from gearcache.attaching.attachment import Attachment
+from gearcache.attaching.generation_hint import hint_at_generation
 from gearcache.attaching.repeated import RepeatedAttachment, find_blocks
 from gearcache.serving.parameters import Parameters
 
@@ -110,4 +111,5 @@ def attach(
         return RepeatedAttachment(module, blocks, replace(parameters, blocks=len(blocks)))
     attachment = Attachment(module, parameters)
     attachment.attach()
+    hint_at_generation(module)
     return attachment

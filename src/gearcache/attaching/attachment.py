@@ -141,7 +141,13 @@ class Attachment:
 
     def explain(self) -> str:
         """Return what happened at the lookups so far: entry, hits, misses with their reasons, loaded gears."""
-        return self.method.explain()
+        text = self.method.explain()
+        if self.method.is_unused:
+            text += (
+                f": no call of the module has come here. A direct `.forward(...)` is not served, as with "
+                f"`module.compile()`: call the module itself"
+            )
+        return text
 
     def suggest_gears(self, k: int) -> SuggestedGears:
         """Return the at most `k` gears that minimise padded work for the shapes met so far (`.stats.shapes`)."""

@@ -174,6 +174,11 @@ class CachedMethod:
         lines.append(f"loaded gears: {', '.join(gears) if gears else 'none'}")
         return "\n".join(lines)
 
+    @property
+    def is_unused(self) -> bool:
+        """Whether no call has been looked up, as far as this object remembers."""
+        return self._binding is None and self._tried is None and not self._refusal
+
     def set_inputs(self, /, *inputs: Any, **named: Any) -> None:
         """Declare what the arguments of all calls to come look like, as `input_signature=` of `cache_compile` does.
 

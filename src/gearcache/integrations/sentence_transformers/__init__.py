@@ -1,4 +1,4 @@
-"""`attach`: `model.encode(...)` of a model of sentence-transformers runs from graphs kept on disk."""
+"""`attach_encode`: `model.encode(...)` of a model of sentence-transformers runs from graphs kept on disk."""
 
 import sentence_transformers as _sentence_transformers
 
@@ -13,7 +13,10 @@ if tuple(int(part) for part in _sentence_transformers.__version__.split(".")[:2]
 if _found := _problem("sentence_transformers", "sentence-transformers"):
     raise ImportError(_found)
 
-from gearcache.integrations.sentence_transformers.attach import attach as attach
+from gearcache.integrations.sentence_transformers.attach_encode import attach_encode as attach_encode
 from gearcache.integrations.sentence_transformers.attached_encoder import AttachedEncoder as AttachedEncoder
 
-__all__ = ["AttachedEncoder", "attach"]
+#: Its name before.
+attach = attach_encode
+
+__all__ = ["AttachedEncoder", "attach", "attach_encode"]

@@ -1,4 +1,4 @@
-"""A model whose `encode` runs from graphs: what `attach` returns."""
+"""A model whose `encode` runs from graphs: what `attach_encode` returns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ logger = logging.getLogger("gearcache")
 
 
 class AttachedEncoder(Attachment):
-    """What `attach` returns: an `Attachment` that has the model itself serve what no graph serves.
+    """What `attach_encode` returns: an `Attachment` that has the model itself serve what no graph serves.
 
     Training (autograd on, or `model.train()`) goes on as before.
     """
@@ -36,7 +36,7 @@ class AttachedEncoder(Attachment):
     def warm(self, /, *args: Any, **kwargs: Any) -> None:
         """Compile and load every graph, without running any; needs no text."""
         if args or kwargs:
-            raise TypeError("warm takes no arguments: batch= and sequence= of `attach` say what the graphs take")
+            raise TypeError("warm takes no arguments: batch= and sequence= of `attach_encode` say what the graphs take")
         made = self._features.read(made_features(self.module))
         assert not isinstance(made, Miss), made
         with torch.inference_mode():

@@ -1,11 +1,14 @@
-"""`attach`: `model.generate(...)` of a model of transformers runs from graphs kept on disk."""
+"""`attach_generate`: `model.generate(...)` of a model of transformers runs from graphs kept on disk."""
 
 from gearcache.integrations.tried import transformers_problem as _problem
 
 if _found := _problem("transformers", "transformers"):
     raise ImportError(_found)
 
-from gearcache.integrations.transformers.attach import attach as attach
+from gearcache.integrations.transformers.attach_generate import attach_generate as attach_generate
 from gearcache.integrations.transformers.attached_model import AttachedModel as AttachedModel
 
-__all__ = ["AttachedModel", "attach"]
+#: Its name before.
+attach = attach_generate
+
+__all__ = ["AttachedModel", "attach", "attach_generate"]

@@ -1,4 +1,4 @@
-"""A model whose `generate` runs from graphs: what `attach` returns."""
+"""A model whose `generate` runs from graphs: what `attach_generate` returns."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ABSENT = object()
 
 
 class AttachedModel:
-    """What `attach` returns, and what calls of the model run. Safe to call from several threads.
+    """What `attach_generate` returns, and what calls of the model run. Safe to call from several threads.
 
     Calls inside of `generate` are served from graphs; any other call of the model runs as it would without.
     """

@@ -31,9 +31,9 @@ class ModelState:
         """Return why no generation can be served from now on, or None. Takes about 1 ms for 30 layers."""
         reason = reason_against(self._model)
         if reason is not None:
-            return Miss("config", f"changed since `attach`: {reason}", "what `attach` takes")
+            return Miss("config", f"changed since `attach_generate`: {reason}", "what `attach_generate` takes")
         if layer_shapes(self._model) != self.shapes:
-            return Miss("config", "changed since `attach`: other sizes of keys and values", "those of `attach`")
+            return Miss("config", "changed since `attach_generate`: other sizes of keys and values", "those of `attach_generate`")
         place = self._random_place()
         if place is None:
             return None

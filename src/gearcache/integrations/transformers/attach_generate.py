@@ -13,7 +13,7 @@ from gearcache.options import CompilerConfig
 from gearcache.serving.parameters import Parameters
 
 
-def attach(
+def attach_generate(
     model: Any,
     /,
     *,
@@ -48,9 +48,9 @@ def attach(
         config = replace(config, on_miss="raise")
     for name in ("gears", "input_signature", "dynamic"):
         if name in options:
-            raise TypeError(f"attach takes no `{name}`: batch=, prompt= and cache_length= say what the graphs take")
+            raise TypeError(f"attach_generate takes no `{name}`: batch=, prompt= and cache_length= say what the graphs take")
     if isinstance(cache_length, bool) or not isinstance(cache_length, int) or cache_length < 2:
-        raise GearSpecError(f"attach: cache_length is {cache_length!r}; it must be an int of at least 2")
+        raise GearSpecError(f"attach_generate: cache_length is {cache_length!r}; it must be an int of at least 2")
     sizes = Sizes(_sizes("batch", batch, 4096), _sizes("prompt", prompt, cache_length), cache_length)
     attached = AttachedModel(model, sizes, on_miss, Parameters(config=config, **options))
     attached.attach()
@@ -60,5 +60,5 @@ def attach(
 def _sizes(name: str, given: Any, most: int) -> tuple[int, ...]:
     sizes = list(given) if isinstance(given, (list, tuple, range)) else []
     if not sizes or any(isinstance(size, bool) or not isinstance(size, int) or not 0 < size <= most for size in sizes):
-        raise GearSpecError(f"attach: {name} is {given!r}; it must be a list of ints from 1 to {most}")
+        raise GearSpecError(f"attach_generate: {name} is {given!r}; it must be a list of ints from 1 to {most}")
     return tuple(sorted(set(sizes)))

@@ -20,7 +20,7 @@ _SHORTEST, _FACTOR, _LONGEST = 16, 2, 512
 _MOST = 1 << 20
 
 
-def attach(
+def attach_encode(
     model: Any,
     /,
     *,
@@ -45,9 +45,9 @@ def attach(
     """
     for name in ("gears", "input_signature", "dynamic"):
         if name in options:
-            raise TypeError(f"attach takes no `{name}`: batch= and sequence= say what the graphs take")
+            raise TypeError(f"attach_encode takes no `{name}`: batch= and sequence= say what the graphs take")
     if not isinstance(config, (CompilerConfig, type(None))):
-        raise TypeError(f"attach: config is {a_type(type(config))}; it must be a gearcache.CompilerConfig or None")
+        raise TypeError(f"attach_encode: config is {a_type(type(config))}; it must be a gearcache.CompilerConfig or None")
     config = config or CompilerConfig()
     on_miss = config.on_miss or "eager"
     if on_miss not in ("eager", "raise"):
@@ -83,7 +83,7 @@ def attach(
 def _lengths(model: Any) -> list[int]:
     longest = model.max_seq_length
     if not isinstance(longest, int) or not 0 < longest <= _MOST:
-        raise GearSpecError(f"attach: sequence is None and `max_seq_length` of the model {longest!r}; name the lengths")
+        raise GearSpecError(f"attach_encode: sequence is None and `max_seq_length` of the model {longest!r}; name the lengths")
     found, length = [], _SHORTEST
     while length < min(longest, _LONGEST):
         found.append(length)
@@ -94,5 +94,5 @@ def _lengths(model: Any) -> list[int]:
 def _sizes(name: str, given: Any) -> list[int]:
     sizes = list(given) if isinstance(given, (list, tuple, range)) else []
     if not sizes or any(isinstance(size, bool) or not isinstance(size, int) or not 0 < size <= _MOST for size in sizes):
-        raise GearSpecError(f"attach: {name} is {given!r}; it must be a list of ints from 1 to {_MOST}")
+        raise GearSpecError(f"attach_encode: {name} is {given!r}; it must be a list of ints from 1 to {_MOST}")
     return sorted(set(sizes))
