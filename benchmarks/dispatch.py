@@ -85,9 +85,7 @@ def _measure_numbers(order: dict[str, Any]) -> dict[str, float]:
         for n in (3,) if "constant" in name else (3, 4, 5):
             method(x, n)
     # Each has met one value before: its static graph would serve that, and the number's serves the others.
-    ways = {
-        name: _loop_over_number(method, x, 3 if "constant" in name else 5) for name, method in methods.items()
-    }
+    ways = {name: _loop_over_number(method, x, 3 if "constant" in name else 5) for name, method in methods.items()}
     seconds = dict.fromkeys(ways, float("inf"))
     for _ in range(order["rounds"]):
         for name, way in ways.items():

@@ -22,9 +22,9 @@ Stage = Callable[[str], None]
 class CompileJob:
     """One gear to compile, as plain data, so that it can be sent to another process.
 
-    `graph` is the form of `ge_cache.aten`; its placeholders are `inputs`, then numbers, then `attributes` in order. `repeats` lets a
-    backend compile operations once that come again and again. `target` is what CPUs the code is for. `groups` are the
-    sizes of the process groups that the graph communicates in, by role.
+    `graph` is the form of `ge_cache.aten`; its placeholders are `inputs`, then numbers, then `attributes` in order.
+    `repeats` lets a backend compile operations once that come again and again. `target` is what CPUs the code is for.
+    `groups` are the sizes of the process groups that the graph communicates in, by role.
     """
 
     method: str

@@ -16,7 +16,7 @@ from gearcache.errors import CaptureError
 from gearcache.ge_cache.capture.captured import Capture
 from gearcache.ge_cache.capture.inputs import graph_inputs, place_checks, unbacked_sizes
 from gearcache.ge_cache.capture.number_checks import number_checks
-from gearcache.ge_cache.capture.numbers import NumberChoice, number_accesses, written_ints
+from gearcache.ge_cache.capture.numbers import NO_NUMBERS, NumberChoice, number_accesses, written_ints
 from gearcache.ge_cache.capture.recording import Recording
 from gearcache.ge_cache.capture.source_paths import FrameNames, is_of_namedtuple
 from gearcache.ge_cache.capture.translation import GuardTranslator, tensor_sources
@@ -36,7 +36,7 @@ def capture_method(
     *,
     method: str,
     dynamic: bool,
-    numbers: NumberChoice = NumberChoice(),
+    numbers: NumberChoice = NO_NUMBERS,
     unbound: Collection[str] = (),
     with_grad: bool = False,
 ) -> Capture:

@@ -1,9 +1,9 @@
 """Numbers: ints that a trace keeps symbolic, so that one graph serves all their values.
 
-A number is an input of the graph, as a tensor is: the frame passes it behind the tensors. Slices, `arange(n)`, sizes and
-operands may depend on it; what the trace asked about it (`n > 3`, `n <= x.size(1)`) is checked on every call, see
-`ge_cache.capture.number_checks`. A number whose value the trace has asked for (`range(n)`, an index of a list) is fixed:
-a constant of the graph.
+A number is an input of the graph, as a tensor is: the frame passes it behind the tensors. Slices, `arange(n)`, sizes
+and operands may depend on it; what the trace asked about it (`n > 3`, `n <= x.size(1)`) is checked on every call, see
+`ge_cache.capture.number_checks`. A number whose value the trace has asked for (`range(n)`, an index of a list) is a
+constant of the graph.
 """
 
 from __future__ import annotations

@@ -300,9 +300,7 @@ class SizePrinter:
     def _mixed(self, condition: Any) -> str:
         """Return a condition on numbers, and on sizes, which may be equal to numbers by this very condition."""
         names = {symbol: private_symbols.number_symbol(name) for symbol, name in self._capture.numbers.names.items()}
-        sizes = {
-            symbol: sympy_of(self.simple(symbol)) for symbol in condition.free_symbols if symbol not in names
-        }
+        sizes = {symbol: sympy_of(self.simple(symbol)) for symbol in condition.free_symbols if symbol not in names}
         condition = condition.xreplace({**names, **sizes})
         text = private_symbols.print_expression(condition)
         try:

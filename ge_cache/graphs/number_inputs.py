@@ -91,14 +91,14 @@ class GearSymbols:
     def _at_gear(self, condition: Any, names: Mapping[Any, str]) -> Any:
         import sympy
 
-        return condition.xreplace(
-            {s: sympy.sympify(self.simple(s)) for s in condition.free_symbols if s not in names}
-        )
+        return condition.xreplace({s: sympy.sympify(self.simple(s)) for s in condition.free_symbols if s not in names})
 
     def tensor(self, item: CapturedInput) -> torch.Tensor:
         """Return a fake tensor for an input."""
-        rows = [[self._value(size, {}) for size in map(self.simple, row)] for row in (item.sizes, item.strides)]
-        return self._symbolic.tensor(*rows, item.dtype, item.device)
+        sizes, strides = (
+            [self._value(size, {}) for size in map(self.simple, row)] for row in (item.sizes, item.strides)
+        )
+        return self._symbolic.tensor(sizes, strides, item.dtype, item.device)
 
     def _value(self, expression: Any, names: Mapping[Any, str]) -> Any:
         """Return an expression as an int, symbolic in what is symbolic at the gear."""

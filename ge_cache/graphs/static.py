@@ -225,7 +225,7 @@ def _is_seen_after_dispatch(module: fx.GraphModule) -> bool:
 
 
 def order_inputs(graph: GearGraph) -> None:
-    """Make the attributes that the graph writes its last tensors before the numbers: they are read anew on every call."""
+    """Put the attributes that the graph writes behind its inputs, before the numbers: every call reads them anew."""
     placeholders = [node for node in graph.module.graph.nodes if node.op == "placeholder"]
     count = len(graph.inputs)
     names = list(graph.attributes)

@@ -81,7 +81,7 @@ class SymbolicInputs:
         return {self._names[symbol] for symbol in value.node.expr.free_symbols if symbol in self._names}
 
     def text_of(self, value: Any) -> tuple[str | None, int | None, int | None]:
-        """Return a symbolic int as source over the names (None: it is known), and the bounds that it is known to have."""
+        """Return a symbolic int as source over the names (None: it is known), and its least and greatest value."""
         found = self.env.simplify(self.env.replace(value.node.expr))
         if not found.free_symbols:
             return None, None, None
@@ -166,7 +166,7 @@ def size_source(shape_env: Any, symbol: Any) -> tuple[Any, int]:
 
 
 def bounds_of(shape_env: Any, expression: Any) -> tuple[int | None, int | None]:
-    """Return the least and the greatest value of an expression, by the ranges of its symbols; None where there is none."""
+    """Return the least and the greatest value of an expression; None where its symbols have no such limit."""
     from torch.utils._sympy.value_ranges import bound_sympy
 
     found = bound_sympy(expression, {symbol: shape_env.var_to_range[symbol] for symbol in expression.free_symbols})
@@ -212,7 +212,7 @@ def implied(shape_env: Any, symbols: Collection[Any]) -> list[Any]:
 
     wanted, found = set(symbols), []
     for guard in shape_env.guards:
-        free = getattr(guard.expr, "free_symbols", set())
+        free: set[Any] = getattr(guard.expr, "free_symbols", set())
         if free and free <= wanted:
             known = bound_sympy(guard.expr, {symbol: shape_env.var_to_range[symbol] for symbol in free})
             if known.is_singleton() and bool(known.lower):

@@ -97,7 +97,9 @@ def broken_condition(
         if not tensors[tensor].is_contiguous():
             strides = tensors[tensor].stride()
             allowed = "a contiguous tensor (call .contiguous() on it)"
-            return Problem(inputs[tensor].access.text, f"of strides {strides}", allowed, "stride", stored=inputs[tensor])
+            return Problem(
+                inputs[tensor].access.text, f"of strides {strides}", allowed, "stride", stored=inputs[tensor]
+            )
     return None
 
 

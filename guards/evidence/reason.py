@@ -16,8 +16,8 @@ _ADVICE = {
     "source": "compile again after each deployment of changed code, before traffic",
     "evidence": "the graph was built with the stored value: set `{subject}` back, or pass it as an argument, so that "
     "each value has a graph of its own",
-    "arguments": "each value of an argument that is neither a tensor nor an int has a graph of its own, and so has each "
-    "declared dtype; this call adds it; ints become inputs where they vary (`dynamic`), pass floats that vary as tensors",
+    "arguments": "each value of an argument that is neither a tensor nor an int has a graph of its own, and so has "
+    "each declared dtype; this call adds it; ints become inputs where they vary (`dynamic`), pass floats as tensors",
     "gear": "a graph for these sizes is added; name them in `gears=` to compile them beforehand",
     "corrupt": "the file was put aside and the entry is compiled again; look at the disk if it happens twice",
     "unloadable": "the entry is kept; look at the fault it names, which is this host's",

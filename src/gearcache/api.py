@@ -91,10 +91,11 @@ def cache_compile(
     - `config`: a `CompilerConfig` (ours or torchair's).
     - `dynamic`: what becomes of sizes and ints that vary. True makes one graph for all sizes and all ints among the
       arguments; None starts with a static graph, and what differs in a later call becomes dynamic; False makes a graph
-      for each shape and value met. Ints of the module become dynamic when they change, with True too. Beside gears, which
-      name sizes, other dims are static until they differ, and ints follow `dynamic`. `torch._dynamo.mark_dynamic` and
-      its kin, and `torch.compiler.set_stance`, mean what they mean for `torch.compile`; marks count where they are met
-      when something is compiled, and those of the first call are in the key.
+      for each shape and value met. Ints of the module become dynamic when they change, with True too. Beside gears,
+      which name sizes, other dims are static until they differ, and ints follow `dynamic`.
+      `torch._dynamo.mark_dynamic` and its kin, and `torch.compiler.set_stance`, mean what they mean for
+      `torch.compile`; marks count where they are met when something is compiled, and those of the first call are in
+      the key.
     - `cache_dir`: root of the cache; else `$TORCHAIR_CACHE_HOME`, else `./.torchair_cache`.
     - `global_rank`, `tp_rank`, `pp_rank`: ranks of this process; `global_rank` defaults to that of
       `torch.distributed`, if it is initialised at the first call.

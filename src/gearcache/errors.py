@@ -338,8 +338,9 @@ class TooManyVariants(GearcacheError):
     def __str__(self) -> str:
         return (
             f"`{self.method}` already has {self.limit} variants (max_variants={self.limit}); this call "
-            f"needs another one because {self.reason}. It runs without a graph, as will others like it. What to do: pass "
-            "floats and texts that vary as tensors, let sizes and ints vary (`dynamic=None`), name sizes in `gears=`, or "
+            f"needs another one because {self.reason}. It runs without a graph, as will others like it. What to do: "
+            "pass floats and texts that vary as tensors, let sizes and ints vary (`dynamic=None`), name sizes in "
+            "`gears=`, or "
             "raise `CompilerConfig(max_variants=)`"
         )
 

@@ -116,7 +116,9 @@ def test_the_model_itself_serves_what_no_graph_serves(
     assert attached.stats.eager_reasons == {"size": 2}
     assert sum("runs without a graph" in line for line in caplog.messages) == 1
     attached.detach()
-    strict = attach_encode(model, **SIZES, config=gearcache.CompilerConfig(backend="eager", on_miss="raise"), cache_dir=root)
+    strict = attach_encode(
+        model, **SIZES, config=gearcache.CompilerConfig(backend="eager", on_miss="raise"), cache_dir=root
+    )
     with pytest.raises(UnknownGear):
         model.encode(texts)
     assert strict.stats.eager_calls == 0

@@ -128,9 +128,7 @@ def _outcome(case: str, options: dict[str, Any], cache_dir: Path) -> str:
     method, calls = CASES[case]
     for launch in range(2):
         ours, theirs = Net(), Net()
-        cached = gearcache.cache_compile(
-            method.__get__(ours), config=strict_config(), cache_dir=cache_dir, **options
-        )
+        cached = gearcache.cache_compile(method.__get__(ours), config=strict_config(), cache_dir=cache_dir, **options)
         traces = []
         for make in calls:
             make(theirs)

@@ -81,8 +81,9 @@ def attach(
     """Serve every call of a module, whoever makes it, from compiled graphs kept on disk.
 
     The options are those of `cache_compile`, but for the default of `dynamic`, which is that of `module.compile()`: the
-    first graph is static, and sizes and ints in which a later call differs become dynamic. Arguments in `gears` and `input_signature` are named as in the module's
-    `forward`, also where it is decorated. The module's hooks run around the graph.
+    first graph is static, and sizes and ints in which a later call differs become dynamic. Arguments in `gears` and
+    `input_signature` are named as in the module's `forward`, also where it is decorated. The module's hooks run around
+    the graph.
 
     - `repeated`: attach the blocks of the module instead of itself: those of the list at a path (`"layers"`), of
       several, or, with True, of all lists that have equal blocks. Equal blocks are compiled once. `gears` and all

@@ -144,8 +144,8 @@ class Attachment:
         text = self.method.explain()
         if self.method.is_unused:
             text += (
-                f": no call of the module has come here. A direct `.forward(...)` is not served, as with "
-                f"`module.compile()`: call the module itself"
+                ": no call of the module has come here. A direct `.forward(...)` is not served, as with "
+                "`module.compile()`: call the module itself"
             )
         return text
 

@@ -20,8 +20,8 @@ def hint_at_generation(module: Any) -> None:
         return
     _told.add(kind)
     logger.warning(
-        "`%s` generates: gearcache.integrations.transformers.attach_generate(model, batch=, prompt=, cache_length=) has "
-        "static graphs for all steps of `generate`; attach serves them too, through graphs with dynamic dims, one more "
-        "for each kind of step",
+        "`%s` generates: gearcache.integrations.transformers.attach_generate(model, batch=, prompt=, cache_length=) "
+        "has static graphs for all steps of `generate`; attach serves them too, through graphs with dynamic dims, one "
+        "more for each kind of step",
         kind.__name__,
     )

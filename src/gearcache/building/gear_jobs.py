@@ -92,7 +92,9 @@ def _record(
         _refuse_subclasses(capture, request.backend.name)
     symbols = capture.symbols()
     assignment = gear.assignment if gear is not None else {}
-    is_dynamic = any(symbols.symbols_of(size) - set(capture.numbers.symbols) for i in capture.inputs for size in i.sizes)
+    is_dynamic = any(
+        symbols.symbols_of(size) - set(capture.numbers.symbols) for i in capture.inputs for size in i.sizes
+    )
     if gear is not None:
         is_dynamic = bool(capture.open_symbols(symbols, assignment))
     if is_dynamic:

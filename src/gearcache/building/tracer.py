@@ -168,7 +168,7 @@ class Tracer:
     def _with_numbers(
         self, arguments: Arguments, dynamic: bool, choice: NumberChoice, otherwise: Capture | None = None
     ) -> Capture:
-        """Trace with numbers; with fewer, or none, where some cannot be; then `otherwise` is returned if it is given."""
+        """Trace with numbers; where some cannot be, with fewer or none: then `otherwise` is returned if it is given."""
         refused: dict[str, None] = {}
         while True:
             capture = None

@@ -45,7 +45,12 @@ def command(target: str | None, cache_dir: Path | None, as_json: bool) -> None:
     settings, key_file = check_settings(os.environ)
     layout = layout_at(cache_dir, may_be_new=True)
     checks = [*check_host(os.environ), *settings, *check_health(layout, key_file)]
-    checks += [*check_variants(layout), check_keys(os.environ), *check_tiers(os.environ, layout), *check_ranks(os.environ, layout)]
+    checks += [
+        *check_variants(layout),
+        check_keys(os.environ),
+        *check_tiers(os.environ, layout),
+        *check_ranks(os.environ, layout),
+    ]
     _tell(checks, as_json)
 
 

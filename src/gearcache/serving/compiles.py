@@ -22,8 +22,8 @@ from gearcache.serving.variants import Variants
 from gearcache.telemetry.record import Record
 
 if TYPE_CHECKING:
-    from gearcache.ge_cache.capture.numbers import NumberChoice
     from gearcache.building.request import BuildRequest, BuildResult, Findings
+    from gearcache.ge_cache.capture.numbers import NumberChoice
 
 logger = logging.getLogger("gearcache")
 
@@ -128,12 +128,11 @@ def _open_dims(changes: Changes, call: Call, method: ResolvedMethod) -> list[tup
     if method.dynamic is False or (method.dynamic and not spec.axes) or method.fills.values:
         return []
     declared = (*spec.axes, *spec.ranges)
-    found = [
+    return [
         (place, dim)
         for place, dim in dict.fromkeys(changes.dims)
         if not any(axis.dim == dim and axis.matches(place.text) for axis in declared)
     ]
-    return found
 
 
 def _grad_modes(present: list[StoredVariant], call: Call) -> tuple[bool, ...]:

@@ -420,7 +420,9 @@ def test_ints_that_stay_symbolic_are_found_with_all_that_was_assumed_about_them(
     assert texts == {f"{symbol} <= 7"}
     assert private_symbols.range_of(env, symbol) == (None, 7)
     assert not bool(n > 9), "what follows from a range is assumed once"
-    assert [private_symbols.print_expression(item) for item in private_symbols.assumed(env, [symbol])] == [f"{symbol} <= 7"]
+    assert [private_symbols.print_expression(item) for item in private_symbols.assumed(env, [symbol])] == [
+        f"{symbol} <= 7"
+    ]
     assert private_symbols.fixed_value(env, symbol) is None
     assert bool(n == 5)
     assert private_symbols.fixed_value(env, symbol) == 5

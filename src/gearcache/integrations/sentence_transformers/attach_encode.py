@@ -47,7 +47,9 @@ def attach_encode(
         if name in options:
             raise TypeError(f"attach_encode takes no `{name}`: batch= and sequence= say what the graphs take")
     if not isinstance(config, (CompilerConfig, type(None))):
-        raise TypeError(f"attach_encode: config is {a_type(type(config))}; it must be a gearcache.CompilerConfig or None")
+        raise TypeError(
+            f"attach_encode: config is {a_type(type(config))}; it must be a gearcache.CompilerConfig or None"
+        )
     config = config or CompilerConfig()
     on_miss = config.on_miss or "eager"
     if on_miss not in ("eager", "raise"):
@@ -83,7 +85,9 @@ def attach_encode(
 def _lengths(model: Any) -> list[int]:
     longest = model.max_seq_length
     if not isinstance(longest, int) or not 0 < longest <= _MOST:
-        raise GearSpecError(f"attach_encode: sequence is None and `max_seq_length` of the model {longest!r}; name the lengths")
+        raise GearSpecError(
+            f"attach_encode: sequence is None and `max_seq_length` of the model {longest!r}; name the lengths"
+        )
     found, length = [], _SHORTEST
     while length < min(longest, _LONGEST):
         found.append(length)

@@ -35,8 +35,8 @@ class TextFeatures:
     def __init__(self, model: Any) -> None:
         if not isinstance(model, SentenceTransformer):
             raise UnsupportedMethod(
-                f"attach_encode_encode: the model is {a_type(type(model))}; it must be a SentenceTransformer; `gearcache.attach` "
-                "takes any module"
+                f"attach_encode: the model is {a_type(type(model))}; it must be a SentenceTransformer; "
+                "`gearcache.attach` takes any module"
             )
         made = made_features(model)
         read = _read_by(getattr(model, "transformers_model", None))
@@ -48,12 +48,12 @@ class TextFeatures:
             is_text = name in self._beside or (isinstance(value, torch.Tensor) and value.dim() == 2)
             if not is_text or name not in {*self.names, *self._beside}:
                 raise UnsupportedMethod(
-                    f"attach_encode_encode: the feature `{name}` of {a_type(type(model))} is {_in_words(value)}; only "
+                    f"attach_encode: the feature `{name}` of {a_type(type(model))} is {_in_words(value)}; only "
                     f"{', '.join(_FILLED_BY)} of shape (batch, length) can be filled up to the next size"
                 )
         if self.names[:2] != ["input_ids", "attention_mask"]:
             raise UnsupportedMethod(
-                f"attach_encode_encode: {a_type(type(model))} makes {', '.join(made)} of a text; it needs input_ids, and an "
+                f"attach_encode: {a_type(type(model))} makes {', '.join(made)} of a text; it needs input_ids, and an "
                 "attention_mask that keeps filling out of the results"
             )
         tokenizer = model.tokenizer
@@ -94,7 +94,7 @@ def made_features(model: Any) -> Any:
         features = model.preprocess(["a"], prompt=None)
     except Exception as error:
         raise UnsupportedMethod(
-            f"attach_encode_encode: {a_type(type(model))} makes no features of a text ({type(error).__name__}: {error})"
+            f"attach_encode: {a_type(type(model))} makes no features of a text ({type(error).__name__}: {error})"
         ) from error
     return {name: value.to(model.device) if hasattr(value, "to") else value for name, value in features.items()}
 

@@ -48,7 +48,9 @@ def attach_generate(
         config = replace(config, on_miss="raise")
     for name in ("gears", "input_signature", "dynamic"):
         if name in options:
-            raise TypeError(f"attach_generate takes no `{name}`: batch=, prompt= and cache_length= say what the graphs take")
+            raise TypeError(
+                f"attach_generate takes no `{name}`: batch=, prompt= and cache_length= say what the graphs take"
+            )
     if isinstance(cache_length, bool) or not isinstance(cache_length, int) or cache_length < 2:
         raise GearSpecError(f"attach_generate: cache_length is {cache_length!r}; it must be an int of at least 2")
     sizes = Sizes(_sizes("batch", batch, 4096), _sizes("prompt", prompt, cache_length), cache_length)

@@ -33,7 +33,11 @@ class ModelState:
         if reason is not None:
             return Miss("config", f"changed since `attach_generate`: {reason}", "what `attach_generate` takes")
         if layer_shapes(self._model) != self.shapes:
-            return Miss("config", "changed since `attach_generate`: other sizes of keys and values", "those of `attach_generate`")
+            return Miss(
+                "config",
+                "changed since `attach_generate`: other sizes of keys and values",
+                "those of `attach_generate`",
+            )
         place = self._random_place()
         if place is None:
             return None

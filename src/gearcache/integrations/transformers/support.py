@@ -33,10 +33,10 @@ ENCODER_DECODERS = (
 def check_model(model: Any) -> None:
     """Raise `UnsupportedMethod` for a model whose `generate` cannot run from slots."""
     if not isinstance(model, transformers.PreTrainedModel):
-        raise UnsupportedMethod(f"attach_generate_generate takes a model of transformers, not {a_type(model)}")
+        raise UnsupportedMethod(f"attach_generate takes a model of transformers, not {a_type(model)}")
     reason = reason_against(model)
     if reason is not None:
-        raise UnsupportedMethod(f"attach_generate_generate cannot serve `{type(model).__name__}`: {reason}")
+        raise UnsupportedMethod(f"attach_generate cannot serve `{type(model).__name__}`: {reason}")
 
 
 def reason_against(model: transformers.PreTrainedModel) -> str | None:
