@@ -323,6 +323,9 @@ class InputError(GearcacheError, ValueError):
 class UnknownGear(InputError):
     """A shape outside all gears."""
 
+    def __str__(self) -> str:
+        return f"{super().__str__()}; name the size in `gears=`, or set `on_miss` to what such calls are to do"
+
 
 class GradientRequired(InputError):
     """An input that requires grad, with grad mode on."""

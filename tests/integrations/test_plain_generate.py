@@ -1,0 +1,42 @@
+"""`generate` of models of transformers through plain `attach`: a prompt and its steps take three traces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import gearcache
+from tests.support.language_models import language_model
+from tests.support.scenarios import strict_config
+
+pytestmark = pytest.mark.slow
+pytest.importorskip("transformers")
+FAMILIES = ["llama", "qwen2", "qwen3", "gemma", "gpt2", "phi3"]
+GEARS = {"input_ids": {0: [2, 4]}}
+
+
+@pytest.mark.parametrize(
+    ("family", "gears"), [*((family, None) for family in FAMILIES), ("llama", GEARS), ("gpt2", GEARS)]
+)
+def test_generated_texts_are_those_of_the_plain_model(
+    family: str, gears: dict[str, dict[int, list[int]]] | None, cache_dir: Path
+) -> None:
+    options = {"num_hidden_layers": 1} if family != "gpt2" else {"n_layer": 1}
+    for launch in range(2):
+        plain, model = (language_model(family, **options) for _ in range(2))
+        model.load_state_dict(plain.state_dict())
+        served = gearcache.attach(model, gears=gears, config=strict_config())
+        # Relaunched, the second request comes first.
+        for rows, length in [(2, 5), (2, 9)][:: -1 if launch else 1]:
+            ids = torch.randint(3, 90, (rows, length), generator=torch.Generator().manual_seed(length))
+            mask = torch.ones_like(ids)
+            expected, found = (
+                each.generate(ids, attention_mask=mask, max_new_tokens=7, do_sample=False) for each in (plain, model)
+            )
+            assert torch.equal(found, expected)
+            if not launch:
+                assert served.stats.traces <= (3 if length == 5 else 4), served.explain()
+        assert served.stats.eager_calls == 0
+        assert launch == 0 or served.stats.traces == 0, served.explain()

@@ -1,0 +1,101 @@
+"""What a server's second request brings: another position, length, batch, or a cache of another size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import gearcache
+from tests.support.scenarios import Run, strict_config
+
+
+class Decoder(nn.Module):
+    def __init__(self, blocks: int = 100) -> None:
+        super().__init__()
+        self.project = nn.Linear(8, 8)
+        self.embed = nn.Embedding(50, 8)
+        self.keys = [torch.zeros(2, 64, 8)]
+        self.pages = [torch.zeros(blocks, 4, 8)]
+
+    def decode(self, x: Tensor, start_pos: int) -> Tensor:
+        keys = self.keys[0]
+        keys[:, start_pos : start_pos + x.size(1)] = self.project(x)
+        met = keys[:, : start_pos + x.size(1)]
+        return torch.softmax(x @ met.transpose(1, 2), -1) @ met
+
+    def packed(self, x: Tensor, packed: dict[str, Any]) -> Tensor:
+        return x[:, : packed["max_seqlen"]].cumsum(1) * packed["max_seqlen"]
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        hidden = self.embed(input_ids)
+        scores = (hidden @ hidden.transpose(1, 2)).masked_fill(attention_mask[:, None] == 0, -1e9)
+        return torch.softmax(scores, -1) @ hidden
+
+    def paged(self, x: Tensor, page: int) -> Tensor:
+        self.pages[0][page] = x
+        return self.pages[0].sum(0) + page
+
+
+def _twins(blocks: int = 100) -> tuple[Decoder, Decoder]:
+    made = []
+    for _ in range(2):
+        with torch.random.fork_rng():
+            torch.manual_seed(1)
+            made.append(Decoder(blocks).eval())
+    return made[0], made[1]
+
+
+def _decoded(steps: Sequence[int], most: int, run: Run, **parameters: Any) -> None:
+    ours, theirs = _twins()
+    cached = run.cache(ours.decode, **parameters)
+    for step in steps:
+        run.compare(f"step {step}", cached, theirs.decode, torch.randn(2, 1, 8), step)
+        run.check(f"keys {step}", ours.keys[0], theirs.keys[0])
+    run.check("few graphs", cached.stats.traces <= most, True)
+
+
+def a_decode_step(run: Run) -> None:
+    _decoded(range(20), 2, run)
+
+
+def a_decode_step_begun_static(run: Run) -> None:
+    _decoded(range(20), 2, run, dynamic=None)
+
+
+def a_decode_step_beside_gears(run: Run) -> None:
+    _decoded(range(20), 2, run, gears={"x": {0: [2]}})
+
+
+def an_int_in_a_dict(run: Run) -> None:
+    ours, theirs = _twins()
+    cached = run.cache(ours.packed)
+    for length in (3, 4, 5, 9, 30):
+        run.compare(f"{length}", cached, theirs.packed, torch.randn(2, 40), {"max_seqlen": length})
+    run.check("few graphs", cached.stats.traces <= 2, True)
+
+
+def texts_of_other_lengths(run: Run) -> None:
+    ours, theirs = _twins()
+    served = run.watch(
+        gearcache.attach(ours, gears={"input_ids": {0: [1, 2, 4]}}, config=strict_config(run.backend)).method
+    )
+    shapes = [(2, 8), (2, 9), (4, 30), (1, 8), (1, 11), (4, 8)]
+    for rows, length in reversed(shapes) if run.relaunched else shapes:
+        ids, mask = torch.randint(0, 50, (rows, length)), torch.ones(rows, length)
+        run.compare(f"{rows}, {length}", ours, theirs, ids, mask)
+    # Static for 2 and 4, for 1, and the same once more with open lengths.
+    run.check("few graphs", served.stats.traces <= 4, True)
+
+
+def a_cache_of_another_size(run: Run) -> None:
+    for blocks in (100, 103, 90):
+        ours, theirs = _twins(blocks)
+        cached = run.cache(ours.paged, dynamic=None)
+        for page in (3, 0, 7, 60):
+            run.compare(f"{blocks} {page}", cached, theirs.paged, torch.randn(4, 8), page)
+            run.check(f"pages {blocks} {page}", ours.pages[0], theirs.pages[0])
+        # A static one, one for page 0 in compiled code, one for all others.
+        run.check(f"few graphs {blocks}", cached.stats.traces <= 3, True)

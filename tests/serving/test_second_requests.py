@@ -1,0 +1,35 @@
+"""A server's second request is served, relaunched without a trace, by eager and by compiled graphs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.relaunch import Outcome, cold_and_warm, relaunch
+from tests.support.scenarios import run_scenario, scenario_names
+
+pytestmark = pytest.mark.slow
+_MODULE = "tests.scenarios.varying"
+#: What is compiled for real: a slice written and read at an int, and an int in a dict.
+_COMPILED = ["a_decode_step_begun_static", "an_int_in_a_dict"]
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    return cold_and_warm(_MODULE, tmp_path_factory.mktemp("varying"))
+
+
+@pytest.mark.parametrize("scenario", scenario_names(_MODULE))
+def test_a_second_request_is_served(outcome: Outcome, scenario: str) -> None:
+    outcome.assert_right(scenario)
+
+
+@pytest.mark.usefixtures("compiled_here")
+def test_compiled_graphs_take_what_varies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHAIR_CACHE_HOME", str(tmp_path))
+    options = {"backend": "inductor", "tolerance": 1e-5}
+    cold = {name: run_scenario(_MODULE, name, tmp_path, **options) for name in _COMPILED}  # type: ignore[arg-type]
+    outcome = Outcome(cold, relaunch(_MODULE, _COMPILED, tmp_path, **options))  # type: ignore[arg-type]
+    for name in _COMPILED:
+        outcome.assert_right(name)
