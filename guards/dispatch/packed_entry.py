@@ -51,6 +51,8 @@ def entry_from_plain(data: Mapping[str, Any]) -> list[StoredVariant]:
         )
         for row in data["variants"]
     ]
+    if any(row.get("feeds") or ("feeds" in row and row["numbers"]) for row in data["variants"]):
+        raise ValueError("a graph that takes ints in an earlier form")
     for variant in variants:
         if variant.graph_name not in variant.frame["co_names"] or not variant.gears:
             raise ValueError("a frame without a graph")

@@ -136,6 +136,8 @@ class _Conditions:
         named = {name: (tensor, kind, dim) for name, tensor, kind, dim in (*gear.symbols, *gear.measures)}
         self._rows = []
         for text in gear.conditions:
+            if re.search(r"\bn\d+\b", text):  # of a number: of sizes it says nothing
+                continue
             used = tuple(name for name in named if re.search(rf"\b{name}\b", text))
             if all(self._inputs[named[name][0]][1] is not None for name in used):
                 self._rows.append((text, expression_function(text, used), [named[name] for name in used]))

@@ -12,7 +12,7 @@ from gearcache.guards.evidence.reason import Reason
 from gearcache.guards.gears.call_sizes import open_dims, special_text
 from gearcache.guards.gears.spec import GearSpec, gear_text
 from gearcache.prewarming.coverage import Gap, Graph, gaps
-from gearcache.serving.activate import EvidenceCheck, misfit
+from gearcache.serving.activate import EvidenceCheck, misfit, numbers_of
 from gearcache.serving.binding import Binding
 from gearcache.serving.call import Call
 
@@ -123,10 +123,11 @@ def _takes(variant: StoredVariant, gear: StoredGear, call: Call, spec: GearSpec)
     """Return whether a gear takes such a call at some sizes of its geared dims, and whether it takes it at its own."""
     try:
         tensors = tuple(stored.access.resolve(call.scope) for stored in variant.inputs)
+        numbers = numbers_of(variant, call.scope)
     except (LookupError, AttributeError, TypeError):
         return False, False
     problem = find_problem(variant.inputs, gear, tensors)
-    fits = problem is None and broken_condition(variant.inputs, gear, tensors) is None
+    fits = problem is None and broken_condition(variant.inputs, gear, tensors, numbers) is None
     takes = problem is None or problem.kind in ("shape", "stride")
     return takes and (fits or _is_open(variant, gear, call, spec)), fits
 
