@@ -16,7 +16,13 @@ from gearcache.errors import CaptureError
 from gearcache.ge_cache.capture.captured import Capture
 from gearcache.ge_cache.capture.inputs import graph_inputs, place_checks, unbacked_sizes
 from gearcache.ge_cache.capture.number_checks import number_checks
-from gearcache.ge_cache.capture.numbers import NO_NUMBERS, NumberChoice, number_accesses, written_ints
+from gearcache.ge_cache.capture.numbers import (
+    NO_NUMBERS,
+    NumberChoice,
+    name_by_passed,
+    number_accesses,
+    written_ints,
+)
 from gearcache.ge_cache.capture.recording import Recording
 from gearcache.ge_cache.capture.source_paths import FrameNames, is_of_namedtuple
 from gearcache.ge_cache.capture.translation import GuardTranslator, tensor_sources
@@ -70,6 +76,7 @@ def _translated(recording: Recording) -> Capture:
     attributes, tensors = _attributes(recording, translator)
     checks = translator.translate(guards)
     of_numbers = number_checks(hook.numbers, translator.access, hook.shape_env)
+    name_by_passed(hook.numbers, hook.shape_env)
     fixed = [Check("constant", translator.access(source), value) for source, value in hook.numbers.fixed]
     compared = {check.access for check in fixed} | set(ints.values())
     checks = [check for check in checks if not (check.kind == "type" and check.access in compared)]

@@ -181,6 +181,14 @@ def take_numbers(graph: fx.Graph, shape_env: Any) -> Numbers:
     return numbers
 
 
+def name_by_passed(numbers: Numbers, shape_env: Any) -> None:
+    """Name numbers that the trace found equal to one that the frame passes as that one: a graph knows no others."""
+    for symbol in numbers.symbols:
+        if symbol not in numbers.passed:
+            equal = (other for other in numbers.passed if shape_env.replace(other) == shape_env.replace(symbol))
+            numbers.names[symbol] = next((numbers.names[other] for other in equal), numbers.names[symbol])
+
+
 def _symbol_of(node: fx.Node) -> Any:
     """Return the symbol of a placeholder for an int; None for any other."""
     value = node.meta.get("example_value")

@@ -97,7 +97,7 @@ def check_numbers(capture: Capture, decompositions: Mapping[Any, Any] | None, *,
     sizes = [size for item in capture.inputs for size in item.sizes]
     if any(symbols.symbols_of(size) for size in sizes):
         graph, printer = record_dynamic(capture, lifted, symbols, decompositions)
-        printer.guards()
+        graph.conditions += printer.guards()
         symbols_in = printer.symbols_in
     else:
         inputs = [input_spec(item, lambda size: symbols.value(size, {})) for item in capture.inputs]
@@ -113,9 +113,13 @@ def check_numbers(capture: Capture, decompositions: Mapping[Any, Any] | None, *,
 def _check_conditions(capture: Capture, conditions: list[str]) -> None:
     """Raise `NumberRefused` where compiled code would not serve the traced call itself: a number is beyond 64 bits."""
     names = {name: symbol for symbol, name in capture.numbers.names.items()}
+    passed = {capture.numbers.names[symbol] for symbol in capture.numbers.passed}
     values = {name: int(capture.shape_env.backed_var_to_val[symbol]) for name, symbol in names.items()}
     for text in conditions:
         used = set(re.findall(r"\b[sun]\d+\b", text))
+        if unknown := used & set(names) - passed:
+            cause = f"its graph depends on `{text}`, of a number that it does not get"
+            raise NumberRefused(capture.method, cause, map(names.get, unknown))
         if used <= set(names) and not expression_function(text, tuple(values))(**values):
             raise NumberRefused(capture.method, f"`{text}` does not hold in the traced call", map(names.get, used))
 

@@ -12,7 +12,7 @@ import torch
 from gearcache.building.like_calls import sized_call
 from gearcache.building.request import BuildRequest
 from gearcache.building.tracer import Tracer
-from gearcache.errors import CaptureError, CompileError, GearSpecError, UncacheableGuard, UnkeyableValue
+from gearcache.errors import CaptureError, CompileError, GearSpecError, MethodRaises, UncacheableGuard, UnkeyableValue
 from gearcache.ge_cache.capture.captured import Capture
 from gearcache.ge_cache.capture.references import frame_references
 from gearcache.ge_cache.graphs.plan import PlannedGear, gear_options
@@ -217,7 +217,7 @@ class Units:
             own = self._tracer.ranged(arguments) if arguments is not None else None
         except CaptureError as error:
             own = None
-            if is_known:
+            if is_known and not isinstance(error, MethodRaises):  # else an int of the call is not for such sizes
                 self.errors.append(CompileError(capture.method, text, error.cause))
                 return None
         if own is None:
