@@ -57,17 +57,18 @@ def _with_numbers() -> Iterator[None]:
     from torch._inductor.virtualized import V
 
     wrapper: Any = CppWrapperCpu
+    handlers: Any = V
     checks, constructor = wrapper.generate_input_output_runtime_checks, wrapper.codegen_model_constructor
 
     def exchanged_inputs(function: Any, inputs: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
         @functools.wraps(function)
         def call(self: Any) -> Any:
-            before = V.graph.graph_inputs
-            V.graph.graph_inputs = inputs(before)
+            before = handlers.graph.graph_inputs
+            handlers.graph.graph_inputs = inputs(before)
             try:
                 return function(self)
             finally:
-                V.graph.graph_inputs = before
+                handlers.graph.graph_inputs = before
 
         return call
 

@@ -67,7 +67,8 @@ class Tracer:
                 with private_dynamo.marked_dynamic(self._open_dims(request.arguments)):
                     capture = self.capture(request.arguments, dynamic=is_dynamic)
             except CaptureError as error:
-                if isinstance(error, MethodRaises) or not self.may_be_static:
+                # Without a dim that has changed, most likely nothing can be traced of it at all.
+                if isinstance(error, MethodRaises) or self._is_static or not request.changing:
                     raise
                 self.stay_static(error)
                 return self.free()
