@@ -157,6 +157,10 @@ def same_program(capture: Capture, other: Capture, symbols: Symbols, assignment:
     return checks[0] >= checks[1] and capture.frame_code.co_consts == other.frame_code.co_consts
 
 
+def _is_of_number(capture: Capture, value: Any) -> bool:
+    return isinstance(value, torch.SymInt) and bool(value.node.expr.free_symbols & set(capture.numbers.symbols))
+
+
 def _program(capture: Capture, symbols: Symbols, assignment: Mapping[Any, int]) -> list[Any]:
     numbers: dict[fx.Node, Any] = {}
     count = itertools.count()
@@ -178,9 +182,13 @@ def _program(capture: Capture, symbols: Symbols, assignment: Mapping[Any, int]) 
         return value if isinstance(value, (int, float)) else symbols.value(value.node.expr, assignment)
 
     for node in capture.module.graph.nodes:
-        if node in capture.numbers.nodes:  # the frame alone wants it
+        if node in capture.numbers.nodes:  # results alone are made of it
+            numbers[node] = ("number", capture.numbers.nodes.index(node))
             continue
         value = node.meta.get("example_value")
+        if node.op != "placeholder" and _is_of_number(capture, value):
+            numbers[node] = ("computed", node.target, plain(list(node.args)), plain(dict(node.kwargs)))
+            continue
         if isinstance(value, torch.Size):
             numbers[node] = [known(item) for item in value]
             continue

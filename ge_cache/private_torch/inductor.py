@@ -53,11 +53,11 @@ def _with_numbers() -> Iterator[None]:
 
     They are the last inputs, so leaving them out of the lists moves no other.
     """
+    from torch._inductor import virtualized
     from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
-    from torch._inductor.virtualized import V
 
     wrapper: Any = CppWrapperCpu
-    handlers: Any = V
+    handlers: Any = vars(virtualized)["V"]  # what it leads to depends on the graph that is being compiled
     checks, constructor = wrapper.generate_input_output_runtime_checks, wrapper.codegen_model_constructor
 
     def exchanged_inputs(function: Any, inputs: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:

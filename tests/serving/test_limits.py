@@ -23,7 +23,7 @@ def test_calls_beyond_the_limit_of_variants_run_without_a_graph_and_the_others_s
         assert torch.equal(cached(x, number), x * number)
     assert len(caplog.messages) == 1
     assert "max_variants=2" in caplog.text
-    assert "because `value`: constant was 1, is now 3" in caplog.text
+    assert "because `value` is 3; the 2 stored traces are for 1, 2" in caplog.text
     assert (cached.stats.compiles, cached.stats.eager_calls) == (2, 3)
     assert torch.equal(cached(x, 2), x * 2)
     assert torch.equal(cached(x, 1), x)

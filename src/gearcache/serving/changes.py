@@ -6,6 +6,7 @@ host and every relaunch knows it.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -35,16 +36,21 @@ def changes_from(scope: Scope, stored: Iterable[StoredVariant]) -> Changes:
     """Return in what a call differs from those that stored variants were made for, if in sizes and ints only."""
     found = Changes()
     for variant in stored:
-        ints = _differing_ints(variant, scope)
-        if ints is None:
-            continue
-        found.ints |= ints
-        found.constants |= {Access.from_plain(path) for path in variant.constants}
-        for index, item in enumerate(variant.inputs):
-            if (tensor := _value_at(item.access, scope)) is not None and isinstance(tensor, torch.Tensor):
-                for gear in variant.gears:
-                    found.dims += [(item.access, dim) for dim in differing_dims(tensor, gear.sizes[index])]
+        with contextlib.suppress(Exception):  # of another form, whatever it holds: a load says so
+            _add(found, variant, scope)
     return found
+
+
+def _add(found: Changes, variant: StoredVariant, scope: Scope) -> None:
+    ints = _differing_ints(variant, scope)
+    if ints is None:
+        return
+    found.constants |= {Access.from_plain(path) for path in variant.constants}
+    for index, item in enumerate(variant.inputs):
+        if (tensor := _value_at(item.access, scope)) is not None and isinstance(tensor, torch.Tensor):
+            for gear in variant.gears:
+                found.dims += [(item.access, dim) for dim in differing_dims(tensor, gear.sizes[index])]
+    found.ints |= ints
 
 
 def _differing_ints(variant: StoredVariant, scope: Scope) -> set[Access] | None:
@@ -70,11 +76,9 @@ def _is_size(access: Access) -> bool:
 
 
 def _evidence_of_ints(variant: StoredVariant) -> list[Check]:
-    try:
-        checks = evidence_checks(variant.evidence)
-    except (ValueError, TypeError):  # of another form: a load says so
-        return []
-    return [check for check in checks if check.kind == "constant" and type(check.expected) is int]
+    return [
+        check for check in evidence_checks(variant.evidence) if check.kind == "constant" and type(check.expected) is int
+    ]
 
 
 def _is_other_int(check: Check, scope: Scope) -> bool:
