@@ -268,11 +268,11 @@ def test_what_changes_during_the_build_is_built_after_it(cache_dir: Path, back: 
     net = Net()
     cached, x = _cached(net.scaled), torch.ones(2, 4)
     cached(x)
-    net.settings.factor = 3
+    net.settings.factor = 3.0
     _until(lambda: not cached.stats.eager_calls or background._slot.is_free())
     if back:
         cached(x)
-        net.settings.factor = 1
+        net.settings.factor = 1.0
     _until(lambda: cached.stats.loads, lambda: torch.testing.assert_close(cached(x), net.scaled(x)))
 
 
