@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import pytest
 
 from tests.support.relaunch import run_python
@@ -27,3 +29,13 @@ except ImportError as error:
     print(json.dumps(str(error)))
 """
     assert f"works with transformers 5.23, this is {version}" in run_python(code)
+
+
+@pytest.mark.parametrize(
+    ("library", "name"), [("transformers", "attach_generate"), ("sentence_transformers", "attach_encode")]
+)
+def test_the_first_name_of_an_integration_is_the_same_function(library: str, name: str) -> None:
+    pytest.importorskip(library)
+    integration = importlib.import_module(f"gearcache.integrations.{library}")
+    assert integration.attach is getattr(integration, name)
+    assert integration.attach.__name__ == name

@@ -54,6 +54,8 @@ class Attachment:
         self.module = module
         self._parameters = parameters
         self._before: Any = _ABSENT
+        #: Whether calls came while the module had another forward.
+        self._was_called_before = False
         self._served = self._serve_forward()
         self._entrance = _entrance(self)
 
@@ -109,6 +111,7 @@ class Attachment:
         with _exchange:
             check_module(self.module)
             right = self._served.method.right
+            self._was_called_before = self.was_called
             self._served = self._serve_forward()
             if right.is_missing:  # the ranks of a job have agreed on the forward that it had
                 self._served.method.right.withdraw(is_eager=right.is_eager)
@@ -116,8 +119,24 @@ class Attachment:
             return self._served
 
     def __repr__(self) -> str:
-        state = repr(self.method)[len("<cached ") : -1]
-        return f"<{'attached' if self.is_attached else 'detached'} {state}>"
+        return "; ".join([self.state[:-1], *self._words_without_calls()]) + ">"
+
+    @property
+    def state(self) -> str:
+        """What is served and from where, in one line, as messages of errors show it."""
+        return f"<{'attached' if self.is_attached else 'detached'} {repr(self.method)[len('<cached ') : -1]}>"
+
+    @property
+    def was_called(self) -> bool:
+        """Whether a call of the module ever came here, and hooks and arguments let it reach the forward.
+
+        The counters know it, so that no call has to note it, and a trace of the module by others is none.
+        """
+        stats = self.stats
+        return self._was_called_before or bool(stats.calls or stats.eager_calls or stats.refused_calls)
+
+    def _words_without_calls(self) -> list[str]:
+        return [] if self.was_called else [words_without_calls("the module", "model", "itself", self.is_attached)]
 
     @property
     def name(self) -> str:
@@ -140,14 +159,11 @@ class Attachment:
         return self.method.entry_path
 
     def explain(self) -> str:
-        """Return what happened at the lookups so far: entry, hits, misses with their reasons, loaded gears."""
-        text = self.method.explain()
-        if self.method.is_unused:
-            text += (
-                ": no call of the module has come here. A direct `.forward(...)` is not served, as with "
-                "`module.compile()`: call the module itself"
-            )
-        return text
+        """Return what happened at the lookups so far: entry, hits, misses with their reasons, loaded gears.
+
+        If no call of the module has come here, that is told as well.
+        """
+        return "\n".join([self.method.explain(), *self._words_without_calls()])
 
     def suggest_gears(self, k: int) -> SuggestedGears:
         """Return the at most `k` gears that minimise padded work for the shapes met so far (`.stats.shapes`)."""
@@ -181,7 +197,7 @@ class Attachment:
                 return
             other = attachment_of(present)
             if other is not None and other.module is self.module:
-                raise AlreadyAttached(type(self.module).__name__, repr(other))
+                raise AlreadyAttached(type(self.module).__name__, other.state)
             self._before = present
             held[SEAM] = self._entrance
 
@@ -213,6 +229,12 @@ def attachment_of(seam: Any) -> Attachment | None:
     """Return the attachment whose entrance a module holds at its seam; None where it holds something else."""
     found = getattr(seam, _ATTACHMENT, None)
     return found if isinstance(found, Attachment) else None
+
+
+def words_without_calls(what: str, name: str, themselves: str, is_attached: bool) -> str:
+    """Return what to say where no call has come: a forward that is called past the module leaves no trace."""
+    words = f"no call of {what} has come here; a direct `{name}.forward(...)` is not served"
+    return f"{words}: call {what} {themselves}" if is_attached else words
 
 
 def _entrance(attachment: Attachment) -> Callable[..., Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from gearcache.attaching.attachment import Attachment
+from gearcache.attaching.attachment import Attachment, words_without_calls
 from gearcache.cache.fingerprint import module_component
 from gearcache.cache.module_tree import named_modules
 from gearcache.errors import UnsupportedMethod
@@ -50,10 +50,13 @@ class RepeatedAttachment:
         names = ", ".join(dict.fromkeys(block.name for block in self))
         state = "attached" if self.is_attached else "detached"
         entries, loads = len(self.entry_paths), self.stats.loads
-        return (
-            f"<{state} {len(self)} blocks of {type(self.module).__name__}, {names}, {entries} "
-            f"{'entry' if entries == 1 else 'entries'}, {loads} {'graph' if loads == 1 else 'graphs'} bound>"
+        text = (
+            f"{state} {len(self)} blocks of {type(self.module).__name__}, {names}, {entries} "
+            f"{'entry' if entries == 1 else 'entries'}, {loads} {'graph' if loads == 1 else 'graphs'} bound"
         )
+        if not any(block.was_called for block in self):
+            text += f"; {words_without_calls('the blocks', 'block', 'themselves', self.is_attached)}"
+        return f"<{text}>"
 
     @property
     def is_attached(self) -> bool:

@@ -1,4 +1,4 @@
-"""`attach`: one line for a model of sentence-transformers."""
+"""`attach_encode`: one line for a model of sentence-transformers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`attach`: one line for a model of transformers."""
+"""`attach_generate`: one line for a model of transformers."""
 
 from __future__ import annotations
 

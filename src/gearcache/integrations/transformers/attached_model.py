@@ -104,8 +104,9 @@ class AttachedModel:
             present = vars(self.model).get(SEAM)
             if present is self:
                 return
-            if isinstance(present, AttachedModel) or attachment_of(present) is not None:
-                raise AlreadyAttached(type(self.model).__name__, repr(attachment_of(present) or present))
+            other = attachment_of(present)
+            if isinstance(present, AttachedModel) or other is not None:
+                raise AlreadyAttached(type(self.model).__name__, other.state if other is not None else repr(present))
             self._before = []
             for held, name, value in self._ours:
                 self._before.append(held.get(name, _ABSENT))
