@@ -125,7 +125,9 @@ def _open_dims(changes: Changes, call: Call, method: ResolvedMethod) -> list[tup
     Without gears `dynamic=True` makes all dims dynamic anyway; beside gears the others are static until they change.
     """
     spec = call.spec(method.spec)
-    if method.dynamic is False or (method.dynamic and not spec.axes) or method.fills.values:
+    # One graph in which the backend itself switches between gears is static beside them.
+    is_static = method.dynamic is False or method.fills.values or (spec.axes and method.backend.takes_all_gears)
+    if is_static or (method.dynamic and not spec.axes):
         return []
     declared = (*spec.axes, *spec.ranges)
     return [
