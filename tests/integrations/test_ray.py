@@ -52,8 +52,8 @@ def on_node(node: str, function: Any) -> Any:
 def test_each_entry_is_compiled_once_and_every_node_serves(caches: list[Path]) -> None:
     told = prewarm("tests.scenarios.prewarmed:on_meta", nodes="all", timeout=200)
     assert len({node.node for node in told}) == 2
-    # `Decoder.decode` has three gears in two variants, `Decoder.score` one graph; nothing is compiled twice. A slow host
-    # was once told of 3 instead of 4, with all entries there: why is not known.
+    # `Decoder.decode` has three gears in two variants, `Decoder.score` one graph; nothing is compiled twice.
+    # A slow host once counted 3 gears and not 4, with all entries there: why is not known.
     assert max(node.compiled for node in told) == 3
     assert sum(node.compiled for node in told) in (3, 4)
     assert [entries(root) for root in caches] == [["Decoder.decode", "Decoder.score"]] * 2
