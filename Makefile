@@ -29,7 +29,7 @@ test test-npu fuzz coverage: export OMP_WAIT_POLICY := passive
 test test-npu: export GEARCACHE_JOBS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo registry test test-npu fuzz bench check format coverage docs hooks clean
+.PHONY: help demo test test-npu fuzz bench check format coverage docs hooks clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -42,6 +42,8 @@ $(BIN)/python:
 
 $(VENV)/.dev: setup.cfg setup.py pyproject.toml src/gearcache/guards/watch/_watched.c | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[dev]' torch==$(TORCH)
+	@# In a folder of its own, for tests of it alone: transformers imports it where it finds it, and it sets options of Inductor.
+	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(VENV)/torchao torchao==0.18.0
 	touch $@
 
 $(VENV)/.demo: setup.cfg setup.py pyproject.toml src/gearcache/guards/watch/_watched.c scripts/models.txt | $(BIN)/python
@@ -57,12 +59,8 @@ demo: $(VENV)/.demo
 .servers/.ready: scripts/servers.sh
 	scripts/servers.sh .servers
 
-# A registry of images from Debian's packages, unpacked into .venv; without it the tests that need one are skipped.
-registry: | $(BIN)/python
-	@scripts/registry.sh $(VENV)/registry
-
 ## make test       run the tests
-test: $(VENV)/.dev .servers/.ready registry
+test: $(VENV)/.dev .servers/.ready
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist worksteal $(if $(FAST),-m 'not slow') $(ARGS)
 
 # The wheel of torch_npu without its dependencies, above the packages of .venv: its Python half runs on a CPU.
@@ -95,7 +93,7 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format .
 
 ## make coverage   run the tests with branch coverage
-coverage: $(VENV)/.dev .servers/.ready registry
+coverage: $(VENV)/.dev .servers/.ready
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest $(if $(FAST),-m 'not slow') $(ARGS)
 	$(BIN)/coverage combine --quiet

@@ -13,10 +13,11 @@ from pathlib import Path
 from benchmarks._process import ContestantFailed, Session
 from benchmarks._sample import Ratio, print_table
 
-#: Section -> the models it is measured on in a full run; `dispatch` has models of its own, `store` needs none.
+#: Section -> the models it is measured on in a full run; `dispatch` and `first` have their own, `store` needs none.
 SECTIONS = {
     "relaunch": ("decode8", "smollm2"),
     "dispatch": ("",),
+    "first": ("",),
     "cold": ("decode8", "smollm2"),
     "steady": ("smollm2",),
     "memory": ("smollm2",),
@@ -63,7 +64,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def _models(options: argparse.Namespace, section: str) -> tuple[str, ...]:
-    if section in ("dispatch", "store"):
+    if section in ("dispatch", "first", "store"):
         return SECTIONS[section]
     if options.model:
         return (options.model,)

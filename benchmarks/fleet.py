@@ -22,9 +22,10 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 CASES = ("plain", "faults", "latency", "killed", "no lease")
 FAULTS = 0.05
@@ -131,7 +132,7 @@ class Host:
         from gearcache.telemetry.stats import Counters
 
         settings = replace(resolve_settings(None, has_gears=True), remotes=url)
-        history = History("Net.run", seed.key.name, Counters(), strict=False)
+        history = History("Net.run", seed.key.name, str(root), Counters(), strict=False)
         self.entry = Entry(seed.key, Layout(root / f"host{number}"), settings, history)
         self.remote = RemoteEntry(self.entry, history, lambda _: None, strict=False, lock_timeout=1800.0)
         (tier,) = self.remote._tiers

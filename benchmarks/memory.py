@@ -1,4 +1,4 @@
-"""What loaded gears add to the resident memory of a process: the weights exist once, however many there are."""
+"""What loaded gears add to the resident memory of a process, and what models leave that it has let go of."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from benchmarks._sample import NO_BUDGET, Budget, Ratio, Sample
 
 #: Of the weights, what loading all gears may add.
 _SHARE = 0.10
+#: How many times a process loads, calls and deletes a model.
+_SWAPS = 50
 
 
 def rows(session: Session, model: str) -> list[Ratio]:
@@ -22,6 +24,7 @@ def rows(session: Session, model: str) -> list[Ratio]:
     label = f"memory {model}"
     count = len(relaunch.BATCHES)
     limit = Budget(ours_at_most=max(32.0, _SHARE * weights.median)) if model == "smollm2" else NO_BUDGET
+    swaps = _measured(session, model, relaunch.BATCHES, "swap")
 
     def row(what: str, outcome: Outcome, figure: str, budget: Budget = NO_BUDGET) -> Ratio:
         return Ratio(f"{label}: {what}", weights, Sample.of("ours", [outcome.report[figure]], "MB"), budget)
@@ -32,18 +35,24 @@ def rows(session: Session, model: str) -> list[Ratio]:
         row(f"weights beside what {count} gears add, all run", all_gears, "run"),
         row(f"weights beside the private part of that ({count} gears)", all_gears, "private"),
         row(f"weights beside the whole process with {count} gears", all_gears, "process"),
+        row(
+            f"weights beside what {_SWAPS} models add, loaded and deleted in turn",
+            swaps,
+            "left",
+            Budget(weights.median),
+        ),
     ]
 
 
-def _measured(session: Session, model: str, batches: tuple[int, ...]) -> Outcome:
+def _measured(session: Session, model: str, batches: tuple[int, ...], how: str = "measure") -> Outcome:
     order = {
         "model": model,
         "batches": list(batches),
         "cache_dir": str(session.folder / "ours" / "gearcache"),
         "backend": session.options.backend,
     }
-    name = f"{model}, memory with {len(batches)} gears"
-    return session.run(name, "benchmarks.memory:measure", order, home="memory")
+    name = f"{model}, {how} with {len(batches)} gears"
+    return session.run(name, f"benchmarks.memory:{how}", order, home="memory")
 
 
 def measure(order: dict[str, Any]) -> dict[str, float]:
@@ -79,3 +88,27 @@ def measure(order: dict[str, Any]) -> dict[str, float]:
         "private": run["private"] - before["private"],
         "process": run["all"],
     }
+
+
+def swap(order: dict[str, Any]) -> dict[str, float]:
+    """Return what this process has grown by in MB since its first model, after it has swapped models."""
+    import gc
+
+    import torch
+
+    from benchmarks import models
+    from benchmarks._process import resident
+
+    batches = tuple(order["batches"])
+    grown: list[float] = []
+    for _ in range(_SWAPS + 1):
+        decoder = models.load(order["model"])
+        method = models.cached(decoder, order["cache_dir"], batches=batches, options={}, backend=order["backend"])
+        with torch.no_grad():
+            models.first_answers(method, [decoder.call(batch) for batch in batches])
+        if method.stats.compiles:
+            raise RuntimeError(f"this was to be a relaunch: {method.explain()}")
+        del decoder, method
+        gc.collect()
+        grown.append(resident()["all"])
+    return {"left": grown[-1] - grown[0]}

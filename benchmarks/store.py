@@ -85,7 +85,9 @@ def _root() -> Path:
 
 def our_sizes(order: dict[str, Any]) -> dict[str, Any]:
     """Publish and load entries with one blob."""
-    from gearcache.cache import CacheKey, DiskStore, Layout
+    from gearcache.cache.key import CacheKey
+    from gearcache.cache.layout import Layout
+    from gearcache.cache.store import DiskStore
 
     report: dict[str, Any] = {}
     layout = Layout(_root())
@@ -185,7 +187,9 @@ def _writers(name: str, order: dict[str, Any]) -> dict[str, Any]:
 
 def our_writer() -> None:
     """One of many: publish so many entries when told."""
-    from gearcache.cache import CacheKey, DiskStore, Layout
+    from gearcache.cache.key import CacheKey
+    from gearcache.cache.layout import Layout
+    from gearcache.cache.store import DiskStore
 
     publishes, number = map(int, sys.argv[1:])
     store = DiskStore(Layout(_root()))
@@ -216,7 +220,10 @@ def _ready() -> None:
 
 def our_many(order: dict[str, Any]) -> dict[str, Any]:
     """Entries under a thousand labels, and as many again under one."""
-    from gearcache.cache import CacheKey, DiskStore, Hit, Layout
+    from gearcache.cache.key import CacheKey
+    from gearcache.cache.layout import Layout
+    from gearcache.cache.result import Hit
+    from gearcache.cache.store import DiskStore
 
     sync, os.fsync = os.fsync, lambda descriptor: None  # to fill it in a minute
     count = order["entries"]
@@ -243,8 +250,8 @@ def our_many(order: dict[str, Any]) -> dict[str, Any]:
 
 def our_lists(order: dict[str, Any]) -> dict[str, Any]:
     """List what `our_many` left, and evict some of it."""
-    from gearcache.cache import Layout
     from gearcache.cache.admin.catalog import Catalog
+    from gearcache.cache.layout import Layout
 
     count = order["entries"]
     layout = Layout(_root() / "spread")
@@ -262,7 +269,7 @@ def our_lists(order: dict[str, Any]) -> dict[str, Any]:
 
 
 def _key(number: int, labels: int) -> Any:
-    from gearcache.cache import CacheKey
+    from gearcache.cache.key import CacheKey
 
     return CacheKey(
         f"M.f{number % labels}", (("n", number), ("method", {"code": "x" * 40}), ("versions", {"torch": "2"}))

@@ -18,7 +18,6 @@ from gearcache.cache.atomic import (
 )
 from gearcache.cache.layout import Layout
 from gearcache.cache.lock import store_lock
-from gearcache.cache.quarantine import quarantine
 from gearcache.cache.trust import check_folders, open_trusted, opened_name
 from gearcache.errors import CacheError, CorruptEntry, PublishError, UnsafePath
 
@@ -95,6 +94,8 @@ class BlobFolder:
         except OSError as error:
             raise CacheError(f"`{path}` cannot be read: {error.strerror}") from error
         except CorruptEntry as error:
+            from gearcache.cache.quarantine import quarantine
+
             quarantine(self.layout, error, f"{digest}.blob", lambda: check_digest(path, digest))
             raise
 

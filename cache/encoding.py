@@ -7,29 +7,25 @@ through `str()` or `repr()`, whose text may hold addresses or change between rel
 
 from __future__ import annotations
 
-import dataclasses
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum, Flag
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from gearcache.errors import UnkeyableValue
 
 MAX_DEPTH = 32
 
-if TYPE_CHECKING:
-
-    class _Dataclass(Protocol):
-        __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[object]]]
-
-
 Plain: TypeAlias = "bool | int | float | str | bytes | Sequence[Plain] | Mapping[str, Plain] | None"
 """What msgpack stores and gives back."""
 
 Encodable: TypeAlias = (
-    "bool | int | float | str | bytes | Enum | _Dataclass | Sequence[Encodable] | Mapping[str, Encodable] | None"
+    "bool | int | float | str | bytes | Enum | Struct | Sequence[Encodable] | Mapping[str, Encodable] | None"
 )
-"""What may be part of a key: `tuple`, `list`, `dict` and frozen dataclasses themselves, no subclasses."""
+"""What may be part of a key: `tuple`, `list`, `dict` and frozen structs themselves, no subclasses of the others."""
 
 
 class _RefusedError(Exception):
@@ -60,7 +56,7 @@ def encode(component: str, value: Encodable) -> bytes:
 def lower(value: Encodable) -> Plain:
     """Turn a keyable value into what a manifest stores and gives back: lists, dicts and scalars.
 
-    Enum members and dataclasses become their qualified names and fields, integers beyond 64 bits hexadecimal
+    Enum members and structs become their qualified names and fields, integers beyond 64 bits hexadecimal
     text.  Call it on values that `encode` accepted.
     """
     item: Any = value
@@ -75,7 +71,7 @@ def lower(value: Encodable) -> Plain:
         plain = [lower(child) for child in item]
     elif kind is dict:
         plain = {name: lower(child) for name, child in item.items()}
-    elif _is_frozen_dataclass(item):
+    elif _is_frozen_struct(item):
         plain = {"class": _type_name(item), **{name: lower(child) for name, child in _fields(item)}}
     else:
         raise UnkeyableValue("", kind.__qualname__)
@@ -125,7 +121,7 @@ def _write_container(out: list[bytes], value: Any, depth: int) -> None:
                 raise _RefusedError(type(name).__qualname__, "as a dict key, where only `str` is allowed")
         items = sorted(value.items())
         out.append(b"M")
-    elif _is_frozen_dataclass(value):
+    elif _is_frozen_struct(value):
         items = list(_fields(value))
         _write_text(out, b"C", _type_name(value))
     else:
@@ -151,15 +147,12 @@ def _write_text(out: list[bytes], tag: bytes, text: str) -> None:
         raise _RefusedError("str", "with lone surrogates") from None
 
 
-def _is_frozen_dataclass(value: object) -> bool:
-    # Of the class itself: a subclass that is not a dataclass may hold more than the fields.
-    parameters = vars(type(value)).get("__dataclass_params__")
-    return parameters is not None and bool(parameters.frozen)
+def _is_frozen_struct(value: object) -> bool:
+    return isinstance(value, Struct) and value.__struct_config__.frozen
 
 
-def _fields(value: Any) -> Iterable[tuple[str, Encodable]]:
-    for field in dataclasses.fields(value):
-        yield field.name, getattr(value, field.name)
+def _fields(value: Struct) -> Iterable[tuple[str, Encodable]]:
+    return asdict(value).items()
 
 
 def _type_name(value: object) -> str:

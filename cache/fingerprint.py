@@ -10,17 +10,19 @@ import functools
 import platform
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import fields, is_dataclass
+from enum import Enum
 from typing import Any
 
 import torch
+from msgspec import Struct
 
 from gearcache.cache.key import CacheKey
 from gearcache.cache.module_tree import named_buffers, named_modules, named_parameters
+from gearcache.errors import UnkeyableValue
 
 
-@dataclass(frozen=True)
-class Ranks:
+class Ranks(Struct, frozen=True):
     """Where a process stands in a distributed job; None where it is not in one."""
 
     world_size: int | None = None
@@ -76,8 +78,41 @@ def _tensors(named: Any) -> list[str]:
             found.append(f"same as {place}: {name}")
             continue
         grad = " requires_grad" if tensor.requires_grad else ""
-        found.append(f"{tensor.dtype} {tensor.device.type} {_layout(tensor)}{grad}: {name}")
+        found.append(f"{tensor.dtype} {tensor.device.type} {_layout(tensor)}{grad}{_held(tensor)}: {name}")
     return found
+
+
+def _held(tensor: Any) -> str:
+    """Return the class of a tensor that consists of others, its settings, and what those are; "" for any other."""
+    if not hasattr(tensor, "__tensor_flatten__"):
+        return ""
+    if type(tensor).__module__.partition(".")[0] == "torch":
+        return f" {_class(tensor)}"  # the version of torch says the rest
+    names, settings = tensor.__tensor_flatten__()
+    parts = [(name, getattr(tensor, name)) for name in names]
+    held = [f"{name}: {part.dtype} {_layout(part)}{_held(part)}" for name, part in parts]
+    return f" {_class(tensor)} {_setting(settings)} {held}"
+
+
+def _setting(value: Any) -> str:
+    """Return a text that two settings have in common only if they are the same."""
+    kind = type(value)
+    if value is None or kind in (bool, int, float, str, bytes, torch.dtype, torch.device):
+        return f"{kind.__name__} {value!r}"
+    if isinstance(value, Enum):
+        return f"{_class(value)}.{value.name}"
+    if is_dataclass(value):
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return f"{_class(kind)} {[[_setting(name), _setting(item)] for name, item in value.items()]}"
+    if isinstance(value, (tuple, list)):
+        return f"{_class(kind)} {[_setting(item) for item in value]}"
+    raise UnkeyableValue("module", kind.__qualname__, "a setting of a tensor that consists of others")
+
+
+def _class(value: Any) -> str:
+    kind = value if isinstance(value, type) else type(value)
+    return f"{kind.__module__}:{kind.__qualname__}"
 
 
 def _layout(tensor: torch.Tensor) -> str:
@@ -138,8 +173,8 @@ def versions_component() -> dict[str, str]:
 
 
 def method_key(
+    name: str,
     module: torch.nn.Module,
-    method_name: str,
     *,
     method: Mapping[str, Any],
     options: Mapping[str, Any],
@@ -152,7 +187,7 @@ def method_key(
     state: Mapping[str, Any],
     backend: Mapping[str, Any],
 ) -> CacheKey:
-    """Return the key; `UnkeyableValue` names the component that has no stable form.
+    """Return the key of a method, `name` of which people read; `UnkeyableValue`: a component has no stable form.
 
     `method` and `decompositions` come from `guards.evidence.identity`, `overrides` from `guards.evidence.overrides`;
     `software` names further versions.
@@ -170,4 +205,4 @@ def method_key(
         ("versions", {**versions_component(), **software}),
         ("backend", dict(backend)),
     )
-    return CacheKey(f"{type(module).__name__}.{method_name}", components)
+    return CacheKey(name, components)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import string
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from hashlib import sha256
+
+from msgspec import Struct
 
 from gearcache.cache.encoding import Encodable as Encodable
 from gearcache.cache.encoding import Plain as Plain
@@ -24,8 +25,7 @@ MAX_SHOWN = 120
 _SAFE_LETTERS = frozenset(string.ascii_letters + string.digits + "_.")
 
 
-@dataclass(frozen=True, eq=False)
-class CacheKey:
+class CacheKey(Struct, frozen=True, eq=False, dict=True):
     """The identity of an entry, known before tracing.
 
     The label is for people: it is part of the file name, not of the digest.  Components must not change after
@@ -83,8 +83,7 @@ class Missing(Enum):
     MISSING = "missing"
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """The first leaf in which a wanted key and a stored one differ; `path` is within the component."""
 
     component: str

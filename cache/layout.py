@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
-from gearcache.cache.admin.marks import foreign_name, is_marked, mark
+from msgspec import Struct
+
 from gearcache.cache.atomic import make_folder
 from gearcache.cache.key import FORMAT_VERSION, MAX_LABEL_LENGTH, CacheKey
 from gearcache.errors import UnsafePath
 
 ROOT_VARIABLE = "TORCHAIR_CACHE_HOME"
 REMOTES_VARIABLE = "GEARCACHE_REMOTES"
-#: Where processes tell which shapes they meet.
-SHAPES_VARIABLE = "GEARCACHE_SHAPES"
 DEFAULT_ROOT = ".torchair_cache"
 MANIFEST_NAME = "manifest.msgpack"
 #: Folders of an entry where a backend keeps files of its own: GE's compiled graphs, static kernels of aclgraphs.
@@ -77,8 +75,7 @@ def check_root(cache_dir: str | os.PathLike[str] | None) -> None:
         raise ValueError(f"cache_dir is {text!r}; no path can hold a NUL character")
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """Every path of a cache root::
 
         <root>/                               mode 0700: what lies here is trusted code
@@ -219,6 +216,8 @@ class Layout:
         What exists keeps its mode. May run in many processes at once; raises `OSError`, `PublishError`, or `UnsafePath`
         where the root holds a folder of somebody else's with the name of the bucket.
         """
+        from gearcache.cache.admin.marks import foreign_name, is_marked, mark
+
         is_complete = is_marked(self.root, self.bucket)
         # The marks are the last thing that is made: where they are, only the folder itself may be missing.
         if is_complete and folder is not None and folder.is_dir():

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, fields
 from hashlib import sha256
 from pathlib import Path
 from typing import cast
 
 import msgpack
+from msgspec import Struct
 
 from gearcache.cache.key import FORMAT_VERSION, Plain
 from gearcache.cache.layout import is_digest, is_label
@@ -45,8 +45,7 @@ class OtherFormat(CorruptEntry):
     """A manifest of another format version: not ours to read, and not damaged either."""
 
 
-@dataclass(frozen=True)
-class Manifest:
+class Manifest(Struct, frozen=True):
     """All that is stored for one key, except the bytes of its blobs (sha256 -> size).
 
     What commands compute with is checked when it is read; payload and components are left to who understands them.
@@ -61,7 +60,7 @@ class Manifest:
     producer: dict[str, Plain]
 
 
-_FIELDS = tuple(field.name for field in fields(Manifest))
+_FIELDS = Manifest.__struct_fields__
 
 
 def encode_manifest(manifest: Manifest) -> bytes:

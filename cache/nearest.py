@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+
+from msgspec import Struct
 
 from gearcache.cache.key import CacheKey, Difference, first_difference
 from gearcache.cache.layout import MANIFEST_NAME, Layout
@@ -18,8 +19,7 @@ MAX_SEEN = 64
 MAX_CANDIDATES = 8
 
 
-@dataclass(frozen=True)
-class Nearest:
+class Nearest(Struct, frozen=True):
     """An entry of the same label, how many components differ, and the first leaf that does."""
 
     path: Path

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from gearcache.cache.atomic import move_aside, write_atomic
 from gearcache.cache.layout import Layout
@@ -42,8 +43,7 @@ def quarantine(layout: Layout, fault: CorruptEntry, name: str, check: Callable[[
         drop(layout, excess(quarantined(layout)))
 
 
-@dataclass(frozen=True)
-class Quarantined:
+class Quarantined(Struct, frozen=True):
     """A file in the quarantine; the reason is empty when a process was killed before it wrote it.
 
     `size` is in bytes, with that of the reason; `since` is in seconds since 1970.

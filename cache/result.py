@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from gearcache.cache.key import Difference
 from gearcache.cache.manifest import Manifest
@@ -19,15 +20,13 @@ class MissReason(Enum):
     UNSIGNED = "unsigned"
 
 
-@dataclass(frozen=True)
-class Hit:
+class Hit(Struct, frozen=True):
     """A stored entry; its blobs are not verified yet."""
 
     manifest: Manifest
 
 
-@dataclass(frozen=True)
-class Miss:
+class Miss(Struct, frozen=True):
     """No entry, and why; `difference` is to the nearest stored entry, where there is one."""
 
     reason: MissReason

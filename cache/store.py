@@ -16,14 +16,11 @@ from gearcache.cache.key import CacheKey, Plain
 from gearcache.cache.layout import Layout
 from gearcache.cache.lock import key_lock
 from gearcache.cache.manifest import Manifest, OtherFormat
-from gearcache.cache.nearest import nearest_entry
-from gearcache.cache.quarantine import quarantine
 from gearcache.cache.reading import read_manifest
 from gearcache.cache.result import Hit as Hit
 from gearcache.cache.result import Miss as Miss
 from gearcache.cache.result import MissReason as MissReason
 from gearcache.cache.signature import Signer
-from gearcache.cache.upkeep import keep_limits, note_entry
 from gearcache.cache.use import Use, register_use
 from gearcache.errors import CorruptEntry, UnsignedEntry
 
@@ -73,6 +70,8 @@ class DiskStore(BlobFolder):
         except OtherFormat as error:
             return Miss(MissReason.OTHER_VERSION, str(error))
         except CorruptEntry as error:
+            from gearcache.cache.quarantine import quarantine
+
             quarantine(self.layout, error, f"{key.name}.manifest", lambda: read_manifest(path, key.digest))
             return Miss(MissReason.CORRUPT, str(error))
         except UnsignedEntry as error:
@@ -93,6 +92,7 @@ class DiskStore(BlobFolder):
         """
         # Imported here: a relaunch publishes nothing.
         from gearcache.cache.entry_file import check_blobs, entry_bytes
+        from gearcache.cache.upkeep import note_entry
 
         path = self.layout.manifest(key)
         manifest = Manifest(
@@ -126,6 +126,8 @@ class DiskStore(BlobFolder):
         Never raises: where nothing can be dropped now, the next publish will do it.
         """
         if self.limits:
+            from gearcache.cache.upkeep import keep_limits
+
             keep_limits(self.layout, self.limits, self._identity(key))
 
     @contextmanager
@@ -178,6 +180,8 @@ class DiskStore(BlobFolder):
         return found is not None
 
     def _absent(self, key: CacheKey, explain: bool) -> Miss:
+        from gearcache.cache.nearest import nearest_entry
+
         try:
             nearest = nearest_entry(self.layout, key) if explain else None
         except OSError as error:

@@ -11,9 +11,10 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
+
+from msgspec import Struct
 
 from gearcache.cache.key_pair import fingerprint
 from gearcache.cache.named_file import read_named
@@ -38,8 +39,7 @@ _ORDER_EIGHT = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E82
 _SMALL_ORDER = frozenset((0, 1, _PRIME - 1, _PRIME, _PRIME + 1, _ORDER_EIGHT, _PRIME - _ORDER_EIGHT))
 
 
-@dataclass(frozen=True)
-class TrustedKey:
+class TrustedKey(Struct, frozen=True):
     """One public key; `start` and `end` are seconds since 1970, None for no bound."""
 
     name: str

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import logging
+import math
+import os
+import time
 from contextlib import suppress
+from pathlib import Path
 
-from gearcache.cache.admin.evict import Limits
+from gearcache.cache.admin.evict import DEFAULT_MAX_SIZE, Limits
 from gearcache.cache.layout import Layout
 from gearcache.cache.manifest import Manifest
+from gearcache.cache.quantities import size_text
 from gearcache.errors import CacheError
 
+logger = logging.getLogger("gearcache")
 _PATIENCE_SECONDS = 1.0
+#: A limit that nobody has set is looked at so often by a process; one that somebody has, at each publish.
+_DEFAULT_SECONDS = 60.0
+_looked: dict[Path, float] = {}
 
 
 def note_entry(layout: Layout, manifest: Manifest, identity: tuple[str, str, str]) -> None:
@@ -25,8 +35,34 @@ def note_entry(layout: Layout, manifest: Manifest, identity: tuple[str, str, str
 
 def keep_limits(layout: Layout, limits: Limits, identity: tuple[str, str, str]) -> None:
     """Drop what is over the limits, but not this entry; when others write or delete just now, leave it to the next."""
-    from gearcache.cache.admin.catalog import Catalog
-
+    by_default = limits == Limits(DEFAULT_MAX_SIZE)
+    now = time.monotonic()
+    if by_default and now - _looked.get(layout.root, -math.inf) < _DEFAULT_SECONDS:
+        return
     with suppress(OSError, CacheError):
+        if by_default:
+            _looked[layout.root] = now
+            if bytes_stored(layout) <= DEFAULT_MAX_SIZE:
+                return
+        from gearcache.cache.admin.catalog import Catalog
+
         catalog = Catalog(layout, patience=_PATIENCE_SECONDS)
-        catalog.prune(max_size=limits.max_size, max_age=limits.max_age, keep=[identity])
+        gone = len(catalog.prune(max_size=limits.max_size, max_age=limits.max_age, keep=[identity]).removed)
+        if gone and by_default:
+            logger.warning(
+                "`%s` was over its limit of %s: the %d entries that nobody used for longest are removed; "
+                "`GEARCACHE_MAX_SIZE` sets another limit, or `none`",
+                layout.root,
+                size_text(DEFAULT_MAX_SIZE),
+                gone,
+            )
+
+
+def bytes_stored(layout: Layout) -> int:
+    """Bytes of the files of a cache, none of which is read."""
+    total = 0
+    for folder, _, names in os.walk(layout.bucket):
+        for name in names:
+            with suppress(OSError):
+                total += os.lstat(f"{folder}/{name}").st_size
+    return total

@@ -7,9 +7,10 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from weakref import WeakValueDictionary
+
+from msgspec import Struct
 
 from gearcache.cache.lock import unlock
 from gearcache.cache.opening import open_regular
@@ -99,8 +100,7 @@ def exclusive_use(path: Path, *, create: bool = False) -> Iterator[bool]:
         os.close(descriptor)
 
 
-@dataclass(frozen=True)
-class User:
+class User(Struct, frozen=True):
     """A live process that has an entry loaded; `command` is empty where it cannot be read."""
 
     pid: int

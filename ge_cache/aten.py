@@ -25,7 +25,7 @@ Plain = Any
 _FUNCTIONS: dict[str, Callable[..., Any]] = (
     {
         f"operator.{name}": getattr(operator, name)
-        for name in ("getitem", "add", "sub", "mul", "floordiv", "mod", "neg", "truediv", "pow")
+        for name in ("getitem", "add", "sub", "mul", "floordiv", "mod", "neg", "abs", "truediv", "pow")
     }
     | {f"operator.{name}": getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge", "and_", "or_")}
     | {

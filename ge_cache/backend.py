@@ -5,11 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from msgspec import Struct, field
 
 from gearcache.ge_cache.tensor_spec import TensorSpec
 
@@ -18,8 +18,7 @@ Runner = Callable[[list[torch.Tensor]], list[torch.Tensor]]
 Stage = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class CompileJob:
+class CompileJob(Struct, frozen=True):
     """One gear to compile, as plain data, so that it can be sent to another process.
 
     `graph` is the form of `ge_cache.aten`; its placeholders are `inputs`, then numbers, then `attributes` in order.
@@ -49,8 +48,7 @@ class CompileJob:
         return len(self.inputs) + len(self.numbers)
 
 
-@dataclass(frozen=True)
-class Artifact:
+class Artifact(Struct, frozen=True):
     """What a backend made of one gear: a small plain header and named blobs.
 
     `conditions` are what the compiler assumed about dynamic dims, as `guards.gears.expressions`.
@@ -61,8 +59,7 @@ class Artifact:
     conditions: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class StoredArtifact:
+class StoredArtifact(Struct, frozen=True):
     """An artifact that was read back: digests are verified before `read` returns, or `file` is entered.
 
     `file` gives the name of the file that was verified, to be opened inside the `with`. `examples` gives live inputs of
@@ -95,6 +92,8 @@ class Backend(ABC):
     compiles = True
     #: Whether graphs name process groups by role, and a load is told their names.
     groups_by_role = True
+    #: Whether it is told in which orders the dims of results lie in memory: it would choose others for some.
+    asks_orders = False
     #: Whether it keeps files of its own in the folder of an entry; only then do sizes and limits look for them.
     keeps_files = False
     #: What CPUs it compiles for; `native` for the one at hand, and where it compiles for none.
@@ -122,7 +121,7 @@ class Backend(ABC):
         """Begin to work in a new worker process, before its temporary files go to `folder`."""
         return
 
-    def warm_up(self, threads: int, target: str) -> None:
+    def warm_up(self, threads: int, target: str, stage: Stage) -> None:
         """Do in a worker process, before its first job, what every first compile for a target has to do."""
         return
 

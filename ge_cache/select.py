@@ -68,8 +68,10 @@ def select_backend(settings: BackendSettings, module: torch.nn.Module, tensors: 
         )
     if settings.mode is not None:
         from gearcache.ge_cache.inductor.options import check_mode
+        from gearcache.ge_cache.npu.config import MODES
 
-        check_mode(settings.mode)
+        if settings.backend != "auto" or settings.mode not in MODES:  # those of NPUs mean nothing on a CPU
+            check_mode(settings.mode)
     unsupported = sorted(devices - {"cpu", "meta"})
     if unsupported:
         raise BackendUnavailable(

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
+from msgspec import Struct
 
 Sizes = tuple[Any, ...]
 
 
-@dataclass(frozen=True)
-class TensorSpec:
+class TensorSpec(Struct, frozen=True):
     """Sizes and strides of one input of a gear (ints; `None` marks a dynamic dim), dtype and device."""
 
     sizes: Sizes

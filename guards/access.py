@@ -15,9 +15,10 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from types import CellType
 from typing import Any
+
+from msgspec import Struct, field
 
 from gearcache.guards.keys import dict_item, item, unpacked
 
@@ -99,8 +100,7 @@ def _module_steps(dotted: str) -> tuple[Step, ...]:
     return (*_module_steps(above), ("attr", "_modules"), ("item", name))
 
 
-@dataclass(frozen=True)
-class Scope:
+class Scope(Struct, frozen=True):
     """Where the roots of access paths are looked up: one method, bound to one instance."""
 
     arguments: Mapping[str, Any]
@@ -108,8 +108,7 @@ class Scope:
     closure: Mapping[str, CellType] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Access:
+class Access(Struct, frozen=True):
     """One access path; hashable, and plain data through `to_plain`."""
 
     root: tuple[str, str]

@@ -3,7 +3,7 @@
 #
 #   scripts/versions.sh                     every Python that is claimed, with the torch of the Makefile
 #   scripts/versions.sh 3.12 3.13           these, with that torch
-#   scripts/versions.sh 3.11:2.15.0         another torch: GEARCACHE_ANY_TORCH is set, and what fails shows what support needs
+#   scripts/versions.sh 3.11:2.15.0         another torch: what fails shows what support needs
 #
 #   --keep      leave the environments where they are, and say where
 #   --dry-run   say which interpreters would run with which torch
@@ -15,7 +15,8 @@
 #
 # Interpreters: those of pyenv, else python3.N of the PATH. torch without CUDA is taken where pip finds it (`2.13.0+cpu`, for
 # instance with PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu), else the ordinary one with its libraries.
-# The working tree is tested as it is, in a copy. What pytest says is in build/versions/. A combination takes about ten minutes
+# The working tree is tested as it is, in a copy. What pytest says is in build/versions/, and docs/versions.md gets a row: release, tests,
+# how many passed and failed, date. A combination takes about ten minutes
 # on two cores. Exit status: 0 when all passed, 1 when one did not, 2 for a usage error.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -52,6 +53,18 @@ clean() { [ -z "$place" ] || [ -n "$keep" ] || rm -rf "$place"; }
 trap clean EXIT
 trap 'exit 130' INT TERM
 
+record() {  # Python, torch, outcome: a row of the first table of docs/versions.md, in the place of an earlier one of these tests
+    local tests="fast${ARGS:+, \`$ARGS\`}" new
+    new=$(mktemp build/versions/table.XXXXXX)
+    awk -v begin="| $1 | $2 | $tests |" -v row="| $1 | $2 | $tests | $3 | $(date +%F) |" '
+        index($0, begin) == 1 { next }
+        in_table && !/^\|/ && !done { print row; done = 1 }
+        { in_table = /^\|/; print }
+        END { if (!done) print row }' docs/versions.md > "$new"
+    cat "$new" > docs/versions.md
+    rm "$new"
+}
+
 mkdir -p build/versions
 results=() failed=0
 for combination in "${combinations[@]}"; do
@@ -71,8 +84,7 @@ for combination in "${combinations[@]}"; do
     git ls-files -z --others --exclude-standard | tar --create --null --files-from - | tar --extract --directory "$place"
     status=0
     (
-        export GEARCACHE_ANY_TORCH=0 PIP_DISABLE_PIP_VERSION_CHECK=1
-        [ "$torch" = "$tested" ] || GEARCACHE_ANY_TORCH=1
+        export PIP_DISABLE_PIP_VERSION_CHECK=1
         unset PYTHONPATH
         cd "$place"
         make --no-print-directory PYTHON="$python" .venv/bin/python
@@ -85,6 +97,7 @@ for combination in "${combinations[@]}"; do
     [ "$status" -eq 0 ] || failed=1
     results+=("$([ "$status" -eq 0 ] && echo ok || echo FAILED)  Python $exact: ${outcome:-no test ran}")
     echo "${results[-1]}"
+    [ -z "$outcome" ] || record "${exact%% *}" "${exact##* }" "$outcome"
     [ -z "$keep" ] || echo "kept: $place/.venv"
     clean
     place=

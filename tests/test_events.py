@@ -100,7 +100,7 @@ def test_a_miss_names_its_reason(heard: list[gearcache.Event], break_it: object,
 
 
 def test_every_reason_and_kind_is_documented() -> None:
-    from gearcache.cache import MissReason
+    from gearcache.cache.result import MissReason
     from gearcache.events import KINDS, MISS_REASONS, Kind
     from gearcache.serving.variants import _TELLING
 

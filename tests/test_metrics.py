@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import urllib.request
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,10 @@ import torch
 
 import gearcache
 from gearcache import metrics
+from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.layout import Layout
 from gearcache.cache.remote.outbox import outbox
+from gearcache.errors import OptionError
 from tests.support.scenarios import strict_config
 from tests.support.source_tree import ROOT
 from tests.test_events import Net, cached
@@ -42,6 +46,11 @@ def test_a_scrape_tells_hits_misses_times_bytes_and_gear_use(cache_dir: Path) ->
         server()
     assert found['gearcache_hits_total{method="Net.decode"}'] == 1
     assert found['gearcache_misses_total{method="Net.decode",reason="absent"}'] == 1
+    assert found['gearcache_misses_total{method="Net.decode",reason="evidence"}'] == 0, "a rate needs a 0"
+    assert found['gearcache_faults_total{method="Net.decode"}'] == 0
+    size = sum(path.lstat().st_size for path in cache_dir.rglob("*") if path.is_file())
+    assert 0 < found[f'gearcache_cache_bytes{{folder="{cache_dir}"}}'] <= size
+    assert found[f'gearcache_info{{torch="{version("torch")}",version="{gearcache.__version__}"}}'] == 1
     assert found['gearcache_compile_seconds_count{method="Net.decode"}'] == 2
     assert found['gearcache_trace_seconds_count{method="Net.decode"}'] == 1
     assert found['gearcache_load_seconds_count{method="Net.decode"}'] == 2
@@ -50,6 +59,29 @@ def test_a_scrape_tells_hits_misses_times_bytes_and_gear_use(cache_dir: Path) ->
     assert found['gearcache_loaded_bytes_total{method="Net.decode"}'] == 2 * stats.bytes_loaded > 0
     assert found['gearcache_stored_bytes_total{method="Net.decode"}'] == stats.bytes_loaded
     assert found['gearcache_gear_calls_total{gear="x.size(0)=2",method="Net.decode"}'] == before + 4
+
+
+def test_labels_tell_models_of_one_class_apart(cache_dir: Path) -> None:
+    server = metrics.serve(0)
+    try:
+        for label in ("query", "passage", None):
+            config = strict_config(label=label)
+            served = gearcache.cache_compile(Net().decode, config=config, gears={"x": {0: [2]}})
+            served(torch.randn(2, 4))
+            assert served.explain().startswith(f"{label or 'Net'}.decode: ")
+        found = scrape(server.port)
+    finally:
+        server()
+    for name in ("query", "passage", "Net"):
+        assert found[f'gearcache_misses_total{{method="{name}.decode",reason="absent"}}'] == 1
+    names = {entry.label for entry in Catalog(Layout(cache_dir)).entries()}
+    assert names == {"query.decode", "passage.decode", "Net.decode"}
+
+
+@pytest.mark.parametrize("label", ["", "a b", "x" * 41, 3])
+def test_a_label_is_a_name(label: object) -> None:
+    with pytest.raises(OptionError, match=r"option `label` is .*; it must be a name of at most 40 letters"):
+        gearcache.CompilerConfig(label=label)  # type: ignore[arg-type]
 
 
 def test_a_scrape_tells_padded_eager_and_refused_calls(cache_dir: Path) -> None:
@@ -158,6 +190,7 @@ def test_workers_write_their_calls_where_the_scrape_of_another_process_finds_the
     found = {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[:1] != "#")}
     assert found['gearcache_misses_total{method="Net.decode",reason="absent"}'] == 1
     assert found['gearcache_hits_total{method="Net.decode"}'] == 1
+    assert any(name.startswith("gearcache_cache_bytes{") and size > 0 for name, size in found.items())
     assert found['gearcache_gear_calls_total{gear="x.size(0)=2",method="Net.decode"}'] == 5
     assert found['gearcache_gear_calls_total{gear="x.size(0)=3",method="Net.decode"}'] == 2
     assert found['gearcache_padded_calls_total{method="Net.decode"}'] == 2

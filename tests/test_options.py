@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 import gearcache
-from gearcache import errors
-from gearcache.errors import GearSpecError
+from gearcache import errors, variables
+from gearcache.errors import GearSpecError, OptionError
 from gearcache.ge_cache.backend import CompileJob
 from gearcache.ge_cache.inductor.backend import RECIPE, InductorBackend, inductor_variables
 from gearcache.ge_cache.inductor.options import compile_options
@@ -166,10 +166,43 @@ def test_the_environment_gives_what_the_config_leaves_open() -> None:
     assert (settings.strict, settings.jobs, settings.compile_timeout) == (False, 1, 0.5)
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "many", "1.5"])
-def test_a_wrong_number_in_the_environment_is_named(text: str) -> None:
-    with pytest.raises(ValueError, match=f"`GEARCACHE_JOBS` is '{text}'"):
-        resolve_settings(None, has_gears=False, environ={"GEARCACHE_JOBS": text})
+def test_a_cache_has_a_limit_of_size_until_somebody_takes_it_away() -> None:
+    def limits(**environ: str) -> tuple[int | None, float | None]:
+        settings = resolve_settings(None, has_gears=False, environ=environ)
+        return settings.max_size, settings.max_age
+
+    assert limits() == (10 * 10**9, None)
+    assert limits(GEARCACHE_MAX_SIZE="20GB", GEARCACHE_MAX_AGE="1d") == (20 * 10**9, 86400.0)
+    assert limits(GEARCACHE_MAX_SIZE="none", GEARCACHE_MAX_AGE="none") == (None, None)
+
+
+WRONG = [
+    pytest.param("GEARCACHE_JOBS", "0", "is '0'; it must be a whole number of at least 1", id="zero"),
+    pytest.param("GEARCACHE_JOBS", "1.5", "is '1.5'; it must be a whole number of at least 1", id="fraction"),
+    pytest.param("GEARCACHE_LOCK_TIMEOUT", "many", "is 'many'; it must be a whole number", id="word"),
+    pytest.param("GEARCACHE_COMPILE_TIMEOUT", "-1", "is '-1'; it must be a whole number", id="negative"),
+    pytest.param("GEARCACHE_MAX_SIZE", "5", "is '5'; `5` is no size; write a number and B", id="size"),
+    pytest.param("GEARCACHE_MAX_AGE", "2 years", "is '2 years'; `2 years` is no age", id="age"),
+    pytest.param("GEARCACHE_STRICT", "off", "is 'off'; it must be 0 or 1", id="flag"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "words"), WRONG)
+def test_a_wrong_variable_breaks_no_model_and_is_told_once(
+    name: str, text: str, words: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(variables, "_said", set())
+    environ = {name: text, "GEARCACHE_MAX_SIZ": "5GB", "GEARCACHE_PROGRESS": "0"}
+    for _ in range(2):
+        assert resolve_settings(None, has_gears=False, environ=environ) == resolve_settings(
+            None, has_gears=False, environ={}
+        )
+    wrong, misspelt = (record.getMessage() for record in caplog.records)
+    assert wrong.startswith(f"environment variable `{name}` {words}")
+    assert wrong.endswith("; the default is used")
+    assert misspelt == "nothing reads `GEARCACHE_MAX_SIZ`; `GEARCACHE_MAX_SIZE` is meant?"
+    with pytest.raises(OptionError, match=name):
+        resolve_settings(CompilerConfig(strict=True), has_gears=False, environ=environ)
 
 
 def test_a_torchair_config_gives_its_merge_policy() -> None:
@@ -213,6 +246,7 @@ def test_set_dim_gears_refuses_and_marks_nothing(gears: Any, words: str) -> None
         errors.PrewarmNotShared("reason"),
         errors.CaptureError("Net.run", "cause"),
         errors.MethodRaises("Net.run", "cause"),
+        errors.NoOperation("Net.run"),
         errors.NotExportable("Net.forward", "cause"),
         errors.UncacheableGuard("Net.run", "ID_MATCH", "L['x']", "detail"),
         errors.CompileError("Net.run", "x.size(0)=2", "cause"),
@@ -230,9 +264,10 @@ def test_set_dim_gears_refuses_and_marks_nothing(gears: Any, words: str) -> None
         errors.AlreadyAttached("Net", "<attached Net.forward>"),
         errors.UnsupportedStance("inductor"),
         errors.PreparationError("Net.run", "cause", "place"),
-        errors.MissingTorch("2.13"),
-        errors.UnsupportedTorch("2.12.1", "2.13"),
-        errors.MissingTorchNames("2.15.0", "2.13", ("torch._C._gone",)),
+        errors.MissingTorch("2.13, 2.14", "2.14"),
+        errors.UnsupportedTorch("2.12.1", "2.13, 2.14", "2.14"),
+        errors.MissingTorchNames("2.15.0", "2.13, 2.14", "2.14", ("torch._C._gone",)),
+        errors.UncalledHooks("2.15.0", "2.13, 2.14", "2.14", ("torch._C._gone",), "it fails"),
         errors.GraphError("Net.run", "x.size(0)=2", "cause"),
         errors.PaddedResultError("x.size(0)=4", "x.size(0)=3"),
     ],
@@ -277,10 +312,30 @@ def test_a_mode_of_inductor_is_refused_and_not_ignored(cache_dir: Path) -> None:
     words = "option `mode` is 'max-autotune'; with backend `inductor` it is None or 'default'"
     with pytest.raises(ValueError, match=words):
         gearcache.cache_compile(Net().run, config=CompilerConfig(backend="inductor", mode="max-autotune"))
-    cached = gearcache.cache_compile(Net().run, config=CompilerConfig(mode="max-autotune"))  # fine on an NPU
-    with pytest.raises(ValueError, match=words):
+    cached = gearcache.cache_compile(Net().run, config=CompilerConfig(mode="max-autotun"))
+    with pytest.raises(ValueError, match="option `mode` is 'max-autotun'; with backend `inductor`"):
         cached(torch.zeros(2))
     gearcache.cache_compile(Net().run, config=CompilerConfig(backend="inductor", mode="default"))
+
+
+@pytest.mark.usefixtures("compiled_here")
+def test_a_mode_of_npus_is_left_aside_where_a_backend_is_found_for_cpus(cache_dir: Path) -> None:
+    """One config for a laptop and an NPU."""
+    module = Net()
+    cached = gearcache.cache_compile(module.run, config=CompilerConfig(mode="max-autotune"))
+    assert torch.equal(cached(torch.zeros(2)), module.run(torch.zeros(2)))
+
+
+@pytest.mark.parametrize("name", ["experimental_config", "ge_config", "debug", "fusion_config"])
+def test_a_name_of_torchair_s_config_is_refused_with_what_to_write(name: str) -> None:
+    with pytest.raises(AttributeError, match=rf"no option `{name}`.*options=.*{name}\..*torchair="):
+        getattr(CompilerConfig(), name)
+
+
+@pytest.mark.parametrize("path", [None, 7, ["x"]])
+def test_what_is_no_path_is_refused_by_readable_cache(path: Any) -> None:
+    with pytest.raises(TypeError, match=r"readable_cache: path is .*; it must be"):
+        gearcache.readable_cache(path)
 
 
 def test_inductor_s_variables_are_in_the_key_but_for_where_it_works() -> None:
@@ -324,7 +379,7 @@ def test_a_setting_that_inductor_does_not_have_is_refused_before_a_compile(cache
 def test_what_inductor_makes_of_the_same_graph_has_a_number() -> None:
     """Raise `RECIPE` with any of these: entries that an older recipe made must not be hit."""
     ours = compile_options(CompileJob("", "", None, [], {}, {}, 1))
-    assert InductorBackend().fingerprint()["recipe"] == RECIPE == 4
+    assert InductorBackend().fingerprint()["recipe"] == RECIPE == 6
     assert ours == {
         "aot_inductor.compile_wrapper_opt_level": "O0",
         "compile_threads": 1,

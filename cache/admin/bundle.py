@@ -12,10 +12,11 @@ import os
 import tarfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, cast
+
+from msgspec import Struct, field
 
 from gearcache.cache.admin.archive import MAX_MEMBERS, BoundedReads, add_file, pieces
 from gearcache.cache.admin.packing import packing
@@ -40,8 +41,7 @@ HEADER_NAME = "gearcache-bundle.json"
 _MAX_HEADER_SIZE = 4096
 
 
-@dataclass
-class BundleSummary:
+class BundleSummary(Struct):
     """What was written or taken, by name; `skipped` entries were present already. `size` is bytes of blobs.
 
     `failed` entries could not be taken, and why.

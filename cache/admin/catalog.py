@@ -6,17 +6,17 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from gearcache.cache.admin.collect import Collected, collect, needed_blobs
 from gearcache.cache.admin.evict import Limits, entries_to_evict
 from gearcache.cache.admin.formats import OtherFormatFolder, other_formats, remove_format
 from gearcache.cache.admin.row import EntryRow, Identity, total_size
 from gearcache.cache.admin.scan import read_entry, scan
-from gearcache.cache.collection import paused_collection
 from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout
 from gearcache.cache.manifest import Manifest
 from gearcache.cache.quarantine import Quarantined, drop, excess, quarantine, quarantined
@@ -24,14 +24,14 @@ from gearcache.cache.reading import read_manifest
 from gearcache.cache.remove import PATIENCE_SECONDS, deleting, remove_entry, unlink_all
 from gearcache.cache.trust import check_folders
 from gearcache.cache.use import User, users_of
+from gearcache.collection import paused_collection
 from gearcache.errors import CacheError, CorruptEntry
 
 _POLL_SECONDS = 0.05
 _MIN_DIGEST_PREFIX = 4
 
 
-@dataclass
-class Removal:
+class Removal(Struct):
     """What was removed, or would be; `in_use` are entries that live processes hold, which stay.
 
     `freed` is in bytes; blobs count once, and only those that went with their last user. `quarantined` is the number of

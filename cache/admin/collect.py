@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from gearcache.cache.admin.row import Identity
 from gearcache.cache.admin.scan import MisplacedEntry, Scan, scan
@@ -20,8 +21,7 @@ LEFTOVER_SECONDS = 3600.0
 """Outside the folders that the lock of the store guards, an unfinished file this old has no writer any more."""
 
 
-@dataclass
-class Collected:
+class Collected(Struct):
     """What was removed, or would be; `fault` says why not all of it."""
 
     blobs: list[Path] = field(default_factory=list)

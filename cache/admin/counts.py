@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgpack
+from msgspec import Struct, field
 
 from gearcache.cache.admin.row import EntryRow, Identity
 from gearcache.cache.admin.tally import misses
@@ -27,8 +27,7 @@ _LARGEST = 256 << 20
 _MARK = "CACHEDIR.TAG"
 
 
-@dataclass
-class _Baseline:
+class _Baseline(Struct):
     """What was counted before; a hit counts for the use file of that inode."""
 
     since: float | None = None

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from gearcache.cache.admin.row import EntryRow
 
+#: Bytes that a cache may have where nobody says otherwise: else the disks of a fleet grow until somebody looks.
+DEFAULT_MAX_SIZE = 10 * 10**9
 
-@dataclass(frozen=True)
-class Limits:
+
+class Limits(Struct, frozen=True):
     """What a cache may hold: bytes in all, and seconds since an entry was last used; None is no limit."""
 
     max_size: int | None = None

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from gearcache.cache.admin.marks import is_bucket, version_of
 from gearcache.cache.key import FORMAT_VERSION
@@ -18,8 +19,7 @@ from gearcache.cache.use import exclusive_use
 from gearcache.errors import CacheError
 
 
-@dataclass(frozen=True)
-class OtherFormatFolder:
+class OtherFormatFolder(Struct, frozen=True):
     """The folder of another format version, older or newer; `size` is in bytes."""
 
     path: Path

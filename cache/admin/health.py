@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.file_system import network_file_system
@@ -21,10 +23,10 @@ from gearcache.cache.trust import check_folders
 from gearcache.errors import CacheError, GearcacheError, UnsafePath
 
 LITTLE_SPACE = 1 << 30
+_READABLE = "make the folder of the cache readable for this user (for an image: `gearcache pack --folder`)"
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(Struct, frozen=True):
     """One thing that was tried. `ok` is None where nothing is wrong, but worth knowing; `remedy` is then empty."""
 
     name: str
@@ -53,6 +55,18 @@ def check_health(layout: Layout, hmac_key_file: Path | None = None) -> list[Chec
     return checks
 
 
+def guarded_all(name: str, check: Callable[[], list[Check]]) -> list[Check]:
+    """Return what some checks give, or as one of this name what kept them from being made: others are made then."""
+    made: list[Check] = []
+
+    def make() -> Check:
+        made.extend(check())
+        return Check(name, None, "")
+
+    failed = _guarded(name, make)
+    return made if failed.ok is None else [failed]
+
+
 def _guarded(name: str, check: Callable[[], Check]) -> Check:
     try:
         return check()
@@ -61,7 +75,9 @@ def _guarded(name: str, check: Callable[[], Check]) -> Check:
     except GearcacheError as error:
         return Check(name, False, str(error), "see the message")
     except OSError as error:
-        return Check(name, False, f"`{error.filename}`: {error.strerror}", "choose another `cache_dir`, or mend it")
+        text = f"`{error.filename}`: {error.strerror}" if error.filename else str(error)
+        remedy = _READABLE if error.errno == errno.EACCES else "choose another `cache_dir`, or mend it"
+        return Check(name, False, text, remedy)
 
 
 def _check_root(layout: Layout) -> Check:
@@ -137,6 +153,9 @@ def _check_file_system(folder: Path) -> Check:
     if kind:
         remedy = "choose a `cache_dir` on a local disk, and share it through a tier: `GEARCACHE_REMOTES=folder:/share`"
         return Check("file system", None, f"`{folder}` lies on {kind}: locks and renames may not hold there", remedy)
+    if os.statvfs(folder).f_flag & os.ST_NOEXEC:
+        text = f"`{folder}` is mounted noexec: each process loads compiled code from copies of its own in memory"
+        return Check("file system", None, text, "mount it without noexec, so that processes share that memory")
     return Check("file system", True, f"`{folder}` lies on no network file system that is known")
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct
 
 from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.atomic import check_digest, write_atomic
@@ -34,8 +35,7 @@ class Part(Protocol):
         """The digests that it needs."""
 
 
-@dataclass(frozen=True)
-class Parts:
+class Parts(Struct, frozen=True):
     """What understands the payload of an entry: the store itself does not.
 
     `of` gives its parts, `without` the entry without those that need one of some blobs; None where none is left.
@@ -49,8 +49,7 @@ class Parts:
 NO_PARTS = Parts(lambda manifest: (), lambda manifest, lost: None)
 
 
-@dataclass(frozen=True)
-class Repair:
+class Repair(Struct, frozen=True):
     """What became of an entry: the texts of the parts that were removed and of those that stay; `problem` says why
     nothing was done. An entry without `kept` went to the quarantine.
     """

@@ -5,23 +5,23 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from gearcache.cache.admin.journal import read_journal
 from gearcache.cache.admin.row import EntryRow, Identity, manifest_state, stored_entry, use_state
-from gearcache.cache.collection import paused_collection
 from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout, is_digest
 from gearcache.cache.reading import read_manifest
 from gearcache.cache.signature import Signer
 from gearcache.cache.trust import check_folders
+from gearcache.collection import paused_collection
 from gearcache.errors import CacheError, CorruptEntry
 
 MANY_ENTRIES = 10_000
 
 
-@dataclass
-class Scan:
+class Scan(Struct):
     """All readable entries, in no order, and what is wrong with the others."""
 
     entries: list[EntryRow] = field(default_factory=list)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.repair import NO_PARTS, Parts, lost_blobs, repair_entry, split
@@ -23,8 +25,7 @@ from gearcache.errors import CacheError, CorruptEntry, UnsafePath, UnsignedEntry
 Progress = Callable[[int, int], None]
 
 
-@dataclass(frozen=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """One thing that is wrong. `kind` is `corrupt`, `incomplete` (an entry whose blobs are damaged or missing),
     `unsafe`, `unsigned`, `unreadable`, `unreferenced` (a blob that no entry names) or `leftover` (of a killed writer);
     the last two are no danger, and `repaired` when they were collected.
@@ -48,8 +49,7 @@ class Fault:
         return self.kind in ("unreferenced", "leftover")
 
 
-@dataclass
-class Verification:
+class Verification(Struct):
     """What was read, and what is wrong. `entries`, `blobs` and `size` (in bytes) are of what is sound, after a repair;
     the others count what there was to read.
     """

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from gearcache.cache.remote.protocol import Creates, Deadline, RemoteError, check_name, is_name
+from gearcache.cache.remote.retries import tried
 from gearcache.cache.remote.within import within
 
 _Result = TypeVar("_Result")
@@ -32,8 +33,8 @@ _NOT_FOLLOWED = (errno.ELOOP, errno.ENOTDIR)
 #: A folder to look things up in costs no more than a part of a path.
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-#: Before the second and the third try.
-_PAUSES = (0.05, 0.2)
+#: Seconds before the second and the third try.
+_PAUSES = (0.1, 0.4)
 _CHUNK = 1 << 20
 _CLAIM_SECONDS = 600.0
 _TEMPORARY = ".tmp-"
@@ -271,19 +272,16 @@ class FolderRemote:
                 return absent
 
         def run() -> _Result:
-            for pause in _PAUSES:
-                try:
-                    return attempt()
-                except OSError as error:
-                    if not isinstance(error, _Again) and error.errno not in _AGAIN:
-                        raise
-                time.sleep(min(pause, deadline.check(self.label)))
-            return attempt()
+            return tried(attempt, _PAUSES, is_passing=_is_passing, deadline=deadline)
 
         try:
             return within(deadline, self.label, run)
         except OSError as error:
             raise RemoteError(self.label, error.strerror or type(error).__name__) from error
+
+
+def _is_passing(error: Exception) -> bool:
+    return isinstance(error, _Again) or (isinstance(error, OSError) and error.errno in _AGAIN)
 
 
 def _claim_of(leaf: str) -> str:

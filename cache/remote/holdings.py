@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+
+from msgspec import Struct, field
 
 from gearcache.cache.layout import is_digest
 from gearcache.cache.remote.lookup import MAX_SIZE
@@ -22,8 +23,7 @@ MOST_NAMES = 1 << 20
 _MIN_DIGEST_PREFIX = 4
 
 
-@dataclass
-class Holdings:
+class Holdings(Struct):
     """The names of the manifests in a tier, by entry, and of the files that list them for a web server."""
 
     manifests: dict[EntryName, list[str]] = field(default_factory=dict)

@@ -6,17 +6,19 @@ late does no harm.
 
 from __future__ import annotations
 
+import itertools
 import os
 import secrets
 import socket
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import msgpack
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from gearcache.cache.host import boot_id
 from gearcache.cache.remote.patient import again
@@ -30,8 +32,7 @@ _REQUEST_SECONDS = 5.0
 _MAX_SIZE = 4096
 
 
-@dataclass(frozen=True)
-class Holder:
+class Holder(Struct, frozen=True):
     """Who holds a lease, as it says itself."""
 
     identity: str
@@ -45,7 +46,7 @@ class Holder:
 
     def encoded(self) -> bytes:
         """Return the bytes of a lease."""
-        data: bytes = msgpack.packb(vars(self))
+        data: bytes = msgpack.packb(asdict(self))
         return data
 
     @staticmethod
@@ -129,18 +130,16 @@ class Lease:
             remote.put(self._name, own, deadline, lifetime=self._life)
             return True
 
+        tries = itertools.count()
+
         def create() -> bool:
             # A create that failed may have been done, and only its answer lost.
+            is_again = next(tries) > 0
             return (is_again and self._is_own()) or remote.put(
                 self._name, own, deadline, create=True, lifetime=self._life
             )
 
-        is_again = False
-        try:
-            return create()
-        except RemoteError:
-            is_again = True
-            return again(create, deadline)
+        return again(create, deadline)
 
     def resume(self) -> None:
         """Show beats from now on, also for a process that took the lease under this identity and has ended."""

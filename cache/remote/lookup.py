@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from hashlib import sha256
+
+from msgspec import Struct
 
 from gearcache.cache.layout import MANIFEST_NAME
 from gearcache.cache.manifest import Manifest, decode_manifest
@@ -23,8 +24,7 @@ MAX_SIZE = 64 << 20
 MAX_BLOB_SIZE = 4 << 30
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(Struct, frozen=True):
     """A manifest that may be used, where it lies, and who signed it."""
 
     tier: Tier

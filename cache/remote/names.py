@@ -12,8 +12,9 @@ copied cache has instead, is read as well.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import sha256
+
+from msgspec import Struct
 
 from gearcache.cache.key import FORMAT_VERSION
 from gearcache.cache.layout import MANIFEST_NAME, is_digest, is_label, is_ranks_folder
@@ -23,7 +24,6 @@ ENTRIES = f"{_TOP}/entries/"
 BLOBS = f"{_TOP}/blobs/"
 LEASES = f"{_TOP}/leases/"
 PROBES = f"{_TOP}/probes/"
-SHAPES = f"{_TOP}/shapes/"
 _END = ".msgpack"
 
 
@@ -37,8 +37,7 @@ def lease_name(key_digest: str, work: str) -> str:
     return f"{LEASES}{key_digest}-{sha256(work.encode()).hexdigest()[:16]}"
 
 
-@dataclass(frozen=True)
-class EntryName:
+class EntryName(Struct, frozen=True):
     """An entry, as its folder is called."""
 
     label: str

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from gearcache.cache.remote.protocol import Clocked, Creates, Deadline, Remote, RemoteError
+from gearcache.cache.remote.protocol import Clocked, Creates, Deadline, Remote
+from gearcache.cache.remote.retries import tried
 
-#: Seconds before an operation is tried again, each a little more or less.
-PAUSES = (0.1, 0.4)
+#: Seconds before an operation is tried again.
+PAUSES = (0.15, 0.6)
 _Result = TypeVar("_Result")
 
 
@@ -52,12 +51,4 @@ class Patient:
 
 def again(work: Callable[[], _Result], deadline: Deadline) -> _Result:
     """Return what `work` returns, of the first try that raises no `RemoteError`; the last one's comes out."""
-    for pause in PAUSES:
-        try:
-            return work()
-        except RemoteError:
-            seconds = pause * random.uniform(0.5, 1.5)
-            if deadline.left <= seconds:
-                raise
-            time.sleep(seconds)
-    return work()
+    return tried(work, PAUSES, deadline=deadline)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from gearcache.cache.remote.protocol import RemoteError
+from gearcache.cache.remote.retries import tried
 
 #: Seconds between the tries: one more try than there are pauses.
 PAUSES = (0.5, 2.0)
@@ -22,12 +20,4 @@ _Result = TypeVar("_Result")
 
 def persistently(work: Callable[[], _Result]) -> _Result:
     """Return what `work` returns; where it raises `RemoteError`, try it again after a pause, and then let that out."""
-    for pause in PAUSES:
-        begin = time.monotonic()
-        try:
-            return work()
-        except RemoteError:
-            if time.monotonic() - begin >= LONG_SECONDS:
-                raise
-            time.sleep(pause * random.uniform(0.5, 1.0))  # spread, as many hosts may have met the same fault
-    return work()
+    return tried(work, PAUSES, longest=LONG_SECONDS)

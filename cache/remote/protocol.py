@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
+
+from msgspec import Struct
 
 from gearcache.errors import RemoteError as RemoteError
 
@@ -15,8 +16,7 @@ _MOST_PART_BYTES = 200
 _MOST_NAME_BYTES = 900
 
 
-@dataclass(frozen=True)
-class Deadline:
+class Deadline(Struct, frozen=True):
     """The moment, of `time.monotonic`, at which an operation is given up."""
 
     moment: float

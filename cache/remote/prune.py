@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from gearcache.cache.manifest import Manifest, is_signed
 from gearcache.cache.remote.holdings import blobs, holdings, read_manifests, write_index
@@ -25,8 +26,7 @@ from gearcache.errors import CacheError, RemoteError
 GRACE_SECONDS = 60.0
 
 
-@dataclass
-class RemotePruned:
+class RemotePruned(Struct):
     """Names of the manifests and digests of the blobs that were removed, or would be. `freed` is in bytes."""
 
     tier: str
@@ -41,8 +41,7 @@ class RemotePruned:
     left: int = 0
 
 
-@dataclass(frozen=True)
-class _Stored:
+class _Stored(Struct, frozen=True):
     entry: EntryName
     name: str
     manifest: Manifest

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from gearcache.cache.blob_folder import prepare_folder, present_size
 from gearcache.cache.entry_file import LOCK_SECONDS, Join, entry_bytes, write_entry
@@ -30,8 +32,7 @@ _Result = TypeVar("_Result")
 _BYTES_PER_SECOND = 1 << 20
 
 
-@dataclass
-class Pulled:
+class Pulled(Struct):
     """What became of entries, by name; `failed` and `refused` say why. `bytes` are those of blobs."""
 
     brought: list[str] = field(default_factory=list)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from gearcache.cache.layout import MANIFEST_NAME, Layout
 from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, is_signed
@@ -23,8 +24,7 @@ UNSIGNED = (
 )
 
 
-@dataclass
-class Pushed:
+class Pushed(Struct):
     """What became of entries at one tier, by name; `failed` says why."""
 
     tier: str

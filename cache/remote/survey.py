@@ -7,8 +7,9 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from statistics import median
+
+from msgspec import Struct, field
 
 from gearcache.cache.remote.holdings import Holdings, holdings, read_manifests
 from gearcache.cache.remote.lookup import read_found
@@ -26,8 +27,7 @@ _SAMPLE = 64
 _NOBODY = "nobody"
 
 
-@dataclass
-class Survey:
+class Survey(Struct):
     """What was found; None for what is not known. Times are in seconds, `size` in bytes of blobs and manifests."""
 
     tier: str

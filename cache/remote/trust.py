@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
 
 from gearcache.cache.key_pair import SIGNING_KEY_VARIABLE, SigningKey, fingerprint, has_signed
 from gearcache.cache.manifest import decode_manifest, signed_parts
@@ -19,8 +20,7 @@ OWN_NAME = "this host"
 State = Literal["good", "unknown", "wrong"]
 
 
-@dataclass(frozen=True)
-class Signature:
+class Signature(Struct, frozen=True):
     """One signature of a manifest, as this host sees it.
 
     `good` ones are trusted; `unknown` are those of keys that this host does not have; `wrong` ones do not fit, cannot

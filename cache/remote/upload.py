@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout
 from gearcache.cache.manifest import Manifest
@@ -25,8 +26,7 @@ _SECONDS = 30.0
 _BYTES_PER_SECOND = 1 << 20
 
 
-@dataclass(frozen=True)
-class Uploaded:
+class Uploaded(Struct, frozen=True):
     """What an upload sent; nothing where the tier has all of the entry."""
 
     manifest: bool = False

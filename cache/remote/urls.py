@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, urlsplit
+
+from msgspec import Struct
 
 from gearcache.cache.layout import REMOTES_VARIABLE
 from gearcache.cache.remote.protocol import Remote
@@ -17,11 +18,14 @@ BUDGET_SECONDS = 10.0
 _MOST_BUDGET = 3600.0
 _EXTRAS = {"s3": "s3", "gs": "s3", "az": "s3", "redis": "redis", "rediss": "redis"}
 _BUCKETS = ("s3", "gs", "az")
-_READ_ONLY = ("https", "http", "oci")
+_READ_ONLY = ("https", "http")
+#: What is no tier, by its scheme, and what does its work.
+_REPLACED = {
+    "oci": "images are no tiers: copy an image with `skopeo` or `crane`, and mount or unpack it (docs/oci.md)",
+}
 
 
-@dataclass(frozen=True)
-class TierURL:
+class TierURL(Struct, frozen=True):
     """One tier as it was written: where it is, whether anything is stored there, and the seconds of a lookup."""
 
     url: str
@@ -95,7 +99,11 @@ def _parse(text: Any, source: str, *, may_show: bool = False) -> TierURL:
         # What it shows may have a password in it.
         kind = type(text).__name__
         raise OptionError(f"{source} holds something of type {kind}; a tier is a text such as 's3://bucket/prefix'")
+    if any(f",{name}:" in text for name in _ENGINES):
+        raise OptionError(f"{source} names several tiers with commas between them; tiers are separated by blanks")
     scheme, colon, rest = text.partition(":")
+    if colon and scheme in _REPLACED:
+        raise OptionError(f"{source} names a tier `{scheme}:`, and {_REPLACED[scheme]}")
     if not colon or scheme not in _ENGINES:
         shown = text if may_show else f"{scheme}:…" if colon and scheme.isalnum() else "…"
         raise OptionError(
@@ -133,15 +141,11 @@ def _parse(text: Any, source: str, *, may_show: bool = False) -> TierURL:
             if name == "endpoint":
                 _check_endpoint(value, scheme, source)
             options.append((name, value))
-        elif scheme == "oci" and name == "insecure":
-            _flag(name, value, source)
-            options.append((name, value))
         else:
-            known = "read_only, unsigned, budget and insecure" if scheme == "oci" else "read_only, unsigned and budget"
             shown = name if may_show and value else "…"
-            raise OptionError(f"{source}: the tier `{scheme}:` has no setting `{shown}`; it has {known}")
-    if scheme == "oci":
-        _check_reference(url, source, may_show=may_show)
+            raise OptionError(
+                f"{source}: the tier `{scheme}:` has no setting `{shown}`; it has read_only, unsigned and budget"
+            )
     return TierURL(url, read_only, unsigned, budget, tuple(options))
 
 
@@ -161,18 +165,6 @@ def _check_endpoint(value: str, scheme: str, source: str) -> None:
             f"{source}: the tier `{scheme}:` has an `endpoint` that is none: it is `https://host:port`, without a name "
             "or password; credentials of buckets belong into the environment"
         )
-
-
-def _check_reference(url: str, source: str, *, may_show: bool) -> None:
-    from gearcache.cache.remote.oci.reference import parse_reference
-
-    try:
-        parse_reference(url)
-    except ValueError as error:
-        if may_show:
-            raise OptionError(f"{source}: {error}") from error
-        told = "names no image: `oci://registry/repository:tag`, or with `@sha256:` and 64 digits"
-        raise OptionError(f"{source}: the tier `oci:` {told}") from None
 
 
 def _flag(name: str, value: str, source: str) -> bool:
@@ -217,13 +209,6 @@ def _web(tier: TierURL) -> Remote:
     return WebRemote(tier.url)
 
 
-def _image(tier: TierURL) -> Remote:
-    from gearcache.cache.remote.oci.image_remote import OciRemote
-
-    insecure = dict(tier.options).get("insecure")
-    return OciRemote(tier.url, None if insecure is None else insecure == "1")
-
-
 def _need(package: str, tier: TierURL) -> None:
     from importlib.util import find_spec
 
@@ -241,5 +226,4 @@ _ENGINES: dict[str, Callable[[TierURL], Remote]] = {
     "rediss": _redis,
     "https": _web,
     "http": _web,
-    "oci": _image,
 }

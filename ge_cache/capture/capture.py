@@ -23,9 +23,11 @@ from gearcache.ge_cache.capture.numbers import (
     number_accesses,
     written_ints,
 )
+from gearcache.ge_cache.capture.orders import ARRANGEMENTS, CAUSE, are_alike
 from gearcache.ge_cache.capture.recording import Recording
 from gearcache.ge_cache.capture.source_paths import FrameNames, is_of_namedtuple
 from gearcache.ge_cache.capture.translation import GuardTranslator, tensor_sources
+from gearcache.ge_cache.capture.unwrapped import unwrap_weights
 from gearcache.ge_cache.capture.written import Written
 from gearcache.ge_cache.dependencies.observed import TracedCode, observed_checks
 from gearcache.ge_cache.dependencies.result_classes import result_class_checks
@@ -54,14 +56,29 @@ def capture_method(
     """
     if private_core.torch_function_modes() > 0:
         raise CaptureError(method, "it was called under a torch function mode, which a static graph cannot honour")
-    recording = Recording(function, method, numbers, unbound, with_grad=with_grad)
-    try:
-        with private_under_way.released_if_refused():
-            recording.run(arguments, keywords, dynamic=dynamic)
-            return _translated(recording)
-    except CaptureError as error:
-        error.is_beside_numbers = recording.numbers.are_given
-        raise
+
+    def traced(arrangement: str = "") -> tuple[Capture, bool]:
+        recording = Recording(function, method, numbers, unbound, with_grad=with_grad, arrangement=arrangement)
+        try:
+            with private_under_way.released_if_refused():
+                recording.run(arguments, keywords, dynamic=dynamic)
+                return _translated(recording), recording.facts.made_orders > 0
+        except CaptureError as error:
+            error.is_beside_numbers = recording.numbers.are_given
+            raise
+
+    capture, has_orders = traced()
+    for arrangement in ARRANGEMENTS if has_orders else ():
+        try:
+            other, _ = traced(arrangement)
+            other.drop_references()
+        except CaptureError as error:
+            capture.drop_references()
+            raise CaptureError(method, CAUSE) from error
+        if not are_alike(capture, other):
+            capture.drop_references()
+            raise CaptureError(method, CAUSE)
+    return capture
 
 
 def _translated(recording: Recording) -> Capture:
@@ -93,7 +110,7 @@ def _translated(recording: Recording) -> Capture:
     observed = observed_checks(recording.observer, recording.facts, traced, types_met, names, scope)
     checks += _hidden_attributes(recording, translator)
     written = Written(hook.writes, scope)
-    return Capture(
+    capture = Capture(
         method=method,
         module=recording.module,
         inputs=inputs,
@@ -119,9 +136,12 @@ def _translated(recording: Recording) -> Capture:
         number_accesses=dict(ints),
         written_ints=written_ints(checks, written),
         unbacked=unbacked_sizes(inputs, hook.shape_env),
+        left_out=recording.facts.all_left_out,
         asks_grad_mode=recording.autograd.asks_mode,
         traced_code=[code for code in output.traced_code if code not in observed.covered],
     )
+    unwrap_weights(capture)
+    return capture
 
 
 def _hidden_attributes(recording: Recording, translator: GuardTranslator) -> list[Check]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from msgspec import Struct, field
 
 from gearcache.ge_cache.capture.numbers import Numbers
 from gearcache.ge_cache.capture.symbols import Symbols
@@ -16,8 +16,7 @@ from gearcache.guards.access import Access
 from gearcache.guards.evidence.checks import Check
 
 
-@dataclass(frozen=True)
-class CapturedInput:
+class CapturedInput(Struct, frozen=True):
     """One tensor input of the graph. `sizes` and `strides` are ints or sympy expressions of the symbols."""
 
     access: Access
@@ -32,8 +31,7 @@ class CapturedInput:
     computed: bool
 
 
-@dataclass
-class Capture:
+class Capture(Struct):
     """What one Dynamo run over a method gave."""
 
     method: str
@@ -64,6 +62,8 @@ class Capture:
     #: Where ints are that were to be numbers and cannot be, as far as it is known; and why, empty where there are none.
     constants: frozenset[Access] = frozenset()
     constants_because: str = ""
+    #: What the method does and the graph does not: what it says to loggers.
+    left_out: list[str] = field(default_factory=list)
     #: Where each number is, by symbol.
     number_accesses: dict[Any, Access] = field(default_factory=dict)
     #: Where ints are that the trace fixed although the frame writes them.

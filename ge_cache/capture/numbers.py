@@ -9,10 +9,11 @@ constant of the graph.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+from msgspec import Struct, field
+from msgspec.structs import replace
 from torch import fx
 
 from gearcache.errors import CaptureError
@@ -41,11 +42,10 @@ class NumberRefused(CaptureError):
         return CaptureError, (self.method, self.cause)
 
 
-@dataclass(frozen=True)
-class NumberChoice:
+class NumberChoice(Struct, frozen=True):
     """Which ints of a call are to be numbers, if their trace allows it."""
 
-    #: All ints among the arguments but 0 and 1, which are mostly flags.
+    #: All ints among the arguments.
     arguments: bool = False
     #: Ints at these places: they were met with several values, or the frame writes them.
     changing: frozenset[Access] = frozenset()
@@ -106,7 +106,7 @@ class WantedNumbers:
         if place in self._constants or any(RangeAxis(path, 0, 1).matches(place.text) for path in self._choice.declared):
             return False
         is_argument = kind == "argument" and name != self._instance
-        found = place in self._changing or (self._choice.arguments and is_argument and value not in (0, 1))
+        found = place in self._changing or (self._choice.arguments and is_argument)
         self.are_given |= found
         return found
 
@@ -133,8 +133,7 @@ def _place(access: Access, scope: Scope) -> Access:
     return Access(access.root, tuple(steps))
 
 
-@dataclass
-class Numbers:
+class Numbers(Struct):
     """The ints of one capture that were to be numbers."""
 
     #: Symbol -> Dynamo's source, of those that stayed symbolic.

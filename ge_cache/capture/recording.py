@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from gearcache.errors import CaptureError, MethodRaises
+from gearcache.errors import CaptureError, MethodRaises, NoOperation
 from gearcache.ge_cache.capture.hook import GraphHook
 from gearcache.ge_cache.capture.numbers import NumberChoice, NumberRefused, WantedNumbers
 from gearcache.ge_cache.capture.weights import Weights
@@ -58,14 +58,22 @@ class Recording:
     module: torch.fx.GraphModule
 
     def __init__(
-        self, function: Any, method: str, numbers: NumberChoice, unbound: Collection[str], *, with_grad: bool
+        self,
+        function: Any,
+        method: str,
+        numbers: NumberChoice,
+        unbound: Collection[str],
+        *,
+        with_grad: bool,
+        arrangement: str = "",
     ) -> None:
+        """`arrangement`: the order of sets that the method makes, see `ge_cache.capture.orders`."""
         self.method = method
         self._function = function
         self.numbers = WantedNumbers(numbers)
         self._with_grad = with_grad
         self.observer, self.lookups, self.reads = Observer(method), Lookups(), TensorReads(method)
-        self.identities, self.facts = Identities(method), Facts(method)
+        self.identities, self.facts = Identities(method), Facts(method, arrangement)
         self.hook = GraphHook(method, self.identities)
         self.autograd = AutogradReads(method, with_grad)
         self.weights = Weights(self.original, unbound)
@@ -109,7 +117,7 @@ class Recording:
             raise NumberRefused(self.method, "a float is computed from a number", of_floats)
         self.facts.raise_refusals()
         if self.hook.module is None:
-            raise CaptureError(self.method, "it runs no tensor operation that could be compiled")
+            raise NoOperation(self.method)
         self.module = self.hook.module
         self.autograd.check_graph(self.module.graph)
 
@@ -117,8 +125,11 @@ class Recording:
         own = getattr(error, "inner_exception", None)
         if isinstance(own, CaptureError):  # raised by our hook: already complete
             return own
-        kind = MethodRaises if private_raised.is_raised_by_method(error) else CaptureError
-        return kind(self.method, cause_of(error))
+        if not private_raised.is_raised_by_method(error):
+            return CaptureError(self.method, cause_of(error))
+        raised = MethodRaises(self.method, cause_of(error))
+        raised.is_by_statement = private_raised.is_about_to_raise(error)
+        return raised
 
     def _begin(self, frame: Any) -> None:
         self.frame = frame

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from gearcache.ge_cache.dependencies.looked_up import LookedUp
 from gearcache.guards.access import Access
@@ -17,8 +18,7 @@ class UnknownSource(Exception):
     """A source class without an access path; carries its class name."""
 
 
-@dataclass(frozen=True)
-class FrameNames:
+class FrameNames(Struct, frozen=True):
     """What names mean in a captured frame: Dynamo's module aliases, other globals that it made up, free variables.
 
     Every other global is the user's, whatever it is called. `looked_up`: by source, dictionaries of which only single

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from gearcache.ge_cache.capture.exchanged import put_back
 from gearcache.ge_cache.private_torch import decompositions as private_decompositions
+from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch import strides as private_strides
 from gearcache.ge_cache.private_torch import threads as private_threads
 
@@ -26,6 +27,7 @@ _OWN = (
     private_threads.own_guards,
     private_decompositions.own_decompositions,
     private_strides.own_view_strides,
+    private_fake.own_answers,
 )
 #: Taken before Dynamo's own lock, which exists only once Dynamo was imported, and that happens in a turn.
 _lock = threading.RLock()

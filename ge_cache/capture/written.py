@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from gearcache.guards.access import _STEPS, Access, Scope
 from gearcache.guards.evidence.checks import Check
@@ -19,8 +20,7 @@ _DICTIONARIES = ("_parameters", "_buffers", "_modules")
 _FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
 
 
-@dataclass(frozen=True)
-class Write:
+class Write(Struct, frozen=True):
     """An attribute of an object that the frame assigns or deletes; with `attribute` None, what a container holds.
 
     `source` is Dynamo's; `is_global`: a global of the method's module, which has no owner.

@@ -6,8 +6,9 @@ import _collections_abc
 import functools
 import types
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.capture.source_paths import FrameNames, UnknownSource, access_of
@@ -21,16 +22,14 @@ BUILTINS = Access(("builtins", ""))
 _FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
 
 
-@dataclass
-class Met:
+class Met(Struct):
     """A class: where the trace found it, and whether the method makes objects of it."""
 
     sources: dict[Any, None] = field(default_factory=dict)
     made: bool = False
 
 
-@dataclass(frozen=True)
-class TypeTest:
+class TypeTest(Struct, frozen=True):
     """A call of `isinstance` or `issubclass`: the class asked about, where and what the value is, and the answer."""
 
     kind: str
@@ -113,6 +112,13 @@ class FactChecks:
             return []
         # Dynamo may mean something else by it: what it means by an absent method of a tensor is guarded elsewhere.
         return [Check("has_attr" if present else "no_attr", access, name)] if holds else []
+
+    def level(self, source: Any, level: int) -> Check:
+        access, logger = self._found(source)
+        if access is None:
+            raise CaptureError(self._method, "it asks a logger for its level to which no path leads")
+        asked = access.then("attr", "isEnabledFor").then("called_with", level)
+        return observe("constant", asked, logger.isEnabledFor(level))
 
     def made_attribute(self, source: Any, name: str) -> list[Check]:
         access = self._access(source)

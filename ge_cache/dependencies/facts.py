@@ -11,10 +11,12 @@ from __future__ import annotations
 import enum
 import types
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct, field
+
 from gearcache.errors import CaptureError
+from gearcache.ge_cache.capture.orders import CAUSE, arranged
 from gearcache.ge_cache.capture.source_paths import FrameNames
 from gearcache.ge_cache.dependencies.fact_checks import BUILTINS, FactChecks, Met, TypeTest
 from gearcache.guards.access import MODULE_PARTS, Access, Walker, own_attributes
@@ -31,11 +33,14 @@ _UNMENTIONED = frozenset({"_call_impl", "_missing_", "_slow_forward", "_wrapped_
 _NOT_MET = ("torch._dynamo", "torch._guards", "torch.fx", "torch._subclasses", "gearcache.")
 
 
-@dataclass
-class Facts:
+class Facts(Struct):
     """Notes what a trace takes from the process."""
 
     method: str
+    #: In which order sets that the method makes are gone through, of `ge_cache.capture.orders`; "": as the items came.
+    arrangement: str = ""
+    #: How many such sets were met of which another process may have another order.
+    made_orders: int = 0
     _names: set[str] = field(default_factory=set)
     _classes: dict[type, Met] = field(default_factory=dict)
     _attributes: dict[tuple[Any, str], bool] = field(default_factory=dict)
@@ -50,6 +55,8 @@ class Facts:
     _ran: list[tuple[Any, Any]] = field(default_factory=list)
     _seeded: bool = False
     _refusals: list[str] = field(default_factory=list)
+    _left_out: set[str] = field(default_factory=set)
+    _levels: dict[tuple[Any, int], None] = field(default_factory=dict)
 
     def refuse(self, cause: str) -> None:
         """Note something that no other process can compare."""
@@ -59,6 +66,19 @@ class Facts:
         """Raise the first thing that was refused."""
         if self._refusals:
             raise CaptureError(self.method, self._refusals[0])
+
+    def left_out(self, what: str) -> None:
+        """Note what the method does and no graph of it will do."""
+        self._left_out.add(what)
+
+    def asked_level(self, source: Any, level: int) -> None:
+        """Note that the trace asked a logger whether a level is enabled."""
+        self._levels[source, level] = None
+
+    @property
+    def all_left_out(self) -> list[str]:
+        """What was left out, in words."""
+        return sorted(self._left_out)
 
     def met_class(self, cls: Any, source: Any, made: bool = False) -> None:
         """Note a class that the trace came upon, or whose objects it met or makes."""
@@ -130,7 +150,9 @@ class Facts:
         """Note a set whose order the trace took over."""
         self._orders[source] = None
 
-    def order_of_made(self, items: list[Any], constant: frozenset[Any] | None) -> list[Any] | None:
+    def order_of_made(
+        self, items: list[Any], constant: frozenset[Any] | None, *, at_once: bool = False
+    ) -> list[Any] | None:
         """Return the order of a set that the method makes, None to keep it; `constant`: the set of its code that it is.
 
         Dynamo's order is that in which the items came. Small numbers lie in a set in the order of their size, whatever
@@ -144,11 +166,11 @@ class Facts:
             size *= 2
         if all(type(item) is int and 0 <= item < size for item in items):
             return sorted(items)
-        self.refuse(
-            "it goes through a set that it makes, whose order may be another one in each process: use `sorted(...)`, "
-            "a tuple, a list or a dict"
-        )
-        return None
+        if at_once:  # of one that Python itself goes through, no other order can be tried
+            self.refuse(CAUSE)
+            return None
+        self.made_orders += 1
+        return arranged(items, self.arrangement, self.made_orders) if self.arrangement else None
 
     def hashed(self, value: Any) -> None:
         """Note a value whose hash the trace took over."""
@@ -201,6 +223,7 @@ class Facts:
             checks += translator.attribute(source, name, present)
         for source, name in self._made_attributes:
             checks += translator.made_attribute(source, name)
+        checks += [translator.level(source, level) for source, level in self._levels]
         checks += [translator.own_key(source, key) for source, key in self._own_keys]
         checks += [translator.own_keys(source) for source in self._own_dictionaries]
         checks += [check for source in self._emptiness for check in translator.emptiness(source)]

@@ -11,10 +11,10 @@ from __future__ import annotations
 import enum
 import types
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from msgspec import Struct, field
 
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.capture.source_paths import is_given
@@ -33,8 +33,7 @@ _LEAST_ID = 1 << 16
 _IDENTITY_HASHES: tuple[Any, ...] = (object.__hash__, torch.Tensor.__hash__, torch.nn.Module.__hash__)
 
 
-@dataclass
-class Identities:
+class Identities(Struct):
     """Notes what Dynamo does with the identity of objects that have a source."""
 
     method: str

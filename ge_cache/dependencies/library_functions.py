@@ -10,10 +10,10 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from msgspec import Struct, field
 
 from gearcache.errors import CaptureError, UnkeyableValue
 from gearcache.guards.access import Access, Scope
@@ -56,8 +56,7 @@ _MACHINERY = tuple(
 )
 
 
-@dataclass
-class LibraryFunctions:
+class LibraryFunctions(Struct):
     """The functions of torch that a graph calls, with those that their bodies name, and all names in these bodies."""
 
     functions: dict[tuple[str, str], Any] = field(default_factory=dict)

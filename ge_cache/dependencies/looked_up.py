@@ -8,8 +8,9 @@ another although the trace read a single key. Where nothing but lookups was seen
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from gearcache.guards.access import Access
 from gearcache.guards.evidence.checks import Check
@@ -18,8 +19,7 @@ from gearcache.guards.evidence.checks import Check
 _ALL_KEYS = {"DICT_KEYS_MATCH", "MAPPING_KEYS_CHECK"}
 
 
-@dataclass
-class LookedUp:
+class LookedUp(Struct):
     """One dictionary: its keys in order when the trace met it, and those asked for with whether they are there."""
 
     keys: list[Any]

@@ -10,11 +10,11 @@ from __future__ import annotations
 import builtins
 import os
 import types
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
+from msgspec import Struct
 
 from gearcache.errors import CaptureError, UnkeyableValue
 from gearcache.ge_cache.capture.source_paths import FrameNames, UnknownSource, access_of
@@ -39,22 +39,46 @@ _GLOBAL_HOOKS = (
 _FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
 
 
-@dataclass(frozen=True)
-class TracedCode:
+class TracedCode(Struct, frozen=True):
     """What was traced: the method, all code that Dynamo went through, the graph, what the frame writes of classes."""
 
-    method: types.FunctionType
+    method: Any  #: a `types.FunctionType`, which a type checker would bind
     codes: Iterable[types.CodeType]
     graph: torch.fx.GraphModule
     written: set[str]
 
 
-@dataclass
-class Observed:
+class Covered:
+    """The code of functions that are compared as the process holds them.
+
+    Code that reads alike is equal, also that of two functions in two files, of which one may be edited: a function's
+    own code counts by identity. What is written inside of a function comes with it, and counts by what it reads:
+    Dynamo keeps the instructions of equal code, and with them the inner code of whichever came first.
+    """
+
+    def __init__(self, function: types.CodeType) -> None:
+        self._own: dict[int, types.CodeType] = {}
+        self._inner: set[types.CodeType] = set()
+        self.add(function)
+
+    def add(self, function: types.CodeType) -> None:
+        """Cover a function and what is written inside of it."""
+        self._own[id(function)] = function
+        self._inner.update(code for code in code_objects(function) if code is not function)
+
+    def __contains__(self, code: types.CodeType) -> bool:
+        return id(code) in self._own or code in self._inner
+
+    def __iter__(self) -> Iterator[types.CodeType]:
+        yield from self._own.values()
+        yield from self._inner
+
+
+class Observed(Struct):
     """Checks of what was met, and the code objects that they cover."""
 
     checks: list[Check]
-    covered: set[types.CodeType]
+    covered: Covered
 
 
 def observed_checks(
@@ -66,7 +90,7 @@ def observed_checks(
     """
     walker = Walker(scope)
     found: dict[Any, Check] = _shadows(traced.method)
-    covered = set(code_objects(traced.method.__code__))
+    covered = Covered(traced.method.__code__)
     functions = _method_path(traced.method, scope)
     for function, source in observer.functions:
         found_at = located(function, source, names, walker)
@@ -77,7 +101,7 @@ def observed_checks(
             key, access = found_at
             found.setdefault(key, observe(kind, access, walker.resolve(access)))
             functions[access] = function
-            covered.update(code_objects(function.__code__))
+            covered.add(function.__code__)
         found |= _shadows(function)
     for name in sorted(observer.variables):
         access = Access(("environment", name))

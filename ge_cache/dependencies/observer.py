@@ -6,8 +6,9 @@ import contextlib
 import os
 import types
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from gearcache.errors import CaptureError, MethodRaises
 from gearcache.guards.evidence.code import is_versioned
@@ -42,8 +43,7 @@ def collected_code() -> Iterator[set[types.CodeType]]:
         _collected[:] = [each for each in _collected if each is not found]
 
 
-@dataclass
-class Observer:
+class Observer(Struct):
     """Notes what Dynamo calls while it traces one method."""
 
     method: str

@@ -8,17 +8,18 @@ here and becomes a check, as does what is known of a tensor that was met and is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from msgspec import Struct, field
 
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.capture.source_paths import is_given
 from gearcache.guards.access import Access
 from gearcache.guards.evidence.checks import Check, observe
 from gearcache.guards.evidence.constants import NotConstant, to_plain
-from gearcache.guards.evidence.tensor_facts import reads, tensor_plain
+from gearcache.guards.evidence.names import a_type
+from gearcache.guards.evidence.tensor_facts import PLAIN_TYPES, reads, tensor_plain
 
 #: What follows from dtype, device type, layout, sizes and strides.
 _FOLLOWS = {
@@ -33,8 +34,7 @@ _OF_ONE_MOMENT = {"_cdata", "_version"}
 _BUFFER_MARK = "_is_buffer"
 
 
-@dataclass
-class TensorReads:
+class TensorReads(Struct):
     """Notes what Dynamo reads of tensors that were there before the call, by their sources."""
 
     method: str
@@ -99,7 +99,11 @@ class TensorReads:
         for source in matched:
             if source not in covered:
                 path = access(source)
-                found.append(Check("tensor", path, tensor_plain(value(path), sizes=source in self._sized)))
+                tensor = value(path)
+                if type(tensor) not in PLAIN_TYPES:
+                    cause = f"it passes on `{path.text}`, {a_type(tensor)}, which its graph does not compute with"
+                    raise CaptureError(self.method, cause)
+                found.append(Check("tensor", path, tensor_plain(tensor, sizes=source in self._sized)))
         for source in self._kinds:
             path = access(source)
             tensor = value(path)

@@ -59,7 +59,10 @@ class GearSymbols:
         env = capture.shape_env
         #: Conditions of the trace on numbers that name sizes too, at the sizes of the gear.
         mixed = [number_text(self._at_gear(condition, names), names) for condition in mixed_conditions(capture)]
-        values = {names[s]: symbols.value(s, assignment) if s in known else symbols.hint(s) for s in names}
+        traced = {names[s]: symbols.hint(s) for s in names}
+        values = traced | {names[s]: symbols.value(s, assignment) for s in known}
+        #: Whether the trace is right for its own numbers at this gear, which may not be that of its call.
+        self.takes_call = values == traced and _holds(values, mixed)
         hints = _hints(values, [names[symbol] for symbol in free], mixed)
         self._mixed = mixed
         self._symbolic = private_symbols.SymbolicInputs(
@@ -131,18 +134,22 @@ def _hints(values: Mapping[str, int], free: Iterable[str], conditions: list[str]
 
     A slice that fits the call's own size may be too long for a smaller gear's.
     """
-    alone = [text for text in conditions if not re.search(r"\b[su]\d+\b", text)]
-
-    def hold(values: Mapping[str, int]) -> bool:
-        return all(expression_function(text, tuple(values))(**values) for text in alone)
-
     found = dict(values)
     for name in free:
-        if hold(found):
+        if _holds(found, conditions):
             break
-        wanted = (value for value in (*range(2, 130), 1, 0) if hold(found | {name: value}))
+        wanted = (value for value in (*range(2, 130), 1, 0) if _holds(found | {name: value}, conditions))
         found[name] = next(wanted, found[name])
     return found
+
+
+def _holds(values: Mapping[str, int], conditions: list[str]) -> bool:
+    """Whether the conditions on numbers alone hold; those that name sizes which stay open are not asked."""
+    alone = [text for text in conditions if not re.search(r"\b[su]\d+\b", text)]
+    try:
+        return all(expression_function(text, tuple(values))(**values) for text in alone)
+    except ZeroDivisionError:
+        return False
 
 
 def mixed_conditions(capture: Capture) -> list[Any]:

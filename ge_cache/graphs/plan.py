@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
 from typing import Any
+
+from msgspec import Struct
 
 from gearcache.errors import GearSpecError
 from gearcache.ge_cache.capture.captured import Capture, CapturedInput
@@ -12,8 +14,7 @@ from gearcache.guards.access import Access
 from gearcache.guards.gears.parse import Axis, GearSpec, RangeAxis, gear_text
 
 
-@dataclass(frozen=True)
-class PlannedGear:
+class PlannedGear(Struct, frozen=True):
     """One gear: its size per axis, and the value of every symbol that an axis fixes."""
 
     sizes: tuple[int, ...]
@@ -42,10 +43,22 @@ def plan_gears(capture: Capture, symbols: Symbols, spec: GearSpec) -> list[Plann
                 continue
             raise GearSpecError(f"`{capture.method}`: gear {gear_text(spec, gear)} cannot exist: {conflict}")
         assumed = _tie_like_dims(capture, spec, columns, gear, symbols, assignment)
-        planned.append(PlannedGear(gear, assignment, fixed or symbols.broken(assignment), assumed))
+        broken = fixed or _in_words(symbols.broken(assignment), capture)
+        planned.append(PlannedGear(gear, assignment, broken, assumed))
     if not planned:
         raise GearSpecError(f"`{capture.method}`: no gear of the spec fits: the trace ties all combinations apart")
     return planned
+
+
+def _in_words(condition: str | None, capture: Capture) -> str | None:
+    """Return a condition on symbols with the dims that have them in place of their names."""
+    if condition is None:
+        return None
+    words: dict[str, str] = {}
+    for item in capture.inputs:
+        for dim, size in enumerate(item.sizes):
+            words.setdefault(str(size), f"{item.access.text}.size({dim})")
+    return re.sub(r"\b[su]\d+\b", lambda match: words.get(match[0], match[0]), condition)
 
 
 def gear_options(capture: Capture, symbols: Symbols, planned: list[PlannedGear]) -> tuple[str, str]:

@@ -8,7 +8,6 @@ are compared at a distance.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import torch
 from torch import fx
@@ -26,18 +25,19 @@ LEAST_BYTES = 1 << 19
 _TRIED = 12
 
 
-@dataclass
 class Search:
-    """Looks for stretches that come again; `refused` says why some that do were not taken, if any."""
+    """Looks for stretches that come again."""
 
-    operations: Operations
-    refused: str = ""
+    def __init__(self, operations: Operations) -> None:
+        self.operations = operations
+        #: Why some stretches that come again were not taken; empty where all were.
+        self.refused = ""
+        self._cuts = Cuts(operations)
 
     def stretches(self) -> list[Stretch]:
         """Return the whole graph in order as stretches; one of them, with a count of 1, where nothing repeats."""
         numbers: dict[object, int] = {}
         tokens = [numbers.setdefault(token, len(numbers)) for token in self.operations.tokens()]
-        self._cuts = Cuts(self.operations)
         return list(self._split(torch.tensor(tokens), 0, len(tokens)))
 
     def _split(self, tokens: torch.Tensor, begin: int, end: int) -> Iterator[Stretch]:

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from msgspec import Struct, field
 from torch import fx
 
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.capture.captured import Capture, CapturedInput
+from gearcache.ge_cache.capture.unwrapped import noting_code
 from gearcache.ge_cache.dependencies.custom_operators import record_expanded
 from gearcache.ge_cache.graphs import inference_regions
 from gearcache.ge_cache.graphs.arguments import given_arguments
@@ -35,8 +36,7 @@ def _empty(spec: TensorSpec) -> torch.Tensor:
     return torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device)
 
 
-@dataclass
-class GearGraph:
+class GearGraph(Struct):
     """The ATen graph of one gear: placeholders are the inputs, then the attributes, in order."""
 
     module: fx.GraphModule
@@ -86,7 +86,9 @@ def lift_attributes(capture: Capture) -> fx.GraphModule:
                 mapping[node].target = inference_regions.begin
             elif private_autograd.leaves_inference_mode(node):
                 mapping[node].target = inference_regions.end
-    return fx.GraphModule(capture.module, graph)
+    lifted_module = fx.GraphModule(capture.module, graph)
+    lifted_module.meta.update(capture.module.meta)
+    return lifted_module
 
 
 def tensor_placeholders(capture: Capture) -> list[fx.Node]:
@@ -172,7 +174,7 @@ def record(
         return [value for value in outputs if isinstance(value, torch.Tensor)]
 
     def recorded(table: dict[Any, Any], pre_dispatch: bool) -> fx.GraphModule:
-        with mode, torch.no_grad(), only_own_operators_computed():
+        with mode, torch.no_grad(), only_own_operators_computed(), noting_code(lifted):
             made = make_fx(run, decomposition_table=table, _allow_non_fake_inputs=True, pre_dispatch=pre_dispatch)
             return made(*arguments)
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import fx
 
 from gearcache.errors import CaptureError
@@ -26,7 +25,7 @@ def take_data(method: str, graph: fx.Graph, sources: Mapping[str, Any]) -> None:
             detached.meta = dict(node.meta)
             node.replace_all_uses_with(detached)
             graph.erase_node(node)
-        elif node.target in (torch.Tensor.set_, "set_"):
+        elif private_dynamo.assigns_data(node):
             owner = node.args[0]
             source = owner.meta["grapharg"].source if "grapharg" in owner.meta else sources.get(owner.target)
             name = _readable(source.name) if source is not None else str(owner)

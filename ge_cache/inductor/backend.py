@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import logging
 import os
 import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgpack
 import torch
@@ -25,16 +26,19 @@ from gearcache.ge_cache.aten import decode_tensor
 from gearcache.ge_cache.backend import Artifact, Backend, CompileJob, Runner, Stage, StoredArtifact
 from gearcache.ge_cache.inductor import targets
 from gearcache.ge_cache.inductor.artifact_names import CONSTANTS, EXTERN, LIBRARY
-from gearcache.ge_cache.inductor.headers import SharedHeaders
+from gearcache.ge_cache.inductor.idle_runners import run_with
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.workers.scratch import scratch_folder
 from gearcache.guards.evidence.names import a_type
+
+if TYPE_CHECKING:
+    from gearcache.ge_cache.inductor.headers import SharedHeaders
 
 logger = logging.getLogger("gearcache")
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 #: Bump when the same graph and options compile to different code; older entries then miss.
-RECIPE = 4
+RECIPE = 6
 #: Variables of Inductor that say where and when it works, and not what it makes (torch 2.13 `_inductor/config.py`).
 _HARMLESS_VARIABLES = {
     "BUNDLED_AUTOTUNE_REMOTE_CACHE",
@@ -62,6 +66,7 @@ class InductorBackend(Backend):
 
     name = "inductor"
     worker = "gearcache.ge_cache.inductor.backend:InductorBackend"
+    asks_orders = True
 
     def __init__(self, options: Mapping[str, Any] | None = None, target: str = targets.NATIVE) -> None:
         """Take the user's settings; `ValueError` for one that a cached graph cannot follow, or a target of other hosts.
@@ -127,7 +132,7 @@ class InductorBackend(Backend):
         """Build the shared object; takes seconds to minutes and a C++ compiler."""
         from gearcache.ge_cache.inductor.library import build_library
 
-        self.warm_up(job.threads, job.target)
+        self.warm_up(job.threads, job.target, stage)
         artifact = build_library(job, stage)
         if self._headers is not None:
             self._headers.give()
@@ -139,21 +144,23 @@ class InductorBackend(Backend):
 
         self._folder = Path(settle_folder(f"{folder}/inductor"), "gearcache-headers")
 
-    def warm_up(self, threads: int, target: str) -> None:
-        """Import Inductor and see to precompiled headers, in a worker."""
+    def warm_up(self, threads: int, target: str, stage: Stage) -> None:
+        """Import Inductor and see to precompiled headers, in a worker; stages `import` and `headers`."""
         if self._folder is None or self._headers is not None:
             return
+        stage("import")
         from gearcache.ge_cache.inductor.library import prepare
         from gearcache.ge_cache.private_torch.inductor import header_folder
 
         # Headers are of a target: those of another one would save nothing.
         shared = self._folder if target == targets.NATIVE else self._folder / target
+        from gearcache.ge_cache.inductor.headers import SharedHeaders
+
         self._headers = SharedHeaders(shared, header_folder())
-        self._headers.provide(functools.partial(prepare, threads, target))
+        self._headers.provide(functools.partial(prepare, threads, target), lambda: stage("headers"))
 
     def load(self, artifact: StoredArtifact, attributes: Mapping[str, torch.Tensor], device: torch.device) -> Runner:
         """Load the shared object and bind the live weights, without a copy."""
-        runner = _runner(artifact)
         bound = artifact.header["bound"]
         constants: dict[str, torch.Tensor] = {}
         if any(kind == "constant" for kind, _ in bound.values()):
@@ -167,9 +174,21 @@ class InductorBackend(Backend):
             internal: attributes[name].detach() if kind == "attribute" else constants[name]
             for internal, (kind, name) in bound.items()
         }
-        if values:
-            runner.update_constant_buffer(values, False, True, True)
-        return _Bound(runner.run, values)
+        described = artifact.read(EXTERN) if artifact.header.get("extern") else b""
+        with artifact.file(LIBRARY) as stored:
+            library = stored
+            if os.statvfs(stored).f_flag & os.ST_NOEXEC:
+                from gearcache.ge_cache.inductor.executable import name_of_copy
+
+                library = name_of_copy(stored)
+            # A file that is loaded keeps its inode for as long as the process lives. Where groups are named, what is
+            # loaded is a copy of the file with the names in it.
+            status = os.stat(library)
+            same = (
+                hashlib.sha256(artifact.read(LIBRARY)).digest() if artifact.groups else (status.st_dev, status.st_ino)
+            )
+            code = (same, described, tuple(artifact.groups))
+            return _Bound(run_with(code, functools.partial(_runner, artifact, library, stored, described), values))
 
 
 def inductor_variables(environ: Mapping[str, str]) -> dict[str, str]:
@@ -182,11 +201,10 @@ def inductor_variables(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _runner(artifact: StoredArtifact) -> Any:
-    has_description = bool(artifact.header.get("extern"))
-    if not has_description and not artifact.groups:
-        with artifact.file(LIBRARY) as library:
-            return _load(library, library)
+def _runner(artifact: StoredArtifact, library: str, stored: str, described: bytes) -> Any:
+    """Load a shared object; `stored` is what errors call it."""
+    if not described and not artifact.groups:
+        return _load(library, stored)
     from gearcache.cache.trust import opened_folder
 
     with contextlib.ExitStack() as stack:
@@ -196,18 +214,14 @@ def _runner(artifact: StoredArtifact) -> Any:
 
             named = with_names(artifact.read(LIBRARY), artifact.groups)
             library = stack.enter_context(library_file(named, folder))
-        else:
-            library = stack.enter_context(artifact.file(LIBRARY))
+            described = described_with_names(described, artifact.groups) if described else described
         # The description is looked for beside the object, under its name, while the object is loaded.
         descriptor, name = stack.enter_context(opened_folder(folder))
         os.symlink(library, LIBRARY, dir_fd=descriptor)
-        if has_description:
-            described = artifact.read(EXTERN)
-            if artifact.groups:
-                described = described_with_names(described, artifact.groups)
+        if described:
             with os.fdopen(os.open(Path(LIBRARY).stem + ".json", _NEW_FILE, 0o600, dir_fd=descriptor), "wb") as file:
                 file.write(described)
-        return _load(f"{name}/{LIBRARY}", library)
+        return _load(f"{name}/{LIBRARY}", stored)
 
 
 def _load(name: str, library: str) -> Any:
@@ -218,14 +232,13 @@ def _load(name: str, library: str) -> Any:
 
 
 class _Bound:
-    """A runner together with the tensors that its `user_managed` constants point to."""
+    """A runner to which numbers may be given as they are."""
 
-    __slots__ = ("run", "values")
+    __slots__ = ("run",)
     is_native = True
 
-    def __init__(self, run: Runner, values: dict[str, torch.Tensor]) -> None:
+    def __init__(self, run: Runner) -> None:
         self.run = run
-        self.values = values
 
     def __call__(self, inputs: list[Any]) -> list[torch.Tensor]:
         if inputs and type(inputs[-1]) is int:  # numbers are the last inputs

@@ -30,10 +30,14 @@ class SharedHeaders:
         self._shared = shared
         self._own = own
 
-    def provide(self, build: Callable[[], None]) -> None:
-        """Take what is shared; where there is nothing, build headers once for all workers, which wait meanwhile."""
+    def provide(self, build: Callable[[], None], tell: Callable[[], None] = lambda: None) -> None:
+        """Take what is shared; where there is nothing, build headers once for all workers, which wait meanwhile.
+
+        `tell` is called before that, whoever builds them: it takes long.
+        """
         if self._take():
             return
+        tell()
         with contextlib.ExitStack() as held:
             with contextlib.suppress(OSError):
                 self._shared.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from gearcache.ge_cache.private_torch.cpp_objects import Written
 

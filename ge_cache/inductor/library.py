@@ -10,12 +10,12 @@ import shlex
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgpack
 import torch
+from msgspec.structs import replace
 
 from gearcache.ge_cache.aten import decode_tensor, encode_tensor, to_module
 from gearcache.ge_cache.backend import Artifact, CompileJob, Stage
@@ -106,7 +106,7 @@ def _build_whole(
             module,
             inputs,
             compile_options(job),
-            keeping_constants(weights, folded, stage, job.target),
+            keeping_constants(weights, folded, stage, job.target, job.graph.get("orders", ())),
             linker_flags(),
             list(weights.values()),
             make_object,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import torch
+from msgspec import Struct, field
 from torch import fx
 
 from gearcache.ge_cache.graphs.operations import Operations
@@ -13,8 +13,7 @@ from gearcache.ge_cache.graphs.repeats import externals_of, outputs_of
 from gearcache.ge_cache.graphs.stretch import Stretch
 
 
-@dataclass
-class Part:
+class Part(Struct):
     """Some operations in a row: a module whose weights are buffers, and tensors like its inputs and outputs."""
 
     module: fx.GraphModule
@@ -24,8 +23,7 @@ class Part:
     weights: list[str]
 
 
-@dataclass
-class Step:
+class Step(Struct):
     """One run of a part. Values are numbered: the inputs of the graph first, then what steps hand on."""
 
     part: int
@@ -36,8 +34,7 @@ class Step:
     outputs: list[int]
 
 
-@dataclass
-class Program:
+class Program(Struct):
     """What a graph of repeats is compiled to."""
 
     inputs: int

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgpack
 import torch
+from msgspec import Struct, field
 
 from gearcache.ge_cache.backend import CompileJob, Stage
 from gearcache.ge_cache.graphs.functional import drop_aliases, give_values, write_anew
@@ -18,6 +18,7 @@ from gearcache.ge_cache.graphs.repeats import Search
 from gearcache.ge_cache.inductor.options import compile_options, vectors_for
 from gearcache.ge_cache.inductor.portable import check_portable
 from gearcache.ge_cache.inductor.program import Part, Program, make_program
+from gearcache.ge_cache.inductor.result_strides import Orders, order_of, put_in_order
 from gearcache.ge_cache.inductor.runtime import make_linked
 from gearcache.ge_cache.inductor.sources import NotMergeable, merged
 from gearcache.ge_cache.private_torch import inductor as private_inductor
@@ -29,8 +30,7 @@ _MOST_TEXT = 300
 _NUMBER = "gearcache number"
 
 
-@dataclass(frozen=True)
-class Built:
+class Built(Struct, frozen=True):
     """A shared object, the values of its constants, and what a header tells of how it was made."""
 
     library: Path
@@ -94,15 +94,18 @@ def keeping_constants(
     constants: dict[str, torch.Tensor],
     stage: Stage,
     target: str,
+    orders: Orders,
     prefix: str = "",
 ) -> Callable[..., Any]:
     """Return what wraps Inductor's last stage and keeps the values of the attributes that are no weights.
 
-    It refuses a graph whose strides would be those of the CPU at hand, and not of the target.
+    It refuses a graph whose strides would be those of the CPU at hand, and not of the target, and gives the results of
+    others the `orders` that were recorded.
     """
 
     def inner(compile_inner: Any, graph: Any, example_inputs: Any, **keywords: Any) -> Any:
         check_portable(graph, target)
+        put_in_order(graph, orders)
         for node in graph.graph.nodes:
             if node.op == "get_attr" and node.target not in weights:
                 value = getattr(graph, node.target)
@@ -140,7 +143,14 @@ class _Parts:
                     part.module,
                     part.inputs,
                     compile_options(self._job),
-                    keeping_constants(weights, self._constants, self._stage, self._job.target, f"part{number}_"),
+                    keeping_constants(
+                        weights,
+                        self._constants,
+                        self._stage,
+                        self._job.target,
+                        [order_of(tensor) for tensor in part.outputs],
+                        f"part{number}_",
+                    ),
                     self._flags,
                     list(weights.values()),
                     self._take,

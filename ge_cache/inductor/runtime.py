@@ -7,7 +7,8 @@ interface, and the templates of which the class of the graph is made. Here the s
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from gearcache.ge_cache.inductor.interpreter_lock import INTERFACE, INTERFACE_END, with_lock_released
 from gearcache.ge_cache.private_torch.cpp_objects import Lowered, Make, Written

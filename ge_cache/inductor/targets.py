@@ -9,8 +9,9 @@ from __future__ import annotations
 import functools
 import platform
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from gearcache.errors import OptionError
 
@@ -18,8 +19,7 @@ NATIVE = "native"
 _CPUINFO = Path("/proc/cpuinfo")
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(Struct, frozen=True):
     """A level, which is a name for `-march`, the flags that a CPU of it has, and the vectors that Inductor writes."""
 
     name: str

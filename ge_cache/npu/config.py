@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from msgspec import Struct, field
 
 from gearcache.errors import GearSpecError, OptionError
 from gearcache.ge_cache.npu.ascend import (
@@ -22,8 +22,7 @@ GE_MODE = "max-autotune"
 MODES = (GE_MODE, "npugraph_ex", "reduce-overhead")
 
 
-@dataclass(frozen=True)
-class NpuOptions:
+class NpuOptions(Struct, frozen=True):
     """What a user chose: the mode, options by name, or a whole torchair config; and who switches gears."""
 
     mode: str = GE_MODE

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
+from msgspec import Struct
 from torch import fx
 
 from gearcache.errors import CompileError
@@ -26,8 +26,7 @@ from gearcache.ge_cache.private_torch import symbols as private_symbols
 aten = torch.ops.aten
 
 
-@dataclass(frozen=True)
-class FunctionalGraph:
+class FunctionalGraph(Struct, frozen=True):
     """A functional graph; placeholders are the sizes `owners`, the job's inputs, its numbers, then its attributes.
 
     Each owner is the input and the dim that a symbolic size is read from. The outputs are those of the job, then the

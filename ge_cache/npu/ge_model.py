@@ -11,8 +11,9 @@ import functools
 import itertools
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 logger = logging.getLogger("gearcache")
 #: The releases of torch_npu whose Python was read for this (the torchair of 2.14.0 is that of 2.13.0, byte by byte);
@@ -26,8 +27,7 @@ _WHOLE = ("ConstPlaceHolder", "GroupedMatmul")
 _VARINT, _LENGTH_PREFIXED, _FIXED = 0, 2, {1: 8, 5: 4}
 
 
-@dataclass(frozen=True)
-class SplitModel:
+class SplitModel(Struct, frozen=True):
     """A serialised model of the handled operators, and the others as fields of its graph.
 
     `plan` gives the order: `[number of handled operators, bytes of others after them]`, again and again.

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 Factor = tuple[Any, bool]
 Dim = tuple[Factor, ...]
 ONE: Dim = ()
 
 
-@dataclass(frozen=True)
-class Extent:
+class Extent(Struct, frozen=True):
     """The dims of one tensor.
 
     `bound`: all values are whole numbers from 0 to below it (row numbers, from `arange`). `is_writable`: writing

@@ -15,7 +15,7 @@ from gearcache.ge_cache.capture.symbols import Symbols
 from gearcache.ge_cache.graphs.dynamic import SizePrinter, record_dynamic
 from gearcache.ge_cache.graphs.static import GearGraph, order_inputs
 from gearcache.ge_cache.padding.proven import Unproven, prove_all, vouch_all
-from gearcache.guards.dispatch.padded_call import Fills
+from gearcache.guards.dispatch.fills import Fills
 
 
 def padded_symbols(

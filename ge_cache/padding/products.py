@@ -6,7 +6,8 @@ A sum may run over filling where one of the factors is 0 there.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from gearcache.ge_cache.padding.extents import ONE, Dim, Extent, broadcast, has_padding
 from gearcache.ge_cache.padding.fills import doubtful

@@ -9,10 +9,10 @@ that see no filling may be anything.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 from torch import fx
 
 from gearcache.ge_cache.padding.extents import Dim, Extent, is_prefix

@@ -7,10 +7,10 @@ that dims are equal, and what the filling of an input is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
+from msgspec import Struct
 from torch import fx
 
 from gearcache.ge_cache.padding.fills import is_exact
@@ -19,8 +19,7 @@ from gearcache.ge_cache.padding.proof import Proof
 Simplify = Callable[[Any], Any]
 
 
-@dataclass(frozen=True)
-class Proven:
+class Proven(Struct, frozen=True):
     """A padded size, and what its proof rests on."""
 
     #: The symbols of it: several where they are taken for equal.
@@ -31,8 +30,7 @@ class Proven:
     doubtful: list[int]
 
 
-@dataclass(frozen=True)
-class Unproven:
+class Unproven(Struct, frozen=True):
     """A padded size, by the dim that names it, and what stands against it."""
 
     label: str

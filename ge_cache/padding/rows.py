@@ -6,10 +6,10 @@ that is not listed is refused as soon as it sees filling, so the list may be inc
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 
 from gearcache.ge_cache.padding.extents import ONE, Dim, Extent, broadcast, has_padding
 from gearcache.ge_cache.padding.fills import LOWEST, doubtful, elementwise_fills, require_neutral

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 
 from gearcache.ge_cache.padding.extents import ONE, Dim, Extent, has_padding, kept, normal, regroup
 from gearcache.ge_cache.padding.fills import constant_fills, held

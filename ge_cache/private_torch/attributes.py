@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from gearcache.ge_cache.private_torch.renamed import name_here
+
 #: Attributes of a tensor that make a tensor.
 _MADE = ("T", "mT", "H", "mH", "real", "imag", "data")
 
@@ -79,8 +81,9 @@ def watched_attributes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
     yield slot, "tp_descr_get_impl", tp_descr_get_impl
     yield from watched_sources()
+    attribute = name_here(VariableTracker, "var_getattr")
     for cls in _all_of(VariableTracker):
-        for name, watched in (("var_getattr", reading), ("call_obj_hasattr", asking)):
+        for name, watched in ((attribute, reading), ("call_obj_hasattr", asking)):
             if name in vars(cls):
                 yield cls, name, watched(vars(cls)[name])
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from gearcache.ge_cache.capture.exchanged import exchanged, here
+from gearcache.ge_cache.private_torch.renamed import name_here
 
 
 @contextlib.contextmanager
@@ -21,9 +22,10 @@ def watched_autograd(reads: Any) -> Iterator[None]:
     tensor: Any = TensorVariable
     function: Any = TorchInGraphFunctionVariable
     grad_mode: Any = GradModeVariable
-    read, require, call, create = (
-        tensor.var_getattr,
-        tensor.method_requires_grad_,
+    attribute = name_here(tensor, "var_getattr")
+    read, call_of_tensor, call, create = (
+        getattr(tensor, attribute),
+        tensor.call_method,
         function.call_function,
         grad_mode.create,
     )
@@ -34,10 +36,10 @@ def watched_autograd(reads: Any) -> Iterator[None]:
             reads.of_result(name, found.as_python_constant())
         return found
 
-    def method_requires_grad_(self: Any, tx: Any, *args: Any, **kwargs: Any) -> Any:
-        if self.source is not None:
+    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        if name == "requires_grad_" and self.source is not None:
             reads.of_tensor(self.source)
-        return require(self, tx, *args, **kwargs)
+        return call_of_tensor(self, tx, name, args, kwargs)
 
     def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
         if self.value in (torch.is_grad_enabled, torch._C._set_grad_enabled):
@@ -50,8 +52,8 @@ def watched_autograd(reads: Any) -> Iterator[None]:
         return create(tx, target_value, initialized, **kwargs)
 
     replacements = [
-        (tensor, "var_getattr", here(var_getattr, read)),
-        (tensor, "method_requires_grad_", here(method_requires_grad_, require)),
+        (tensor, attribute, here(var_getattr, read)),
+        (tensor, "call_method", here(call_method, call_of_tensor)),
         (function, "call_function", here(call_function, call)),
         (grad_mode, "create", staticmethod(here(create_grad_mode, create))),
     ]

@@ -16,23 +16,23 @@ from typing import Any
 def watched_comparisons(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     """Yield (owner, name, replacement) of what looks for an equal item."""
     from torch._dynamo import utils
-    from torch._dynamo.variables import hashable, lists
+    from torch._dynamo.variables import hashable
 
     dynamo_utils: Any = utils
     contains = dynamo_utils.iter_contains
 
     @functools.wraps(contains)
-    def iter_contains(items: Any, search: Any, tx: Any, check_tensor_identity: bool = False) -> Any:
+    def iter_contains(items: Any, search: Any, tx: Any, *by_identity: bool, **named: bool) -> Any:
+        """`check_tensor_identity` was given until torch 2.13."""
         facts.asked_for("__eq__")
         found = [item.realize() for item in items]
-        if search.is_tensor() and not check_tensor_identity:
+        if search.is_tensor() and not any((*by_identity, *named.values())):
             return _is_one_of(facts, found, search)
         if not search.is_python_constant() or all(item.is_python_constant() for item in found):
-            return contains(found, search, tx, check_tensor_identity)
+            return contains(found, search, tx, *by_identity, **named)
         return _is_among(facts, found, search, tx)
 
     yield dynamo_utils, "iter_contains", iter_contains
-    yield lists, "iter_contains", iter_contains
     key: Any = hashable.HashableTracker
     init_key, equal = key.__init__, key.__eq__
 

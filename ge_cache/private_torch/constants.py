@@ -7,9 +7,10 @@ items at most: a key more, or another order, is not seen.
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Iterator
 from typing import Any
+
+from gearcache.ge_cache.private_torch.renamed import name_here
 
 
 def watched_constants(facts: Any) -> Iterator[tuple[Any, str, Any]]:
@@ -22,7 +23,8 @@ def watched_constants(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     dictionary: Any = dicts.ConstDictVariable
     is_constant, constant = variable.is_python_constant, dictionary.as_python_constant
     protocol: Any = object_protocol
-    truth, ask_for_key = protocol.generic_bool, dictionary.install_dict_contains_guard
+    truth_name = name_here(protocol, "generic_bool")
+    truth, ask_for_key = getattr(protocol, truth_name), dictionary.install_dict_contains_guard
     asked = 0
 
     @functools.wraps(is_constant)
@@ -91,11 +93,11 @@ def watched_constants(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     yield variable, "is_python_constant", is_python_constant
     yield dictionary, "as_python_constant", as_python_constant
     yield dictionary, "install_dict_contains_guard", install_dict_contains_guard
-    for cls, name in ((dictionary, "tp_iter_impl"), (dictionary, "repr_impl"), (dicts.DictViewVariable, "repr_impl")):
+    view: Any = dicts.DictViewVariable
+    representation = name_here(variable, "repr_impl")
+    for cls, name in ((dictionary, "tp_iter_impl"), (dictionary, representation), (view, representation)):
         yield cls, name, going_through(vars(cls)[name])
-    for module in [module for name, module in sys.modules.items() if name.startswith("torch._dynamo")]:
-        if vars(module).get("generic_bool") is truth:
-            yield module, "generic_bool", generic_bool
+    yield protocol, truth_name, generic_bool
 
 
 def _is_dictionary(variable: Any) -> bool:

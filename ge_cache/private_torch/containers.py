@@ -13,6 +13,8 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
+from gearcache.ge_cache.private_torch.renamed import name_here
+
 _HOLDERS = (dict, list, set, frozenset, tuple, collections.deque)
 #: What a class may define to have its objects copied in a way of its own.
 _WAYS_TO_COPY = ("__getstate__", "__getnewargs__", "__getnewargs_ex__")
@@ -22,6 +24,7 @@ def watched_containers(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     """Yield (owner, name, replacement) of what Dynamo does with deques, ordered dictionaries and copies."""
     yield from _of_deques(facts)
     yield from _of_ordered(facts)
+    yield from _of_ordered_subclasses(facts)
     yield from _of_copies(facts)
 
 
@@ -106,34 +109,88 @@ def _of_ordered(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
     ordered: Any = OrderedDictVariable
     variable: Any = VariableTracker
-    call, represent = ordered.call_method, ordered.repr_impl
+    representation = name_here(ordered, "repr_impl")
+    call, represent = ordered.call_method, getattr(ordered, representation)
+
+    def class_of(variable: Any) -> type:
+        """Return the class; since torch 2.14 the variable stands for an `OrderedDict` itself alone."""
+        found: type = getattr(variable, "value_type", collections.OrderedDict)
+        return found
 
     @functools.wraps(call)
     def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-        if name == "copy" and self.value_type is not collections.OrderedDict:
-            facts.refuse(
-                f"it copies a `{self.value_type.__qualname__}` by `copy()` or `|`, of which a trace makes an "
-                "`OrderedDict`: call the class with the old one as its argument"
-            )
+        if name == "copy" and class_of(self) is not collections.OrderedDict:
+            _refuse_copy(facts, class_of(self))
+        if name == "__reduce_ex__" and not hasattr(self, "value_type"):
+            return tx.inline_user_function_return(variable.build(tx, _parts_of_ordered), [self], {})
         found = call(self, tx, name, args, kwargs)
         if name == "move_to_end":
             if not all(each.is_python_constant() for each in (*args, *kwargs.values())):
                 facts.refuse(
                     "it moves an object by `move_to_end`, of which a trace forgets the end: use a text as the key"
                 )
-            self._base_vt.should_reconstruct_all = True
+            getattr(self, "_base_vt", self).should_reconstruct_all = True
         return found
 
     @functools.wraps(represent)
     def repr_impl(self: Any, tx: Any) -> Any:
         found = represent(self, tx)
-        if self.value_type is collections.OrderedDict:
+        if class_of(self) is collections.OrderedDict:
             return found
-        name = self.value_type.__name__
+        name = class_of(self).__name__
         return variable.build(tx, name + found.as_python_constant().removeprefix("OrderedDict"))
 
     yield ordered, "call_method", call_method
-    yield ordered, "repr_impl", repr_impl
+    yield ordered, representation, repr_impl
+
+
+def _refuse_copy(facts: Any, cls: type) -> None:
+    facts.refuse(
+        f"it copies a `{cls.__qualname__}` by `copy()` or `|`, of which a trace makes an `OrderedDict`: call the class "
+        "with the old one as its argument"
+    )
+
+
+def _of_ordered_subclasses(facts: Any) -> Iterator[tuple[Any, str, Any]]:
+    """What inherits from `OrderedDict`: a variable of its own since torch 2.14, and before one of `_of_ordered`."""
+    from torch._dynamo.variables.base import VariableTracker
+    from torch._dynamo.variables.user_defined import OrderedDictVariable, UserDefinedDictVariable
+
+    dictionaries: Any = UserDefinedDictVariable
+    variable: Any = VariableTracker
+    if issubclass(OrderedDictVariable, UserDefinedDictVariable):
+        return
+    representation = name_here(dictionaries, "repr_impl")
+
+    def plain(self: Any, name: str) -> Any:
+        """Return the method as it is without the replacement here, of its base where that has it."""
+        own = originals.get(name)
+        return getattr(super(dictionaries, self), name) if own is None else functools.partial(own, self)
+
+    originals = {name: vars(dictionaries).get(name) for name in ("call_method", "nb_or_impl", representation)}
+
+    def is_ordered(found: Any) -> bool:
+        return issubclass(found.value_type, collections.OrderedDict)
+
+    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        if name == "copy" and is_ordered(self) and self.value_type.copy is collections.OrderedDict.copy:
+            _refuse_copy(facts, self.value_type)
+        return plain(self, "call_method")(tx, name, args, kwargs)
+
+    def nb_or_impl(self: Any, tx: Any, *arguments: Any, **keywords: Any) -> Any:
+        if is_ordered(self):
+            _refuse_copy(facts, self.value_type)
+        return plain(self, "nb_or_impl")(tx, *arguments, **keywords)
+
+    def repr_impl(self: Any, tx: Any) -> Any:
+        found, cls = plain(self, representation)(tx), self.value_type
+        text = found.as_python_constant() if is_ordered(self) and found.is_python_constant() else ""
+        named = text.startswith("OrderedDict(") and cls.__repr__ is collections.OrderedDict.__repr__
+        return variable.build(tx, cls.__name__ + text.removeprefix("OrderedDict")) if named else found
+
+    yield dictionaries, "call_method", call_method
+    yield dictionaries, "nb_or_impl", nb_or_impl
+    yield dictionaries, representation, repr_impl
 
 
 def _of_copies(facts: Any) -> Iterator[tuple[Any, str, Any]]:

@@ -7,8 +7,9 @@ The cold path has files of its own: `private_torch.dynamo`, `private_torch.fake`
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,6 +18,35 @@ import torch
 def aoti_runner(path: str) -> Any:
     """Load an AOTInductor shared object: `torch._C._aoti.AOTIModelContainerRunnerCpu` (no Inductor import)."""
     return torch._C._aoti.AOTIModelContainerRunnerCpu(path, 1)
+
+
+def without_memory(tensors: Mapping[str, Any]) -> list[torch.Tensor]:
+    """Return what `emptied` takes for these tensors: others of their dtypes and devices."""
+    with torch.inference_mode(False):
+        return [torch.empty(0, dtype=tensor.dtype, device=tensor.device) for tensor in tensors.values()]
+
+
+def emptied(tensors: Mapping[str, Any], nothing: Sequence[torch.Tensor]) -> bool:
+    """Let tensors that a runner has as `user_managed` constants have no memory; False where one may be a result.
+
+    Besides `tensors`, the container alone refers to them. It may be called at any moment, as within the fake kernel of
+    an operator, so nothing here goes through the dispatcher.
+    """
+    if any(tensor._use_count() > 2 for tensor in tensors.values()):
+        return False
+    with torch._C.DisableTorchFunction():
+        for tensor, empty in zip(tensors.values(), nothing, strict=True):
+            tensor.data = empty
+    return True
+
+
+def rebind(runner: Any, tensors: Mapping[str, Any], others: Mapping[str, torch.Tensor]) -> None:
+    """Let the `user_managed` constants of a runner have the memory of others of their sizes, strides and dtypes."""
+    with torch._C.DisableTorchFunction():
+        for name, tensor in tensors.items():
+            tensor.data = others[name]
+    # Without names it makes no new handles, and reads the addresses of all anew.
+    runner.update_constant_buffer({}, False, False, True)
 
 
 def storage_key(tensor: torch.Tensor) -> int:
@@ -36,6 +66,13 @@ OpOverloadPacket = torch._ops.OpOverloadPacket
 def torch_function_modes() -> int:
     """Return how many torch function modes are active."""
     return int(torch._C._len_torch_function_stack())
+
+
+def has_own_functions(cls: type) -> bool:
+    """Whether a class of tensors answers functions of torch, such as `linear`, before they come to operators."""
+    own = getattr(cls.__torch_function__, "__func__", cls.__torch_function__)  # type: ignore[attr-defined]
+    usual = torch.Tensor.__torch_function__
+    return own not in (getattr(usual, "__func__", usual), torch._C._disabled_torch_function_impl)
 
 
 def has_own_dispatch(tensor: torch.Tensor) -> bool:
@@ -67,10 +104,19 @@ def is_traced() -> bool:
         return True
     if torch._C._is_tracing() or torch._C._dispatch_tls_is_dispatch_key_included(torch._C.DispatchKey.PreDispatch):
         return True
-    if getattr(sys.modules.get("torch.fx._symbolic_trace"), "_is_fx_tracing_flag", False):
+    if "torch.fx._symbolic_trace" in sys.modules and _is_fx_traced():
         return True
-    lock: Any = getattr(sys.modules.get("torch._dynamo.convert_frame"), "compile_lock", None)
-    return lock is not None and bool(lock._is_owned())
+    frames: Any = sys.modules.get("torch._dynamo.convert_frame")
+    lock: Any = getattr(frames, "compile_lock", None)
+    # Where Dynamo is there and has no such lock, a release says it otherwise: nobody knows, and the method itself runs.
+    return bool(lock._is_owned()) if lock is not None else frames is not None and hasattr(frames, "convert_frame")
+
+
+def _is_fx_traced() -> bool:
+    """Whether `torch.fx` traces: any thread until torch 2.13, this one since; True where a release does not say."""
+    tracing: Any = sys.modules["torch.fx._symbolic_trace"]
+    asked = getattr(tracing, "_get_is_fx_tracing", lambda: getattr(tracing, "_is_fx_tracing_flag", True))
+    return bool(asked())
 
 
 def traced_as(function: Callable[..., Any], other: Callable[..., Any]) -> Callable[..., Any]:
@@ -80,7 +126,9 @@ def traced_as(function: Callable[..., Any], other: Callable[..., Any]) -> Callab
     """
     named: Any = function
     named._torchdynamo_inline = other
-    frames: Any = torch._C._dynamo.eval_frame
-    skip = frames._FrameAction.SKIP
-    frames.set_code_exec_strategy(named.__code__, frames._FrameExecStrategy(skip, skip))
+    # A release that lacks them serves no call by a graph (`gearcache.torch_names`), so there is nothing to leave alone.
+    with contextlib.suppress(AttributeError):
+        frames: Any = torch._C._dynamo.eval_frame
+        skip = frames._FrameAction.SKIP
+        frames.set_code_exec_strategy(named.__code__, frames._FrameExecStrategy(skip, skip))
     return function

@@ -7,19 +7,18 @@ import hashlib
 import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from msgspec import Struct
 
 from gearcache.ge_cache.inductor.targets import cpu_flags
 
 Make = Callable[["Written"], str]
 
 
-@dataclass(frozen=True)
-class Written:
+class Written(Struct, frozen=True):
     """The C++ of one graph; `runtime`, which may be empty, is compiled once for all graphs and linked to each."""
 
     wrapper: str
@@ -27,8 +26,7 @@ class Written:
     runtime: str = ""
 
 
-@dataclass(frozen=True)
-class Lowered:
+class Lowered(Struct, frozen=True):
     """What Inductor made of a graph, before any compiler runs."""
 
     written: Written
@@ -37,6 +35,9 @@ class Lowered:
     #: Of each output; None where they are no ints.
     strides: list[tuple[int, ...] | None]
 
+
+#: Headers that come before the compiler's own, for all but a runtime.
+_HEADERS = f"isystem{Path(__file__).parents[1] / 'inductor' / 'include'}"
 
 #: Given Inductor's own compiler, and what Inductor made of a graph; returns the path of an object.
 ObjectMaker = Callable[[Make, Lowered], str]
@@ -60,9 +61,11 @@ def objects_by(maker: ObjectMaker, linker_flags: Sequence[str], folder: Path) ->
     builders: Any = builder_module
     original, original_flags = owner.__dict__["compile"], builders._get_optimization_cflags
     flags = [*linker_flags]
+    headers: list[str] = []
 
     def compile_written(graph: Any, wrapper: str, kernels: str, extern: str | None, **keywords: Any) -> Any:
         def make(written: Written) -> Any:
+            headers[:] = [shlex.quote(_HEADERS)] if written.runtime else []
             with _linked_to(written.runtime, folder, flags):
                 return original.__func__(owner, graph, written.wrapper, written.kernels, extern, **keywords)
 
@@ -71,7 +74,7 @@ def objects_by(maker: ObjectMaker, linker_flags: Sequence[str], folder: Path) ->
 
     def extended(*arguments: Any, **keywords: Any) -> tuple[list[str], list[str]]:
         compiler_flags, own = original_flags(*arguments, **keywords)
-        return compiler_flags, [*own, *flags]
+        return [*compiler_flags, *headers], [*own, *flags]
 
     owner.compile, builders._get_optimization_cflags = staticmethod(compile_written), extended
     try:
@@ -113,10 +116,14 @@ def _source(command: list[str]) -> str | None:
 
 
 def _runtime_object(command: list[str], target: str, source: str, folder: Path) -> str:
-    """Return the object of a runtime, compiled by the command that compiles a wrapper."""
+    """Return the object of a runtime, compiled by the command that compiles a wrapper, with the compiler's headers."""
     from torch._inductor import cpp_builder
 
     own = _source(command)
+    if "-include" in command:  # headers that were compiled with ours
+        at = command.index("-include")
+        del command[at : at + 2]
+    command = [word for word in command if word != f"-{_HEADERS}"]
     words = [{own: "SOURCE", target: "TARGET"}.get(word, word.replace(str(folder), "FOLDER")) for word in command]
     facts = [torch.__version__, cpp_builder.get_compiler_version_info(command[0]), source, *words]
     if "-march=native" in words:  # the folder may be that of several hosts

@@ -60,9 +60,17 @@ def watched_escapes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
         yield kind, "reconstruct", refused(kind)
 
 
+def _is_outside(variable: Any) -> bool:
+    """Whether a generator has not begun or has ended."""
+    if hasattr(variable, "_is_generator_exhausted"):  # until torch 2.13
+        return bool(variable._is_generator_exhausted() or variable._is_generator_just_started())
+    state = variable.inline_tracer.frame_state
+    return bool(variable._frame_state_finished() or state is type(state).FRAME_CREATED)
+
+
 def _is_left_early(variable: Any) -> bool:
     """Whether a generator has begun and not ended, and stands in a `try` or `with`."""
-    if variable._is_generator_exhausted() or variable._is_generator_just_started():
+    if _is_outside(variable):
         return False
     if variable.code is _SEQUENCE:
         return False

@@ -13,6 +13,8 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
+from gearcache.ge_cache.private_torch.renamed import name_here
+
 #: Texts that Dynamo words as Python does.
 _RIGHT = re.compile(
     r"'\w+' object (has no attribute '\w+'|is not (iterable|subscriptable)|cannot be interpreted as an integer)"
@@ -23,6 +25,9 @@ _RIGHT = re.compile(
     r"|invalid literal for int\(\) with base \d+: '.*'|could not convert string to float: '.*'"
     r'|can only concatenate str \(not "\w+"\) to str'
 )
+
+#: What raises where the traced code does, in torch 2.13 and 2.14.
+_RAISING = ("_raise_exception_variable", "do_raise")
 
 
 def watched_exceptions(facts: Any) -> Iterator[tuple[Any, str, Any]]:
@@ -36,7 +41,8 @@ def watched_exceptions(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     stack: Any = ExceptionStack
     errors: Any = ExceptionVariable
     lists: Any = BaseListVariable
-    raised, init_error, item_of = stack.set_current_exception, errors.__init__, lists.getitem_const
+    setting = name_here(stack, "set_current_exception")
+    raised, init_error, item_of = getattr(stack, setting), errors.__init__, lists.getitem_const
 
     @functools.wraps(raised)
     def set_current_exception(self: Any, val: Any, *arguments: Any, **keywords: Any) -> None:
@@ -59,6 +65,20 @@ def watched_exceptions(facts: Any) -> Iterator[tuple[Any, str, Any]]:
             raise_observed_exception(IndexError, tx, args=["tuple index out of range"])
         return item_of(self, tx, arg)
 
+    describe = errors.debug_repr
+
+    @functools.wraps(describe)
+    def debug_repr(self: Any) -> Any:
+        """Describe an exception in a message of Dynamo's own, which is not the method that reads it."""
+        arguments = self.args
+        if not isinstance(arguments, _Unread) or _is_for_method():
+            return describe(self)
+        self.args = list.copy(arguments)
+        try:
+            return describe(self)
+        finally:
+            self.args = arguments
+
     def length(function: Any) -> Any:
         @functools.wraps(function)
         def checked(self: Any, tx: Any) -> Any:
@@ -71,10 +91,12 @@ def watched_exceptions(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
         return checked
 
-    yield stack, "set_current_exception", set_current_exception
+    yield stack, setting, set_current_exception
     yield errors, "__init__", init
+    yield errors, "debug_repr", debug_repr
     yield lists, "getitem_const", getitem_const
-    for name in ("sq_length", "mp_length"):
+    variable: Any = VariableTracker
+    for name in (name_here(variable, "sq_length"), name_here(variable, "mp_length")):
         yield VariableTracker, name, length(vars(VariableTracker)[name])
 
 
@@ -127,10 +149,26 @@ def _is_raised_by_dynamo() -> bool:
     while frame is not None:
         if frame.f_code.co_name == "raise_observed_exception":
             return True
-        if frame.f_code.co_name == "_raise_exception_variable":
+        if frame.f_code.co_name in _RAISING and not _is_called_to_raise(frame):
             return "polyfills" in frame.f_locals["self"].f_code.co_filename
         frame = frame.f_back
     return False
+
+
+def _is_for_method() -> bool:
+    """Whether what describes an exception does so for a `repr()` of the traced code."""
+    frame: types.FrameType | None = sys._getframe(2)
+    for _ in range(4):  # exchanges may stand between
+        if frame is not None and frame.f_code.co_name in ("repr_impl", "tp_repr_impl"):
+            return True
+        frame = frame.f_back if frame is not None else None
+    return False
+
+
+def _is_called_to_raise(frame: types.FrameType) -> bool:
+    """Whether what raises for the traced code does so for Dynamo itself, as in torch 2.14."""
+    caller = frame.f_back
+    return caller is not None and caller.f_code.co_name == "raise_observed_exception"
 
 
 def _is_right(exception: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 import types
 import typing
 from collections.abc import Iterator
@@ -14,7 +15,9 @@ from gearcache.ge_cache.private_torch import attributes as private_attributes
 from gearcache.ge_cache.private_torch import comparisons as private_comparisons
 from gearcache.ge_cache.private_torch import constants as private_constants
 from gearcache.ge_cache.private_torch import escapes as private_escapes
+from gearcache.ge_cache.private_torch import flags as private_flags
 from gearcache.ge_cache.private_torch import iterators as private_iterators
+from gearcache.ge_cache.private_torch import loggers as private_loggers
 from gearcache.ge_cache.private_torch import made_objects as private_made_objects
 from gearcache.ge_cache.private_torch import resized as private_resized
 from gearcache.ge_cache.private_torch import script_objects as private_script_objects
@@ -44,7 +47,7 @@ def watched_facts(facts: Any) -> Iterator[None]:
 
 
 def _exchanges(replacements: Iterator[tuple[Any, str, Any]]) -> Iterator[tuple[Any, str, Any]]:
-    found = list(replacements)
+    found = [each for one in replacements for each in _places(*one)]
     twice = {(owner, name) for owner, name, _ in found}
     if len(twice) < len(found):
         raise AssertionError("one function is replaced twice at once")
@@ -52,6 +55,17 @@ def _exchanges(replacements: Iterator[tuple[Any, str, Any]]) -> Iterator[tuple[A
         original = vars(owner).get(name, getattr(owner, name))
         chosen: Any = functools.wraps(replacement)(here(replacement, getattr(original, "__func__", original)))
         yield owner, name, staticmethod(chosen) if isinstance(original, staticmethod) else chosen
+
+
+def _places(owner: Any, name: str, replacement: Any) -> Iterator[tuple[Any, str, Any]]:
+    """Yield a replacement for each module of Dynamo that has imported the function: which ones do changes."""
+    yield owner, name, replacement
+    if isinstance(owner, types.ModuleType):
+        function = vars(owner)[name]
+        others = [module for title, module in sys.modules.items() if title.startswith("torch._dynamo")]
+        yield from (
+            (each, name, replacement) for each in others if each is not owner and vars(each).get(name) is function
+        )
 
 
 def _of_classes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
@@ -145,4 +159,6 @@ _WATCHED = (
     private_made_objects.watched_made_objects,
     private_escapes.watched_escapes,
     private_script_objects.watched_script_objects,
+    private_loggers.watched_loggers,
+    private_flags.watched_flags,
 )

@@ -6,10 +6,12 @@ import contextlib
 import logging
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from typing import Any
 
 import torch
+
+from gearcache.ge_cache.capture.exchanged import exchanged
 
 
 def fake_mode(shape_env: Any = None) -> Any:
@@ -52,6 +54,45 @@ def without_reports() -> Iterator[None]:
         yield
     finally:
         reporter.removeFilter(is_of_another)
+
+
+@contextlib.contextmanager
+def own_answers() -> Iterator[None]:
+    """Let no operator on fake tensors of this thread be answered by what torch has kept of an earlier one.
+
+    It keeps what an operator gave for the rest of the process, also what it gave to `torch.compile`, without what a
+    turn has of its own: strides of views, dropout.
+    """
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    mode: Any = FakeTensorMode
+    with exchanged([(mode, "cache", _OwnCache(mode.cache))]):
+        yield
+
+
+class _OwnCache(MutableMapping[Any, Any]):
+    """A cache that is empty at first for the present thread, and the given one for all others."""
+
+    def __init__(self, others: MutableMapping[Any, Any]) -> None:
+        self._thread, self._own, self._others = threading.get_ident(), dict[Any, Any](), others
+
+    def _held(self) -> MutableMapping[Any, Any]:
+        return self._own if threading.get_ident() == self._thread else self._others
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._held()[key]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._held()[key] = value
+
+    def __delitem__(self, key: Any) -> None:
+        del self._held()[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._held())
+
+    def __len__(self) -> int:
+        return len(self._held())
 
 
 def depends_on_values(error: BaseException) -> bool:

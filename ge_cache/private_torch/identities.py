@@ -8,6 +8,8 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
+from gearcache.ge_cache.capture.exchanged import exchanged, here
+
 #: Methods and attributes of C classes as objects, such as `torch.Tensor.cos`: Dynamo calls them and guards nothing.
 DESCRIPTORS = (
     *(
@@ -62,16 +64,13 @@ def watched_identities(identities: Any) -> Iterator[None]:
                 return FakeIdVariable(number)  # which the trace may compare and look up, and not keep
         return None
 
-    try:
-        protocol.vt_identity_compare = vt_identity_compare
-        protocol.generic_hash_impl = generic_hash_impl
-        builder._call_impl = call_impl
-        with watched_builtins({operator.is_, operator.is_not, id}, builtin):
-            yield
-    finally:
-        protocol.vt_identity_compare = compare
-        protocol.generic_hash_impl = hash_of
-        builder._call_impl = wrap
+    replacements = [
+        (protocol, "vt_identity_compare", here(vt_identity_compare, compare)),
+        (protocol, "generic_hash_impl", here(generic_hash_impl, hash_of)),
+        (builder, "_call_impl", here(call_impl, wrap)),
+    ]
+    with exchanged(replacements), watched_builtins({operator.is_, operator.is_not, id}, builtin):
+        yield
 
 
 @contextlib.contextmanager
@@ -84,7 +83,7 @@ def watched_builtins(functions: set[Any], told: Any) -> Iterator[None]:
     from torch._dynamo.variables.builtin import BuiltinVariable
 
     variable: Any = BuiltinVariable
-    make, kept = variable._make_handler, variable.call_function_handler_cache
+    make = variable._make_handler
 
     def make_handler(function: Any, kinds: list[type], has_keywords: bool) -> Any:
         handler = make(function, kinds, has_keywords)
@@ -96,13 +95,12 @@ def watched_builtins(functions: set[Any], told: Any) -> Iterator[None]:
 
         return watched
 
-    try:
-        variable._make_handler = staticmethod(make_handler)
-        variable.call_function_handler_cache = {}
+    replacements = [
+        (variable, "_make_handler", staticmethod(here(make_handler, make))),
+        (variable, "call_function_handler_cache", {}),
+    ]
+    with exchanged(replacements):
         yield
-    finally:
-        variable._make_handler = staticmethod(make)
-        variable.call_function_handler_cache = kept
 
 
 def tracked_objects() -> Iterator[tuple[Any, Any, bool]]:

@@ -43,7 +43,7 @@ def inductor_compile(
 
     patches = {**unassigned_settings(), **options}
     chosen = probed_alike() if vectors is None else vectors_of(vectors)
-    with unread(weights), chosen, objects_by(objects, linker_flags, header_folder()), _with_numbers():
+    with unread(weights), kept_copies(), chosen, objects_by(objects, linker_flags, header_folder()), _with_numbers():
         return compile_fx_aot(module, inputs, inner_compile=wrapped, config_patches=patches)  # type: ignore[arg-type]
 
 
@@ -133,6 +133,28 @@ def unread(weights: Sequence[torch.Tensor]) -> Iterator[None]:
         folder._deduce_value = original
 
 
+@contextlib.contextmanager
+def kept_copies() -> Iterator[None]:
+    """Keep Inductor from taking `x + 0` and `x * 1` for `x`: eager makes another tensor of them.
+
+    A result would share memory with an input, or be what the input was made later: torch does so with `torch.zeros(n)`
+    for the 0, and from 2.14 on with numbers. The kernel that computes with the result does the addition as well.
+    """
+    from torch._inductor.fx_passes import joint_graph
+
+    passes: Any = joint_graph
+    original = passes.remove_no_ops
+
+    def remove_no_ops(gm: Any, zeros: Any, ones: Any) -> None:
+        """Leave them."""
+
+    passes.remove_no_ops = remove_no_ops
+    try:
+        yield
+    finally:
+        passes.remove_no_ops = original
+
+
 def unassigned_settings() -> dict[str, Any]:
     """Return the settings that the process has assigned to, with what they were before: defaults and environment."""
     from torch._inductor import config
@@ -169,3 +191,9 @@ def replaced(operators: set[Any]) -> list[str]:
     entries = [entry for table in tables for entry in table.items()]
     users: set[Any] = {item for item, function in entries if isinstance(item, OpOverload) and is_users(function)}
     return sorted(found | {item.name() for item in users if not is_outside(item.name())})
+
+
+def record_strides_anew(graph: torch.fx.GraphModule) -> None:
+    """Have Inductor look for the strides of results in a graph that was changed: torch 2.14 has noted them before."""
+    (output,) = [node for node in graph.graph.nodes if node.op == "output"]
+    output.meta.pop("original_output_strides", None)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from gearcache.ge_cache.private_torch import containers, exceptions
+from gearcache.ge_cache.private_torch.renamed import name_here
 
 
 def watched_iterators(facts: Any) -> Iterator[tuple[Any, str, Any]]:
@@ -28,16 +29,19 @@ def watched_iterators(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
 
 def _of_generators() -> Iterator[tuple[Any, str, Any]]:
-    from torch._dynamo.symbolic_convert import InstructionTranslatorBase
+    from torch._dynamo.symbolic_convert import ExceptionStack, InstructionTranslatorBase
 
     translator: Any = InstructionTranslatorBase
+    stack: Any = ExceptionStack
+    raised = name_here(stack, "get_current_exception")
     go_to = translator.jump
 
     @functools.wraps(go_to)
     def jump(self: Any, inst: Any) -> None:
         """Leave a `yield from` with what its generator returned, which the `StopIteration` holds."""
-        if getattr(inst, "opname", None) == "SEND":
-            ended = self.exn_vt_stack.get_current_exception()
+        # torch 2.14 does so itself, and has forgotten the exception by now.
+        if getattr(inst, "opname", None) == "SEND" and self.exn_vt_stack._current_exception is not None:
+            ended = getattr(self.exn_vt_stack, raised)()
             if ended.python_type() is StopIteration and ended.args:
                 self.pop()
                 self.push(ended.args[0])
@@ -117,7 +121,8 @@ def _of_ranges() -> Iterator[tuple[Any, str, Any]]:
     builtin: Any = BuiltinVariable
     ranges: Any = RangeVariable
     constants: Any = ConstantVariable
-    range_of, contains = builtin.call_range, ranges.sq_contains
+    membership = name_here(ranges, "sq_contains")
+    range_of, contains = builtin.call_range, getattr(ranges, membership)
 
     @functools.wraps(range_of)
     def call_range(self: Any, tx: Any, *args: Any) -> Any:
@@ -133,7 +138,7 @@ def _of_ranges() -> Iterator[tuple[Any, str, Any]]:
         return contains(self, tx, item)
 
     yield builtin, "call_range", call_range
-    yield ranges, "sq_contains", sq_contains
+    yield ranges, membership, sq_contains
 
 
 def _of_members() -> Iterator[tuple[Any, str, Any]]:
@@ -152,8 +157,10 @@ def _of_members() -> Iterator[tuple[Any, str, Any]]:
 
         return sq_contains
 
-    for owner in (UserDefinedClassVariable, UserDefinedObjectVariable):
-        yield owner, "sq_contains", asking(vars(owner)["sq_contains"])
+    classes: Any = UserDefinedClassVariable
+    membership = name_here(classes, "sq_contains")
+    for owner in (classes, UserDefinedObjectVariable):
+        yield owner, membership, asking(vars(owner)[membership])
 
 
 def _of_extremes(facts: Any) -> Iterator[tuple[Any, str, Any]]:

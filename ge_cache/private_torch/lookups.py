@@ -12,30 +12,42 @@ from collections.abc import Iterator
 from typing import Any
 
 from gearcache.ge_cache.capture.exchanged import exchanged, here
+from gearcache.ge_cache.private_torch.renamed import all_names
 
 #: What Dynamo does to a dictionary variable without learning more of it than single keys. `__contains__` and
 #: `getitem_const` are how all lookups end; the rest passes the variable on, finds its methods, or asks for its class.
 _LOOKUPS = {"__contains__", "getitem_const", "getitem_const_raise_exception_if_absent"}
-_HARMLESS = {
-    *_LOOKUPS,
-    "_maybe_get_baseclass_method",
-    "generic_getattr",
-    "get_source_by_walking_mro",
-    "install_dict_contains_guard",
-    "is_base_vt_modified",
-    "is_immutable",
-    "is_tensor",
-    "lookup_class_mro_attr",
-    "make_guard",
-    "mp_subscript_impl",
-    "python_type",
-    "realize",
-    "realize_key_vt",
-    "resolve_type_attr",
-    "set_source_location",
-    "sq_contains",
-    "unwrap",
-    "var_getattr",
+_HARMLESS = all_names(
+    {
+        *_LOOKUPS,
+        "_maybe_get_baseclass_method",
+        "generic_getattr",
+        "get_source_by_walking_mro",
+        "install_dict_contains_guard",
+        "is_base_vt_modified",
+        "is_immutable",
+        "is_tensor",
+        "lookup_class_mro_attr",
+        "make_guard",
+        "mp_subscript_impl",
+        "python_type",
+        "realize",
+        "realize_key_vt",
+        "resolve_type_attr",
+        "set_source_location",
+        "sq_contains",
+        "unwrap",
+        "var_getattr",
+    }
+)
+#: Those that torch 2.14 has: they look in tables of the class, or call a method, which counts by itself.
+_HARMLESS |= {
+    "_lookup_tp_table",
+    "_maybe_call_special",
+    "_maybe_lookup_method",
+    "lookup_instance_dict",
+    "lookup_tp_getset_member",
+    "lookup_tp_method",
 }
 #: What makes a variable.
 _PLAIN = {"__init__", "_get_dict_cls_from_user_cls"}

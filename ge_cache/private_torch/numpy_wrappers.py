@@ -44,15 +44,20 @@ def kept_flags() -> Iterator[None]:
     from torch._dynamo.variables.builder import VariableBuilder
 
     builder: Any = VariableBuilder
-    wrap = builder.wrap_numpy_ndarray
+    # Dynamo makes it once in a process, of the functions that there are then: `torch.compile` may have done so.
+    table = builder._type_dispatch()
 
-    def wrap_numpy_ndarray(self: Any, value: Any) -> Any:
-        is_writeable = value.flags.writeable
-        try:
-            return wrap(self, value)
-        finally:
-            if not is_writeable:
-                value.flags.writeable = False
+    def keeping(wrap: Any) -> Any:
+        def wrap_numpy_ndarray(self: Any, value: Any) -> Any:
+            is_writeable = value.flags.writeable
+            try:
+                return wrap(self, value)
+            finally:
+                if not is_writeable:
+                    value.flags.writeable = False
 
-    with exchanged([(builder, "wrap_numpy_ndarray", here(wrap_numpy_ndarray, wrap))]):
+        return here(wrap_numpy_ndarray, wrap)
+
+    arrays = [kind for kind in table if getattr(kind, "__module__", "") == "numpy" and kind.__name__ == "ndarray"]
+    with exchanged([(table, kind, keeping(table[kind])) for kind in arrays]):
         yield

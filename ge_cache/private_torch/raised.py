@@ -16,12 +16,8 @@ FAILED_OPERATION = re.compile(
     r"(?s)failed to run FX node with fake tensors: call_\w+ "
     r"(?:<(?:built-in )?(?:function|method) )?([\w.]+).*?\(.*?: got ([^\n]*)"
 )
-#: What Dynamo says where Python raises a `NameError`, an `ImportError`, or a `TypeError` for the arguments of a call.
-_RAISED_BY_PYTHON = (
-    "failed to find name in frame builtins",
-    "Import failure",
-    "failed to bind arguments when attempting to inline",
-)
+#: What Dynamo says where Python raises a `NameError`; elsewhere it says that the code may raise.
+_UNKNOWN_NAME = "failed to find name in frame builtins"
 #: It calls a plain value, such as a layer that is None.
 _NOT_CALLABLE = re.compile(r"(?s)\AUnsupported function call\n.*call_function ConstantVariable\(")
 #: What operators and builtins raise for wrong arguments.
@@ -43,9 +39,13 @@ def is_raised_by_method(error: BaseException) -> bool:
     text = str(error)
     if text.startswith("Data-dependent assertion failed"):
         return "ConstantVariable(bool: False)" in text  # those of a tensor's value become operators
-    if text.startswith(("Observed exception", "Assertion failed on symbolic shapes", *_RAISED_BY_PYTHON)):
+    if text.startswith(("Observed exception", "Assertion failed on symbolic shapes", _UNKNOWN_NAME)):
         return True
-    return _NOT_CALLABLE.match(text) is not None or _is_of_operation(error) or _is_about_to_raise(error)
+    from torch._dynamo.graph_break_hints import USER_ERROR
+
+    if any(hint in text for hint in USER_ERROR):
+        return True
+    return _NOT_CALLABLE.match(text) is not None or _is_of_operation(error) or is_about_to_raise(error)
 
 
 def is_raised_by_arguments(error: BaseException) -> bool:
@@ -71,7 +71,7 @@ def _is_users(error: BaseException | None) -> bool:
     return False
 
 
-def _is_about_to_raise(error: BaseException) -> bool:
+def is_about_to_raise(error: BaseException) -> bool:
     """Whether Dynamo stops where a function that it traces can only raise: it makes the exception, or its text."""
     return any(_can_only_raise(translator) for translator in _translators(error))
 

@@ -8,7 +8,9 @@ from typing import Any
 
 import torch
 
+from gearcache.ge_cache.capture.exchanged import exchanged, here
 from gearcache.ge_cache.private_torch.identities import watched_builtins
+from gearcache.ge_cache.private_torch.renamed import name_here
 
 #: Where Dynamo's variable of a tensor keeps what follows from sizes and strides: whoever asks reads one of them.
 _SIZE_FIELDS = ("_size", "stride", "is_contiguous")
@@ -36,7 +38,8 @@ def watched_reads(reads: Any) -> Iterator[None]:
 
         return property(read, write)
 
-    get, call = tensor.var_getattr, tensor.call_method
+    attribute = name_here(tensor, "var_getattr")
+    get, call = getattr(tensor, attribute), tensor.call_method
     prune = graph.remove_unused_graphargs
 
     def var_getattr(self: Any, tx: Any, name: str) -> Any:
@@ -67,18 +70,14 @@ def watched_reads(reads: Any) -> Iterator[None]:
         prune(self)
         self.graph.erase_node(user)
 
-    try:
-        for name in _SIZE_FIELDS:
-            setattr(tensor, name, field(name))
-        tensor.var_getattr, tensor.call_method = var_getattr, call_method
-        graph.remove_unused_graphargs = remove_unused_graphargs
-        with watched_builtins({isinstance, type}, builtin):
-            yield
-    finally:
-        for name in _SIZE_FIELDS:
-            delattr(tensor, name)
-        tensor.var_getattr, tensor.call_method = get, call
-        graph.remove_unused_graphargs = prune
+    replacements = [
+        *((tensor, name, field(name)) for name in _SIZE_FIELDS),
+        (tensor, attribute, here(var_getattr, get)),
+        (tensor, "call_method", here(call_method, call)),
+        (graph, "remove_unused_graphargs", here(remove_unused_graphargs, prune)),
+    ]
+    with exchanged(replacements), watched_builtins({isinstance, type}, builtin):
+        yield
 
 
 def _keep(*_: Any) -> None:

@@ -10,6 +10,8 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
+from gearcache.ge_cache.private_torch.renamed import name_here
+
 #: What a group answers that neither its name nor its ranks tell.
 _UNTOLD = ("_get_backend_name", "group_desc")
 _WAY_OUT = "ask in `__init__`, and keep the answer as an attribute"
@@ -17,12 +19,13 @@ _WAY_OUT = "ask in `__init__`, and keep the answer as an attribute"
 
 def watched_script_objects(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     """Yield (owner, name, replacement) of what asks a script object for its class and its members."""
+    from torch._dynamo.variables import script_object as module
     from torch._dynamo.variables.builtin import BuiltinVariable
-    from torch._dynamo.variables.script_object import TorchScriptObjectVariable
 
     builtin: Any = BuiltinVariable
-    script_object: Any = TorchScriptObjectVariable
-    type_of, getattr_of, call_of = builtin.call_type, script_object.var_getattr, script_object.call_method
+    script_object: Any = getattr(module, name_here(module, "TorchScriptObjectVariable"))
+    attribute = name_here(script_object, "var_getattr")
+    type_of, getattr_of, call_of = builtin.call_type, getattr(script_object, attribute), script_object.call_method
 
     @functools.wraps(type_of)
     def call_type(self: Any, tx: Any, obj: Any) -> Any:
@@ -47,5 +50,5 @@ def watched_script_objects(facts: Any) -> Iterator[tuple[Any, str, Any]]:
             )
 
     yield builtin, "call_type", call_type
-    yield script_object, "var_getattr", var_getattr
+    yield script_object, attribute, var_getattr
     yield script_object, "call_method", call_method

@@ -7,6 +7,8 @@ import operator
 from collections.abc import Iterator
 from typing import Any
 
+from gearcache.ge_cache.private_torch.renamed import name_here
+
 #: Functions of Dynamo's own that go through a set for a result in which no order is left.
 _SET_POLYFILLS = {
     "set_difference",
@@ -26,7 +28,7 @@ _ORDERED = (str, repr, ascii, format, str.format, sum, operator.mod)
 def watched_sets(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     """Yield (class, name, replacement) of what Dynamo does with sets."""
     from torch._dynamo.variables import functions
-    from torch._dynamo.variables.builtin import BuiltinVariable
+    from torch._dynamo.variables.builtin import BuiltinVariable, DictBuiltinVariable
     from torch._dynamo.variables.constant import ConstantVariable
     from torch._dynamo.variables.lists import CommonListMethodsVariable
     from torch._dynamo.variables.sets import FrozensetVariable, SetVariable
@@ -35,10 +37,14 @@ def watched_sets(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     sets: Any = SetVariable
     frozen: Any = FrozensetVariable
     builtin: Any = BuiltinVariable
+    dictionaries: Any = DictBuiltinVariable
     constants: Any = ConstantVariable
     unordered: list[Any] = []
+    #: Sets that were gone through, and their items in that order: unchanged they keep it.
+    settled: dict[int, tuple[Any, list[Any]]] = {}
 
-    def used(self: Any, tx: Any) -> None:
+    def used(self: Any, tx: Any, *, at_once: bool = False) -> None:
+        """Note that a set is gone through: `at_once`, as a set of Python's own and in no order that is set here."""
         if type(self) not in (sets, frozen) or len(self.items) < 2 or any(self is item for item in unordered):
             return
         if tx.f_code.co_name in _SET_POLYFILLS and tx.f_code.co_filename.endswith("polyfills/__init__.py"):
@@ -47,10 +53,13 @@ def watched_sets(facts: Any) -> Iterator[tuple[Any, str, Any]]:
         if self.source is not None and not tx.output.side_effects.is_modified(self):
             facts.ordered(self.source)
             return
-        order = facts.order_of_made(items, getattr(self, "gearcache_constant", None))
+        if not at_once and id(self) in settled and settled[id(self)][1] == list(self.items):
+            return
+        order = facts.order_of_made(items, getattr(self, "gearcache_constant", None), at_once=at_once)
         if order is not None:
             by_item = dict(zip(items, list(self.items.items()), strict=True))
             self.items = dict(by_item[item] for item in order)
+        settled[id(self)] = self, list(self.items)
 
     def using(function: Any) -> Any:
         @functools.wraps(function)
@@ -78,7 +87,7 @@ def watched_sets(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
     def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
         if name == "pop":
-            used(self, tx)
+            used(self, tx, at_once=True)
         return set_call(self, tx, name, args, kwargs)
 
     def call_list_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
@@ -91,7 +100,7 @@ def watched_sets(facts: Any) -> Iterator[tuple[Any, str, Any]]:
         by_key = self.fn in (max, min) and "key" in kwargs
         if by_key or self.fn in _ORDERED:
             for each in (*args, *kwargs.values()):
-                used(each.realize(), tx)
+                used(each.realize(), tx, at_once=True)
         found = call(self, tx, args, kwargs)
         if by_key and found.is_python_constant():
             key = kwargs["key"].realize()
@@ -99,23 +108,31 @@ def watched_sets(facts: Any) -> Iterator[tuple[Any, str, Any]]:
                 facts.ran(key.get_function(), key.source)
         return found
 
+    def call_custom_dict_fromkeys(tx: Any, user_cls: Any, *args: Any, **kwargs: Any) -> Any:
+        """`dict.fromkeys`, which goes through a set in a way of its own since torch 2.14."""
+        for each in args[:1]:
+            used(each.realize(), tx)
+        return from_keys(tx, user_cls, *args, **kwargs)
+
     def create(value: Any, **keywords: Any) -> Any:
         made = original_create(value, **keywords)
         if type(value) is frozenset and made.source is None:
             made.gearcache_constant = value
         return made
 
-    set_call, list_call, call, original_create = (
+    set_call, list_call, call, from_keys, original_create = (
         sets.call_method,
         list_methods.call_method,
         builtin.call_function,
+        dictionaries.call_custom_dict_fromkeys,
         constants.create,
     )
     yield sets, "call_method", functools.wraps(set_call)(call_method)
     yield list_methods, "call_method", functools.wraps(list_call)(call_list_method)
     yield builtin, "call_function", functools.wraps(call)(call_function)
+    yield dictionaries, "call_custom_dict_fromkeys", functools.wraps(from_keys)(call_custom_dict_fromkeys)
     for owner in (sets, frozen):
-        for name in ("tp_iter_impl", "unpack_var_sequence", "repr_impl"):
+        for name in ("tp_iter_impl", "unpack_var_sequence", name_here(owner, "repr_impl")):
             if name in vars(owner):
                 yield owner, name, using(vars(owner)[name])
     for name, keywords_matter in (

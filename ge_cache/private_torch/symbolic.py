@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from gearcache.ge_cache.private_torch.renamed import name_here
+
 _IDENTITIES = {operator.is_, operator.is_not}
 _COMPARISONS = {*_IDENTITIES, operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge}
 
@@ -28,13 +30,14 @@ def watched_numbers(_: Any) -> Iterator[tuple[Any, str, Any]]:
     symbol: Any = SymNodeVariable
     builtin: Any = BuiltinVariable
     as_it_is: Any = specialize_symnode
-    compare, round_of, smaller = symbol.richcompare_impl, builtin.call_round, builtin._call_min_max_binary
+    comparison = name_here(symbol, "richcompare_impl")
+    compare, round_of, smaller = getattr(symbol, comparison), builtin.call_round, builtin._call_min_max_binary
 
     @functools.wraps(compare)
     def richcompare_impl(self: Any, tx: Any, other: Any, op: str) -> Any:
         other = other.realize()
         if bool in (kinds := (_kind(self), _kind(other))) or complex in kinds:
-            return as_it_is(self).richcompare_impl(tx, as_it_is(other), op)
+            return getattr(as_it_is(self), comparison)(tx, as_it_is(other), op)
         return compare(self, tx, other, op)
 
     @functools.wraps(round_of)
@@ -51,7 +54,7 @@ def watched_numbers(_: Any) -> Iterator[tuple[Any, str, Any]]:
                     a, b = as_it_is(a), as_it_is(b)
         return smaller(self, tx, a, b)
 
-    yield symbol, "richcompare_impl", richcompare_impl
+    yield symbol, comparison, richcompare_impl
     yield builtin, "call_round", call_round
     yield builtin, "_call_min_max_binary", _call_min_max_binary
 
@@ -60,6 +63,7 @@ def watched_comparisons(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     """Yield (owner, name, replacement) of what compares two values or asks whether they are one."""
     from torch._dynamo.utils import specialize_symnode
     from torch._dynamo.variables.builtin import BuiltinVariable
+    from torch._dynamo.variables.constant import ConstantVariable
     from torch._dynamo.variables.functions import UserMethodVariable
     from torch._dynamo.variables.tensor import SymNodeVariable
     from torch._dynamo.variables.user_defined import UserDefinedClassVariable
@@ -96,6 +100,8 @@ def watched_comparisons(facts: Any) -> Iterator[tuple[Any, str, Any]]:
             found = [arg.realize() for arg in args]
             (check_identity if function in _IDENTITIES else check_equality)(*found)
             kinds = {_kind(arg) for arg in found if isinstance(arg, SymNodeVariable)}
+            if kinds and function in _IDENTITIES and len(set(map(_kind, found))) > 1:
+                return ConstantVariable.create(function is operator.is_not)  # as for `n is None`, whatever n is
             if kinds and (function in _IDENTITIES or bool in kinds or complex in map(_kind, found)):
                 return builtin(function).call_function(tx, [as_it_is(arg) for arg in found], kwargs)
             return handler(tx, args, kwargs)

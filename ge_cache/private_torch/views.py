@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from gearcache.ge_cache.capture.exchanged import exchanged, here
+from gearcache.ge_cache.private_torch.renamed import name_here
 
 
 @contextlib.contextmanager
@@ -115,14 +116,15 @@ def watched_views(stale: Callable[[str, str], None], missing: Callable[[str], No
     of_instance = instance.lookup_class_mro_attr
     of_bases, of_metaclass = of_class.lookup_cls_mro_attr, of_class.lookup_metaclass_attr
     has_of_class, has_of_module = of_class.call_obj_hasattr, of_module.call_obj_hasattr
-    get_of_module, get_global = of_module.var_getattr, translator._load_global
+    attribute = name_here(of_module, "var_getattr")
+    get_of_module, get_global = getattr(of_module, attribute), translator._load_global
     replacements = [
         (instance, "lookup_class_mro_attr", here(lookup_class_mro_attr, of_instance)),
         (of_class, "lookup_cls_mro_attr", here(lookup_cls_mro_attr, of_bases)),
         (of_class, "lookup_metaclass_attr", here(lookup_metaclass_attr, of_metaclass)),
         (of_class, "call_obj_hasattr", here(class_has, has_of_class)),
         (of_module, "call_obj_hasattr", here(module_has, has_of_module)),
-        (of_module, "var_getattr", here(module_getattr, get_of_module)),
+        (of_module, attribute, here(module_getattr, get_of_module)),
         (side_effects, "store_attr", here(store_attr, store)),
         (translator, "_load_global", here(load_global, get_global)),
     ]

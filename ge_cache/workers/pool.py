@@ -7,20 +7,21 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from gearcache.errors import CompileError
 from gearcache.ge_cache.backend import Artifact, Backend, CompileJob
 from gearcache.ge_cache.capture.turns import turn
+from gearcache.ge_cache.workers.kept import KEPT
 from gearcache.ge_cache.workers.process import CompileFailed, CompileTimeout, UnknownOperator, WorkerProcess
 from gearcache.ge_cache.workers.scratch import collect_scratch
 
-#: Called with (gear text, stage); stages are `wait`, `search`, `lower`, `compile`, `done` and `failed`.
+#: Called with (gear text, stage): `wait`, `start` or `begin`, those of `Backend.compile`, `done` or `failed`.
 Progress = Callable[[str, str], None]
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """One gear's artifact, or the error that it ended with."""
 
     index: int
@@ -30,7 +31,8 @@ class Outcome:
 
 
 class CompilePool:
-    """Worker processes for one build. Not thread safe; close it, or use it as a context manager.
+    """Worker processes for one build, of which one may be the last build's. Not thread safe; close it, or use it as a
+    context manager.
 
     The workers start at once and warm up while the caller is still tracing. Where none can be started, and for backends
     that are quick, jobs are compiled in this process. `limit` is how many seconds a worker may take for a job.
@@ -44,9 +46,10 @@ class CompilePool:
         self._late = ""
         if backend.worker:
             collect_scratch()
-            self._slots = [_Slot(backend.worker) for _ in range(max(1, jobs))]
+            kept = KEPT.take(backend.worker)
+            self._slots = [_Slot(backend.worker, kept), *(_Slot(backend.worker) for _ in range(1, jobs))]
             # One warm-up is enough: what it builds is shared through Inductor's folder.
-            if (first := self._slots[0].worker()) is not None:
+            if kept is None and (first := self._slots[0].worker()) is not None:
                 first.prepare(threads, backend.target)
 
     def __enter__(self) -> CompilePool:
@@ -56,7 +59,7 @@ class CompilePool:
         self.close()
 
     def close(self) -> None:
-        """End all workers, also those that still compile, and their compilers."""
+        """End all workers but one that waits for a job, also those that still compile, and their compilers."""
         for slot in self._slots:
             slot.close()
         self._slots = []
@@ -119,6 +122,7 @@ class CompilePool:
             return self._failed(index, job, progress, f"it was not begun: the compile of gear {self._late} hung")
         if (worker := slot.worker()) is None:
             return self._here(index, job, progress)
+        progress(job.gear, "begin" if worker.is_up else "start")
         try:
             artifact = worker.compile(job, lambda stage: progress(job.gear, stage), self._limit)
         except UnknownOperator:
@@ -139,11 +143,11 @@ class CompilePool:
 class _Slot:
     """The place of one worker; the next job gets a new one where the last one has died."""
 
-    def __init__(self, compiler: str) -> None:
+    def __init__(self, compiler: str, worker: WorkerProcess | None = None) -> None:
         self._compiler = compiler
         self._lock = threading.Lock()
         self._is_closed = False
-        self._worker: WorkerProcess | None = None
+        self._worker = worker
         self.worker()
 
     def worker(self) -> WorkerProcess | None:
@@ -156,8 +160,12 @@ class _Slot:
             return self._worker
 
     def close(self) -> None:
-        """End the worker for good."""
+        """Give the worker up: it is kept where it waits for a job, and ended where it works."""
         with self._lock:
             self._is_closed = True
-            if self._worker is not None:
+            if self._worker is None or self._worker.is_ended:
+                return
+            if self._worker.is_idle:
+                KEPT.keep(self._worker)
+            else:
                 self._worker.end()

@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from gearcache.ge_cache.backend import Artifact, CompileJob, plain_job
@@ -19,6 +20,21 @@ from gearcache.ge_cache.workers.scratch import Scratch
 
 _END_SECONDS = GRACE + 2.0
 _POLL_SECONDS = 0.01
+
+
+#: A compiler, the working folder, the command and the environment.
+Start = tuple[str, str, tuple[str, ...], tuple[tuple[str, str], ...]]
+#: Inductor sets it to its default in a process that imports it; where files lie changes no code.
+_PLACE_OF_FILES = "TORCHINDUCTOR_CACHE_DIR"
+
+
+def start_of(compiler: str) -> Start:
+    """Return what decides how a worker behaves that is started now."""
+    folder = ""
+    with contextlib.suppress(OSError):  # it was removed
+        folder = str(Path.cwd())
+    environment = {name: value for name, value in python_environment().items() if name != _PLACE_OF_FILES}
+    return compiler, folder, tuple(python_command("")), tuple(sorted(environment.items()))
 
 
 class CompileFailed(Exception):
@@ -40,8 +56,14 @@ class WorkerProcess:
     """
 
     def __init__(self, compiler: str) -> None:
+        #: What has decided how it behaves.
+        self.start = start_of(compiler)
         self._ending = threading.Lock()
         self._is_ended = self._is_late = False
+        #: Whether it has answered.
+        self.is_up = False
+        #: Whether it has ended its last job, and so waits for another one.
+        self.is_idle = False
         self._reason = ""
         with contextlib.ExitStack() as undo:
             self._scratch = Scratch()
@@ -75,6 +97,13 @@ class WorkerProcess:
         """Whether it takes no more jobs."""
         return self._is_ended
 
+    def has_exited(self) -> bool:
+        """Whether the process is gone: it may have been killed."""
+        try:
+            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        except ChildProcessError:  # a handler of the program's has waited for it
+            return True
+
     def prepare(self, threads: int, target: str) -> None:
         """Let it do before the first job what every first compile has to."""
         with contextlib.suppress(OSError):  # the next job tells that it is gone
@@ -85,6 +114,7 @@ class WorkerProcess:
         timer = threading.Timer(min(limit, threading.TIMEOUT_MAX), self._end_late)
         timer.daemon = True
         timer.start()
+        self.is_idle = False
         try:
             return self._result(job, stage)
         except (OSError, ValueError, EOFError) as error:
@@ -105,13 +135,13 @@ class WorkerProcess:
             if self._is_ended:
                 return
             self._is_ended = True
-            has_died = self._has_exited()
+            has_died = self.has_exited()
             os.close(self._life_line)  # it ends its group itself, and lets compilers delete what is half written
             if has_died:
                 self._signal(signal.SIGTERM)
                 time.sleep(GRACE)
             deadline = time.monotonic() + _END_SECONDS
-            while not self._has_exited() and time.monotonic() < deadline:
+            while not self.has_exited() and time.monotonic() < deadline:
                 time.sleep(_POLL_SECONDS)
             # Until it is waited for, no other group can have its number.
             self._signal(signal.SIGKILL)
@@ -128,12 +158,6 @@ class WorkerProcess:
         self._is_late = True
         self.end()
 
-    def _has_exited(self) -> bool:
-        try:
-            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-        except ChildProcessError:  # a handler of the program's has waited for it
-            return True
-
     def _signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
@@ -142,14 +166,16 @@ class WorkerProcess:
         self._send({"kind": "compile", "job": plain_job(job)})
         assert self._process.stdout is not None
         while (message := receive(self._process.stdout)) is not None:  # type: ignore[arg-type]
+            self.is_up = True
             if message["kind"] == "stage":
                 stage(message["stage"])
-            elif message["kind"] == "done":
+                continue
+            self.is_idle = True
+            if message["kind"] == "done":
                 return Artifact(*message["artifact"])
-            elif message["kind"] == "unknown":
+            if message["kind"] == "unknown":
                 raise UnknownOperator(message["error"])
-            else:
-                raise CompileFailed(f"{message['error']}\n{message['trace']}")
+            raise CompileFailed(f"{message['error']}\n{message['trace']}")
         raise EOFError("it closed the connection")
 
     def _send(self, message: dict[str, Any]) -> None:

@@ -64,17 +64,21 @@ def main(parent: int, life_line: int, folder: str, compiler: str) -> None:
     backend: Backend = getattr(importlib.import_module(module), name)()
     backend.enter_worker(folder)
     os.environ["TMPDIR"] = tempfile.tempdir = folder
+
+    def stage(name: str) -> None:
+        send(output, {"kind": "stage", "stage": name})
+
     while (message := receive(sys.stdin.buffer)) is not None:
         if message["kind"] == "prepare":
             try:
-                backend.warm_up(message["threads"], message["target"])
+                backend.warm_up(message["threads"], message["target"], stage)  # the parent reads it with the first job
             except Exception as error:
                 sys.stderr.write(f"gearcache worker: warm-up failed: {error}\n")
             continue
         job = job_of_plain(message["job"])
         torch.set_num_threads(max(1, job.threads))
         try:
-            artifact = backend.compile(job, lambda stage: send(output, {"kind": "stage", "stage": stage}))
+            artifact = backend.compile(job, stage)
             send(output, {"kind": "done", "artifact": [artifact.header, artifact.blobs, artifact.conditions]})
         except Exception as error:
             import traceback

@@ -11,10 +11,10 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
+from msgspec import Struct
 
 from gearcache.guards.access import Access, Scope, Walker
 from gearcache.guards.dispatch.check_code import CheckWriter, checked_name
@@ -30,8 +30,7 @@ Frame = Callable[..., Any]
 _MISSED = (AttributeError, TypeError, LookupError, ArithmeticError)
 
 
-@dataclass(frozen=True)
-class BoundGear:
+class BoundGear(Struct, frozen=True):
     """A gear with the frame that calls its graph."""
 
     variant: StoredVariant

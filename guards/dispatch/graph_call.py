@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -137,17 +138,17 @@ class GraphCall:
             if not stored.in_frame:
                 namespace[f"read{index}"] = _reader(stored.access, self._scope)
                 lines.append(f"t{index} = read{index}()")
-        listed = ", ".join(names)
+        listed = "".join(f"{name}, " for name in names)
         if self._checks and not names:
             # No input tells of a tracer or transform around the call: a tensor of our own does.
             probe = torch.empty(0)
             namespace["probe"], namespace["is_plain"] = probe, tensor_check([probe], [[0]], [[1]])
             lines.append("if not is_plain(probe): mismatch(())")
         elif self._checks:
-            lines.append(f"if not ({self._checks.source(names, namespace)}): mismatch(({listed},))")
+            lines.append(f"if not ({self._checks.source(names, namespace)}): mismatch(({listed}))")
         lines += self._symbol_lines()
+        lines += self._condition_lines(listed)
         if self._checks:
-            lines += self._condition_lines(listed)
             lines += self._overlap_lines(names, namespace)
         numbers = [checked_expression(name) for name, _ in self.variant.numbers]
         taken = numbers
@@ -159,7 +160,7 @@ class GraphCall:
                 "except IndexError: slot = slots.make()",
                 "values, tensors = slot",
                 f"try: {'; '.join(f'values[{index}] = {name}' for index, name in enumerate(numbers))}",
-                f"except OverflowError: mismatch(({listed},))",
+                f"except OverflowError: mismatch(({listed}))",
             ]
             taken = [f"tensors[{index}]" for index in range(len(numbers))]
         lines.append("tick()")
@@ -219,12 +220,24 @@ class GraphCall:
         return _measures(self.gear.symbols)
 
     def _condition_lines(self, listed: str) -> list[str]:
-        """Check what the tensor check cannot see of a dynamic graph: how sizes and strides depend on each other."""
-        gear = self.gear
+        """Check what the tensor check cannot see of a dynamic graph: how sizes and strides depend on each other.
+
+        Where tensors are not checked, conditions on numbers are.
+        """
+        gear, numbers = self.gear, [name for name, _ in self.variant.numbers]
+        conditions = gear.conditions
+        if not self._checks:
+            conditions = [text for text in conditions if any(re.search(rf"\b{name}\b", text) for name in numbers)]
+        if not conditions and not self._checks:
+            return []
         lines = _measures(gear.measures)
-        tests = [f"({checked_expression(text)})" for text in gear.conditions]
-        tests += [f"t{int(tensor)}.is_contiguous()" for tensor in gear.contiguous]
-        return [*lines, f"if not ({' and '.join(tests)}): mismatch(({listed},))"] if tests else []
+        tests = [f"({checked_expression(text)})" for text in conditions]
+        if self._checks:
+            tests += [f"t{int(tensor)}.is_contiguous()" for tensor in gear.contiguous]
+        if not tests:
+            return []
+        lines += ["try:", f"    if not ({' and '.join(tests)}): mismatch(({listed}))"]
+        return [*lines, f"except ZeroDivisionError: mismatch(({listed}))"]  # it divides by a number
 
 
 def _measures(rows: list[list[Any]]) -> list[str]:

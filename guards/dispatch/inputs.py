@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import torch
+from msgspec import Struct
+from msgspec.structs import replace
 
 from gearcache.guards.dispatch.variant import StoredGear, StoredInput
 from gearcache.guards.evidence.names import a_type
@@ -22,8 +23,7 @@ _REPLACED_WORDS = (
 )
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """Why a tensor does not fit: the argument, what it is, what is allowed.
 
     `shape` is a size outside a gear; `read` is any difference of a tensor with which the graph does not compute, which

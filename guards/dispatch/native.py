@@ -7,12 +7,21 @@ from typing import Any
 
 import torch
 
+
+def _looked_up(find: Callable[[], Any]) -> Any:
+    """Return what a name of torch is; None where it is missing, which `gearcache.torch_names` tells at a call."""
+    try:
+        return find()
+    except AttributeError:
+        return None
+
+
 #: `tensor.size(0)`, or 0 for a scalar, in a third of the time: the C slot behind `len`.
-first_size: Callable[[Any], int] = torch._C.TensorBase.__len__  # type: ignore[attr-defined]
+first_size: Callable[[Any], int] = _looked_up(lambda: torch._C.TensorBase.__len__)  # type: ignore[attr-defined]
 
 
 #: Whether a torch function mode is active in this thread, in 30 ns.
-has_function_mode: Callable[[], bool] = torch._C._is_torch_function_mode_enabled
+has_function_mode: Callable[[], bool] = _looked_up(lambda: torch._C._is_torch_function_mode_enabled)
 
 
 def tensor_check(
@@ -58,7 +67,7 @@ def state_checks() -> list[Callable[[], bool]]:
 
 
 #: A context of inference mode (its argument: on or off), in a tenth of the time that `torch.inference_mode` takes.
-inference_mode: Callable[[bool], Any] = torch._C._InferenceMode
+inference_mode: Callable[[bool], Any] = _looked_up(lambda: torch._C._InferenceMode)
 
 
 def decorating_context(function: Any) -> Any:

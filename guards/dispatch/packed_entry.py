@@ -48,6 +48,7 @@ def entry_from_plain(data: Mapping[str, Any]) -> list[StoredVariant]:
             constants_because=row.get("constants_because", ""),
             outputs=row["outputs"],
             impossible=row.get("impossible", []),
+            left_out=row.get("left_out", []),
         )
         for row in data["variants"]
     ]

@@ -23,69 +23,23 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from msgspec import Struct
+from msgspec.structs import replace
 
-from gearcache.errors import GearSpecError, PaddedResultError
+from gearcache.errors import PaddedResultError
+from gearcache.guards.dispatch.fills import Fills
 from gearcache.guards.dispatch.variant import StoredGear, StoredVariant
 from gearcache.guards.gears.expressions import expression_function
-from gearcache.guards.gears.spec import RangeAxis
+from gearcache.guards.gears.short_names import sizes_name
 
 Values = Mapping[str, int]
 Runner = Callable[[list[torch.Tensor]], list[torch.Tensor]]
 
 
-@dataclass(frozen=True)
-class Fills:
-    """What to fill padding with: path pattern -> a value, or `{dim: value}` to pad only these dims.
-
-    `is_vouched`: the caller guarantees that no filling reaches a result.
-    """
-
-    values: Mapping[str, Any]
-    is_vouched: bool = False
-
-    @property
-    def patterns(self) -> list[str]:
-        """The paths as the user wrote them."""
-        return list(self.values)
-
-    def pattern(self, path: str, dim: int) -> str | None:
-        """Return the pattern that covers a dim of an argument, or None."""
-        for pattern, value in self.values.items():
-            if RangeAxis(pattern, dim, 1).matches(path) and (not isinstance(value, Mapping) or dim in value):
-                return pattern
-        return None
-
-    def given(self, path: str, dtype: torch.dtype) -> Any:
-        """Return the filling of an argument, or None where none is given."""
-        matches = any(RangeAxis(pattern, 0, 1).matches(path) for pattern in self.values)
-        return self.value(path, dtype) if matches else None
-
-    def value(self, path: str, dtype: torch.dtype) -> Any:
-        """Return the filling of an argument; `GearSpecError` when its dtype cannot hold it."""
-        for pattern, value in self.values.items():
-            if RangeAxis(pattern, 0, 1).matches(path):
-                fill = next(iter(value.values())) if isinstance(value, Mapping) else value
-                if not _holds(dtype, fill):
-                    raise GearSpecError(f"pad_values of `{path}` is {fill!r}, which a tensor of {dtype} cannot hold")
-                return fill
-        raise GearSpecError(f"pad_values has no value for `{path}`")
-
-
-def _holds(dtype: torch.dtype, fill: Any) -> bool:
-    if dtype == torch.bool:
-        return fill in (False, True)
-    if dtype.is_floating_point or dtype.is_complex:
-        return True
-    bounds = torch.iinfo(dtype)
-    return bool(int(fill) == fill and bounds.min <= fill <= bounds.max)
-
-
-@dataclass(frozen=True)
-class PaddedGear:
+class PaddedGear(Struct, frozen=True):
     """A gear of the caller's sizes, and the function that runs it on the larger gear's graph."""
 
     gear: StoredGear
@@ -97,45 +51,52 @@ def padded_gear(
     variant: StoredVariant, gear: StoredGear, run: Runner, tensors: Sequence[torch.Tensor], fills: Fills, text: str
 ) -> PaddedGear | str:
     """Return how a gear serves smaller tensors, or why it does not. `run` is the gear's own runner."""
+    found = _padded_gear(variant, gear, run, tensors, fills, text)
+    return f"gear {sizes_name(gear.text)} {found}" if isinstance(found, str) else found
+
+
+def _padded_gear(
+    variant: StoredVariant, gear: StoredGear, run: Runner, tensors: Sequence[torch.Tensor], fills: Fills, text: str
+) -> PaddedGear | str:
     plan = variant.padding
     if plan is None or gear.is_dynamic:
-        return f"gear {gear.text} cannot be padded to"
+        return "cannot be padded to"
     if any(tensors[index].dim() <= dim for _, index, _, dim in plan["symbols"]):
-        return f"gear {gear.text} has tensors of another rank"
+        return "has tensors of another rank"
     real = {name: getattr(tensors[index], kind)(dim) for name, index, kind, dim in plan["symbols"]}
     rows = {"size": gear.sizes, "stride": gear.strides}
     full = {name: rows[kind][index][dim] or 0 for name, index, kind, dim in plan["symbols"]}
     changed = [name for name in real if real[name] != full[name]]
     for name in changed:
         if real[name] > full[name] or real[name] < 1 or name not in plan["padded"]:
-            return f"gear {gear.text} is of another size than {real[name]}"
+            return f"is of another size than {real[name]}"
     ones = sorted(name for name in changed if real[name] == 1)
     if ones and ones not in plan["ones"]:
-        return f"gear {gear.text} does not serve a size of 1: the method traces to something else there"
+        return "does not serve a size of 1: the method traces to something else there"
     proofs = [proof for proof in plan["proofs"] if any(name in changed for name in proof["symbols"])]
     unmet = next((reason for proof in proofs if (reason := _unmet(variant, proof, real, full, fills))), None)
     if unmet is not None:
-        return f"gear {gear.text} {unmet}"
+        return unmet
     # One symbol after the other is padded, so the trace has to hold on the way as well.
     for corner in _corners(real, full, [proof["symbols"] for proof in proofs]):
         broken = next((condition for condition in plan["conditions"] if not _number(condition, corner)), None)
         if broken is not None:
-            return f"gear {gear.text} was traced under a condition that these sizes break"
+            return "was traced under a condition that these sizes break"
     if not _same_forms(plan["results"], gear.results):
-        return f"gear {gear.text} returns results that share memory in another way"
+        return "returns results that share memory in another way"
     sizes, strides = _rows(plan["sizes"], gear.sizes, real), _rows(plan["strides"], gear.strides, real)
     if (
         _rows(plan["sizes"], gear.sizes, full) != gear.sizes
         or _rows(plan["strides"], gear.strides, full) != gear.strides
     ):
-        return f"gear {gear.text} has dims that do not follow the padded one"
+        return "has dims that do not follow the padded one"
     moved = [
         index for index, row in enumerate(sizes) if row != gear.sizes[index] or strides[index] != gear.strides[index]
     ]
     for index in moved:
         pairs = zip(gear.sizes[index], gear.strides[index], strict=True)
         if any(stride == 0 and size != 1 for size, stride in pairs):
-            return f"gear {gear.text} takes `{variant.inputs[index].access.text}` expanded, which cannot be filled"
+            return f"takes `{variant.inputs[index].access.text}` expanded, which cannot be filled"
     values = {index: fills.value(variant.inputs[index].access.text, variant.inputs[index].dtype) for index in moved}
     small = replace(
         gear,

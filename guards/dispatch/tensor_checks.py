@@ -8,10 +8,10 @@ each, the fastest form; a graph that meets more of them checks tensor by tensor,
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
+from msgspec import Struct
 
 from gearcache.guards.dispatch.native import dispatch_state, tensor_check, tensor_kind
 from gearcache.guards.dispatch.variant import StoredGear
@@ -21,8 +21,7 @@ _MAX_WHOLE = 6
 _MAX_SINGLE = 32
 
 
-@dataclass(frozen=True)
-class _Alternative:
+class _Alternative(Struct, frozen=True):
     """One C check, and whether it holds only with grad mode off, or only in inference mode."""
 
     kind: Any

@@ -6,17 +6,17 @@ and `guards.dispatch.graph_call`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from gearcache.guards.access import TENSOR_DICTIONARIES, Access
 from gearcache.guards.evidence.checks import Check
 
 
-@dataclass(frozen=True)
-class StoredInput:
+class StoredInput(Struct, frozen=True):
     """One tensor input of the graph; `in_frame` tells whether the frame passes it or the graph call reads it.
 
     With one that is not `computed` the graph does nothing: the trace read its sizes.
@@ -45,8 +45,7 @@ class StoredInput:
         return StoredInput(Access.from_plain(access), getattr(torch, dtype), device, in_frame, computed)
 
 
-@dataclass(frozen=True)
-class StoredGear:
+class StoredGear(Struct, frozen=True):
     """One compiled graph of a variant. Sizes and strides are per input; `None` marks a dynamic dim."""
 
     text: str
@@ -83,7 +82,7 @@ class StoredGear:
 
     def to_plain(self) -> dict[str, Any]:
         """Return msgpack-able data."""
-        return dict(vars(self))
+        return asdict(self)
 
     @staticmethod
     def from_plain(data: dict[str, Any]) -> StoredGear:
@@ -91,8 +90,7 @@ class StoredGear:
         return StoredGear(**data)
 
 
-@dataclass(frozen=True)
-class StoredVariant:
+class StoredVariant(Struct, frozen=True):
     """One trace: the frame around the graph, what the trace depends on, and its gears."""
 
     frame: dict[str, Any]
@@ -116,6 +114,8 @@ class StoredVariant:
     outputs: int = 0
     #: Gears that were asked for and cannot exist: this trace ties their sizes otherwise.
     impossible: list[str] = field(default_factory=list)
+    #: What the method says to loggers and its graphs do not, in words.
+    left_out: list[str] = field(default_factory=list)
 
     def to_plain(self) -> dict[str, Any]:
         """Return msgpack-able data."""
@@ -135,4 +135,5 @@ class StoredVariant:
             "constants_because": self.constants_because,
             "outputs": self.outputs,
             "impossible": self.impossible,
+            "left_out": self.left_out,
         }

@@ -33,8 +33,9 @@ an entry is loaded) and as a part of the dispatch (compiled to Python source, ru
 from __future__ import annotations
 
 import types
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from gearcache.guards.access import Access, Walker
 from gearcache.guards.evidence.constants import readable, to_plain
@@ -47,8 +48,7 @@ from gearcache.guards.evidence.relations import RELATIONS, numbers_text, others,
 KINDS = frozenset(OBSERVERS) | frozenset(PREDICATES) | RELATIONS | {"classes"}
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """A check that did not hold: which, and what was found instead."""
 
     check: Check
@@ -76,8 +76,7 @@ class Failure:
         return f"`{self.check.access.text}`: {self.check.kind} was {self.check.wanted}, is now {self.found}"
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(Struct, frozen=True):
     """One predicate. `expected` is plain data (see `guards.evidence.constants`)."""
 
     kind: str

@@ -19,6 +19,9 @@ from gearcache.guards.evidence.constants import NotConstant, to_plain
 from gearcache.guards.evidence.names import name_of
 
 _EMPTY_CELL = types.CellType()
+#: The first `torch.compile` of a process puts functions of this module around `Module.__init__` and `__setstate__`,
+#: which note that a module is new and do nothing else (torch 2.13, `install_generation_tagging_init`).
+_NOTING = "torch._dynamo.mutation_guard"
 
 
 def definition(value: Any) -> Any:
@@ -36,6 +39,7 @@ def definition_digest(value: Any) -> str:
 
 def _defined(value: Any, depth: int) -> Any:
     if isinstance(value, types.FunctionType):
+        value = _noted(value)
         return ["function", *function_plain(value), *(_held(value, depth) if depth < 3 else [])]
     if isinstance(value, (classmethod, staticmethod, types.MethodType)):
         return [type(value).__name__, _defined(value.__func__, depth)]
@@ -55,6 +59,15 @@ def _defined(value: Any, depth: int) -> Any:
         return ["constant", to_plain(value)]
     except NotConstant:
         return ["object", name_of(type(value))]
+
+
+def _noted(function: types.FunctionType) -> types.FunctionType:
+    """Return what Dynamo has put a function of its own around, or the function itself."""
+    if function.__globals__.get("__name__") == _NOTING:  # `__module__` is also that of what wraps one of them
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            if name in ("init", "setstate") and isinstance(cell.cell_contents, types.FunctionType):
+                return cell.cell_contents
+    return function
 
 
 def _held(function: types.FunctionType, depth: int) -> list[Any]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 #: How many stored values a reason names.
 _LISTED = 4
@@ -21,14 +23,19 @@ _ADVICE = {
     "gear": "a graph for these sizes is added; name them in `gears=` to compile them beforehand",
     "corrupt": "the file was put aside and the entry is compiled again; look at the disk if it happens twice",
     "unloadable": "the entry is kept; look at the fault it names, which is this host's",
-    "unreadable": "make the folder of the cache readable for this user",
+    "unreadable": "make the folder of the cache readable for this user (in an image: `gearcache pack --folder`)",
     "other version": "entries of another version are left alone; compile with this version once",
     "unsigned": "give this process the key that the entries were signed with, or compile with it once",
 }
+#: Kinds of which compiling again is no remedy: something of this host or process is to be set right.
+_OF_HOST = ("unreadable", "unsigned")
+_THREADS = (
+    "set OMP_NUM_THREADS={stored}, as where it was compiled; torch uses no more threads than a host has cores, so one "
+    "that has fewer needs entries of its own, and one that compiles for larger ones `gearcache prewarm --threads`"
+)
 
 
-@dataclass(frozen=True)
-class Reason:
+class Reason(Struct, frozen=True):
     """One reason of a miss.
 
     `kind`: `absent`, `key` (a component of the key differs from the nearest entry), `source`, `evidence`, `arguments`,
@@ -50,7 +57,18 @@ class Reason:
     @property
     def advice(self) -> str:
         """What a user can do."""
+        if self._is_of_threads:
+            return _THREADS.format(stored=self.stored)
         return _ADVICE.get(self.kind, "").format(subject=self.subject)
+
+    @property
+    def remedy(self) -> str:
+        """What a user can do where that is neither to compile nor to bring the entry here; else empty."""
+        return self.advice if self.kind in _OF_HOST or self._is_of_threads else ""
+
+    @property
+    def _is_of_threads(self) -> bool:
+        return self.kind == "key" and self.subject.endswith(".threads")
 
     def explained(self) -> list[str]:
         """Return the reason as lines of text."""

@@ -16,7 +16,7 @@ import os
 import sys
 import types
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,8 @@ def record_sources(codes: Iterable[types.CodeType], operators: Iterable[str] = (
     """Return files (module, sha256) with the digests of their traced code objects, functions without a file, and
     what the graphs take over from `operators` that are not torch's.
     """
-    own = [code for code in dict.fromkeys(codes) if not is_versioned(code)]
+    # By identity: code that reads alike is equal, also where it is of another file, or of another class's `__init__`.
+    own = [code for code in {id(code): code for code in codes}.values() if not is_versioned(code)]
     modules = _modules_by_file() if own else {}
     files: dict[str, set[tuple[str, str]]] = defaultdict(set)
     homeless: list[types.CodeType] = []
@@ -150,6 +151,10 @@ def _functions(codes: list[types.CodeType]) -> list[list[str]]:
         for value in gc.get_objects()
         if type(value) is types.FunctionType and id(value.__code__) in wanted  # weak proxies break isinstance
     }
+    if len(owners) < len(wanted):  # `gc.freeze` hides what was there before it
+        owners = {
+            id(value.__code__): value for value in _functions_of_classes() if id(value.__code__) in wanted
+        } | owners
     found = []
     for identity, code in wanted.items():
         owner, digest = owners.get(identity), code_digest(code)
@@ -161,6 +166,21 @@ def _functions(codes: list[types.CodeType]) -> list[list[str]]:
             raise UnknownSource(f"`{_qualname(code)}` from `{code.co_filename}`")
         found.append([chosen, digest])
     return sorted(found)
+
+
+def _functions_of_classes() -> Iterator[types.FunctionType]:
+    """Yield the functions of all classes that modules name, and those that decorators have put others around."""
+    for name, module in list(sys.modules.items()):
+        for cls in list(getattr(module, "__dict__", {}).values()):
+            # `isinstance` asks the value for its class, which in some modules is to warn of an old name.
+            if not issubclass(type(cls), type) or cls.__dict__.get("__module__") != name:
+                continue
+            for value in list(cls.__dict__.values()):
+                for _ in range(_MOST_DECORATORS + 1):
+                    if type(value) is not types.FunctionType:
+                        break
+                    yield value
+                    value = value.__dict__.get("__wrapped__")
 
 
 def _function_digest(name: str) -> str | None:

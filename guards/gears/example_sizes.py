@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from gearcache.guards.gears.spec import GearSpec, RangeAxis
 from gearcache.guards.gears.symbol import SizeExpression, Symbol
@@ -16,8 +17,7 @@ _COMBINED = 3
 _FIRST = 17
 
 
-@dataclass(frozen=True)
-class Special:
+class Special(Struct, frozen=True):
     """Sizes at which a call takes a trace of its own: a gear, and the open dims (their owners) of size 1.
 
     `sizes`: those of other open dims, by path and dim of the first of an owner, where they are to be certain ones.

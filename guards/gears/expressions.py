@@ -37,7 +37,7 @@ _NODES = (
     ast.GtE,
     ast.IfExp,
 )
-_FUNCTIONS = {"float", "max", "min"}
+_FUNCTIONS = {"abs", "float", "max", "min"}
 
 
 @functools.lru_cache(maxsize=1024)

@@ -8,10 +8,10 @@ dtype or a device that every call has, or a list, tuple or dict of specs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from msgspec import Struct, field
 
 from gearcache.errors import GearSpecError
 from gearcache.guards.evidence.names import a_type
@@ -23,8 +23,7 @@ _CONTAINERS = (list, tuple, dict)
 Difference = tuple[str, str, str]
 
 
-@dataclass(frozen=True)
-class InputSpecs:
+class InputSpecs(Struct, frozen=True):
     """Specs by position or by name; none of both where nothing is declared."""
 
     positional: tuple[Any, ...] = ()

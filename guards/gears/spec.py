@@ -11,11 +11,11 @@ import itertools
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import torch
+from msgspec import Struct
 
 from gearcache.errors import GearSpecError
 from gearcache.guards.gears.expressions import expression_function
@@ -25,8 +25,7 @@ from gearcache.guards.gears.symbol import SizeExpression, Symbol, check_names
 POLICIES = ("zip", "product")
 
 
-@dataclass(frozen=True)
-class _Dim:
+class _Dim(Struct, frozen=True):
     path: str
     dim: int
 
@@ -51,23 +50,20 @@ def _pattern(path: str) -> re.Pattern[str]:
     return re.compile(r"\[[^\]]+\]".join(re.escape(part) for part in parts))
 
 
-@dataclass(frozen=True)
-class Axis(_Dim):
+class Axis(_Dim, frozen=True):
     """One geared dim: an argument path, a dim index, and its sizes in the user's order or an expression for them."""
 
     sizes: tuple[int, ...] = ()
     size: SizeExpression | None = None
 
 
-@dataclass(frozen=True)
-class RangeAxis(_Dim):
+class RangeAxis(_Dim, frozen=True):
     """A dim that is no gear: of any size that its symbol allows, or of one fixed size."""
 
     size: SizeExpression | int
 
 
-@dataclass(frozen=True)
-class RangeCheck:
+class RangeCheck(Struct, frozen=True):
     """What a declared range demands of one dim: conditions as source, and the words for it."""
 
     text: str
@@ -75,8 +71,7 @@ class RangeCheck:
     allowed: str
 
 
-@dataclass(frozen=True)
-class GearSpec:
+class GearSpec(Struct, frozen=True, dict=True):
     """All axes of a method and the gears that they form."""
 
     axes: tuple[Axis, ...]

@@ -5,18 +5,18 @@ It is what MindSpore writes as `Tensor(shape=(batch, 128), dtype=ms.int64)`: a t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
+from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from gearcache.errors import GearSpecError
 from gearcache.guards.evidence.names import a_type
 from gearcache.guards.gears.symbol import SizeExpression
 
 
-@dataclass(frozen=True)
-class TensorSpec:
+class TensorSpec(Struct, frozen=True):
     """Shape, dtype and device of one argument, for `input_signature=` and `set_inputs`.
 
     - `shape`: per dim an int that every call has, a `Symbol` or an expression of symbols, a list of gears, or None for
@@ -57,8 +57,8 @@ class TensorSpec:
                 device = torch.device(device)
             except RuntimeError as error:
                 raise GearSpecError(f"TensorSpec: device is {device!r}; {str(error).splitlines()[0]}") from None
-        object.__setattr__(self, "shape", sizes)
-        object.__setattr__(self, "device", device)
+        force_setattr(self, "shape", sizes)
+        force_setattr(self, "device", device)
 
     @property
     def rank(self) -> int:
@@ -76,8 +76,7 @@ class TensorSpec:
         return torch.zeros(sizes, dtype=self.dtype, device=device)
 
 
-@dataclass(frozen=True)
-class ExampleSpec(TensorSpec):
+class ExampleSpec(TensorSpec, frozen=True):
     """What an example tensor says: all its sizes are fixed, but for dims that `set_dim_gears` has marked."""
 
     strides: tuple[int, ...] = ()

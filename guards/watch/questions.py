@@ -32,8 +32,11 @@ class Questions:
         self.asked[abc.get_cache_token, None] = abc.get_cache_token
 
     def add_call(self, function: Any, argument: Any) -> None:
-        """Ask for torch's or the interpreter's state again on every call; a program's own functions may do anything."""
-        if module_of(function).split(".")[0] not in ("torch", "sys") or function.__name__ == "is_available":
+        """Ask for the state of torch, the interpreter or a logger again on every call.
+
+        A program's own functions may do anything.
+        """
+        if module_of(function).split(".")[0] not in ("torch", "sys", "logging") or function.__name__ == "is_available":
             return
         question = function if argument is None else functools.partial(function, argument)
         if type(question()) in _ANSWERS:

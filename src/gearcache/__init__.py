@@ -110,26 +110,20 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module `gearcache` has no attribute `{name}`")
+    from gearcache.collection import paused_collection
+
+    # An import makes many objects, of which none is garbage: a full pass over what torch holds takes longer than it.
+    with paused_collection():
+        value = globals()[name] = _imported(home, name)
+    return value
+
+
+def _imported(home: str, name: str) -> Any:
     if home in _OF_TORCH:
         from gearcache.torch_release import require_torch
 
         require_torch()
-    try:
-        value = getattr(importlib.import_module(home), name)
-    except (AttributeError, ImportError):
-        if home in _OF_TORCH:
-            _check_names_of_torch()
-        raise
-    globals()[name] = value
-    return value
-
-
-def _check_names_of_torch() -> None:
-    import torch
-
-    from gearcache.torch_names import check_names
-
-    check_names(str(torch.__version__))
+    return getattr(importlib.import_module(home), name)
 
 
 if os.environ.get("GEARCACHE_TRACE"):

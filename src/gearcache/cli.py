@@ -14,40 +14,86 @@ from __future__ import annotations
 
 import errno
 import importlib
+import os
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 from gearcache.errors import CacheError, OptionError
 from gearcache.version import __version__
 
-#: Command -> module in `gearcache.commands` and what `--help` says; a module is imported when its command runs.
-COMMANDS = {
-    "list": ("list_entries", "List the entries of a cache."),
-    "show": ("show", "Show one entry: key, evidence, gears, frame and graph."),
-    "explain": ("explain", "Say why an entry is not used, or how two entries differ."),
-    "diff": ("diff", "Say which entries two caches or bundles share."),
-    "report": ("report", "Write an HTML page that shows the cache."),
-    "stats": ("stats", "Hits, misses by reason, seconds saved, bytes."),
-    "du": ("disk_use", "How much of the disk each method takes."),
-    "dir": ("folder", "Print the folder of the cache."),
-    "config": ("config", "Show every setting, its value and where that is from."),
-    "doctor": ("doctor", "Check what works on this host, and say what to do."),
-    "prewarm": ("prewarm", "Compile and store what a function calls, before traffic."),
-    "verify": ("verify", "Verify every byte of a cache."),
-    "clear": ("clear", "Remove entries."),
-    "prune": ("prune", "Remove the least recently used entries, down to a limit."),
-    "bundle": ("bundle", "Write entries into one file."),
-    "unbundle": ("unbundle", "Take entries from a file that `bundle` wrote."),
-    "pack": ("pack", "Write entries as an image of containers."),
-    "keys": ("keys", "Make and list keys that sign entries."),
-    "push": ("push", "Send entries to tiers beyond this host."),
-    "pull": ("pull", "Bring entries of tiers to this host."),
-    "suggest-gears": ("suggest_gears", "Propose gears from the shapes that all hosts have met."),
-    "remote": ("remote", "Look at the tiers: reach, latency, leases, signatures."),
-    "completion": ("completion", "Print the script of shell completion."),
+
+class Command(NamedTuple):
+    """A command: its module in `gearcache.commands`, which is imported when it runs, what `--help` says, an example."""
+
+    module: str
+    text: str
+    example: str
+
+
+#: What a person wants to do -> the commands for it.
+GROUPS = {
+    "See what is there": {
+        "list": Command("list_entries", "List the entries of a cache.", "gearcache list 'Model.*' --sort size"),
+        "show": Command("show", "Show one entry: key, evidence, gears, frame, graph.", "gearcache show Model.decode"),
+        "stats": Command(
+            "stats", "Hits, misses by reason, seconds saved, bytes by method.", "gearcache stats --json | jq .hit_rate"
+        ),
+        "report": Command(
+            "report",
+            "Write an HTML page that shows the cache.",
+            "gearcache report --trace start.json --output cache.html",
+        ),
+    },
+    "Find out why": {
+        "explain": Command(
+            "explain", "Why calls miss, how entries or two caches differ.", "gearcache explain deploy:build"
+        ),
+        "doctor": Command(
+            "doctor", "What works on this host, is all ready, the settings.", "gearcache doctor --ready deploy:build"
+        ),
+        "suggest-gears": Command(
+            "suggest_gears",
+            "Propose gears from the shapes that were met.",
+            "gearcache suggest-gears host-*.json --gears 8",
+        ),
+    },
+    "Compile before traffic": {
+        "prewarm": Command(
+            "prewarm", "Compile and store what a function calls.", "gearcache prewarm deploy:build --jobs 4"
+        ),
+    },
+    "Share with other hosts": {
+        "push": Command("push", "Send entries to tiers.", "gearcache push --to s3://bucket/team"),
+        "pull": Command(
+            "pull", "Bring entries of tiers or of a file here.", "gearcache pull --from s3://bucket/team 'Model.*'"
+        ),
+        "pack": Command("pack", "Write entries as an image, a folder or a file.", "gearcache pack --oci build/gears"),
+        "keys": Command("keys", "Make and list keys that sign entries.", "gearcache keys new build.key"),
+    },
+    "Keep it sound and small": {
+        "verify": Command("verify", "Read and verify every byte.", "gearcache verify --repair"),
+        "clear": Command("clear", "Remove entries.", "gearcache clear --entry Model.decode --wait 60s"),
+        "prune": Command(
+            "prune", "Remove the least recently used, down to a limit.", "gearcache prune --max-size 20GB"
+        ),
+    },
 }
+COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
+#: Commands of earlier versions, and what does their work.
+GONE = {
+    "diff": "gearcache explain A B",
+    "du": "gearcache stats",
+    "dir": "gearcache doctor --settings",
+    "config": "gearcache doctor --settings",
+    "remote": "gearcache doctor --tiers",
+    "bundle": "gearcache pack --file FILE",
+    "unbundle": "gearcache pull --file FILE",
+    "completion": "gearcache --completion SHELL",
+}
+#: Commands that show what is wrong with a variable beside all others.
+_TELL_THEMSELVES = ("doctor",)
 
 EPILOG = """\b
 Exit codes:
@@ -74,13 +120,29 @@ class CommandGroup(click.Group):
         if name not in COMMANDS:
             return None
         _leave_traces(name)
-        found: click.Command = importlib.import_module(f"gearcache.commands.{COMMANDS[name][0]}").command
+        found: click.Command = importlib.import_module(f"gearcache.commands.{COMMANDS[name].module}").command
+        found.epilog = f"\b\nExample:\n  {COMMANDS[name].example}"
         return found
 
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; one that is gone is a usage error that says what replaces it."""
+        if args and args[0] in GONE:
+            context.fail(f"there is no command `{args[0]}` any more: `{GONE[args[0]]}` does its work")
+        return super().resolve_command(context, args)
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        """Note whether help is asked for, whatever is wrong."""
+        context.meta["help"] = not {"-h", "--help"}.isdisjoint(args)
+        return super().parse_args(context, args)
+
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the table of commands without importing one."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+        """Write the commands, by what a person wants to do, without importing one."""
+        for title, commands in GROUPS.items():
+            with formatter.section(title):
+                rows = [((name, each.text), ("", f"$ {each.example}")) for name, each in commands.items()]
+                formatter.write_dl([row for pair in rows for row in pair])
 
     def invoke(self, context: click.Context) -> Any:
         """Run a command; a fault of the cache is one line and exit code 3, a wrong variable 2, Ctrl-C 130."""
@@ -110,7 +172,32 @@ def _leave_traces(name: str) -> None:
         found.stop_recording()
 
 
+def _print_completion(context: click.Context, parameter: click.Parameter, shell: str | None) -> None:
+    if shell is not None:
+        from gearcache.commands.completion import script_for
+
+        click.echo(script_for(shell, context.command))
+        context.exit()
+
+
 @click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)
+@click.option(
+    "--completion",
+    "shell",
+    type=click.Choice(["bash", "zsh", "fish"]),
+    is_eager=True,
+    expose_value=False,
+    callback=_print_completion,
+    metavar="SHELL",
+    help="Print the script that completes for bash, zsh or fish, and end.",
+)
 @click.version_option(__version__, prog_name="gearcache", message="%(prog)s %(version)s")
-def main() -> None:
+@click.pass_context
+def main(context: click.Context) -> None:
     """Look into, check, fill and clear a cache of compiled PyTorch methods."""
+    if context.invoked_subcommand in _TELL_THEMSELVES or context.meta["help"]:
+        return
+    from gearcache.commands.wrong_variables import wrong_variables
+
+    if wrong := wrong_variables(os.environ):
+        raise OptionError("; ".join(wrong))

@@ -30,8 +30,9 @@
     ├── UnsupportedStance             a stance forces a backend that no cached method has (also `ValueError`)
     ├── TooManyVariants               an entry already holds `max_variants` variants
     ├── MissingTorch                  torch is not installed (also `ImportError`)
-    ├── UnsupportedTorch              torch is of a release that gearcache is not tested with (also `ImportError`)
-    │   └── MissingTorchNames         such a release was tried, and lacks names that gearcache uses
+    ├── UnsupportedTorch              torch is older than any that gearcache is tested with (also `ImportError`)
+    │   └── MissingTorchNames         a newer one lacks names that gearcache uses (raised by `strict` alone)
+    │       └── UncalledHooks         it has them, and does not call them where a trace is watched
     ├── PrewarmFailed                 some nodes of a cluster do not have what they were to prewarm
     ├── PrewarmNotShared              processes that prewarm together cannot divide the work
     └── PreparationError              gearcache itself failed; the method runs uncached (unless `strict`)
@@ -44,6 +45,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+#: Where torch has builds without CUDA.
+_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 #: What a server says may be long; a warning is not.
 _MOST_PROBLEM = 500
 
@@ -171,9 +174,18 @@ class CaptureError(GearcacheError):
         return f"`{self.method}` cannot be cached: {self.cause}"
 
 
+class NoOperation(CaptureError):
+    """A call that runs no tensor operation. Its method serves it; who only prepares such a call is told."""
+
+    def __init__(self, method: str, cause: str = "it runs no tensor operation that could be compiled") -> None:
+        super().__init__(method, cause)
+
+
 class MethodRaises(CaptureError):
     """The trace of a method ends in an exception. The method is run to raise it; if it does not, this is raised."""
 
+    #: Whether the trace came to a `raise`; else to something that may only raise where it is traced.
+    is_by_statement = False
     #: Whether the method has run, and not raised: what it changes is changed.
     has_run = False
     #: What is remembered of it for like calls; None where nothing is.
@@ -223,7 +235,7 @@ class GraphError(GearcacheError, RuntimeError):
         self.method, self.gear, self.cause = method, gear, cause
 
     def __str__(self) -> str:
-        return f"`{self.method}`, gear {self.gear}: the compiled graph failed: {self.cause}"
+        return f"`{self.method}`, gear {_named(self.gear)}: the compiled graph failed: {self.cause}"
 
 
 class OptionError(GearcacheError, ValueError):
@@ -256,7 +268,7 @@ class CompileError(GearcacheError):
         self.method, self.gear, self.cause = method, gear, cause
 
     def __str__(self) -> str:
-        return f"`{self.method}`, gear {self.gear}: the backend failed: {self.cause}"
+        return f"`{self.method}`, gear {_named(self.gear)}: the backend failed: {self.cause}"
 
 
 class AlreadyAttached(GearcacheError, ValueError):
@@ -293,8 +305,8 @@ class PaddedResultError(GearcacheError, RuntimeError):
 
     def __str__(self) -> str:
         return (
-            f"padded from {self.sizes} to gear {self.gear}, a result holds NaN: from the arguments or weights, or from "
-            "masked filling that overflowed; call the method itself, or with the sizes of a gear"
+            f"padded from {_named(self.sizes)} to gear {_named(self.gear)}, a result holds NaN: from the arguments or "
+            "weights, or from masked filling that overflowed; call the method itself, or with the sizes of a gear"
         )
 
 
@@ -400,41 +412,62 @@ class UnsupportedStance(GearcacheError, ValueError):
 class MissingTorch(GearcacheError, ImportError):
     """No torch is installed: gearcache asks pip for none, which would exchange the one that is there."""
 
-    def __init__(self, tested: str) -> None:
-        super().__init__(tested)
-        self.tested = tested
+    def __init__(self, tested: str, newest: str) -> None:
+        super().__init__(tested, newest)
+        self.tested, self.newest = tested, newest
 
     def __str__(self) -> str:
         return (
             f"gearcache works with torch {self.tested}, and none is installed: `pip install 'gearcache[torch]'`; "
-            f"without CUDA first `pip install torch=={self.tested}.0 --index-url https://download.pytorch.org/whl/cpu`"
+            f"without CUDA first `pip install 'torch=={self.newest}.*' --index-url {_CPU_INDEX}`"
         )
 
 
 class UnsupportedTorch(GearcacheError, ImportError):
-    """This torch is of a release whose private names gearcache does not know."""
+    """This torch is older than any that gearcache was tested with."""
 
-    def __init__(self, found: str, tested: str) -> None:
-        super().__init__(found, tested)
-        self.found, self.tested = found, tested
+    def __init__(self, found: str, tested: str, newest: str) -> None:
+        super().__init__(found, tested, newest)
+        self.found, self.tested, self.newest = found, tested, newest
 
     def __str__(self) -> str:
-        return (
-            f"gearcache works with torch {self.tested}, this is {self.found}: install `torch=={self.tested}.*`, "
-            f"or another gearcache; GEARCACHE_ANY_TORCH=1 tries it nevertheless"
-        )
+        known = f"gearcache works with torch {self.tested} or newer"
+        return f"{known}, this is {self.found}: install `torch=={self.newest}.*`"
 
 
 class MissingTorchNames(UnsupportedTorch):
-    """A release of torch that was tried (`$GEARCACHE_ANY_TORCH`) lacks names that gearcache uses."""
+    """A newer torch than those tested lacks names that gearcache uses; the methods themselves answer."""
 
-    def __init__(self, found: str, tested: str, names: tuple[str, ...]) -> None:
-        GearcacheError.__init__(self, found, tested, names)
-        self.found, self.tested, self.names = found, tested, names
+    def __init__(self, found: str, tested: str, newest: str, names: tuple[str, ...]) -> None:
+        GearcacheError.__init__(self, found, tested, newest, names)
+        self.found, self.tested, self.newest, self.names = found, tested, newest, names
 
     def __str__(self) -> str:
         lacking = ", ".join(f"`{name}`" for name in self.names)
-        return f"torch {self.found} lacks {lacking}, which gearcache uses: install `torch=={self.tested}.*`"
+        return f"torch {self.found} lacks {lacking}, which gearcache uses: install `torch=={self.newest}.*`"
+
+
+class UncalledHooks(MissingTorchNames):
+    """A newer torch than those tested has functions that gearcache watches, and does not call them.
+
+    `cause`: why the trace that shows it ended before its end, if it did.
+    """
+
+    _SHOWN = 3
+
+    def __init__(self, found: str, tested: str, newest: str, names: tuple[str, ...], cause: str = "") -> None:
+        super().__init__(found, tested, newest, names)
+        self.data = (*self.data, cause)
+        self.cause = cause
+
+    def __str__(self) -> str:
+        shown = ", ".join(f"`{name}`" for name in self.names[: self._SHOWN])
+        more = f" and {len(self.names) - self._SHOWN} others" if self.names[self._SHOWN :] else ""
+        because = f" (the trace that shows it fails: {self.cause})" if self.cause else ""
+        return (
+            f"torch {self.found} does not call {shown}{more}, by which gearcache sees what a trace depends on"
+            f"{because}: install `torch=={self.newest}.*`"
+        )
 
 
 class PrewarmFailed(GearcacheError):
@@ -475,3 +508,10 @@ class PreparationError(GearcacheError):
             f"`{self.method}`: this call cannot be prepared: {self.cause} (in {self.place}). {remedy}; "
             f"without `strict` the method runs uncached"
         )
+
+
+def _named(gear: str) -> str:
+    """Return the short name of a gear, which may have a term for each layer of a model."""
+    from gearcache.guards.gears.short_names import sizes_name
+
+    return sizes_name(gear)

@@ -14,8 +14,9 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 logger = logging.getLogger("gearcache")
 
@@ -50,8 +51,7 @@ MISS_REASONS: dict[str, str] = {
 }
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(Struct, frozen=True):
     """One thing that happened; which fields are set depends on `kind`, see `KINDS`. Times are in seconds."""
 
     kind: Kind
@@ -64,10 +64,11 @@ class Event:
     tier: str = ""
     seconds: float = 0.0
     bytes: int = 0
+    #: The cache, where the event is of a lookup in one.
+    folder: str = ""
 
 
-@dataclass(frozen=True)
-class LateEvent(Event):
+class LateEvent(Event, frozen=True):
     """What another process has done for this one, which tells of it later; `ended` is of `time.perf_counter`."""
 
     ended: float = 0.0

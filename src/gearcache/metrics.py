@@ -5,6 +5,8 @@
 
 | metric | labels | what |
 |---|---|---|
+| `gearcache_info` | version, torch | 1 |
+| `gearcache_cache_bytes` | folder | gauge of the files of a cache in which this process has looked |
 | `gearcache_hits_total` | method | lookups that found stored variants |
 | `gearcache_misses_total` | method, reason | lookups that found none, see `gearcache.events.MISS_REASONS` |
 | `gearcache_compile_seconds` | method | histogram of the compile of a gear; its count is that of compiled gears |
@@ -27,20 +29,29 @@
 
 Several worker processes: with `PROMETHEUS_MULTIPROC_DIR` set, which prometheus_client reads when it is imported, call
 `register()` in every worker, and `prometheus_client.multiprocess.MultiProcessCollector` has the sums of all of them.
-The calls are at most a second old then.
+The calls are at most a second old then, and the size of a cache is that after the last store of a worker.
+
+`method` is `Class.method`. `CompilerConfig(label="query")` makes it `query.method`, to tell models of one class apart.
+
+Hits, misses of each reason and faults of a method are 0 from its first event on.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gearcache.events import Event, add_listener
+from gearcache.cache.layout import Layout
+from gearcache.events import MISS_REASONS, Event, add_listener
 from gearcache.telemetry.gear_use import gear_calls, padded_calls
 from gearcache.telemetry.mirrored_calls import MirroredCalls
 from gearcache.telemetry.outcomes import EAGER_REASONS as EAGER_REASONS
 from gearcache.telemetry.outcomes import eager_calls, refused_calls
+from gearcache.version import __version__
 
 if TYPE_CHECKING:
     from prometheus_client.core import CounterMetricFamily, Metric
@@ -111,12 +122,20 @@ class Server:
         self._remove()
 
 
+def _bytes_of(folder: str) -> int:
+    from gearcache.cache.upkeep import bytes_stored
+
+    return bytes_stored(Layout(Path(folder)))
+
+
 class _Collector:
     """Counts events into Prometheus metrics; the calls are read when a scrape asks, or mirrored."""
 
     def __init__(self, client: Any, registry: Any) -> None:
         self._registry = registry
         self._parts: list[Any] = []
+        self._methods: set[str] = set()
+        self._folders: set[str] = set()
         self._mirror: MirroredCalls | None = None
 
         def counter(name: str, text: str, *labels: str) -> Any:
@@ -144,6 +163,18 @@ class _Collector:
             self._fetch = histogram("fetch_seconds", "Look up, fetch and verify what a tier has", _FETCH_BUCKETS)
             self._lease = histogram("lease_wait_seconds", "Wait for the host that compiles the same", _LEASE_BUCKETS)
             self._load = histogram("load_seconds", "Read, verify, check and load stored variants", _LOAD_BUCKETS)
+            names = ("version", "torch")
+            about = client.Gauge("gearcache_info", "What serves", names, registry=registry, multiprocess_mode="liveall")
+            self._add(about).labels(__version__, version("torch")).set(1)
+            self._size = self._add(
+                client.Gauge(
+                    "gearcache_cache_bytes",
+                    "Bytes of the files of a cache",
+                    ["folder"],
+                    registry=registry,
+                    multiprocess_mode="livemostrecent",
+                )
+            )
             if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
                 # Another process answers the scrape from the files of counters, and asks no collector of this one.
                 self._mirror = MirroredCalls(
@@ -172,8 +203,29 @@ class _Collector:
             self._registry.unregister(part)
         self._parts = []
 
+    def _begin(self, method: str) -> None:
+        """Let a method have its counters at 0: what appears with its first count is no rate, and alarms nobody."""
+        self._methods.add(method)
+        for counter in (self._hits, self._faults, self._failures):
+            counter.labels(method)
+        for reason in MISS_REASONS:
+            self._misses.labels(method, reason)
+
+    def _measure(self, folder: str) -> None:
+        """Let a scrape have the size of a cache: as it is then, or, where another process answers, as it is now."""
+        self._folders.add(folder)
+        size = self._size.labels(folder)
+        if self._mirror is None:
+            size.set_function(partial(_bytes_of, folder))
+        else:
+            size.set(_bytes_of(folder))
+
     def __call__(self, event: Event) -> None:
         method = event.method
+        if event.folder and (event.folder not in self._folders or event.kind == "publish"):
+            self._measure(event.folder)
+        if method not in self._methods:
+            self._begin(method)
         if event.kind == "hit":
             self._hits.labels(method).inc()
         elif event.kind == "miss":

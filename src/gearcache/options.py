@@ -7,17 +7,19 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
+from msgspec import Struct
+
+from gearcache.cache.admin.evict import DEFAULT_MAX_SIZE
 from gearcache.cache.layout import REMOTES_VARIABLE
-from gearcache.cache.quantities import parse_age, parse_size
 from gearcache.errors import OptionError
 from gearcache.guards.evidence.names import a_type
 
 KEY_FILE_VARIABLE = "GEARCACHE_HMAC_KEY_FILE"
 SIGNING_KEY_VARIABLE = "GEARCACHE_SIGNING_KEY_FILE"
-
-Number = TypeVar("Number", int, float)
+#: A limit that somebody has taken away.
+NO_LIMIT = "none"
 
 _ALLOWED: dict[str, tuple[Any, ...]] = {
     "backend": ("auto", "inductor", "torchair", "eager"),
@@ -33,13 +35,16 @@ _ALLOWED: dict[str, tuple[Any, ...]] = {
 }
 
 
+#: Parts of `torchair.CompilerConfig` that ours has in another place.
+_OF_TORCHAIR = ("debug", "dump_config", "experimental_config", "export", "fusion_config", "ge_config")
+
+
 class _Checked:
     """Refuses unknown option names and values, naming option, value and what is allowed."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in type(self).__dataclass_fields__:  # type: ignore[attr-defined]
-            known = ", ".join(type(self).__dataclass_fields__)  # type: ignore[attr-defined]
-            raise AttributeError(f"{type(self).__name__} has no option `{name}`; it has {known}")
+            raise AttributeError(_unknown(self, name))
         if name in _ALLOWED and not any(_is_value(value, item) for item in _ALLOWED[name]):
             allowed = ", ".join(repr(item) for item in _ALLOWED[name])
             raise OptionError(f"option `{name}` is {value!r}; allowed: {allowed}")
@@ -49,6 +54,19 @@ class _Checked:
         if name == "pad_values":
             _check_pad_values(value)
         object.__setattr__(self, name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(_unknown(self, name))
+
+
+def _unknown(owner: Any, name: str) -> str:
+    text = f"{type(owner).__name__} has no option `{name}`"
+    if name in _OF_TORCHAIR:
+        return (
+            f'{text}, which is torchair\'s: write `options={{"{name}.<setting>": <value>}}`, or pass a '
+            "`torchair.CompilerConfig` as `torchair=`"
+        )
+    return f"{text}; it has {', '.join(type(owner).__dataclass_fields__)}"
 
 
 def _is_value(value: Any, allowed: Any) -> bool:
@@ -70,6 +88,10 @@ _FORMS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "jobs": (_is_count, "an int of at least 1"),
     "max_variants": (lambda value: value is not None and _is_count(value), "an int of at least 1"),
     "compile_timeout": (_is_duration, "a number of seconds above 0"),
+    "label": (
+        lambda value: value is None or (isinstance(value, str) and len(value) <= 40 and value.isidentifier()),
+        "a name of at most 40 letters, digits and underscores",
+    ),
     "mode": (lambda value: value is None or isinstance(value, str), "a text or None"),
     "options": (
         lambda value: isinstance(value, Mapping) and all(isinstance(name, str) for name in value),
@@ -107,7 +129,7 @@ class CompilerConfig(_Checked):
     - `backend`: `auto` (Inductor on CPU, torchair on an NPU), `inductor`, `torchair`, or `eager` (the recorded ATen
       graph, no compiler: it needs neither mode nor options, and leaves those of another backend aside).
     - `mode`: passed to the backend; None or `"default"` with Inductor; with torchair `"max-autotune"` (GE, the
-      default), `"npugraph_ex"` or `"reduce-overhead"`.
+      default), `"npugraph_ex"` or `"reduce-overhead"`, which `auto` leaves aside on a CPU.
     - `options`: settings of the backend (`torch._inductor.config` names with Inductor, dotted names of
       `torchair.CompilerConfig` or those of npugraph_ex with torchair).
     - `torchair`: a `torchair.CompilerConfig`; backend `torchair` then takes mode and options from it.
@@ -136,6 +158,8 @@ class CompilerConfig(_Checked):
       compilers, and the call raises `CompileError` (None: `$GEARCACHE_COMPILE_TIMEOUT`, else 3600).
     - `count_shapes`: also count the shapes that a dynamic graph serves, for `.stats.shapes` and `suggest_gears`; static
       graphs count theirs anyway.
+    - `label`: what entries, messages, `.stats` and metrics call the class of the module, to tell models of one class
+      apart: `query.forward`, not `Encoder.forward`. None is the name of the class.
     - `max_variants`: how many traces one entry may hold.
     - `repeats`: compile the layers of a model that do the same once for each gear, instead of as often as there are
       layers (Inductor only). Results may differ from those of one graph by rounding. False compiles the graph as one.
@@ -157,6 +181,7 @@ class CompilerConfig(_Checked):
     strict: bool | None = None
     jobs: int | None = None
     compile_timeout: float | None = None
+    label: str | None = None
     max_variants: int = 16
     count_shapes: bool = False
     gear_execution: str = "static"
@@ -165,8 +190,7 @@ class CompilerConfig(_Checked):
     target: str = "native"
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """Options as one cached method uses them, with the environment applied."""
 
     backend: str
@@ -217,9 +241,15 @@ def resolve_settings(config: Any, *, has_gears: bool, environ: Mapping[str, str]
         )
     if config.filling == "vouched" and not config.pad_values:
         raise OptionError("option `filling` is 'vouched' without filling: it needs on_miss='pad' and pad_values")
-    strict = config.strict
-    if strict is None:
-        strict = environ.get("GEARCACHE_STRICT", "0") not in ("", "0", "false")
+    given = _Given(environ)
+    found = given.found()
+    strict = config.strict if config.strict is not None else found["strict"]
+    if given.wrong and strict:
+        raise OptionError(given.wrong[0])
+    if given.wrong or given.are_others:
+        from gearcache.variables import tell_once
+
+        tell_once(given.wrong, environ)
     return Settings(
         backend=config.backend,
         mode=config.mode,
@@ -231,11 +261,11 @@ def resolve_settings(config: Any, *, has_gears: bool, environ: Mapping[str, str]
         on_miss=config.on_miss or ("raise" if has_gears else "compile"),
         on_strides=config.on_strides,
         strict=strict,
-        jobs=config.jobs or _positive(environ, "GEARCACHE_JOBS", os.cpu_count() or 1),
+        jobs=config.jobs or found["jobs"],
         max_variants=config.max_variants,
         count_shapes=config.count_shapes,
-        compile_timeout=config.compile_timeout or float(_positive(environ, "GEARCACHE_COMPILE_TIMEOUT", 3600)),
-        lock_timeout=float(_positive(environ, "GEARCACHE_LOCK_TIMEOUT", 1800)),
+        compile_timeout=config.compile_timeout or float(found["compile_timeout"]),
+        lock_timeout=float(found["lock_timeout"]),
         gear_execution=config.gear_execution,
         repeats=config.repeats,
         target=config.target,
@@ -243,8 +273,8 @@ def resolve_settings(config: Any, *, has_gears: bool, environ: Mapping[str, str]
         remotes=environ.get(REMOTES_VARIABLE, "").strip(),
         hmac_key_file=_file(environ, KEY_FILE_VARIABLE),
         signing_key_file=_file(environ, SIGNING_KEY_VARIABLE),
-        max_size=_limit(environ, "GEARCACHE_MAX_SIZE", parse_size),
-        max_age=_limit(environ, "GEARCACHE_MAX_AGE", parse_age),
+        max_size=found["max_size"],
+        max_age=found["max_age"],
     )
 
 
@@ -252,23 +282,71 @@ def _file(environ: Mapping[str, str], name: str) -> Path | None:
     return Path(environ[name]) if environ.get(name) else None
 
 
-def _limit(environ: Mapping[str, str], name: str, parse: Callable[[str], Number]) -> Number | None:
-    text = environ.get(name, "")
-    if not text:
-        return None
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise OptionError(f"environment variable `{name}`: {error}") from None
+def wrong_values(environ: Mapping[str, str]) -> list[str]:
+    """Return what is wrong with the values of the variables that stand for options."""
+    given = _Given(environ)
+    given.found()
+    return given.wrong
 
 
-def _positive(environ: Mapping[str, str], name: str, default: int) -> int:
-    text = environ.get(name, "")
-    if not text:
-        return default
+class _Given:
+    """The variables that stand for options. One of a wrong value counts as not set, and is noted: no model breaks."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        self._read = {REMOTES_VARIABLE, KEY_FILE_VARIABLE, SIGNING_KEY_VARIABLE}
+        self.wrong: list[str] = []
+
+    def found(self) -> dict[str, Any]:
+        """Return the values, or the defaults of what is not set."""
+        return {
+            "strict": self._value("GEARCACHE_STRICT", _flag, default=False),
+            "jobs": self._value("GEARCACHE_JOBS", _count, default=os.cpu_count() or 1),
+            "compile_timeout": self._value("GEARCACHE_COMPILE_TIMEOUT", _count, default=3600),
+            "lock_timeout": self._value("GEARCACHE_LOCK_TIMEOUT", _count, default=1800),
+            "max_size": self._value("GEARCACHE_MAX_SIZE", _size, default=DEFAULT_MAX_SIZE),
+            "max_age": self._value("GEARCACHE_MAX_AGE", _age, default=None),
+        }
+
+    @property
+    def are_others(self) -> bool:
+        """Whether there are variables of this prefix that were not read here, and may be misspelt."""
+        return any(name.startswith("GEARCACHE_") and name not in self._read for name in self._environ)
+
+    def _value(self, name: str, parse: Callable[[str], Any], *, default: Any) -> Any:
+        self._read.add(name)
+        text = self._environ.get(name, "")
+        if not text:
+            return default
+        try:
+            return parse(text)
+        except ValueError as error:
+            self.wrong.append(f"environment variable `{name}` is {text!r}; {error}")
+            return default
+
+
+def _flag(text: str) -> bool:
+    if text not in ("0", "false", "1", "true"):
+        raise ValueError("it must be 0 or 1")
+    return text in ("1", "true")
+
+
+def _count(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
-        raise OptionError(f"environment variable `{name}` is {text!r}; it must be a whole number of at least 1")
+        raise ValueError("it must be a whole number of at least 1")
     return int(text)
+
+
+def _size(text: str) -> int | None:
+    from gearcache.cache.quantities import parse_size
+
+    return None if text == NO_LIMIT else parse_size(text)
+
+
+def _age(text: str) -> float | None:
+    from gearcache.cache.quantities import parse_age
+
+    return None if text == NO_LIMIT else parse_age(text)
 
 
 def _from_torchair(config: Any) -> CompilerConfig:

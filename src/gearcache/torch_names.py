@@ -1,4 +1,4 @@
-"""The names of torch in gearcache's own source, looked up before a release that nobody tested compiles anything.
+"""The names of torch in gearcache's own source, looked up before a release that nobody tested loads or compiles.
 
 A name that is gone would else be an `AttributeError` in the middle of a trace, or of what watches one.
 """
@@ -8,36 +8,82 @@ from __future__ import annotations
 import ast
 import functools
 import importlib
+import importlib.util
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 from gearcache.errors import MissingTorchNames
-from gearcache.torch_release import TESTED_TEXT, is_tested
+from gearcache.ge_cache.private_torch.renamed import name_here
+from gearcache.torch_parameters import other_parameters, parameters_of, value_of
+from gearcache.torch_release import NEWEST, TESTED_TEXT, is_tested
 
 _PACKAGE = Path(__file__).parent
 #: Names that are there with a device or its library only.
 _OPTIONAL = ("torch.npu", "torch.cuda", "torch.distributed")
+#: What a relaunch that hits imports of gearcache, and uses names of torch.
+_OF_HITS = ("guards", "serving", "cache/fingerprint.py", "ge_cache/aten.py", "ge_cache/private_torch/core.py")
 
 
 def check_names(version: str) -> None:
     """Raise `MissingTorchNames` where torch is of another release than those tested and lacks what gearcache uses."""
     if not is_tested(version) and (missing := missing_names()):
-        raise MissingTorchNames(version, TESTED_TEXT, missing)
+        raise MissingTorchNames(version, TESTED_TEXT, NEWEST, missing)
+
+
+def lacking_for_hits() -> MissingTorchNames | None:
+    """Return what a release that nobody tested lacks of what a loaded graph needs; None where nothing is missing."""
+    if not (missing := missing_for_hits()):
+        return None
+    return MissingTorchNames(str(importlib.import_module("torch").__version__), TESTED_TEXT, NEWEST, missing)
 
 
 @functools.cache
 def missing_names() -> tuple[str, ...]:
-    """Return the names of torch in gearcache's source that the installed torch does not have. Imports the compilers."""
-    used: set[str] = set()
-    for folder, _, files in os.walk(_PACKAGE, followlinks=True):
-        for file in files:
-            if file.endswith(".py"):
-                used |= names_in(ast.parse(Path(folder, file).read_bytes()))
-    optional = tuple(f"{name}." for name in _OPTIONAL)
-    return tuple(sorted(name for name in used if not name.startswith(optional) and not _exists(name)))
+    """Return the names of torch in gearcache's source that the installed torch does not have. Imports the compilers.
+
+    A function that takes other parameters than any that was seen is one of them, with the last ones that were.
+    """
+    used = _used(_PACKAGE)
+    missing = _lacking(used, _exists)
+    there = sorted(name for name in used if not _is_optional(name) and _exists(name))
+    return missing + tuple(filter(None, map(other_parameters, there)))
+
+
+def functions() -> dict[str, str]:
+    """Return the private functions of torch in gearcache's source, with their parameters in the installed torch."""
+    there = [name for name in _used(_PACKAGE) if "._" in name and not _is_optional(name) and _exists(name)]
+    found = {name: parameters_of(value_of(name)) for name in there}
+    return {name: form for name, form in found.items() if form is not None}
+
+
+@functools.cache
+def missing_for_hits() -> tuple[str, ...]:
+    """Return those that a hit needs. Imports nothing: what is not imported yet is what a hit does without."""
+    return _lacking({name for part in _OF_HITS for name in _used(_PACKAGE / part)}, _may_exist)
+
+
+def _lacking(names: set[str], exists: Callable[[str], bool]) -> tuple[str, ...]:
+    """Return the names that are not there, without those of something that is missing itself."""
+    missing = [name for name in names if not _is_optional(name) and not exists(name)]
+    return tuple(sorted(name for name in missing if not name.startswith(tuple(f"{other}." for other in missing))))
+
+
+def _used(place: Path) -> set[str]:
+    """Return the names of torch in a file, or in all files of a folder."""
+    files = (
+        [place]
+        if place.suffix
+        else [Path(at, file) for at, _, all_ in os.walk(place, followlinks=True) for file in all_]
+    )
+    return {name for file in files if file.suffix == ".py" for name in names_in(ast.parse(file.read_bytes()))}
+
+
+def _is_optional(name: str) -> bool:
+    return name.startswith(tuple(f"{optional}." for optional in _OPTIONAL))
 
 
 def names_in(tree: ast.Module) -> set[str]:
@@ -45,7 +91,7 @@ def names_in(tree: ast.Module) -> set[str]:
     found: set[str] = set()
     of_module = _bound(node for node in tree.body if not isinstance(node, (ast.FunctionDef, ast.ClassDef)))
     for part in tree.body:
-        own = _bound(ast.walk(part)) if isinstance(part, (ast.FunctionDef, ast.ClassDef)) else {}
+        own = _bound(ast.walk(part), of_module) if isinstance(part, (ast.FunctionDef, ast.ClassDef)) else {}
         hidden = _set_otherwise(part)
         bound = {name: value for name, value in {**of_module, **own}.items() if name not in hidden}
         for node in ast.walk(part):
@@ -53,14 +99,16 @@ def names_in(tree: ast.Module) -> set[str]:
                 found |= {f"{node.module}.{alias.name}" for alias in node.names}
             elif isinstance(node, ast.Import):
                 found |= {alias.name for alias in node.names if _is_torch(alias.name)}
+            elif isinstance(node, ast.Call) and (name := _asked_name(node, bound)):
+                found.add(name)
             elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
                 found |= {name} if (name := _dotted(node, bound)) else set()
     return found
 
 
-def _bound(nodes: Iterator[ast.AST]) -> dict[str, str]:
-    """Return variable -> name of torch, for imports and for `variable = name.of.torch`."""
-    bound: dict[str, str] = {}
+def _bound(nodes: Iterator[ast.AST], known: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+    """Return variable -> name of torch, for imports and for `variable: Any = name.of.torch`; `known` are others."""
+    bound = dict(known)
     assigned: list[tuple[ast.expr, ast.expr]] = []
     for node in nodes:
         if isinstance(node, ast.Import):
@@ -101,19 +149,43 @@ def _dotted(node: ast.expr, bound: dict[str, str]) -> str:
     return ""
 
 
+def _asked_name(node: ast.Call, bound: dict[str, str]) -> str:
+    """Return the name of torch of `name_here(owner, "name")`, or an empty text."""
+    if not (isinstance(node.func, ast.Name) and node.func.id == name_here.__name__):
+        return ""
+    owner, name = node.args
+    base = _dotted(owner, bound)
+    text = name.value if isinstance(name, ast.Constant) else None
+    return f"{base}.{text}" if base and isinstance(text, str) else ""
+
+
 def _is_torch(module: str) -> bool:
     return module == "torch" or module.startswith("torch.")
 
 
 def _exists(name: str) -> bool:
+    """Whether torch has a name, or what this release calls it."""
+    try:
+        value_of(name)
+    except LookupError:
+        return False
+    return True
+
+
+def _may_exist(name: str) -> bool:
+    """Whether a name is there, or is one of a module that is not imported."""
     parts = name.split(".")
     found: Any = importlib.import_module(parts[0])
     for index, part in enumerate(parts[1:], 1):
-        try:
-            found = getattr(found, part)
-        except AttributeError:
-            try:
-                found = importlib.import_module(".".join(parts[: index + 1]))
-            except ImportError:
-                return False
+        if not hasattr(found, part):
+            return isinstance(found, ModuleType) and _is_module(".".join(parts[: index + 1]))
+        found = getattr(found, part)
     return True
+
+
+def _is_module(name: str) -> bool:
+    """Whether a module of this name could be imported; what holds it is imported already."""
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):  # what holds it is no package
+        return False

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import os
+import logging
 import re
-from collections.abc import Mapping
 
 from gearcache.errors import MissingTorch, UnsupportedTorch
 
+logger = logging.getLogger("gearcache")
 #: Major and minor numbers of the releases that all tests have passed with; `setup.cfg` has them in the extra `torch`.
 TESTED = ((2, 13),)
 TESTED_TEXT = ", ".join(f"{major}.{minor}" for major, minor in TESTED)
-ANY_TORCH_VARIABLE = "GEARCACHE_ANY_TORCH"
+#: What to install in place of a torch that cannot be used.
+NEWEST = "{}.{}".format(*max(TESTED))
+_OLDEST = min(TESTED)
+#: Releases of which this process has warned.
+_told: set[str] = set()
 
 
 def require_torch() -> None:
@@ -21,17 +25,33 @@ def require_torch() -> None:
     except ModuleNotFoundError as error:
         if error.name != "torch":  # torch is there, and lacks something itself
             raise
-        raise MissingTorch(TESTED_TEXT) from None
+        raise MissingTorch(TESTED_TEXT, NEWEST) from None
     check_release(str(torch.__version__))
 
 
-def check_release(version: str, environ: Mapping[str, str] = os.environ) -> None:
-    """Raise `UnsupportedTorch` for a torch of another release, unless `$GEARCACHE_ANY_TORCH` is 1."""
-    if not is_tested(version) and environ.get(ANY_TORCH_VARIABLE, "") in ("", "0"):
-        raise UnsupportedTorch(version, TESTED_TEXT)
+def check_release(version: str) -> None:
+    """Raise `UnsupportedTorch` for an older torch than any that was tested; warn, once, of another untested one.
+
+    What such a release lacks is looked for by `gearcache.torch_names`, before anything is loaded or compiled.
+    """
+    found = _release(version)
+    if found is None or found < _OLDEST:
+        raise UnsupportedTorch(version, TESTED_TEXT, NEWEST)
+    if found not in TESTED and version not in _told:
+        _told.add(version)
+        logger.warning(
+            "gearcache is tested with torch %s, this is %s: the names that it uses are looked up first, and where one "
+            "is missing the methods themselves answer",
+            TESTED_TEXT,
+            version,
+        )
 
 
 def is_tested(version: str) -> bool:
     """Whether a version of torch is of a release that all tests have passed with."""
+    return _release(version) in TESTED
+
+
+def _release(version: str) -> tuple[int, int] | None:
     found = re.match(r"(\d+)\.(\d+)", version)
-    return found is not None and (int(found[1]), int(found[2])) in TESTED
+    return None if found is None else (int(found[1]), int(found[2]))

@@ -71,6 +71,27 @@ def test_a_host_without_a_compiler_is_told_before_anything_is_traced(
     assert cached.stats.traces == 0
 
 
+def test_a_host_without_a_compiler_runs_the_method_and_says_first_why_nothing_stored_serves(
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("CXX", "/nowhere/g++")
+    module, x = torch.nn.Linear(4, 4), torch.randn(2, 4)
+    config = gearcache.CompilerConfig(backend="inductor")
+    cached = gearcache.cache_compile(module.forward, config=config, cache_dir=cache_dir)
+    with torch.no_grad():
+        cached.warm(x)
+        for _ in range(3):
+            assert torch.equal(cached(x), module(x))
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warning.startswith(
+        "Linear.forward: the cache cannot be used: absent: no entry for `Linear.forward`; "
+        "then backend `inductor` cannot run here: no C++ compiler was found (/nowhere/g++)"
+    )
+    assert cached.stats.eager_reasons == {"fault": 4}  # `warm` as well
+    report = gearcache.prewarm(lambda: cached.warm(x), cache_dir=cache_dir)
+    assert "no C++ compiler" in next(iter(report.entries[0].failed.values()))
+
+
 def test_a_worker_that_dies_is_an_error_of_its_gear_and_the_next_gear_gets_another() -> None:
     jobs = [CompileJob("M.f", f"x.size(0)={size}", None, [], {}, {}, 1) for size in (2, 3)]
     with CompilePool(KilledWorkers(), 1, 1, 300.0) as pool:

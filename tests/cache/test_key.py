@@ -7,7 +7,6 @@ import os
 import pickle
 import subprocess
 import sys
-from dataclasses import FrozenInstanceError
 
 import pytest
 from hypothesis import given
@@ -113,7 +112,7 @@ def test_an_unkeyable_component_is_named() -> None:
 
 
 def test_a_key_is_frozen_and_survives_pickling() -> None:
-    with pytest.raises(FrozenInstanceError):
+    with pytest.raises(AttributeError):
         GOLDEN.label = "x"  # type: ignore[misc]
     assert pickle.loads(pickle.dumps(GOLDEN)) == GOLDEN
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import pickle
 import struct
 from hashlib import sha256
@@ -12,6 +11,7 @@ import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import asdict, replace
 
 from gearcache.cache import manifest as manifest_module
 from gearcache.cache.encoding import encode
@@ -47,7 +47,7 @@ def framed(body: bytes, version: int = FORMAT_VERSION) -> bytes:
 
 
 def body_with(**changes: object) -> bytes:
-    return framed(msgpack.packb({**dataclasses.asdict(SAMPLE), **changes}))
+    return framed(msgpack.packb({**asdict(SAMPLE), **changes}))
 
 
 def test_a_manifest_comes_back_as_it_was() -> None:
@@ -59,7 +59,7 @@ def test_the_bytes_are_as_the_format_is_described() -> None:
     assert data[:VERSION_AT] == b"GEARCACHE\0"
     assert data[VERSION_AT : VERSION_AT + 2] == struct.pack(">H", FORMAT_VERSION)
     assert data == framed(data[HEADER_SIZE:])
-    assert list(msgpack.unpackb(data[HEADER_SIZE:])) == [field.name for field in dataclasses.fields(Manifest)]
+    assert list(msgpack.unpackb(data[HEADER_SIZE:])) == list(Manifest.__struct_fields__)
 
 
 PLAIN = st.recursive(
@@ -78,7 +78,7 @@ DIGESTS = st.binary(min_size=32, max_size=32).map(bytes.hex)
 
 @given(
     st.builds(
-        Manifest,
+        lambda **fields: Manifest(**fields),
         name=st.just(""),
         key_digest=DIGESTS,
         components=MAPS,
@@ -89,9 +89,9 @@ DIGESTS = st.binary(min_size=32, max_size=32).map(bytes.hex)
     )
 )
 def test_every_manifest_comes_back_with_its_types(manifest: Manifest) -> None:
-    manifest = dataclasses.replace(manifest, name=f"Model.decode-{manifest.key_digest}")
+    manifest = replace(manifest, name=f"Model.decode-{manifest.key_digest}")
     back = decode_manifest(encode_manifest(manifest), PATH)
-    assert encode("m", dataclasses.asdict(back)) == encode("m", dataclasses.asdict(manifest))
+    assert encode("m", asdict(back)) == encode("m", asdict(manifest))
 
 
 def test_a_flip_of_any_byte_is_found() -> None:
@@ -199,7 +199,7 @@ def test_a_body_that_is_no_manifest_is_corrupt(body: bytes) -> None:
 
 
 def test_a_missing_field_is_corrupt() -> None:
-    body = dataclasses.asdict(SAMPLE)
+    body = asdict(SAMPLE)
     del body["producer"]
     with pytest.raises(CorruptEntry, match="its fields are not"):
         decode_manifest(framed(msgpack.packb(body)), PATH)
@@ -230,7 +230,7 @@ def test_a_manifest_over_the_size_limit_is_refused(monkeypatch: pytest.MonkeyPat
 
 
 def test_tuples_are_stored_as_lists() -> None:
-    stored = dataclasses.replace(SAMPLE, payload={"shape": (2, (3,))})
+    stored = replace(SAMPLE, payload={"shape": (2, (3,))})
     assert decode_manifest(encode_manifest(stored), PATH).payload == {"shape": [2, [3]]}
 
 
@@ -248,12 +248,12 @@ def test_what_cannot_be_stored_is_refused_before_it_is_written(
     payload: dict[str, object], error: type[Exception]
 ) -> None:
     with pytest.raises(error):
-        encode_manifest(dataclasses.replace(SAMPLE, payload=payload))  # type: ignore[arg-type]
+        encode_manifest(replace(SAMPLE, payload=payload))  # type: ignore[arg-type]
 
 
 def test_a_manifest_with_wrong_fields_is_refused_before_it_is_written() -> None:
     with pytest.raises(ValueError, match="blobs"):
-        encode_manifest(dataclasses.replace(SAMPLE, blobs={"x": 1}))
+        encode_manifest(replace(SAMPLE, blobs={"x": 1}))
 
 
 def test_a_value_nested_too_deep_is_refused_before_it_is_written() -> None:
@@ -261,4 +261,4 @@ def test_a_value_nested_too_deep_is_refused_before_it_is_written() -> None:
     for _ in range(MAX_NESTING):
         deep = [deep]
     with pytest.raises(ValueError, match="deep"):
-        encode_manifest(dataclasses.replace(SAMPLE, payload={"x": deep}))  # type: ignore[dict-item]
+        encode_manifest(replace(SAMPLE, payload={"x": deep}))  # type: ignore[dict-item]

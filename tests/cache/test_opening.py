@@ -51,7 +51,11 @@ def test_only_who_checks_opens_files_of_a_cache() -> None:
 EVERYTHING = """
 import os, shutil, sys
 from pathlib import Path
-from gearcache.cache import CacheKey, DiskStore, Layout, Limits, Signer
+from gearcache.cache.key import CacheKey
+from gearcache.cache.store import DiskStore
+from gearcache.cache.layout import Layout
+from gearcache.cache.admin.evict import Limits
+from gearcache.cache.signature import Signer
 from gearcache.cache.admin.bundle import write_bundle, take_bundle
 from gearcache.readable.joined import joined
 from gearcache.cache.admin.catalog import Catalog, Removal

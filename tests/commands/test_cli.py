@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from importlib.metadata import entry_points, version
 from pathlib import Path
 
+import click
 import pytest
 
-from gearcache.cache import FORMAT_VERSION
-from gearcache.cli import COMMANDS, main
+from gearcache.cache.key import FORMAT_VERSION
+from gearcache.cli import COMMANDS, GONE, GROUPS, main
 from tests.support.commands import DECODE, run, run_json, run_process, store
+from tests.support.pages import ROOT
 
 #: Commands that look into a cache, with arguments under which they do.
 ON_A_CACHE = {
@@ -24,7 +27,6 @@ ON_A_CACHE = {
     "verify": (),
     "clear": ("--all", "--dry-run"),
     "prune": ("--max-size", "1GB"),
-    "bundle": ("bundle.tar",),
     "report": (),
     "pack": ("--oci", "image"),
 }
@@ -41,9 +43,12 @@ def test_version_is_that_of_the_package() -> None:
 
 def test_help_names_every_command_and_the_exit_codes() -> None:
     text = run("--help").stdout
-    for name, (_, help_text) in COMMANDS.items():
+    for name, command in COMMANDS.items():
         assert f"  {name} " in text
-        assert help_text in text
+        assert command.text in text
+        assert f"$ {command.example}" in text
+        assert command.example.startswith(f"gearcache {name}")
+    assert all(f"{title}:\n" in text for title in GROUPS)
     assert "130  interrupted by Ctrl-C" in text
 
 
@@ -52,16 +57,37 @@ def test_every_command_has_help_and_json(name: str) -> None:
     text = run(name, "--help").stdout
     assert f"gearcache {name}" in text.replace("main", "gearcache") or name in text
     for option in ("--json", "--cache-dir"):
-        assert name in ("completion", "keys", "diff") or option in text
+        assert name == "keys" or option in text
+    assert f"Example:\n    {COMMANDS[name].example}\n" in text
 
 
 def test_an_unknown_command_is_a_usage_error() -> None:
     assert "No such command" in run("lst", code=2).stderr
 
 
+@pytest.mark.parametrize("name", GONE)
+def test_a_command_that_is_gone_says_what_replaces_it(name: str) -> None:
+    told = " ".join(run(name, "any", "--thing", code=2).stderr.split())
+    assert f"`{GONE[name]}` does its work" in told
+    assert name not in COMMANDS
+    changes = (ROOT / "CHANGELOG.md").read_text()
+    assert f"| the command `{name}" in changes
+    assert f"`{GONE[name]}`" in changes
+
+
+def test_examples_are_commands_that_exist() -> None:
+    for name, command in COMMANDS.items():
+        words = shlex.split(command.example.partition("|")[0])[1:]
+        found = main.get_command(click.Context(main), name)
+        assert found is not None
+        assert words[0] == name
+        with found.make_context(name, words[1:], resilient_parsing=True):
+            pass
+
+
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("doctor", "prewarm")])
 def test_a_command_needs_no_torch(name: str) -> None:
-    module = COMMANDS[name][0]
+    module = COMMANDS[name].module
     program = (
         "import importlib, sys, gearcache.cli\n"
         f"importlib.import_module('gearcache.commands.{module}')\n"
@@ -103,9 +129,7 @@ def test_commands_work_on_a_cache_with_older_and_newer_formats_and_leave_them(
     assert f"there is {FORMAT_VERSION + 1}" in run("clear", "--format", "77", code=2).stderr
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in ON_A_CACHE if name not in ("show", "explain", "bundle", "pack", "doctor")]
-)
+@pytest.mark.parametrize("name", [name for name in ON_A_CACHE if name not in ("show", "explain", "pack", "doctor")])
 def test_a_cache_that_is_not_there_is_no_error_and_is_not_made(
     name: str, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,7 +161,7 @@ def test_a_closed_pipe_is_no_traceback(cache_dir: Path) -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts_are_printed(shell: str) -> None:
-    text = run("completion", shell).stdout
+    text = run("--completion", shell).stdout
     assert "_GEARCACHE_COMPLETE" in text
     assert "gearcache" in text
 
@@ -187,7 +211,7 @@ def test_files_and_their_functions_are_completed_for_prewarm(
 def test_bash_itself_completes(words: list[str], expected: list[str], tmp_path: Path) -> None:
     (tmp_path / "deploy.py").write_text(DEPLOY)
     script = tmp_path / "completion.bash"
-    script.write_text(run("completion", "bash").stdout)
+    script.write_text(run("--completion", "bash").stdout)
     program = tmp_path / "gearcache"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} {tmp_path}/program.py "$@"\n')
     (tmp_path / "program.py").write_text("from gearcache.cli import main\nmain(prog_name='gearcache')\n")

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from gearcache.cache import DiskStore, Layout
 from gearcache.cache.admin.tally import count_misses
+from gearcache.cache.layout import Layout
+from gearcache.cache.store import DiskStore
 from tests.support.commands import DECODE, DECODE_OLD, PREFILL, listed, run, run_json, store
 
 
@@ -166,14 +167,14 @@ def test_clear_does_not_ask_in_a_script(cache_dir: Path) -> None:
     assert "removed 1 entry" in run("clear", "--all").stdout
 
 
-def test_du_adds_up_each_method_and_counts_shared_blobs_once(cache_dir: Path) -> None:
+def test_stats_add_up_each_method_and_count_shared_blobs_once(cache_dir: Path) -> None:
     for key, blob in ((DECODE, b"d" * 3000), (DECODE_OLD, b"d" * 3000), (PREFILL, b"p" * 500)):
         store(cache_dir, key, blob)
-    found = run_json("du")
-    assert [(row["method"], row["entries"]) for row in found["methods"]] == [("Model.decode", 2), ("Model.prefill", 1)]
-    assert 3000 < found["methods"][0]["size"] < 6000
-    assert found["size"] == sum(row["size"] for row in found["methods"])
-    assert run("du").stdout.splitlines()[1].split()[:3] == ["Model.decode", "2", "4"]
+    found = run_json("stats")
+    assert {row["method"]: row["entries"] for row in found["methods"]} == {"Model.decode": 2, "Model.prefill": 1}
+    sizes = {row["method"]: row["size"] for row in found["methods"]}
+    assert 3000 < sizes["Model.decode"] < 6000
+    assert found["size"] == sum(sizes.values())
 
 
 def test_show_names_the_processes_that_use_an_entry(cache_dir: Path) -> None:
@@ -326,26 +327,26 @@ def test_prune_drops_the_least_recently_used_first(cache_dir: Path) -> None:
     assert "`ten` is no age" in run("prune", "--older-than", "ten", code=2).stderr
 
 
-# -- bundle and unbundle ------------------------------------------------------------------------------------
+# -- bundles --------- ------------------------------------------------------------------------------------
 
 
 def test_a_bundle_carries_entries_to_another_cache(cache_dir: Path, tmp_path: Path) -> None:
     store(cache_dir, DECODE, b"decode")
     store(cache_dir, PREFILL, b"prefill")
     bundle, other = tmp_path / "bundle.tar", ("--cache-dir", str(tmp_path / "other"))
-    assert "wrote 1 entry with 1 blob" in run("bundle", str(bundle), "Model.decode").stdout
-    assert "took 1 entry with 1 blob" in run("unbundle", str(bundle), *other).stdout
+    assert "packed 1 entry with 1 blob" in run("pack", "--file", str(bundle), "Model.decode").stdout
+    assert "brought 1 entry with 1 blob" in run("pull", "--file", str(bundle), *other).stdout
     assert [entry["key"] for entry in listed(*other)] == [DECODE.digest]
-    assert run_json("unbundle", str(bundle), *other)["skipped"] == [DECODE.name]
-    assert len(run_json("bundle", str(bundle))["entries"]) == 2
+    assert run_json("pull", "--file", str(bundle), *other)["present"] == [DECODE.name]
+    assert len(run_json("pack", "--file", str(bundle))["entries"]) == 2
 
 
 def test_a_bundle_that_is_none_is_one_line_and_exit_code_3(cache_dir: Path, tmp_path: Path) -> None:
     (tmp_path / "bundle.tar").write_bytes(b"no bundle")
-    result = run("unbundle", str(tmp_path / "bundle.tar"), code=3)
+    result = run("pull", "--file", str(tmp_path / "bundle.tar"), code=3)
     assert result.stderr.startswith("error: ")
     assert len(result.stderr.splitlines()) == 1
-    assert "nothing to bundle" in run("bundle", str(tmp_path / "x.tar"), code=2).stderr
+    assert "nothing to pack" in run("pack", "--file", str(tmp_path / "x.tar"), code=2).stderr
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from gearcache.cache import Layout
+from gearcache.cache.layout import Layout
 from gearcache.commands.host_checks import check_host, check_settings
-from gearcache.commands.variables import VARIABLES
 from gearcache.ge_cache.inductor import targets
+from gearcache.torch_release import TESTED_TEXT
+from gearcache.variables import VARIABLES
 from tests.support.commands import DECODE, PREFILL, listed, run, run_json, run_process, store
 from tests.support.deploys import DEPLOY
 from tests.support.relaunch import run_python
@@ -92,6 +93,20 @@ def test_doctor_lists_the_targets_of_this_host(cache_dir: Path, monkeypatch: pyt
         assert check["detail"].endswith(words)
 
 
+def test_fewer_threads_than_the_variable_says_are_told_before_anything_is_compiled(
+    deploy: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environ = {"OMP_NUM_THREADS": "512,1"}
+    if run_python("import torch; print(torch.get_num_threads())", environ=environ) == 512:
+        pytest.skip("this torch takes as many threads as it is told")
+    words = r"OMP_NUM_THREADS is 512, and torch uses \d+ of them, as this host has no more cores"
+    for threads, is_told in ((), True), (("--threads", "512"), False):
+        done = run_process("prewarm", "--dry-run", "deploy:build", *threads, cwd=deploy, environ=environ)
+        assert bool(re.search(words, done.stderr)) == is_told
+    monkeypatch.setenv("OMP_NUM_THREADS", "512")
+    assert re.search(words, run("doctor").stdout)
+
+
 def test_doctor_says_what_to_do_without_a_compiler(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "/no/such/compiler")
     (check,) = [check for check in run_json("doctor", code=1)["checks"] if check["name"] == "compiler"]
@@ -109,11 +124,21 @@ def test_a_compiler_that_cannot_compile_is_told(tmp_path: Path) -> None:
     assert "cannot compile with OpenMP: cannot find omp.h" in check.detail
 
 
-def test_another_release_of_torch_is_told(release_of_torch: Callable[[str], None]) -> None:
-    release_of_torch("2.15.0+cu132")
+def test_another_release_of_torch_is_told(
+    release_of_torch: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release_of_torch("2.99.0+cu132")
     (check,) = [check for check in check_host({}) if check.name == "torch"]
-    assert (check.ok, check.detail) == (False, "2.15.0+cu132, which gearcache is not tested with")
-    assert check.remedy == "install torch==2.13.*"
+    found = "2.99.0+cu132, which gearcache is not tested with"
+    assert (check.ok, check.detail) == (True, f"{found}, and which has the names that it uses and calls its hooks")
+    monkeypatch.setattr("gearcache.torch_names.missing_names", lambda: ("torch._C._gone",))
+    (check,) = [check for check in check_host({}) if check.name == "torch"]
+    assert check.ok is False
+    assert check.detail.startswith(f"{found}: torch 2.99.0+cu132 lacks `torch._C._gone`")
+    assert check.remedy.startswith("install torch==2.")
+    release_of_torch("2.12.1")
+    (check,) = [check for check in check_host({}) if check.name == "torch"]
+    assert (check.ok, "or newer, this is 2.12.1" in check.detail) == (False, True)
 
 
 def test_a_wrong_setting_is_told() -> None:
@@ -151,9 +176,9 @@ def test_a_command_that_needs_torch_says_which(
     deploy: Path, monkeypatch: pytest.MonkeyPatch, release_of_torch: Callable[[str], None]
 ) -> None:
     monkeypatch.chdir(deploy)
-    release_of_torch("2.15.0")
+    release_of_torch("2.12.1")
     done = run("prewarm", "deploy:build", code=1)
-    assert done.stderr.startswith("error: gearcache works with torch 2.13, this is 2.15.0: install")
+    assert done.stderr.startswith(f"error: gearcache works with torch {TESTED_TEXT} or newer, this is 2.12.1: install")
 
 
 # -- prewarm ------------------------------------------------------------------------------------------------
@@ -286,19 +311,38 @@ def test_the_cron_script_takes_no_guess(cache_dir: Path) -> None:
 
 def test_config_shows_where_each_setting_is_from(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEARCACHE_JOBS", "3")
-    settings = {row["name"]: row for row in run_json("config")["settings"]}
+    settings = {row["name"]: row for row in run_json("doctor", "--settings")["settings"]}
     assert (settings["GEARCACHE_JOBS"]["value"], settings["GEARCACHE_JOBS"]["origin"]) == ("3", "environment")
     assert (settings["GEARCACHE_STRICT"]["value"], settings["GEARCACHE_STRICT"]["origin"]) == ("0", "default")
     assert settings["TORCHAIR_CACHE_HOME"]["value"] == str(cache_dir)
-    assert run("dir").stdout.strip() == str(cache_dir)
     assert not cache_dir.exists()
 
 
 def test_a_misspelt_variable_is_told(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEARCACHE_MAX_SIZ", "1GB")
     words = "nothing reads `GEARCACHE_MAX_SIZ`; `GEARCACHE_MAX_SIZE` is meant?"
-    assert words in run("config", code=1).stderr
+    assert words in run("doctor", "--settings", code=1).stderr
     assert words in run("doctor", code=1).stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("GEARCACHE_MAX_SIZE", "5"),
+        ("GEARCACHE_JOBS", "x"),
+        ("GEARCACHE_REMOTES", "ftp://a"),
+        ("GEARCACHE_STRICT", "no"),
+    ],
+)
+def test_a_command_ends_with_2_and_names_a_wrong_variable(
+    name: str, text: str, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, text)
+    for command in (["list"], ["stats"], ["verify"], ["prune", "--max-size", "1GB"]):
+        assert f"`{name}`" in run(*command, code=2).stderr
+    run("list", "--help")
+    assert f"`{name}`" in run("doctor", "--settings", code=1).stderr
+    assert f"`{name}`" in run("doctor", code=1).stdout
 
 
 def test_every_variable_that_the_code_reads_is_a_setting() -> None:

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from gearcache.cache import DiskStore, Hit, Layout
+from gearcache.cache.layout import Layout
 from gearcache.cache.manifest import signed_parts
 from gearcache.cache.remote.trust import Trust
+from gearcache.cache.result import Hit
 from gearcache.cache.signature import Signer
+from gearcache.cache.store import DiskStore
 from gearcache.cache.trusted_keys import trusted_keys
 from gearcache.commands.key_checks import check_keys
-from tests.cache.remote.registries import small_registry
 from tests.commands.test_verify import GEARS, Net, cached, call_all, damage
 from tests.support.commands import DECODE, PRODUCER, listed, run, run_json, store
 from tests.support.signing import Pair, hide_package, hmac_key
@@ -58,13 +59,13 @@ def test_a_new_key_signs_on_one_host_and_its_line_lets_another_one_take_the_entr
     monkeypatch.setenv(SIGNING, str(private))
     net = Net()
     call_all(net, cached(net))
-    run("bundle", str(tmp_path / "bundle.tar"))
+    run("pack", "--file", str(tmp_path / "bundle.tar"))
 
     monkeypatch.setenv("TORCHAIR_CACHE_HOME", str(tmp_path / "other"))
     monkeypatch.delenv(SIGNING)
     monkeypatch.setenv(TRUSTED, str(tmp_path / "trusted"))
     (tmp_path / "bundle.tar").chmod(0o666)  # anybody's
-    run("unbundle", str(tmp_path / "bundle.tar"))
+    run("pull", "--file", str(tmp_path / "bundle.tar"))
     method = cached(net)
     call_all(net, method)
     assert (method.stats.hits, method.stats.compiles) == (1, 0)
@@ -120,13 +121,13 @@ def test_a_key_of_this_host_that_is_not_listed_is_told(build: Pair, monkeypatch:
     assert "lets others read the key" in run("keys", "list", code=3).stderr
 
 
-@pytest.mark.parametrize("name", ["keys list", "verify", "show Model.decode", "unbundle bundle.tar"])
+@pytest.mark.parametrize("name", ["keys list", "verify", "show Model.decode", "pull --file bundle.tar"])
 def test_a_wrong_list_of_keys_is_one_line_and_a_usage_error(
     name: str, cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store(cache_dir, DECODE, b"d")
     monkeypatch.chdir(tmp_path)
-    run("bundle", "bundle.tar")
+    run("pack", "--file", "bundle.tar")
     monkeypatch.setenv(TRUSTED, "build:AAAA")
     (line,) = run(*name.split(), code=2).stderr.splitlines()
     assert line.startswith(f"error: environment variable `{TRUSTED}` holds `build:AAAA`, which is no public key")
@@ -306,16 +307,16 @@ def test_images_carry_the_signature_of_the_host_that_makes_them(
 ) -> None:
     store_gears(cache_dir, DECODE, {"1": b"one"})
     monkeypatch.setenv(SIGNING, str(build.path))
-    with small_registry() as registry:
-        url, other = f"oci://{registry.host}/team/gears:v1", ("--cache-dir", str(tmp_path / "other"))
-        assert len(run_json("push", url)["tiers"][0]["sent"]) == 1
-        run("pack", "--oci", str(tmp_path / "image"))
-        digest = run_json("pack", "--oci", str(tmp_path / "again"))["digest"]
-        assert digest in (tmp_path / "image" / "index.json").read_text(), "signing the same gives the same"
-        monkeypatch.delenv(SIGNING)
-        assert run_json("pack", "--oci", str(tmp_path / "unsigned"))["digest"] != digest
-        monkeypatch.setenv(TRUSTED, build.trusted.text)
-        assert len(run_json("pull", "--from", url, *other)["brought"]) == 1
+    other = ("--cache-dir", str(tmp_path / "other"))
+    run("pack", "--oci", str(tmp_path / "image"))
+    digest = run_json("pack", "--oci", str(tmp_path / "again"))["digest"]
+    assert digest in (tmp_path / "image" / "index.json").read_text(), "signing the same gives the same"
+    monkeypatch.setenv(TRUSTED, build.trusted.text)
+    (tmp_path / "share").mkdir()
+    run("push", "--to", f"folder:{tmp_path / 'share'}")
+    run("pull", "--from", f"folder:{tmp_path / 'share'}", *other)
+    monkeypatch.delenv(SIGNING)
+    assert run_json("pack", "--oci", str(tmp_path / "unsigned"))["digest"] != digest
     monkeypatch.setenv(SIGNING, str(Pair(tmp_path, "later").path))
     monkeypatch.delenv(TRUSTED)
     assert "it is signed by the key" in run("pack", "--oci", str(tmp_path / "no"), *other, code=3).stderr
@@ -337,13 +338,13 @@ def test_a_bundle_is_taken_from_a_trusted_key_alone(
     elif how in ("stripped", "moved"):
         path.write_bytes(parts.manifest + (other.pair if how == "moved" else b""))
     bundle = tmp_path / "bundle.tar"
-    run("bundle", str(bundle))
+    run("pack", "--file", str(bundle))
     if how == "cut off":
         bundle.write_bytes(bundle.read_bytes().replace(parts.signature, bytes(64)))
     monkeypatch.setenv("TORCHAIR_CACHE_HOME", str(tmp_path / "target"))
     time = ";until=2020-01-01" if how == "outdated" else ""
     monkeypatch.setenv(TRUSTED, build.trusted.text + time)
-    told = run("unbundle", str(bundle), code=3).stderr
+    told = run("pull", "--file", str(bundle), code=3).stderr
     reasons = {
         "unsigned": "it is not signed",
         "stripped": "it is not signed",
@@ -359,12 +360,12 @@ def test_a_host_with_an_hmac_key_signs_what_it_takes_from_a_bundle(
 ) -> None:
     """Its lookups ask for its own HMAC, which the host that compiled cannot give."""
     publish(cache_dir, build)
-    run("bundle", str(tmp_path / "bundle.tar"))
+    run("pack", "--file", str(tmp_path / "bundle.tar"))
     shutil.rmtree(cache_dir)
     monkeypatch.setenv(SECRET, str(hmac_key(tmp_path)))
-    assert "it is signed by the key" in run("unbundle", str(tmp_path / "bundle.tar"), code=3).stderr
+    assert "it is signed by the key" in run("pull", "--file", str(tmp_path / "bundle.tar"), code=3).stderr
     monkeypatch.setenv(TRUSTED, build.trusted.text)
-    run("unbundle", str(tmp_path / "bundle.tar"))
+    run("pull", "--file", str(tmp_path / "bundle.tar"))
     assert isinstance(DiskStore(Layout(cache_dir), signer=Signer(hmac_key(tmp_path))).lookup(DECODE), Hit)
     assert build.checks.check(Layout(cache_dir).manifest(DECODE).read_bytes(), "m") == "build-2026"
 

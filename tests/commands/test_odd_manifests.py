@@ -17,12 +17,15 @@ import msgpack
 import pytest
 from click.testing import CliRunner, Result
 
-from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Limits, Miss, MissReason
 from gearcache.cache.admin.bundle import HEADER_NAME, take_bundle
 from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.admin.evict import Limits
 from gearcache.cache.admin.health import check_health
 from gearcache.cache.admin.verify import verify
-from gearcache.cache.key import FORMAT_VERSION
+from gearcache.cache.key import FORMAT_VERSION, CacheKey
+from gearcache.cache.layout import Layout
+from gearcache.cache.result import Hit, Miss, MissReason
+from gearcache.cache.store import DiskStore
 from gearcache.cli import main
 from gearcache.errors import BundleError, CacheError
 from gearcache.readable.entry import readable_cache
@@ -205,12 +208,12 @@ def test_odd_manifests_are_listed_stepped_over_and_repaired(layout: Layout) -> N
         ("prune", "--older-than", "5000w", "--json"),
         ("clear", "--older-than", "5000w"),
         ("clear", "--all", "--dry-run", "--json"),
-        ("bundle", str(layout.root.parent / "bundle.tar")),
+        ("pack", "--file", str(layout.root.parent / "bundle.tar")),
         ("show", DECODE.digest, "--json"),
         ("explain", "Model.decode"),
     ):
         result = run(*arguments)
-        if "bundle" not in arguments and "explain" not in arguments and "show" not in arguments:
+        if "pack" not in arguments and "explain" not in arguments and "show" not in arguments:
             told = result.stderr if "verify" not in arguments else result.stdout
             assert all(path.parent.name in told for path in damaged), arguments
     assert {check.name: check.ok for check in check_health(layout)}["entries"] is False

@@ -12,9 +12,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from gearcache.cache import Layout
 from gearcache.cache.admin.bundle import HEADER_NAME
 from gearcache.cache.key import FORMAT_VERSION
+from gearcache.cache.layout import Layout
 from gearcache.cli import main
 from gearcache.commands.document import print_json
 from gearcache.commands.printing import echo, printable, printable_json
@@ -59,7 +59,7 @@ def test_the_names_inside_a_bundle_are_escaped(cache_dir: Path, tmp_path: Path, 
             member = tarfile.TarInfo(name)
             member.size = len(data)
             tar.addfile(member, io.BytesIO(data))
-    result = run("unbundle", str(bundle), code=3)
+    result = run("pull", "--file", str(bundle), code=3)
     (line,) = result.output.splitlines()
     assert line.isprintable()
     assert line.startswith("error: bundle ")
@@ -105,4 +105,4 @@ def test_only_printing_prints() -> None:
     own = {
         path.name for path in folder.glob("*.py") if "click.echo(" in path.read_text() or "secho(" in path.read_text()
     }
-    assert own == {"printing.py", "document.py", "completion.py", "doctor.py", "table.py", "report.py"}
+    assert own == {"printing.py", "document.py", "doctor.py", "table.py", "report.py"}

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 import gearcache
-from gearcache.cache import Layout
+from gearcache.cache.layout import Layout
 from gearcache.commands.rank_checks import check_ranks
 from tests.support.commands import run_json
 from tests.support.rank_actors import TWO_BY_FOUR, Net, cached

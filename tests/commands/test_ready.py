@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import gearcache
 from tests.scenarios import collectives, prewarmed
 from tests.support.commands import run, run_json
+from tests.support.source_tree import ROOT
 
 TARGET = "tests.scenarios.prewarmed:on_meta"
 
@@ -47,6 +53,74 @@ def test_a_damaged_graph_is_not_ready(cache_dir: Path) -> None:
     assert gearcache.prewarm(prewarmed.warm_only, dry_run=True).is_complete, "only its name was looked for"
     ok, text = checks("tests.scenarios.prewarmed:warm_only", code=1)["Decoder.decode"]
     assert (ok, "sha256" in text) == (False, True)
+
+
+def test_entries_for_another_number_of_threads_say_how_to_have_it(cache_dir: Path) -> None:
+    threads = torch.get_num_threads()
+    try:
+        run("prewarm", "tests.scenarios.prewarmed:warm_only", "--threads", str(threads + 3))
+        run("doctor", "--ready", "tests.scenarios.prewarmed:warm_only", "--threads", str(threads + 3))
+        torch.set_num_threads(threads)
+        told = run("doctor", "--ready", "tests.scenarios.prewarmed:warm_only", code=1).stdout
+    finally:
+        torch.set_num_threads(threads)
+    assert f"`state.threads` is `{threads}`, stored is `{threads + 3}`" in told
+    assert f"-> set OMP_NUM_THREADS={threads + 3}, as where it was compiled" in told
+    assert "gearcache pull" not in told
+    assert "--threads needs --ready" in run("doctor", "--threads", "2", code=2).stderr
+
+
+READ_ONLY = """
+mount --make-rprivate /
+for each in / /tmp; do mount -o remount,bind,ro "$each" 2>/dev/null; done
+exec "$0" "$@"
+"""
+
+
+#: The call on `meta` imports Dynamo, which asks for the name of the temporary folder.
+DEPLOY = """
+import gearcache, torch
+model = torch.nn.Linear(4, 4, device="meta")
+config = gearcache.CompilerConfig(backend="eager")
+cached = gearcache.cache_compile(model.forward, config=config, gears={"input": {0: [1, 2]}})
+def build():
+    with torch.device("meta"):
+        cached(torch.empty(2, 4))
+"""
+
+
+def is_without_temporary_folder() -> bool:
+    """Whether a process can be run here that finds no folder for temporary files."""
+    done = run_read_only("-c", "import tempfile; tempfile.gettempdir()")
+    return done is not None and "No usable temporary directory" in done.stderr
+
+
+def run_read_only(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str] | None:
+    """Run Python where nothing can be written, as in a container of Kubernetes with `readOnlyRootFilesystem`."""
+    if shutil.which("unshare") is None:
+        return None
+    command = ["unshare", "-Urm", "sh", "-c", READ_ONLY, sys.executable, *arguments]
+    environment = {**os.environ, **environ}
+    environment.pop("TMPDIR", None)
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.skipif(not is_without_temporary_folder(), reason="no read-only root can be made here")
+def test_nothing_has_to_be_written_to_be_ready(cache_dir: Path, tmp_path: Path) -> None:
+    (tmp_path / "deploy.py").write_text(DEPLOY)
+    target = f"{tmp_path / 'deploy.py'}:build"
+    run("prewarm", target)
+    environ = {"TORCHAIR_CACHE_HOME": str(cache_dir)}
+    done = run_read_only("-m", "gearcache", "doctor", "--ready", target, **environ)
+    assert done is not None
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    assert done.stdout == "ok    Linear.forward  2 gears here\n"
+    done = run_read_only("-m", "gearcache", "doctor", **environ)
+    assert done is not None
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "has no place for its files: No usable temporary directory" in done.stdout
+    assert "-> mount a folder that can be written at /tmp (in Kubernetes an `emptyDir`)" in done.stdout
+    assert "ok    entries" in done.stdout, "all else is checked too"
 
 
 def test_of_a_job_it_is_the_rank_of_the_environment(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

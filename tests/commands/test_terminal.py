@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gearcache.cache import CacheKey
 from gearcache.cache.admin.tally import count_misses
+from gearcache.cache.key import CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.commands.shortened import shortened
 from tests.support.commands import DECODE, listed, run, store
@@ -21,9 +21,9 @@ KEYS = [CacheKey(f"{LONG}.{name}", (("name", name),)) for name in ("encode", "de
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
-def on_terminal(*arguments: str, columns: int = 80, **environ: str) -> str:
+def on_terminal(*arguments: str, columns: int = 80, program: str = "-m gearcache", **environ: str) -> str:
     """What a command prints on a terminal of that width, escapes included."""
-    command = f"stty cols {columns}; {sys.executable} -m gearcache {' '.join(arguments)}"
+    command = f"stty cols {columns}; {sys.executable} {program} {' '.join(arguments)}"
     done = subprocess.run(
         ["script", "-qec", command, "/dev/null"],
         env={**os.environ, "TERM": "xterm", "NO_COLOR": "", "COLUMNS": "", "LINES": "", **environ},
@@ -49,7 +49,7 @@ def long_names(cache_dir: Path) -> Path:
     "environ", [{"TERM": "dumb"}, {"NO_COLOR": "1"}, {"TERM": "xterm"}], ids=["dumb", "no colour", "colours"]
 )
 def test_a_plain_terminal_gets_no_escapes(long_names: Path, environ: dict[str, str]) -> None:
-    for arguments in (("list",), ("verify",), ("stats",), ("doctor",), ("config",)):
+    for arguments in (("list",), ("verify",), ("stats",), ("doctor",), ("doctor", "--settings")):
         output = on_terminal(*arguments, **environ)
         if "NO_COLOR" in environ or environ["TERM"] == "dumb":
             assert "\x1b" not in output, arguments
@@ -74,17 +74,37 @@ def test_a_compile_draws_nothing_on_a_plain_terminal(tmp_path: Path, cache_dir: 
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120, 160])
-@pytest.mark.parametrize("name", ["list", "stats", "du", "config"])
+@pytest.mark.parametrize("name", ["list", "stats", "doctor --settings"])
 def test_no_line_of_a_table_is_longer_than_the_terminal(long_names: Path, name: str, columns: int) -> None:
     output = ESCAPE.sub("", on_terminal(name, "-q", columns=columns))
     lines = [line for line in output.splitlines() if not line.startswith("Cache ")]  # a path is never cut
     assert max(map(len, lines)) <= columns
     for method in ("encode", "decode"):
-        assert re.search(rf"ANam\w*…?\w*\.{method}\b", output) or name == "config"
+        assert re.search(rf"ANam\w*…?\w*\.{method}\b", output) or "settings" in name
     if name == "list":
         assert all(key.digest[:12] in output for key in KEYS)
         header = output.splitlines()[0].split()
         assert columns == 60 or {"Made", "Torch"} <= set(header) or columns == 80
+
+
+CHECKS = """
+from gearcache.cache.admin.health import Check
+from gearcache.commands.doctor import _tell
+long = Check(f"{'Long' * 12}.decode", None, "because " * 20 + "it-was-edited", "gearcache prewarm deploy:build, " * 4)
+_tell([Check("Model.decode", True, "2 gears here"), long], False)
+"""
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_no_word_of_a_check_is_broken(tmp_path: Path, columns: int) -> None:
+    (tmp_path / "checks.py").write_text(CHECKS)
+    command = [sys.executable, str(tmp_path / "checks.py")]
+    piped = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout
+    shown = ESCAPE.sub("", on_terminal(columns=columns, program=str(tmp_path / "checks.py")))
+    lines = [line for line in shown.splitlines() if "Long" not in line]
+    assert max(map(len, lines)) <= columns
+    assert shown.split() == piped.split()
+    assert len(piped.splitlines()) == 4
 
 
 def test_a_pipe_and_json_have_whole_names_and_all_columns(long_names: Path) -> None:

@@ -10,7 +10,7 @@ import click
 import pytest
 from jsonschema import Draft202012Validator
 
-from gearcache.cache import Layout
+from gearcache.cache.layout import Layout
 from gearcache.cli import COMMANDS, main
 from tests.support.commands import DECODE, PREFILL, SCHEMA, check_document, run, run_json, store
 
@@ -20,11 +20,9 @@ READING: dict[str, tuple[str, ...]] = {
     "show": ("Model.decode",),
     "explain": ("Model.decode",),
     "stats": (),
-    "du": (),
     "verify": (),
     "clear": ("--all",),
     "prune": ("--max-size", "1GB"),
-    "bundle": ("bundle.tar",),
     "report": (),
     "pack": ("--oci", "image"),
 }
@@ -34,7 +32,6 @@ SILENT = {
     "verify": (),
     "clear": ("--all",),
     "prune": ("--max-size", "1GB"),
-    "bundle": ("bundle.tar",),
     "report": (),
     "pack": ("--oci", "image"),
 }
@@ -45,7 +42,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize("name", sorted({*READING, "dir", "config", "doctor"}))
+@pytest.mark.parametrize("name", sorted({*READING, "doctor"}))
 def test_every_document_is_as_the_schema_says(name: str, cache_dir: Path) -> None:
     for key in (DECODE, PREFILL):
         store(cache_dir, key, b"d" * 100)
@@ -56,9 +53,9 @@ def test_every_document_is_as_the_schema_says(name: str, cache_dir: Path) -> Non
 def test_the_schema_is_a_schema_of_every_command_and_takes_nothing_else(cache_dir: Path) -> None:
     schema = json.loads(SCHEMA.read_text())
     Draft202012Validator.check_schema(schema)
-    assert set(schema["properties"]["command"]["enum"]) == set(COMMANDS) - {"completion"}
-    document = run_json("dir")
-    for wrong in ({**document, "more": 1}, {**document, "schema": 2}, {"command": "dir", "schema": 1}):
+    assert set(schema["properties"]["command"]["enum"]) == set(COMMANDS)
+    document = run_json("list")
+    for wrong in ({**document, "more": 1}, {**document, "schema": 2}, {"command": "list", "schema": 1}):
         with pytest.raises(AssertionError):
             check_document(wrong)
 
@@ -79,14 +76,11 @@ def test_documents_of_long_lists_are_as_the_schema_says(cache_dir: Path) -> None
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_takes_quiet_and_verbose(name: str) -> None:
-    if name != "completion":
-        command = main.get_command(click.Context(main), name)
-        assert command is not None
-        shared = {"-q", "--quiet", "-v", "--verbose", "--json"} | (
-            {"--cache-dir"} if name not in ("keys", "diff") else set()
-        )
-        for each in getattr(command, "commands", {"": command}).values():
-            assert shared <= {option for parameter in each.params for option in parameter.opts}
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    shared = {"-q", "--quiet", "-v", "--verbose", "--json"} | ({"--cache-dir"} if name != "keys" else set())
+    for each in getattr(command, "commands", {"": command}).values():
+        assert shared <= {option for parameter in each.params for option in parameter.opts}
 
 
 @pytest.mark.parametrize("name", READING)
@@ -123,7 +117,7 @@ def test_a_given_folder_that_does_not_exist_is_a_usage_error(name: str, tmp_path
     assert not (tmp_path / "misspelt").exists()
 
 
-@pytest.mark.parametrize("name", ["list", "stats", "du", "verify", "clear", "prune"])
+@pytest.mark.parametrize("name", ["list", "stats", "verify", "clear", "prune"])
 @pytest.mark.parametrize("given", ["default", "variable", "empty folder"])
 def test_a_cache_that_is_not_there_yet_is_told_and_no_error(
     name: str, given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 import gearcache
-from gearcache.cache import Layout
 from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.layout import Layout
 from gearcache.cache.lock import key_lock
 from gearcache.errors import LockTimeout
 from gearcache.readable.held_gears import held_gears, without_blobs

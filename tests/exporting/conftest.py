@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from gearcache.exporting import exchange
@@ -14,16 +12,4 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """With `renameat2`, and on a system without it."""
     if request.param == "renames":
         monkeypatch.setattr(exchange, "exchange", lambda first, second: False)
-    return str(request.param)
-
-
-@pytest.fixture(params=["links", "copies"])
-def carried(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """With hard links, and on a file system without them."""
-    if request.param == "copies":
-
-        def refuse(*arguments: object, **keywords: object) -> None:
-            raise PermissionError("no hard links")
-
-        monkeypatch.setattr(os, "link", refuse)
     return str(request.param)

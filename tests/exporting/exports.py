@@ -7,19 +7,15 @@ from pathlib import Path
 from gearcache.exporting.export_folder import NEW, publish, work_folder
 from gearcache.exporting.export_manifest import MANIFEST
 
-Owners = dict[str, int | None]
 
-
-def export(target: Path, content: str, *names: str, rank: int | None = None, world: int = 1) -> None:
+def export(target: Path, content: str, *names: str, rank: int | None = None, overwrite: bool = False) -> None:
     """Export files of one content."""
     with work_folder(target) as work:
-        owners: Owners = {}
         for name in names or ("dynamo.pbtxt", "net.air"):
             path = work / NEW / name
             path.parent.mkdir(exist_ok=True)
             path.write_text(content)
-            owners[name] = rank
-        publish(work, target, owners, world)
+        publish(work, target, [rank], overwrite=overwrite)
 
 
 def contents(folder: Path) -> dict[str, str]:

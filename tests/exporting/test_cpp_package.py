@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import gearcache
+from gearcache.errors import MissingTorchNames
 from gearcache.exporting.cpp_package import header_folder
 from tests.support.source_tree import ROOT
 
@@ -104,3 +106,17 @@ def test_another_backend_makes_no_code_for_cpp(cache_dir: Path, tmp_path: Path) 
     with pytest.raises(ValueError, match="backend `eager`"):
         gearcache.export(cached, tmp_path / "p")
     assert not (tmp_path / "p").exists()
+
+
+def test_where_torch_lacks_a_name_the_error_says_so(
+    cache_dir: Path, tmp_path: Path, release_of_torch: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gearcache.torch_names.missing_names", lambda: ("torch._C._gone",))
+    release_of_torch("2.99.0")
+    config = gearcache.CompilerConfig(backend="inductor")
+    cached = gearcache.cache_compile(Step().step, config=config)
+    with torch.no_grad():
+        cached(torch.ones(2, 8), torch.zeros(2, 6))
+    assert cached.stats.eager_reasons == {"torch": 1}
+    with pytest.raises(MissingTorchNames, match=r"torch 2\.99\.0 lacks `torch\._C\._gone`"):
+        gearcache.export(cached, tmp_path / "package")

@@ -1,4 +1,4 @@
-"""The folder of an export is replaced as a whole, and files of users stay."""
+"""The folder of an export is replaced as a whole, and one that holds files of users is refused."""
 
 from __future__ import annotations
 
@@ -22,20 +22,16 @@ def test_a_second_export_takes_the_place_of_the_first(tmp_path: Path, way: str) 
     assert target.stat().st_mode & 0o777 == 0o755
 
 
-def test_files_of_the_user_stay(tmp_path: Path, way: str, carried: str) -> None:
+def test_a_folder_with_a_file_of_the_user_is_refused_unless_it_may_be_overwritten(tmp_path: Path, way: str) -> None:
     target = tmp_path / "out"
     export(target, "one")
     (target / "offline_module.om").write_text("made by ATC")
-    (target / "notes/deep").mkdir(parents=True)
-    (target / "notes/deep/of.txt").write_text("mine")
-    (target / "link").symlink_to("net.air")
-    (target / "empty").mkdir()
-    export(target, "two")
-    export(target, "three", "dynamo.pbtxt")
-    expected = {"offline_module.om": "made by ATC", "notes/deep/of.txt": "mine", "dynamo.pbtxt": "three"}
-    assert contents(target) == expected
-    assert (target / "link").is_symlink()
-    assert (target / "empty").is_dir()
+    before = contents(target)
+    with pytest.raises(FileExistsError, match=r"offline_module\.om` is not from .*replace the whole .* overwrite=True"):
+        export(target, "two")
+    assert contents(target) == before
+    export(target, "three", overwrite=True)
+    assert contents(target) == {"dynamo.pbtxt": "three", "net.air": "three"}
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
@@ -61,34 +57,27 @@ def test_a_file_that_no_export_wrote_is_never_replaced(tmp_path: Path, mine: str
     assert mine.endswith("/") or (target / mine).read_text() == "mine"
 
 
-def test_what_a_user_has_filled_in_stays_while_its_template_is_the_same(tmp_path: Path, carried: str) -> None:
+def test_what_a_user_has_filled_in_is_not_replaced(tmp_path: Path) -> None:
     target, name = tmp_path / "out", "model_relation_config.json"
     export(target, "template", name)
     (target / name).write_text("node 1")
-    for _ in range(2):
-        export(target, "template", name)
-        assert contents(target) == {name: "node 1"}
     with pytest.raises(FileExistsError, match=r"model_relation_config\.json` was edited since it was exported"):
-        export(target, "another template", name)
+        export(target, "template", name)
     assert contents(target) == {name: "node 1"}
-    export(target, "a graph without it", "net.air")
-    assert contents(target) == {name: "node 1", "net.air": "a graph without it"}
 
 
-def test_files_of_other_ranks_stay_and_those_of_a_larger_job_go(tmp_path: Path) -> None:
+def test_the_export_of_another_rank_is_not_replaced(tmp_path: Path) -> None:
     target = tmp_path / "out"
-    for rank in range(3):
-        export(target, "one", f"net{rank}.air", f"rank_{rank}/dynamo.pbtxt", rank=rank, world=3)
-    assert len(contents(target)) == 6
-    export(target, "two", "net0.air", rank=0, world=2)
-    assert contents(target) == {"net0.air": "two", "net1.air": "one", "rank_1/dynamo.pbtxt": "one"}
-    export(target, "three", "net.air")
-    assert contents(target) == {"net.air": "three"}
+    export(target, "one", "net0.air", rank=0)
+    export(target, "two", "net0.air", rank=0)
+    with pytest.raises(FileExistsError, match="out` holds the export of rank 0"):
+        export(target, "three", "net1.air", rank=1)
+    assert contents(target) == {"net0.air": "two"}
 
 
 def test_a_list_that_cannot_be_read_makes_no_file_ours(tmp_path: Path) -> None:
     export(tmp_path / "out", "one")
-    for text in ("", "[]", '{"version": 2, "files": {}}', '{"version": 1, "files": {"net.air": 1}}'):
+    for text in ("", "[]", '{"version": 1, "files": {}}', '{"version": 2, "files": 3, "ranks": []}'):
         (tmp_path / "out" / MANIFEST).write_text(text)
         with pytest.raises(FileExistsError, match="is not from an earlier"):
             export(tmp_path / "out", "two")

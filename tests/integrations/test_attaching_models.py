@@ -16,10 +16,12 @@ import transformers
 import gearcache
 from gearcache.errors import AlreadyAttached, GearSpecError, OptionError, UnsupportedMethod
 from gearcache.integrations.transformers import attach_generate
+from gearcache.integrations.transformers.cache_name import CACHE
 from gearcache.integrations.transformers.filling import filled
 from gearcache.integrations.transformers.model_call import Miss, read_call
 from gearcache.integrations.transformers.pieces import pieces
-from gearcache.integrations.transformers.sequence_cache import SequenceCache, Slots
+from gearcache.integrations.transformers.sequence_cache import SequenceCache
+from gearcache.integrations.transformers.slots import Form
 from tests.support.language_models import language_model, tokens
 
 CPU = torch.device("cpu")
@@ -97,7 +99,11 @@ def test_a_model_has_one_attachment_of_either_kind() -> None:
     with pytest.raises(AlreadyAttached):
         attach_generate(model)
     plain.detach()
-    attach_generate(model).detach()
+    generating = attach_generate(model)
+    with pytest.raises(AlreadyAttached, match=r"<attached LlamaForCausalLM\.generate"):
+        gearcache.attach(model)
+    assert generating.is_attached
+    generating.detach()
     assert not {"generate", "_compiled_call_impl"} & set(vars(model))
 
 
@@ -144,13 +150,13 @@ def test_filling_repeats_what_is_there_in_the_strides_of_a_gear() -> None:
         ({"position_ids": torch.zeros(2, 5, dtype=torch.int32)}, "position_ids"),
         ({"input_ids": tokens(2, 5).int()}, "input_ids"),
         ({"input_ids": tokens(2, 5).to("meta")}, "input_ids"),
-        ({"past_key_values": None}, "past_key_values"),
-        ({"past_key_values": transformers.StaticCache(transformers.LlamaConfig(), max_cache_len=9)}, "past_key_values"),
+        ({CACHE: None}, CACHE),
+        ({CACHE: transformers.StaticCache(transformers.LlamaConfig(), max_cache_len=9)}, CACHE),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_calls_that_graphs_cannot_answer_are_misses(more: dict[str, Any], argument: str) -> None:
-    call = {"input_ids": tokens(2, 5), "use_cache": True, "past_key_values": transformers.DynamicCache()}
+    call = {"input_ids": tokens(2, 5), "use_cache": True, CACHE: transformers.DynamicCache()}
     assert not isinstance(read_call((), call, "owner", CPU), Miss)
     found = read_call((), {**call, **more}, "owner", CPU)
     assert isinstance(found, Miss)
@@ -158,16 +164,16 @@ def test_calls_that_graphs_cannot_answer_are_misses(more: dict[str, Any], argume
 
 
 def test_a_cache_that_lost_its_first_tokens_keeps_the_others() -> None:
-    slots = Slots([(1, 2, 2)], 2, 2, 8, torch.float32, torch.device("cpu"))
-    slots.keys[0].copy_(torch.arange(32.0).reshape(2, 1, 8, 2))
-    slots.length = 8
-    cache = SequenceCache(slots, "owner")
+    cache = SequenceCache([Form(1, 2, 2, 8, torch.float32, CPU)], "owner", 2, 2)
+    keys = cache.open(2, 8).keys[0]
+    keys.copy_(torch.arange(32.0).reshape(2, 1, 8, 2))
+    cache.advance(8)
     layer = cache.layers[0]
     layer.keys, layer.values = layer.keys[:, :, 3:], layer.values[:, :, 3:]
     expected = layer.keys.clone()
-    cache.write_back(lambda: Slots([(1, 2, 2)], 2, 2, 8, torch.float32, torch.device("cpu")))
-    assert (cache.is_shared, cache.get_seq_length(), cache.slots is slots) == (True, 5, False)
-    assert torch.equal(cache.layers[0].keys, expected)
+    opened = cache.open(2, 1)
+    assert (opened.begin, layer.is_shared, cache.get_seq_length(), opened.keys[0] is keys) == (5, True, 5, False)
+    assert torch.equal(layer.keys, expected)
 
 
 @pytest.mark.parametrize(
@@ -183,14 +189,14 @@ def test_a_cache_that_lost_its_first_tokens_keeps_the_others() -> None:
     ],
 )
 def test_a_cache_that_holds_what_slots_cannot_is_a_miss(change: Callable[[torch.Tensor], Any]) -> None:
-    cache = SequenceCache(Slots([(2, 2, 2)], 2, 2, 8, torch.float32, CPU), "owner")
-    cache.slots.length = 3
-    call = {"input_ids": tokens(2, 5), "use_cache": True, "past_key_values": cache}
+    cache = SequenceCache([Form(2, 2, 2, 8, torch.float32, CPU)], "owner", 2, 2)
+    cache.advance(3)
+    call = {"input_ids": tokens(2, 5), "use_cache": True, CACHE: cache}
     assert not isinstance(read_call((), call, "owner", CPU), Miss)
     cache.layers[0].keys = change(cache.layers[0].keys)
     found = read_call((), call, "owner", CPU)
     assert isinstance(found, Miss)
-    assert (found.argument, found.found) == ("past_key_values", "a cache that was changed")
+    assert (found.argument, found.found) == (CACHE, "a cache that was changed")
 
 
 def test_graphs_made_on_meta_serve_real_weights(tmp_path: Path) -> None:

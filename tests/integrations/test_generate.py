@@ -19,6 +19,7 @@ pytest.importorskip("transformers")
 import gearcache
 from gearcache.errors import AlreadyAttached, UnknownGear
 from gearcache.integrations.transformers import AttachedModel, attach_generate
+from gearcache.integrations.transformers.cache_name import CACHE
 from tests.support.language_models import language_model, left_padded, tokens
 from tests.support.relaunch import run_python
 
@@ -142,7 +143,7 @@ def test_results_in_a_dict_have_scores_and_a_cache(attached: AttachedModel) -> N
     for name in ("scores", "logits"):
         for left, right in zip(found[name], expected[name], strict=True):
             torch.testing.assert_close(left, right, atol=1e-5, rtol=1e-5)
-    assert found.past_key_values.get_seq_length() == expected.past_key_values.get_seq_length() == 10
+    assert getattr(found, CACHE).get_seq_length() == getattr(expected, CACHE).get_seq_length() == 10
 
 
 @pytest.mark.parametrize("change", ["none", "crop", "copy", "plain"])
@@ -152,7 +153,7 @@ def test_a_returned_cache_goes_on(attached: AttachedModel, change: str) -> None:
     for model in (language_model(FAMILY), attached.model):
         options = {"do_sample": False, "max_new_tokens": 5, "return_dict_in_generate": True}
         first = model.generate(tokens(2, 9), **options)
-        cache, ids = first.past_key_values, torch.cat([first.sequences, tokens(2, 6, 1)], 1)
+        cache, ids = getattr(first, CACHE), torch.cat([first.sequences, tokens(2, 6, 1)], 1)
         if change == "crop":
             if type(cache).__name__ != "SequenceCache":  # its layers let go of what the window hides
                 cache = None
@@ -162,7 +163,7 @@ def test_a_returned_cache_goes_on(attached: AttachedModel, change: str) -> None:
             cache = copy.deepcopy(cache)
         if change == "plain" and model is attached.model:
             attached.detach()
-        ids = model.generate(ids, past_key_values=cache, **options).sequences
+        ids = model.generate(ids, **{CACHE: cache}, **options).sequences
         sequences.append(ids.tolist())
     assert sequences[0] == sequences[1]
     assert attached.stats.eager_reasons == {}
@@ -172,16 +173,16 @@ def test_a_cache_of_inference_mode_goes_on_outside_of_it(attached: AttachedModel
     call: dict[str, Any] = {"do_sample": False, "max_new_tokens": 5}
     with torch.inference_mode():
         first = attached.model.generate(tokens(2, 9), return_dict_in_generate=True, **call)
-    found = attached.model.generate(first.sequences.clone(), past_key_values=first.past_key_values, **call)
+    found = attached.model.generate(first.sequences.clone(), **{CACHE: getattr(first, CACHE)}, **call)
     assert found.tolist() == plain_of({"input_ids": tokens(2, 9), "max_new_tokens": 10})
     assert attached.stats.eager_reasons == {}
 
 
 def test_a_cache_of_another_model_is_not_served(attached: AttachedModel, raising: AttachedModel) -> None:
     call: dict[str, Any] = {"do_sample": False, "max_new_tokens": 5}
-    cache = attached.model.generate(tokens(2, 9), return_dict_in_generate=True, **call).past_key_values
-    with pytest.raises(UnknownGear, match="`past_key_values` is the cache of another model"):
-        raising.model.generate(tokens(2, 20), past_key_values=cache, **call)
+    cache = attached.model.generate(tokens(2, 9), return_dict_in_generate=True, **call)[CACHE]
+    with pytest.raises(UnknownGear, match=f"`{CACHE}` is the cache of another model"):
+        raising.model.generate(tokens(2, 20), **{CACHE: cache}, **call)
 
 
 def test_embeddings_as_inputs_are_not_served(attached: AttachedModel, raising: AttachedModel) -> None:

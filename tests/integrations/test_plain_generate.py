@@ -17,8 +17,17 @@ FAMILIES = ["llama", "qwen2", "qwen3", "gemma", "gpt2", "phi3"]
 GEARS = {"input_ids": {0: [2, 4]}}
 
 
+#: Grouped heads, and positions that are learnt.
+PLAIN = ("llama", "gpt2")
+
+
 @pytest.mark.parametrize(
-    ("family", "gears"), [*((family, None) for family in FAMILIES), ("llama", GEARS), ("gpt2", GEARS)]
+    ("family", "gears"),
+    [
+        *(pytest.param(family, None, marks=pytest.mark.thorough) for family in FAMILIES if family not in PLAIN),
+        *((family, None) for family in PLAIN),
+        ("llama", GEARS),
+    ],
 )
 def test_generated_texts_are_those_of_the_plain_model(
     family: str, gears: dict[str, dict[int, list[int]]] | None, cache_dir: Path

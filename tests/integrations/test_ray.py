@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -50,24 +51,23 @@ def on_node(node: str, function: Any) -> Any:
 
 @pytest.mark.slow
 def test_each_entry_is_compiled_once_and_every_node_serves(caches: list[Path]) -> None:
+    for root in caches:  # tests run in any order
+        shutil.rmtree(root, ignore_errors=True)
     told = prewarm("tests.scenarios.prewarmed:on_meta", nodes="all", timeout=200)
     assert len({node.node for node in told}) == 2
     # `Decoder.decode` has three gears in two variants, `Decoder.score` one graph; nothing is compiled twice.
-    # A slow host once counted 3 gears and not 4, with all entries there: why is not known.
-    assert max(node.compiled for node in told) == 3
-    assert sum(node.compiled for node in told) in (3, 4)
+    assert sorted(node.compiled for node in told) == [1, 3]
     assert [entries(root) for root in caches] == [["Decoder.decode", "Decoder.score"]] * 2
     for node in told:
         assert node.report is not None
         assert (node.problem, node.report.compiled, node.report.is_complete) == ("", 0, True)
         served = on_node(node.node, prewarmed.serve)
         assert (served["equal"], served["traces"], served["misses"]) == (True, 0, [])
-    again = prewarm(prewarmed.on_meta)
-    assert [node.compiled for node in again] == [0, 0]
     (one,) = prewarm(prewarmed.on_meta, nodes=[told[0].node])
-    assert one.node == told[0].node
+    assert (one.node, one.compiled) == (told[0].node, 0)
 
 
+@pytest.mark.thorough
 def test_a_node_that_fails_is_named_and_the_others_go_on(caches: list[Path]) -> None:
     with pytest.raises(PrewarmFailed) as caught:
         prewarm("tests.scenarios.prewarmed:on_one_node", timeout=200)

@@ -71,13 +71,15 @@ def test_an_export_takes_the_place_of_an_earlier_one(tmp_path: Path, monkeypatch
     dynamo_export(x, y, model=first, dynamic=False)
     files = {path.name for path in Path("export_file").iterdir()}
     Path("export_file/offline_module.om").write_text("made by ATC")
-    dynamo_export(x, y, model=second, dynamic=False)
+    with pytest.raises(FileExistsError, match=r"offline_module\.om` is not from an earlier .*overwrite=True"):
+        dynamo_export(x, y, model=second, dynamic=False)
+    assert Path("export_file/offline_module.om").read_text() == "made by ATC"
+    dynamo_export(x, y, model=second, dynamic=False, overwrite=True)
     with torch.no_grad():
         assert torch.allclose(run(tmp_path / "export_file", "export", x, y)[0], second(x, y), atol=1e-6)
-    assert {path.name for path in Path("export_file").iterdir()} == files | {"offline_module.om"}
-    assert Path("export_file/offline_module.om").read_text() == "made by ATC"
+    assert {path.name for path in Path("export_file").iterdir()} == files
     dynamo_export(x, y, model=second, export_name="other")
-    expected = {"dynamo.pbtxt", "options.json", f"other{UNCHECKED_SUFFIX}", MANIFEST, "offline_module.om"}
+    expected = {"dynamo.pbtxt", "options.json", f"other{UNCHECKED_SUFFIX}", MANIFEST}
     assert {path.name for path in Path("export_file").iterdir()} == expected
     assert [path.name for path in tmp_path.iterdir()] == ["export_file"]
 

@@ -141,6 +141,7 @@ def test_a_plan_names_the_gear_whose_graph_is_gone(cache_dir: Path, tmp_path: Pa
     assert {blobs[0].name in row["reason"] for row in plan["missing"]} == {True}
 
 
+@pytest.mark.thorough
 def test_plans_of_shares_are_the_plan_in_parts(cache_dir: Path, tmp_path: Path) -> None:
     run("prewarm", TARGET, "--plan", str(tmp_path / "all"))
     whole = plan_at(tmp_path / "all")["missing"]

@@ -18,9 +18,13 @@ import pytest
 import torch
 
 import gearcache
-from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Limits, Miss
 from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.admin.evict import Limits
+from gearcache.cache.key import CacheKey
+from gearcache.cache.layout import Layout
 from gearcache.cache.lock import store_lock
+from gearcache.cache.result import Hit, Miss
+from gearcache.cache.store import DiskStore
 from gearcache.errors import LockTimeout, PublishError
 from gearcache.serving.entry import Entry
 from tests.product.test_crashes import report, run
@@ -200,7 +204,10 @@ def test_readers_see_whole_entries_or_none_while_others_write_evict_and_clear(tm
 USER = """
 import sys
 from pathlib import Path
-from gearcache.cache import CacheKey, DiskStore, Hit, Layout
+from gearcache.cache.key import CacheKey
+from gearcache.cache.store import DiskStore
+from gearcache.cache.result import Hit
+from gearcache.cache.layout import Layout
 store = DiskStore(Layout(Path(sys.argv[1])))
 key = CacheKey("Model.decode", (("a", 1),))
 assert store.use(key) and isinstance(store.lookup(key), Hit)
@@ -306,7 +313,10 @@ def refuse() -> None:
 FORKED = """
 import os, sys
 from pathlib import Path
-from gearcache.cache import CacheKey, DiskStore, Hit, Layout
+from gearcache.cache.key import CacheKey
+from gearcache.cache.store import DiskStore
+from gearcache.cache.result import Hit
+from gearcache.cache.layout import Layout
 store = DiskStore(Layout(Path(sys.argv[1])))
 key = CacheKey("Model.decode", (("a", 1),))
 assert isinstance(store.load(key), Hit)
@@ -351,7 +361,8 @@ def test_a_child_forked_while_others_write_or_delete_holds_no_lock_of_theirs(tmp
 FORKING = """
 import os, sys
 from pathlib import Path
-from gearcache.cache import DiskStore, Layout
+from gearcache.cache.store import DiskStore
+from gearcache.cache.layout import Layout
 from gearcache.cache.remove import deleting
 layout = Layout(Path(sys.argv[1]))
 with DiskStore(layout).writing() if sys.argv[2] == "writing" else deleting(layout, 1.0):
@@ -366,7 +377,9 @@ os.waitpid(child, 0)
 HELD = """
 import os, signal, sys
 from pathlib import Path
-from gearcache.cache import CacheKey, DiskStore, Layout
+from gearcache.cache.key import CacheKey
+from gearcache.cache.store import DiskStore
+from gearcache.cache.layout import Layout
 from gearcache.cache.remove import deleting
 layout = Layout(Path(sys.argv[1]))
 key = CacheKey("Model.decode", (("a", 1),))

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import gearcache
-from gearcache.cache import Layout
 from gearcache.cache.admin.verify import verify
 from gearcache.cache.key import FORMAT_VERSION
+from gearcache.cache.layout import Layout
 from gearcache.cache.manifest import MAGIC, OtherFormat, decode_manifest
 from gearcache.errors import CorruptEntry
 from gearcache.ge_cache.backend import StoredArtifact

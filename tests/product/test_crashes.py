@@ -132,6 +132,7 @@ def test_a_process_killed_at_any_system_call_of_a_publish_leaves_a_whole_entry(
     assert outcomes["killed, entry"] >= fewest[1]
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_processes_that_compile_are_killed_at_random_moments(tmp_path: Path) -> None:
     found = report(run("product_actors.py", tmp_path / "cache", "killed", "16"))

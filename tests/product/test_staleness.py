@@ -146,6 +146,7 @@ def test_no_hit_imports_a_compiler(served: Served) -> None:
     assert [name for name, report in reports.items() if report["compilers"]] == []
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["a function of another file", pytest.param("a forward hook", marks=pytest.mark.thorough)]

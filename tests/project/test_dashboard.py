@@ -25,7 +25,7 @@ DASHBOARD = json.loads((ROOT / "examples" / "grafana.json").read_text())
 PANELS = DASHBOARD["panels"]
 EXPRESSIONS = [target["expr"] for panel in PANELS for target in panel["targets"]]
 PROMETHEUS = find_program("prometheus", unpacked="usr/bin/prometheus")
-_WORDS = {"method", "reason", "gear", "error", "tier", "le"}
+_WORDS = {"method", "reason", "gear", "error", "tier", "le", "folder"}
 
 
 def samples() -> dict[str, set[str]]:
@@ -35,13 +35,14 @@ def samples() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     try:
         for metric in registry.collect():
-            ends = {"counter": ("_total",), "histogram": ("_bucket", "_count", "_sum")}[metric.type]
+            ends = {"counter": ("_total",), "histogram": ("_bucket", "_count", "_sum"), "gauge": ("",)}[metric.type]
             for end in ends:
                 found[metric.name + end] = {"method", "le"} if end == "_bucket" else {"method"}
     finally:
         remove()
     for name in ("fetches", "fetched_bytes", "uploads", "uploaded_bytes", "tier_faults"):
         found[f"gearcache_{name}_total"].add("tier")
+    found["gearcache_cache_bytes"] = {"folder"}
     found["gearcache_misses_total"].add("reason")
     found["gearcache_eager_calls_total"].add("reason")
     found["gearcache_gear_calls_total"].add("gear")
@@ -63,7 +64,7 @@ def test_every_metric_that_is_asked_for_exists_with_its_labels() -> None:
 
 def test_every_metric_has_its_place() -> None:
     asked = set(re.findall(r"gearcache_\w+", " ".join(EXPRESSIONS)))
-    families = {re.sub(r"_(bucket|count|sum)$", "", name) for name in samples()}
+    families = {re.sub(r"_(bucket|count|sum)$", "", name) for name in samples()} - {"gearcache_info"}
     assert {re.sub(r"_(bucket|count|sum)$", "", name) for name in asked} == families
 
 
@@ -156,8 +157,8 @@ def test_a_real_prometheus_answers_every_panel(cache_dir: Path, tmp_path: Path) 
             for size in (1, 2, 3):
                 eager(torch.randn(size, 4))
             padded(torch.randn(1, 4))
-            for kind in ("fetch", "upload", "lease", "fault"):
-                emit(Event(kind, "Net.decode", tier="redis", seconds=0.1, bytes=5))
+            for kind in ("miss", "fetch", "upload", "lease", "fault"):  # a fetch follows a miss
+                emit(Event(kind, "Net.decode", tier="redis", seconds=0.1, bytes=5, reason="absent"))
             time.sleep(0.2)
         for panel in PANELS:
             for target in panel["targets"]:

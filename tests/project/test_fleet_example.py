@@ -1,6 +1,7 @@
 """examples/fleet: manifests are what Kubernetes takes; their commands, and those of the Dockerfile, do what they say.
 
-Not run: Docker (`apt-get`, `pip`, the copies between stages), users and images of containers, and a cluster.
+Not run: Docker (`apt-get`, `pip`), images of containers, and a cluster. The server of the image runs as the user of the
+image where the tests are root's, on a copy of what the stage before has made.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ import yaml
 
 import gearcache
 from tests.support.commands import run
+from tests.support.other_user import command_as, may_be_another_user
 from tests.support.pods import Cluster, problems, render
 from tests.support.signing import Pair
 from tests.support.source_tree import ROOT
@@ -41,6 +44,8 @@ def app(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     threads = torch.get_num_threads()
+    for name in ("deploy", "model"):  # other tests have modules of these names
+        monkeypatch.delitem(sys.modules, name, raising=False)
     yield FLEET / "app"
     torch.set_num_threads(threads)
     for name in ("deploy", "model"):
@@ -182,31 +187,81 @@ def stages() -> dict[str, list[tuple[str, str]]]:
     return found
 
 
-def test_the_dockerfile_compiles_and_serves(app: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """A folder that any user may enter, as no folder of pytest's is."""
+    folder = Path(tempfile.mkdtemp(prefix="gearcache-image-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_the_dockerfile_compiles_and_serves(
+    app: Path, public: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     parts = stages()
     assert list(parts) == ["base", "builder", "bare", "last"]
     variables = dict(pair.split("=") for word, rest in parts["base"] if word == "ENV" for pair in rest.split())
     assert variables["TORCHAIR_CACHE_HOME"] == "/var/cache/gearcache"
     settings = yaml.safe_load((FLEET / "kubernetes" / "base" / "settings.yaml").read_text())["data"]
     assert variables.items() <= settings.items(), "built and served with one environment"
-    built, image = tmp_path / "built", tmp_path / "image"
     ran = []
     with monkeypatch.context() as patch:
         patch.chdir(app)
-        patch.setenv("TORCHAIR_CACHE_HOME", str(built))
+        patch.setenv("TORCHAIR_CACHE_HOME", str(tmp_path / "built"))
         for word, rest in [*parts["base"], *parts["builder"]]:
             for command in rest.split(" && ") if word == "RUN" else ():
                 if command.startswith("gearcache "):
-                    run(*shlex.split(command)[1:])
+                    command = command.replace("$OMP_NUM_THREADS", str(torch.get_num_threads()))
+                    run(*shlex.split(command.replace("/packed", str(tmp_path / "packed")))[1:])
                     ran.append(command.split()[1])
                 else:
                     assert command.startswith(("pip install ", "apt-get ", "rm ")), command
-    assert ran == ["prewarm", "doctor", "verify"]
-    assert ("COPY", "--from=builder --chown=root:root /var/cache/gearcache /var/cache/gearcache") in parts["last"]
-    shutil.copytree(built, image)
+    assert ran == ["prewarm", "doctor", "verify", "pack"]
+    assert ("COPY", "--from=builder --chown=root:root /packed /var/cache/gearcache") in parts["last"]
+    (user,) = (int(rest) for word, rest in parts["bare"] if word == "USER")
+    image = public / "image"
+    shutil.copytree(tmp_path / "packed", image)  # keeps modes, as COPY does
     (command,) = (json.loads(rest) for word, rest in parts["bare"] if word == "CMD")
     assert command == render(FLEET / "kubernetes" / "base")[1]["spec"]["template"]["spec"]["containers"][0]["command"]
-    check_served(command, app, image)
+    (public / "sitecustomize.py").write_text(SITE)
+    path = os.pathsep.join(filter(None, (str(public), os.environ.get("PYTHONPATH"))))
+    told = check_served(command, app, image, user, compiles=0, PYTHONPATH=path)
+    assert "gearcache" not in told
+
+
+@pytest.mark.skipif(not may_be_another_user(), reason="only root may serve as another user")
+def test_a_cache_that_the_server_may_not_read_is_named_and_the_model_serves(
+    app: Path, public: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What COPY of the cache itself gives: without a compiler, as in the image, nothing can serve but the method."""
+    cache = public / "cache"
+    with monkeypatch.context() as patch:
+        patch.chdir(app)
+        patch.setenv("TORCHAIR_CACHE_HOME", str(cache))
+        run("prewarm", "deploy:build")
+    told = check_served(["python", "serve.py"], app, cache, 1000, compiles=0, CXX="/nowhere/g++")
+    for method in ("embed", "classify"):
+        (line,) = (line for line in told.splitlines() if line.startswith(f"Classifier.{method}: "))
+        first, *_, last = line.split("; then ")
+        assert "the cache cannot be used: unreadable: `" in first
+        assert "Permission denied: make the folder of the cache readable for this user" in first
+        assert "no C++ compiler was found" in last
+    for arguments, said in (
+        (["--ready", "deploy:build"], "FAIL  Classifier.embed     0 gears here"),
+        ([], "FAIL  entries"),
+    ):
+        done = subprocess.run(
+            as_user(1000, ["-m", "gearcache", "doctor", *arguments]),
+            cwd=app,
+            env=environment(cache),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert (done.returncode, said in done.stdout) == (1, True), done.stdout + done.stderr
+        assert "-> make the folder of the cache readable for this user" in done.stdout
 
 
 SITE = """
@@ -216,27 +271,26 @@ gearcache.CompilerConfig = functools.partial(gearcache.CompilerConfig, backend="
 """
 
 
-def check_served(command: list[str], app: Path, image: Path) -> None:
-    """Start the server as its container does; it answers from the gears and compiles nothing."""
-    tools = image.with_name("site")
-    tools.mkdir()
-    (tools / "sitecustomize.py").write_text(SITE)
-    environment = {
-        **os.environ,
-        "TORCHAIR_CACHE_HOME": str(image),
-        "PORT": "0",
-        "PYTHONPATH": f"{tools}:{os.environ.get('PYTHONPATH', '')}",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "OMP_NUM_THREADS": str(torch.get_num_threads()),
-    }
+def check_served(command: list[str], app: Path, image: Path, user: int, *, compiles: int, **variables: str) -> str:
+    """Start the server as its container does, as that user; it answers. Returns what it told on stderr."""
     assert command[0] == "python"
-    with subprocess.Popen(
-        [sys.executable, *command[1:]], cwd=app, env=environment, stdout=subprocess.PIPE, text=True
-    ) as server:
+    errors = image.with_name("errors")
+    with (
+        errors.open("w") as file,
+        subprocess.Popen(
+            as_user(user, command[1:]),
+            cwd=app,
+            env=environment(image, **variables),
+            stdout=subprocess.PIPE,
+            stderr=file,
+            text=True,
+        ) as server,
+    ):
         try:
             assert server.stdout is not None
-            port = int(server.stdout.readline().split()[-1])
-            connection = http.client.HTTPConnection("localhost", port, timeout=60)
+            line = server.stdout.readline()
+            assert line, errors.read_text()
+            connection = http.client.HTTPConnection("localhost", int(line.split()[-1]), timeout=60)
             for path, body, code in (
                 ("/scores", [[0.0] * 64] * 3, 200),
                 ("/features", [[0.0] * 9], 422),
@@ -249,7 +303,26 @@ def check_served(command: list[str], app: Path, image: Path) -> None:
                 if code == 200:
                     assert [round(sum(row), 5) for row in told["rows"]] == [1.0] * 3
             connection.request("GET", "/health")
-            assert json.loads(connection.getresponse().read()) == {"compiles": 0}
+            assert json.loads(connection.getresponse().read()) == {"compiles": compiles}
         finally:
             server.terminate()
             server.wait(30)
+    return errors.read_text()
+
+
+def as_user(user: int, arguments: list[str]) -> list[str]:
+    """A command of Python's, as a user where that can be."""
+    command = [sys.executable, *arguments]
+    return command_as(user, command) if may_be_another_user() else command
+
+
+def environment(image: Path, **variables: str) -> dict[str, str]:
+    """The environment of a container whose cache lies in a folder."""
+    return {
+        **os.environ,
+        "TORCHAIR_CACHE_HOME": str(image),
+        "PORT": "0",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "OMP_NUM_THREADS": str(torch.get_num_threads()),
+        **variables,
+    }

@@ -22,11 +22,11 @@ from benchmarks.fuzz.world import cached
 class Model(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.factor = 2.0
+        self.times = 2
 
     @cached(OPTIONS)
     def compute(self, x, n):
-        return x[:, :n] * self.factor, n + 1
+        return x[:, :n] * self.times, n + 1
 """
 BUILD = Step("build", "m = s.Model()")
 STATIC = "dynamic=False"
@@ -44,9 +44,11 @@ def called(*calls: tuple[int, int], before: str = "pass", number: int = 0) -> tu
     return tuple(steps)
 
 
-def ran(folder: Path, options: str, *launches: tuple[Step, ...], count_peer: bool = False) -> Report:
+def ran(
+    folder: Path, options: str, *launches: tuple[Step, ...], count_peer: bool = False, source: str = SOURCE
+) -> Report:
     """Run a written case; the last of several launches may trace nothing."""
-    source = SOURCE.replace("OPTIONS", options)
+    source = source.replace("OPTIONS", options)
     last = len(launches) - 1
     phases = tuple(Phase(source, steps, index == last > 0) for index, steps in enumerate(launches))
     case = Case("varying_written", "", "eager", phases, (options,))
@@ -100,6 +102,13 @@ def test_a_size_outside_declared_gears_has_to_raise(tmp_path: Path) -> None:
 def test_errors_of_the_method_have_to_be_ours_too(tmp_path: Path) -> None:
     found = ran(tmp_path, STATIC, (*called((2, 3)), Step("call", "out2 = run(m.compute, p0, 'a')")))
     assert (kind(found), found.raised) == ("", 1)
+
+
+@pytest.mark.parametrize("unread", ["x[[0, 5]]", "(x > n) << 1"], ids=["not raised", "refused"])
+def test_what_torch_compile_does_not_do_either_is_no_failure(unread: str, tmp_path: Path) -> None:
+    source = SOURCE.replace("        return", f"        unread = {unread}\n        return")
+    found = ran(tmp_path, STATIC, called((4, 2)), source=source)
+    assert (kind(found), found.events["differs from eager as torch.compile does"]) == ("", 1)
 
 
 def test_a_relaunch_that_traces_is_found(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ ASCEND = Path("ge_cache/npu/ascend.py")
 
 #: What a layer may import of gearcache. The root package, `api.py` above all, may import everything.
 ALLOWED = {
-    "cache": ("gearcache.cache", "gearcache.errors"),
+    "cache": ("gearcache.cache", "gearcache.collection", "gearcache.errors"),
     "guards": ("gearcache.guards", "gearcache.errors"),
     "ge_cache": (
         "gearcache.ge_cache",

@@ -22,7 +22,7 @@ from gearcache.torch_release import TESTED, is_tested
 from tests.support.source_tree import LAYERS, PACKAGE, ROOT, layer_files
 
 #: What the page of a report is made of.
-REPORTING = ("page.css", "page.html.jinja", "page.js")
+REPORTING = ("page.css", "page.html.jinja")
 
 pytestmark = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="the files are those of a clone")
 
@@ -39,8 +39,9 @@ def expected_files() -> dict[str, bytes]:
     files = {f"gearcache/{path}": ROOT / path for layer in LAYERS for path in layer_files(layer)}
     files |= {path.relative_to("src").as_posix(): ROOT / path for path in layer_files("root")}
     files["gearcache/guards/watch/_watched.pyi"] = ROOT / "guards" / "watch" / "_watched.pyi"
-    files["gearcache/py.typed"] = PACKAGE / "py.typed"
+    files |= {f"gearcache/{name}": PACKAGE / name for name in ("py.typed", "torch_parameters.txt")}
     files["gearcache/ge_cache/inductor/exports.map"] = ROOT / "ge_cache" / "inductor" / "exports.map"
+    files["gearcache/ge_cache/inductor/include/regex"] = ROOT / "ge_cache" / "inductor" / "include" / "regex"
     files["gearcache/include/gearcache_package.h"] = PACKAGE / "include" / "gearcache_package.h"
     files |= {f"gearcache/reporting/{name}": PACKAGE / "reporting" / name for name in REPORTING}
     return {name: path.read_bytes() for name, path in files.items()}
@@ -115,10 +116,17 @@ def test_torch_is_an_extra_which_admits_what_is_tested(wheel: Path) -> None:
     assert not [need for need in torch if need.marker is None or need.marker.evaluate({"extra": ""})]
     (extra,) = [need for need in torch if need.marker is not None and need.marker.evaluate({"extra": "torch"})]
     assert all(extra.specifier.contains(f"{major}.{minor}.0") for major, minor in TESTED)
-    assert not any(extra.specifier.contains(f"{major}.{minor + 1}.0") for major, minor in TESTED)
+    others = {(major, minor + 1) for major, minor in TESTED} - set(TESTED)
+    assert not any(extra.specifier.contains(f"{major}.{minor}.0") for major, minor in others)
     (made,) = re.findall(r"(?m)^TORCH \?= (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"))
     assert extra.specifier.contains(made)
     assert is_tested(made)
+
+
+def test_the_extra_with_torch_has_numpy_without_which_importing_torch_warns(wheel: Path) -> None:
+    needs = [Requirement(text) for text in metadata(wheel).get_all("Requires-Dist", [])]
+    extra = [need for need in needs if need.marker is not None and need.marker.evaluate({"extra": "torch"})]
+    assert sorted(need.name for need in extra) == ["numpy", "torch"]
 
 
 def test_the_package_page_has_no_link_that_leads_nowhere(wheel: Path) -> None:

@@ -14,7 +14,7 @@ WHOLE = {"product", "project", "npu"}
 #: What tests use.
 HELPERS = {"support", "scenarios", "projects"}
 #: Folders of the package that are tested on the emulated device, and the folder of a header.
-ELSEWHERE = {"compat": "npu", "include": "exporting"}
+ELSEWHERE = {"compat": "npu", "include": "exporting", "ge_cache/inductor/include": "ge_cache/inductor"}
 
 
 def package_folders() -> set[str]:

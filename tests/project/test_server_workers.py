@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from gearcache.cache import Layout
 from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.layout import Layout
 from gearcache.telemetry.mirrored_calls import INTERVAL
 from tests.support.source_tree import ROOT
 

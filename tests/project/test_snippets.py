@@ -91,6 +91,9 @@ def test_every_snippet_of_a_page_runs(page: Path, monkeypatch: pytest.MonkeyPatc
 def test_the_readme_run_twice_compiles_four_graphs_and_then_loads_them(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = [run_page(ROOT / "README.md", monkeypatch)[0].model.cached.stats for _ in range(2)]
     assert [(stats.compiles, stats.loads) for stats in runs] == [(4, 4), (0, 4)]
+    said = [f"{stats.traces} traces, {stats.compiles} graphs compiled, {stats.loads} loaded" for stats in runs]
+    lines = list(code_lines(ROOT / "README.md"))
+    assert [lines[number + 1] for number, line in enumerate(lines) if line == "$ python serve.py"] == said
 
 
 @pytest.mark.slow

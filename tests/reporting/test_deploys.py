@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gearcache.cache import Layout
+from gearcache.cache.layout import Layout
 from tests.support.commands import DECODE, run, run_json, store
 from tests.support.recorded import store_geared
 
@@ -44,21 +44,21 @@ def check(found: dict[str, object], a: Path, b: Path) -> None:
 
 def test_entries_that_differ_name_the_first_fact(deployed: tuple[Path, Path]) -> None:
     a, b = deployed
-    check(run_json("diff", str(a), str(b)), a, b)
+    check(run_json("explain", str(a), str(b)), a, b)
 
 
 def test_a_bundle_is_compared_as_its_cache(deployed: tuple[Path, Path], tmp_path: Path) -> None:
     a, b = deployed
     bundle = tmp_path / "b.tar"
-    run("bundle", str(bundle), "--cache-dir", str(b))
-    check(run_json("diff", str(a), str(bundle)), a, bundle)
+    run("pack", "--file", str(bundle), "--cache-dir", str(b))
+    check(run_json("explain", str(a), str(bundle)), a, bundle)
     assert run_json("report", "--cache-dir", str(a), "--compare", str(bundle))["deploys"]["only_b"][0]["gears"] == 2
 
 
 def test_entries_of_equal_keys_name_gears_and_checks_of_one_side(tmp_path: Path) -> None:
     store_geared(tmp_path / "a", "Model.decode", GEARS, checks=(True,))
     store_geared(tmp_path / "b", "Model.decode", [*GEARS, "ids.size(0)=8"], checks=(False,))
-    found = run_json("diff", str(tmp_path / "a"), str(tmp_path / "b"))
+    found = run_json("explain", str(tmp_path / "a"), str(tmp_path / "b"))
     (shared,) = found["shared"]
     assert (shared["gears_only_a"], shared["gears_only_b"]) == ([], ["ids.size(0)=8"])
     assert (shared["trace"], shared["more"]) == ("only b: flag: equal False", 1)
@@ -66,8 +66,8 @@ def test_entries_of_equal_keys_name_gears_and_checks_of_one_side(tmp_path: Path)
     # Another check of the call: no gear of A serves a call of B.
     assert shared["compiles"] == [*GEARS, "ids.size(0)=8"]
     assert found["compiles"] == {"entries": 1, "gears": 3, "seconds": 7.5}
-    run("diff", str(tmp_path / "a"), str(tmp_path / "b"), "--exit-code", code=1)
-    text = run("diff", str(tmp_path / "a"), str(tmp_path / "b")).stdout
+    run("explain", str(tmp_path / "a"), str(tmp_path / "b"), "--exit-code", code=1)
+    text = run("explain", str(tmp_path / "a"), str(tmp_path / "b")).stdout
     assert "compiles 3 gears of 1 entry, which took 7.5 s" in text
     assert f"a host with A compiles: {'; '.join(shared['compiles'])}" in text
 
@@ -75,10 +75,10 @@ def test_entries_of_equal_keys_name_gears_and_checks_of_one_side(tmp_path: Path)
 def test_gears_that_the_other_side_serves_are_not_compiled(tmp_path: Path) -> None:
     store_geared(tmp_path / "a", "Model.decode", [*GEARS, "ids.size(0)=9"], checks=(True, False))
     store_geared(tmp_path / "b", "Model.decode", [*GEARS, "ids.size(0)=8"], checks=(False,))
-    found = run_json("diff", str(tmp_path / "a"), str(tmp_path / "b"))
+    found = run_json("explain", str(tmp_path / "a"), str(tmp_path / "b"))
     assert found["compiles"] == {"entries": 1, "gears": 1, "seconds": 2.5}
     assert found["shared"][0]["compiles"] == ["ids.size(0)=8"]
-    assert run_json("diff", str(tmp_path / "a"), str(tmp_path / "a"), "--exit-code")["compiles"]["entries"] == 0
+    assert run_json("explain", str(tmp_path / "a"), str(tmp_path / "a"), "--exit-code")["compiles"]["entries"] == 0
 
 
 @pytest.mark.parametrize(
@@ -98,25 +98,25 @@ def test_a_gear_of_the_same_text_for_other_tensors_is_compiled(
     tensor = {"dtype": "int64", "sizes": [[2, 8]], "strides": [[8, 1]]}
     store_geared(tmp_path / "a", "Model.decode", ["ids.size(0)=2"], tensor=tensor)
     store_geared(tmp_path / "b", "Model.decode", ["ids.size(0)=2"], tensor=tensor | change)
-    found = run_json("diff", str(tmp_path / "a"), str(tmp_path / "b"), "--exit-code", code=1)
+    found = run_json("explain", str(tmp_path / "a"), str(tmp_path / "b"), "--exit-code", code=1)
     assert found["compiles"]["gears"] == 1
     assert found["shared"][0]["compiles"] == [told]
-    assert "0 of them without a difference" in run("diff", str(tmp_path / "a"), str(tmp_path / "b")).stdout
-    assert run_json("diff", str(tmp_path / "b"), str(tmp_path / "b"), "--exit-code")["compiles"]["gears"] == 0
+    assert "0 of them without a difference" in run("explain", str(tmp_path / "a"), str(tmp_path / "b")).stdout
+    assert run_json("explain", str(tmp_path / "b"), str(tmp_path / "b"), "--exit-code")["compiles"]["gears"] == 0
 
 
 def test_a_graph_of_any_size_serves_the_same_dim_of_one_size(tmp_path: Path) -> None:
     for name, sizes in (("a", [[2, None]]), ("b", [[2, 8]])):
         tensor = {"dtype": "int64", "sizes": sizes, "strides": [[None, 1]]}
         store_geared(tmp_path / name, "Model.decode", ["ids.size(0)=2"], tensor=tensor)
-    assert run_json("diff", str(tmp_path / "a"), str(tmp_path / "b"))["compiles"]["gears"] == 0
+    assert run_json("explain", str(tmp_path / "a"), str(tmp_path / "b"))["compiles"]["gears"] == 0
 
 
 def test_an_edited_helper_is_compiled_and_a_file_edited_elsewhere_is_not(tmp_path: Path) -> None:
     for name, file, code in (("a", "1", "x"), ("b", "2", "x"), ("c", "2", "y")):
         store_geared(tmp_path / name, "Model.decode", GEARS, sources=[["helper", file * 64, [["scale", code * 64]]]])
-    assert run_json("diff", str(tmp_path / "a"), str(tmp_path / "b"))["compiles"]["gears"] == 0
-    assert run_json("diff", str(tmp_path / "a"), str(tmp_path / "c"))["compiles"]["gears"] == 2
+    assert run_json("explain", str(tmp_path / "a"), str(tmp_path / "b"))["compiles"]["gears"] == 0
+    assert run_json("explain", str(tmp_path / "a"), str(tmp_path / "c"))["compiles"]["gears"] == 2
     report = run_json("report", "--cache-dir", str(tmp_path / "a"), "--compare", str(tmp_path / "c"))
     assert report["deploys"]["compiles"]["entries"] == 1
 
@@ -125,10 +125,12 @@ def test_a_damaged_entry_is_not_taken_for_one_that_is_missing(tmp_path: Path) ->
     key = store_geared(tmp_path / "a", "Model.decode", GEARS)
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     Layout(tmp_path / "b").manifest(key).write_bytes(b"damaged")
-    found = run_json("diff", str(tmp_path / "a"), str(tmp_path / "b"), "--exit-code", code=1)
+    found = run_json("explain", str(tmp_path / "a"), str(tmp_path / "b"), "--exit-code", code=1)
     assert (found["only_a"], found["unread_b"]) == ([], [f"Model.decode-{key.digest[:12]}"])
-    assert "1 entry of B cannot be read: Model.decode-" in run("diff", str(tmp_path / "a"), str(tmp_path / "b")).stdout
-    (row,) = run_json("diff", str(tmp_path / "b"), str(tmp_path / "a"))["only_b"]
+    assert (
+        "1 entry of B cannot be read: Model.decode-" in run("explain", str(tmp_path / "a"), str(tmp_path / "b")).stdout
+    )
+    (row,) = run_json("explain", str(tmp_path / "b"), str(tmp_path / "a"))["only_b"]
     assert (row["differs"]["fact"], row["differs"]["other"]) == ("entry", "damaged")
 
 
@@ -136,13 +138,13 @@ def test_a_cache_of_an_older_format_is_named(tmp_path: Path) -> None:
     store_geared(tmp_path / "a", "Model.decode", GEARS)
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     Layout(tmp_path / "b").bucket.rename(tmp_path / "b" / "v1")
-    told = run("diff", str(tmp_path / "a"), str(tmp_path / "b")).stderr
+    told = run("explain", str(tmp_path / "a"), str(tmp_path / "b")).stderr
     assert "holds 1 entry of an older gearcache" in told
 
 
 def test_the_text_says_what_a_deploy_compiles(deployed: tuple[Path, Path]) -> None:
     a, b = deployed
-    text = run("diff", str(a), str(b)).stdout
+    text = run("explain", str(a), str(b)).stdout
     assert "1 entry in both, 1 of them without a difference" in text
     assert "1 entry only in B: 2 gears, compiled in 5.0 s" in text
     assert "versions.torch: B has '2.13.0', A has '2.12.0'; nearest is Model.decode-" in text
@@ -152,7 +154,7 @@ def test_the_text_says_what_a_deploy_compiles(deployed: tuple[Path, Path]) -> No
 def test_entries_of_other_ranks_differ_in_their_ranks(tmp_path: Path) -> None:
     store(tmp_path / "a", DECODE, b"a", ranks="world2global0")
     store(tmp_path / "b", DECODE, b"a", ranks="world2global1")
-    (new,) = run_json("diff", str(tmp_path / "a"), str(tmp_path / "b"))["only_b"]
+    (new,) = run_json("explain", str(tmp_path / "a"), str(tmp_path / "b"))["only_b"]
     assert (new["differs"]["fact"], new["differs"]["this"]) == ("ranks", "world2global1")
 
 
@@ -160,14 +162,14 @@ def test_the_nearest_entry_is_the_one_that_differs_least_and_not_the_newest(tmp_
     for torch, device in (("2.10.0", "cuda"), ("2.12.0", "cpu"), ("2.11.0", "cuda")):
         store_geared(tmp_path / "a", "Model.decode", GEARS, torch=torch, more=(("device", device),))
     store_geared(tmp_path / "b", "Model.decode", GEARS, torch="2.13.0", more=(("device", "cpu"),))
-    found = run_json("diff", str(tmp_path / "a"), str(tmp_path / "b"))
+    found = run_json("explain", str(tmp_path / "a"), str(tmp_path / "b"))
     assert (found["only_b"][0]["differs"]["other"], found["only_b"][0]["differs"]["more"]) == ("'2.12.0'", 0)
 
 
 def test_a_folder_without_a_cache_is_told(tmp_path: Path) -> None:
     store_geared(tmp_path / "a", "Model.decode", GEARS)
     (tmp_path / "b").mkdir()
-    told = run("diff", str(tmp_path / "a"), str(tmp_path / "b"))
+    told = run("explain", str(tmp_path / "a"), str(tmp_path / "b"))
     assert f"note: there is no cache of this version at `{tmp_path / 'b'}`" in told.stderr
     assert "1 entry only in A" in told.stdout
 
@@ -175,4 +177,4 @@ def test_a_folder_without_a_cache_is_told(tmp_path: Path) -> None:
 def test_what_is_no_bundle_is_a_fault_of_the_cache(tmp_path: Path) -> None:
     store_geared(tmp_path / "a", "Model.decode", GEARS)
     (tmp_path / "b.tar").write_bytes(b"no bundle")
-    assert "b.tar" in run("diff", str(tmp_path / "a"), str(tmp_path / "b.tar"), code=3).stderr
+    assert "b.tar" in run("explain", str(tmp_path / "a"), str(tmp_path / "b.tar"), code=3).stderr

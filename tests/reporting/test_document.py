@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gearcache.cache import DiskStore, Layout
 from gearcache.cache.admin.tally import count_misses
+from gearcache.cache.layout import Layout
 from gearcache.cache.remote.tier_counts import TierCounts
+from gearcache.cache.store import DiskStore
 from gearcache.reporting.traffic import gear_sizes
 from tests.support.commands import DECODE, run, run_json
 from tests.support.commands import store as store_plain

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from gearcache.cache import Layout
 from gearcache.cache.admin.tally import count_misses
+from gearcache.cache.layout import Layout
 from gearcache.telemetry import start_trace
 from tests.support.commands import run_json
 from tests.support.recorded import store_geared, write_trace
@@ -101,7 +101,7 @@ def test_a_trace_says_which_gears_and_which_class_a_method_has(
     cache_dir: Path, tmp_path: Path, monkeypatch: Any
 ) -> None:
     recorder = start_trace.Recorder(str(tmp_path / "start.json"))
-    monkeypatch.setattr(start_trace, "_recorder", recorder)
+    monkeypatch.setattr("gearcache.telemetry.spans._recorder", recorder)
     cached(Net())(torch.randn(2, 4))
 
     class Other(Net):

@@ -219,7 +219,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[Any, ...]], str]] = {
     "no input": (Net.no_input, [(), ()], ""),
     "a number only": (Net.number, [(1,), (2,), (1,)], ""),
     "returns nothing": (Net.nothing, [(X,), (X,)], ""),
-    "no operation": (Net.no_operation, [(X,)], "no tensor operation"),
+    "no operation": (Net.no_operation, [(X,)], ""),
     "decimal attribute": (Net.decimals, [(X,)], "Recursion|Decimal"),
     "decimal argument": (Net.takes, [(X, decimal.Decimal("2.5")), (X, decimal.Decimal("3"))], ""),
     "attribute of many types": (Net.counts, [(X, n) for n in (1, 2, "a", None, 2.5, [1], True, (1, 2), "a")], ""),

@@ -35,7 +35,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
         ("lists_and_dicts_of_specs", 1),
         ("names_behind_a_wrapper", 1),
         ("an_argument_that_is_not_used", 1),
-        ("padding_to_gears_of_a_signature", 2),
+        ("padding_to_gears_of_a_signature", 3),
     ],
 )
 def test_what_is_declared_needs_no_example_and_is_loaded_by_a_relaunch(
@@ -104,7 +104,7 @@ def test_another_call_is_refused_with_graphs_loaded_too(cache_dir: Path, call: A
 
 
 def test_a_size_outside_the_gears_of_a_symbol_is_an_unknown_gear(cache_dir: Path) -> None:
-    with pytest.raises(UnknownGear, match=r"ids\.size\(0\)=3.*allowed: ids\.size\(0\)=2, mask\.size\(0\)=2; ids"):
+    with pytest.raises(UnknownGear, match=r"ids\.size\(0\)=3.*allowed: ids\.size\(0\)=2; ids\.size\(0\)=4"):
         _pooled()(torch.ones(3, 7, dtype=INTS), torch.ones(3, 7))
 
 

@@ -66,7 +66,7 @@ def test_tensors_made_of_a_geared_size_are_right(outcome: Outcome) -> None:
     outcome.assert_right("factories_in_gears")
 
 
-@pytest.mark.parametrize("name", ["graph_break", "data_dependent", "no_operation", "backward"])
+@pytest.mark.parametrize("name", ["graph_break", "data_dependent", "backward"])
 def test_a_method_that_is_not_one_graph_is_refused_by_name(cache_dir: Path, name: str) -> None:
     cached = gearcache.cache_compile(getattr(Net(), name), config=strict_config())
     for _ in range(2):
@@ -200,3 +200,46 @@ def test_a_refusal_names_the_line_of_the_users_that_is_at_fault(cache_dir: Path)
     line = _tell.__code__.co_firstlineno + 1
     with pytest.raises(CaptureError, match=rf'`print`.*File ".*test_refusals.py", line {line}, in _tell'):
         gearcache.cache_compile(Telling().forward, config=strict_config())(torch.ones(2))
+
+
+class AnsweringWeight(torch.Tensor):
+    """A weight that answers `linear` itself and no operator below it, as those of torchao."""
+
+    @staticmethod
+    def __new__(cls, values: torch.Tensor) -> AnsweringWeight:
+        return torch.Tensor._make_wrapper_subclass(cls, values.shape, dtype=values.dtype)
+
+    def __init__(self, values: torch.Tensor) -> None:
+        self.values_ = values
+
+    def __tensor_flatten__(self) -> tuple[list[str], None]:
+        return ["values_"], None
+
+    @staticmethod
+    def __tensor_unflatten__(inner: dict[str, torch.Tensor], *_: Any) -> AnsweringWeight:
+        return AnsweringWeight(inner["values_"])
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is torch.nn.functional.linear:
+            return torch.nn.functional.linear(args[0], args[1].values_, *args[2:])
+        with torch._C.DisableTorchFunctionSubclass():
+            return function(*args, **(kwargs or {}))
+
+    @classmethod
+    def __torch_dispatch__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is torch.ops.aten.detach.default:
+            return cls(args[0].values_)
+        raise NotImplementedError(str(function))
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_a_weight_that_answers_functions_itself_is_refused_by_name(backend: str, tmp_path: Path) -> None:
+    """The first call was a raw `NotImplementedError` of an operator that no call of the method comes to."""
+    net = torch.nn.Linear(4, 3, bias=False)
+    weight = AnsweringWeight(net.weight.data)
+    net.weight = torch.nn.Parameter(weight, requires_grad=False)
+    config = gearcache.CompilerConfig(backend=backend, strict=True)
+    cached: Any = gearcache.cache_compile(net.forward, cache_dir=tmp_path, config=config)
+    with pytest.raises(CaptureError, match="AnsweringWeight, a tensor subclass that answers functions of torch"):
+        cached(torch.ones(2, 4))

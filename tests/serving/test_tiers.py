@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 import gearcache
+from gearcache.cache.layout import Layout
 from gearcache.cache.remote import lease, tier
 from gearcache.cache.remote.folder import FolderRemote
 from gearcache.cache.remote.outbox import outbox
@@ -25,6 +26,7 @@ from gearcache.errors import CacheError, OptionError
 from gearcache.serving import remote_entry, turn
 from tests.cache.remote.clouds import azure, azurite_program
 from tests.cache.remote.engines import ENGINES
+from tests.support.commands import run_json
 from tests.support.relaunch import run_python
 
 GEARS = {"x": {0: [2, 4]}}
@@ -117,6 +119,13 @@ def test_it_comes_through_every_engine(tmp_path: Path, engine: str, monkeypatch:
         url = "redis://h?unsigned=1"
         assert Host(tmp_path / "a", url).call().compiles == 2
         assert Host(tmp_path / "b", url).call().compiles == 0
+
+
+def test_what_a_tier_has_served_is_no_miss_of_the_cache(tmp_path: Path, share: str) -> None:
+    for name, counted in (("a", {"absent": 1}), ("b", {})):
+        Host(tmp_path / name, share).call()
+        found = run_json("stats", "--cache-dir", str(tmp_path / name))
+        assert (found["hits"], found["misses_by_reason"]) == (1 - len(counted), counted)
 
 
 def test_a_local_hit_asks_no_tier(tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -475,9 +484,7 @@ def test_of_hosts_that_lack_the_same_at_once_one_compiles(tmp_path: Path, share:
 def _lease(share: str, **changes: Any) -> lease.Lease:
     """A lease that somebody else holds, for whatever work."""
     path = share.removeprefix("folder:").partition("?")[0]
-    return lease.Lease(
-        tier.Tier(tier_url(share), gearcache.cache.Layout(Path(path).parent / "local")), "v4/leases/x", **changes
-    )
+    return lease.Lease(tier.Tier(tier_url(share), Layout(Path(path).parent / "local")), "v4/leases/x", **changes)
 
 
 def tier_url(share: str) -> Any:
@@ -693,7 +700,7 @@ def test_an_entry_never_holds_more_variants_than_it_may(tmp_path: Path, share: s
         Host(tmp_path / f"b{number}", share).call(dtype=dtype)
     host = Host(tmp_path / "c", share, max_variants=2).call(dtype=torch.bfloat16)
     assert host.compiles == 0
-    stored = gearcache.cache.Layout(tmp_path / "c")
+    stored = Layout(tmp_path / "c")
     (path,) = stored.entries()
     from gearcache.cache.manifest import decode_manifest
 
@@ -701,7 +708,7 @@ def test_an_entry_never_holds_more_variants_than_it_may(tmp_path: Path, share: s
 
 
 def test_counts_tell_what_a_tier_did(tmp_path: Path, share: str) -> None:
-    from gearcache.cache import Layout
+    from gearcache.cache.layout import Layout
     from gearcache.cache.remote.tier_counts import tier_counts
 
     Host(tmp_path / "a", share).call()

@@ -163,6 +163,159 @@ def test_what_becomes_of_what_varies(row: str, column: str, cache_dir: Path) -> 
     assert _outcome(case, COLUMNS[column], cache_dir) == expected[list(COLUMNS).index(column)]
 
 
+class Flagged(nn.Module):
+    def scaled(self, x: Tensor, counts: list[int]) -> Tensor:
+        return x * counts[0]
+
+    def branched(self, x: Tensor, counts: list[int]) -> Tensor:
+        return x + 1 if not counts[0] else x * counts[0]
+
+
+@pytest.mark.parametrize("gears", [None, {"x": {0: [2, 4]}}])
+@pytest.mark.parametrize("method", ["scaled", "branched"])
+@pytest.mark.parametrize("first", [0, 1, 2])
+def test_an_int_that_is_0_or_1_at_first_takes_no_more_graphs_than_torch_compile_makes(
+    method: str, first: int, gears: dict[str, Any] | None, cache_dir: Path
+) -> None:
+    body, graphs = getattr(Flagged(), method), []
+    peer = torch.compile(body, dynamic=True, backend=lambda graph, _: graphs.append(graph) or graph)
+    cached = gearcache.cache_compile(body, dynamic=True, gears=gears, config=strict_config())
+    torch._dynamo.reset()
+    for number in (first, 3, 5, 1, 0):
+        x = torch.ones(4)
+        assert torch.equal(cached(x, [number]), body(x, [number]))
+        peer(x, [number])
+    torch._dynamo.reset()
+    assert cached.stats.traces <= len(graphs)
+
+
+class Optional(nn.Module):
+    """Asks whether an int is there, in each way."""
+
+    def compared(self, x: Tensor, n: int | None) -> Tensor:
+        return x + (7 if n is None else n)
+
+    def listed(self, x: Tensor, n: int | None) -> Tensor:
+        return x * [n if n is not None else -1, 5][0]
+
+    def flagged(self, x: Tensor, n: int | None) -> Tensor:
+        return x - (n if n is not True and n is not None else 100)
+
+
+@pytest.mark.parametrize("method", ["compared", "listed", "flagged"])
+def test_an_int_that_may_be_none_is_an_input(method: str, cache_dir: Path) -> None:
+    body = getattr(Optional(), method)
+    for launch in range(2):
+        cached = gearcache.cache_compile(body, dynamic=True, config=strict_config())
+        for n in (None, *range(2, 20), True, -3, None):
+            assert torch.equal(cached(torch.ones(4), n), body(torch.ones(4), n))
+        assert cached.stats.traces == (0 if launch else 3), "None, the ints, True"
+
+
+class Tied(nn.Module):
+    """Ints that are compared with sizes, or are all that a graph takes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("numbers", torch.arange(8, dtype=torch.int32))
+
+    def held(self, x: Tensor, n: int) -> Tensor:
+        return self.numbers[:n] * 2
+
+    def within(self, x: Tensor, n: int) -> Tensor:
+        return x * n if n <= x.shape[0] else x * 0 - 1
+
+    def equal(self, x: Tensor, n: int) -> Tensor:
+        return x + 100 if n == x.shape[0] else x * n
+
+    def cut(self, x: Tensor, n: int) -> Tensor:
+        return x[:n] * n
+
+    def absolute(self, x: Tensor, n: int) -> Tensor:
+        return x[: abs(n - 3)] * abs(n)
+
+    def divided(self, x: Tensor, n: int) -> Tensor:
+        return x + 1 if n and x.shape[0] % n == 0 else x * 2
+
+    def alone(self, x: Tensor, n: int) -> Tensor:
+        return torch.arange(n)
+
+
+@pytest.mark.parametrize("validate", ["inputs", "gears"])
+@pytest.mark.parametrize("method", ["within", "equal", "cut", "absolute", "divided"])
+def test_what_ties_an_int_to_a_size_is_checked_at_each_call(method: str, validate: str, cache_dir: Path) -> None:
+    body = getattr(Tied(), method)
+    calls = [(4, 1), (4, 2), (2, 5), (4, 3), (2, 2), (4, 4), (4, 0), (2, 1)]
+    for launch in (calls, calls[::-1]):
+        config = strict_config(validate=validate)
+        cached = gearcache.cache_compile(body, gears={"x": {0: [1, 2, 4]}}, config=config)
+        for size, n in launch:
+            x = torch.full((size, 2), 3.0)
+            found, expected = cached(x, n), body(x, n)
+            assert found.shape == expected.shape
+            assert torch.equal(found, expected), (size, n)
+    assert cached.stats.traces == 0
+
+
+@pytest.mark.parametrize("method", ["alone", "held"])
+def test_a_graph_may_have_no_other_input_than_ints(method: str, cache_dir: Path) -> None:
+    body = getattr(Tied(), method)
+    for _launch in range(2):
+        cached = gearcache.cache_compile(body, dynamic=True, config=strict_config())
+        for n in (5, 6, 3, 1, 0):
+            assert torch.equal(cached(X, n), body(X, n))
+        assert cached.stats.eager_calls == 0
+    assert cached.stats.traces == 0
+
+
+class Counting(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.step = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        first = x.split(max(self.step, 1))[0]
+        self.step += 1
+        return first + self.step
+
+
+@pytest.mark.parametrize("gears", [None, {"x": {0: [3, 5]}}, {"x": {0: [3, 7]}}])
+def test_a_number_on_which_the_count_of_parts_depends_is_not_computed_from_a_size(
+    gears: dict[str, Any] | None, cache_dir: Path
+) -> None:
+    """Seven rows are one more than `6 * max(1, step)` for each step below 2."""
+    model, plain = Counting(), Counting()
+    cached = gearcache.cache_compile(model.forward, gears=gears, config=strict_config(on_miss="compile"))
+    for _ in range(4):
+        x = torch.arange(7.0)
+        assert torch.equal(cached(x), plain(x))
+        assert model.step == plain.step
+
+
+class Parted(nn.Module):
+    def by_m(self, x: Tensor, m: int = 3) -> tuple[Tensor, Tensor]:
+        return x * 2, x.reshape(m, -1)
+
+    def by_parts(self, x: Tensor, parts: int = 3) -> tuple[Tensor, Tensor]:
+        return x * 2, x.reshape(parts, -1)
+
+
+@pytest.mark.parametrize("method", ["by_m", "by_parts"])
+def test_an_int_that_is_by_chance_the_size_of_another_gear_is_not_tied_to_it(method: str, cache_dir: Path) -> None:
+    """A call at a size of 1 is traced at another gear's, where `reshape` asks whether the int is the size.
+
+    Which of the two torch takes for the other one follows from their names.
+    """
+    plain = getattr(Parted(), method)
+    config = strict_config(on_miss="eager")  # where a graph that does not fit its call is not followed by another
+    for launch in range(2):
+        cached = gearcache.cache_compile(plain, gears={"x": {0: [1, 3]}}, config=config)
+        for rows, number in ((1, 3), (3, 3), (3, 2), (1, 2), (1, 1)):
+            x = torch.randn(rows, 12, 4)
+            assert all(map(torch.equal, cached(x, number), plain(x, number)))
+        assert launch == 0 or cached.stats.traces == 0
+
+
 def test_the_guide_has_the_table() -> None:
     guide = Path(__file__).parents[2] / "docs" / "guide.md"
     assert table() in guide.read_text()

@@ -55,14 +55,14 @@ class Page:
             self._note(answer)
         raise TimeoutError(f"the browser does not answer {method}")
 
-    def open(self, path: Path, state: str = "drawn") -> float:
-        """Open a file and wait until its script says that it is drawn; returns the seconds that it took."""
+    def open(self, path: Path) -> float:
+        """Open a file and wait until all of it is there; returns the seconds that it took."""
         begin = time.perf_counter()
-        self.send("Page.navigate", url=path.resolve().as_uri())
-        while self.run("document.documentElement?.dataset.state ?? null") not in (state, "failed"):
-            assert time.perf_counter() - begin < _SECONDS, "the page was not drawn"
+        uri = path.resolve().as_uri()
+        self.send("Page.navigate", url=uri)
+        while not self.run(f"document.URL === {json.dumps(uri)} && document.readyState === 'complete'"):
+            assert time.perf_counter() - begin < _SECONDS, "the page was not loaded"
             time.sleep(0.02)
-        assert self.run("document.documentElement.dataset.state") == state, self.problems
         return time.perf_counter() - begin
 
     def run(self, expression: str) -> Any:

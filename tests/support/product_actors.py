@@ -24,9 +24,11 @@ import torch
 import torch._dynamo.convert_frame
 
 import gearcache
-from gearcache.cache import CacheKey, DiskStore, Layout
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.verify import verify
+from gearcache.cache.key import CacheKey
+from gearcache.cache.layout import Layout
+from gearcache.cache.store import DiskStore
 from gearcache.ge_cache.eager import EagerBackend
 
 GEARS = {"input": {0: [2, 3]}}

@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gearcache.cache import CacheKey, DiskStore, Layout
+from gearcache.cache.key import CacheKey
+from gearcache.cache.layout import Layout
+from gearcache.cache.store import DiskStore
 
 #: What a manifest or a trace of somebody else may hold in any text.
 HOSTILE = "</script><script>document.title='owned'</script><img src=x onerror=alert(1)>&amp;\"'`${1}{{ 7*7 }}"

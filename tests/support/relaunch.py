@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gearcache.torch_release import ANY_TORCH_VARIABLE
+from tests.support.fork_server import fork_server, may_set
 from tests.support.source_tree import ROOT
 
 #: Code after which a process has most of what torch registers when it is imported.
@@ -76,17 +76,25 @@ def relaunch(
     return run_python("from tests.support.relaunch import child; child()", order)
 
 
-def run_python(code: str, *arguments: str, cwd: Path = ROOT, environ: dict[str, str] | None = None) -> Any:
-    """Run code in a fresh interpreter; return what its last line of output holds as JSON."""
+def run_python(
+    code: str, *arguments: str, cwd: Path = ROOT, environ: dict[str, str] | None = None, has_torch: bool = True
+) -> Any:
+    """Run code in a fresh interpreter; return what its last line of output holds as JSON.
+
+    `has_torch`: torch may be imported before.
+    """
     command = [sys.executable, "-c", code, *arguments]
     paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     # The thread count is in every key, so both processes have the same.
-    kept = ("PATH", "OMP_NUM_THREADS", ANY_TORCH_VARIABLE)
+    kept = ("PATH", "OMP_NUM_THREADS")
     inherited = {name: os.environ[name] for name in kept if name in os.environ}
     inherited |= {"HOME": os.environ.get("HOME", "/"), "PYTHONPATH": paths}
-    done = subprocess.run(
-        command, cwd=cwd, env=inherited | (environ or {}), capture_output=True, text=True, timeout=500, check=False
-    )
+    own = inherited | (environ or {})
+    if has_torch and may_set(environ or {}) and not os.environ.get("THOROUGH"):
+        server = fork_server(ROOT, tuple(sorted(inherited.items())), os.getpid())
+        done = server.run(code, arguments, cwd=cwd, environ=own, timeout=500)
+    else:
+        done = subprocess.run(command, cwd=cwd, env=own, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, f"{done.stderr[:1000]}\n...\n{done.stderr[-4000:]}"
     return json.loads(done.stdout.splitlines()[-1])
 

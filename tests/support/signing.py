@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from gearcache.cache.key_pair import SigningKey, new_key_file
 from gearcache.cache.manifest import encode_manifest

@@ -21,10 +21,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gearcache.cache import CacheKey, DiskStore, Layout, Miss, MissReason
 from gearcache.cache.admin.bundle import take_bundle, write_bundle
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.verify import verify
+from gearcache.cache.key import CacheKey
+from gearcache.cache.layout import Layout
+from gearcache.cache.result import Miss, MissReason
+from gearcache.cache.store import DiskStore
 from gearcache.errors import CacheError
 from gearcache.readable.joined import joined
 

@@ -6,7 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gearcache.cache import CacheKey, DiskStore, Layout, Manifest, Signer
+from gearcache.cache.key import CacheKey
+from gearcache.cache.layout import Layout
+from gearcache.cache.manifest import Manifest
+from gearcache.cache.signature import Signer
+from gearcache.cache.store import DiskStore
 from gearcache.guards.dispatch.stored_rows import SHARED_PARTS, rows, shared
 
 SECONDS = 30.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import pickle
 import re
@@ -151,7 +150,7 @@ def test_a_hit_has_no_reason(folder: Path, cache_dir: Path) -> None:
 def test_a_reason_is_plain_data() -> None:
     reason = Reason("source", "`f` was changed", "f", "a", "b", "/x.py", 3)
     assert pickle.loads(pickle.dumps(reason)) == reason
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    with pytest.raises(AttributeError):
         reason.kind = "other"  # type: ignore[misc]
 
 
@@ -165,7 +164,7 @@ def test_what_was_formed_can_be_read(cache_dir: Path) -> None:
     cached = gearcache.cache_compile(Net().scaled, config=strict_config(), gears={"x": {0: [2, 4]}})
     assert "not called yet" in cached.explain()
     cached(torch.randn(2, 4))
-    assert "loaded gears: x.size(0)=2, x.size(0)=4" in cached.explain()
+    assert "loaded gears: x.size(0)=2; x.size(0)=4" in cached.explain()
 
 
 def test_a_call_that_was_refused_is_told_of_until_one_is_served(cache_dir: Path) -> None:

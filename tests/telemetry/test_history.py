@@ -9,7 +9,7 @@ from gearcache.telemetry.history import History
 
 def test_calls_that_are_missed_time_and_again_for_the_same_reasons_are_one_miss() -> None:
     counters = Counters()
-    history = History("M.f", "M.f-ab", counters, strict=False)
+    history = History("M.f", "M.f-ab", "", counters, strict=False)
     edited, other = Reason("source", "`f` was edited", "f"), Reason("source", "`g` was edited", "g")
     for _ in range(5):
         history.miss(edited, kind="source")

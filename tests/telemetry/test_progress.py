@@ -7,9 +7,12 @@ import logging
 import re
 import sys
 import time
+from pathlib import Path
 
 import pytest
+import torch
 
+import gearcache
 from gearcache.telemetry import progress
 from gearcache.telemetry.progress import BuildProgress
 
@@ -27,17 +30,65 @@ def stream(monkeypatch: pytest.MonkeyPatch, kind: type[io.StringIO] = io.StringI
     return written
 
 
-def build(seconds: float) -> None:
-    with BuildProgress("Model.encode", 4) as building:
+def build(seconds: float, **told: str) -> None:
+    with BuildProgress("Model.encode", 4, **told) as building:
         building.update("a", "compile")
         time.sleep(seconds)
         building.update("a", "done")
 
 
-def test_a_long_build_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+WHY = "absent: `state.threads` is `2`, stored is `1`"
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ({"why": WHY, "place": "/srv/.torchair_cache"}, f"to be stored in `/srv/.torchair_cache`: {WHY}"),
+        ({"why": WHY}, f"for this process alone: {WHY}"),
+    ],
+)
+def test_a_long_build_is_told_in_one_line(told: dict[str, str], words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     written = stream(monkeypatch)
-    build(0.5)
-    assert written.getvalue() == ("gearcache: compiling 4 graphs of `Model.encode`, which the next process will load\n")
+    build(0.5, **told)
+    assert written.getvalue() == f"gearcache: compiling 4 graphs of `Model.encode`, {words}\n"
+
+
+def test_on_a_terminal_the_line_is_above_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = stream(monkeypatch, Terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    build(0.5, why=WHY, place="/srv/.torchair_cache")
+    assert f"compiling 4 graphs of `Model.encode`, to be stored in `/srv/.torchair_cache`: {WHY}" in written.getvalue()
+
+
+def test_a_start_says_what_happened_why_and_where(
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[dict[str, str]] = []
+
+    class Told(BuildProgress):
+        def __init__(self, method: str, gears: int, **fields: str) -> None:
+            super().__init__(method, gears, **fields)
+            told.append(fields)
+
+    monkeypatch.setattr("gearcache.building.build.BuildProgress", Told)
+
+    def start(root: str = str(cache_dir)) -> None:
+        module = torch.nn.Linear(4, 4)
+        config = gearcache.CompilerConfig(backend="eager")
+        with torch.no_grad():
+            gearcache.cache_compile(module.forward, config=config, cache_dir=root)(torch.ones(2, 4))
+
+    start()
+    assert told.pop() == {"why": "absent: no entry for `Linear.forward`", "place": str(cache_dir)}
+    with caplog.at_level(logging.INFO, "gearcache"):
+        start()
+    assert re.search(rf"Linear.forward: hit: loaded .* from `{cache_dir}` in \d+ ms", caplog.text)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 77)
+    start()
+    ((why, place),) = (each.values() for each in told)
+    assert (why.startswith("absent: `state.threads` is `77`, stored is `"), place) == (True, str(cache_dir))
+    start("/proc/nowhere")
+    assert told[-1]["place"] == ""
 
 
 def test_a_short_build_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,19 +107,77 @@ def test_a_variable_turns_it_off(kind: type[io.StringIO], monkeypatch: pytest.Mo
     assert written.getvalue() == ""
 
 
-@pytest.mark.parametrize("columns", [60, 80, 160])
-def test_a_terminal_gets_a_bar_that_fits(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def screens(text: str) -> list[str]:
+    """What stood on the bar's line of a terminal, one after the other."""
+    lines = re.split(r"[\r\n]+", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text))
+    return [line for line in lines if re.search(r" [0-9]+/[0-9]+ [0-9]+:[0-9]+", line)]
+
+
+@pytest.mark.parametrize("columns", [60, 80, 130])
+def test_a_terminal_gets_a_line_that_fits_and_says_what_is_done(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     written = stream(monkeypatch, Terminal)
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("TERM", "xterm")
+    gears = ["kwargs['input_ids'](1, 1), kwargs['past_key_values'].layers[0].keys(1, 2, 16, 64)", "b"]
     with BuildProgress("LlamaForCausalLM.forward", 4) as building:
-        building.update("kwargs['input_ids'](1, 1), kwargs['past_key_values'].layers[0].keys(1, 2, 16, 64)", "compile")
+        building.update(gears[0], "headers")
+        time.sleep(0.6)
+        building.update(gears[0], "compile")
+        time.sleep(0.6)
         building.update("b", "compile")
         building.update("b", "done")
-    last = written.getvalue()
-    assert "LlamaForCausalLM.forward" in last
-    assert "1/4" in last
-    assert ("keys(1, 2, 16, 64): compile" in last) == (columns == 160)
+    found = screens(written.getvalue())
+    assert all(len(line) < columns for line in found)
+    (headers, *_) = (line for line in found if "compiling C++" in line)
+    (compiles, *_) = (line for line in found if "compiling kwargs" in line)
+    assert headers.endswith("headers, once per host: 0 s" if columns > 60 else "…: 0 s")
+    assert re.search(r"compiling kwargs.*: [01] s$", compiles)
+    assert found[-1].startswith("LlamaForCau")
+    assert " 1/4 " in found[-1]
+
+
+def test_the_line_moves_at_least_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = stream(monkeypatch, Terminal)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm")
+    with BuildProgress("Model.encode", 4):
+        time.sleep(2.6)
+    found = screens(written.getvalue())
+    assert all(any(f" tracing: {second} s" in line for line in found) for second in range(3))
+
+
+def test_stages_of_a_gear_count_as_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEARCACHE_PROGRESS", "0")
+    shares = []
+    with BuildProgress("Model.encode", 2) as building:
+        for gear in "ab":
+            for stage in ("wait", "start", "import", "headers", "search", "lower", "compile", "done"):
+                building.update(gear, stage)
+                shares.append(building._share())
+    assert shares == sorted(shares)
+    assert len(set(shares)) >= 14  # all but the waits move it
+    assert shares[-1] == 1.0
+
+
+def test_headers_are_told_once_in_the_log(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEARCACHE_PROGRESS", "0")
+    with caplog.at_level(logging.INFO, "gearcache"), BuildProgress("M.f", 2) as building:
+        building.update("a", "headers")
+        building.update("b", "headers")
+    assert caplog.messages == ["M.f: compiling C++ runtime headers, once per host"]
+
+
+def test_a_pipe_is_told_from_time_to_time_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = stream(monkeypatch)
+    monkeypatch.setattr(progress, "_FIRST_BEAT", 0.2)
+    with BuildProgress("Model.encode", 4) as building:
+        building.update("a", "compile")
+        building.update("b", "compile")
+        building.update("b", "done")
+        time.sleep(0.7)
+    first, *beats = written.getvalue().splitlines()
+    assert first.startswith("gearcache: compiling 4 graphs of `Model.encode`")
+    assert beats == ["gearcache: `Model.encode`: 1 of 4 done; compiling a: 0 s"] * 2  # after 0.2 and 0.6 s
 
 
 def test_without_a_standard_error_a_build_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

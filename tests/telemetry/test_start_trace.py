@@ -119,9 +119,7 @@ def test_a_cold_start_has_trace_and_compiles_and_a_relaunch_has_none(
         assert len(spans(trace, "blob")) == 3
         for category in ("key", "manifest", "evidence", "answer", "prepare"):
             assert spans(trace, category), category
-        names = {event["name"] for event in spans(trace, "import")}
-        assert {"torch", "gearcache.api"} <= names
-        assert "gearcache.serving.method" not in names  # another part of gearcache has imported it
+        assert {event["cat"] for event in trace["traceEvents"] if event["ph"] == "X"}.isdisjoint({"import", "before"})
 
 
 def test_parts_of_a_start_lie_within_what_they_are_parts_of(
@@ -133,12 +131,11 @@ def test_parts_of_a_start_lie_within_what_they_are_parts_of(
         return bool(outer["ts"] <= inner["ts"] + 1 and inner["ts"] + inner["dur"] <= outer["ts"] + outer["dur"] + 1)
 
     for trace in (cold, again):
-        (before,), (answer,) = spans(trace, "before"), spans(trace, "answer")
+        (answer,) = spans(trace, "answer")
         for blob in spans(trace, "blob"):
             assert any(is_within(blob, gear) for gear in spans(trace, "gear"))
         for gear in spans(trace, "gear"):
             assert any(is_within(gear, prepared) for prepared in spans(trace, "prepare"))
-        assert before["ts"] <= 1
         assert 1e6 * trace["gearcache"]["seconds"] >= answer["ts"] + answer["dur"] - 1000
     # One that was warmed answers from its graph; nothing is prepared within.
     (answer,) = spans(again, "answer")
@@ -163,7 +160,7 @@ def test_shapes_that_the_method_itself_has_run_are_told_when_it_is_gone(
     cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorder = start_trace.Recorder(str(tmp_path / "start.json"))
-    monkeypatch.setattr(start_trace, "_recorder", recorder)
+    monkeypatch.setattr("gearcache.telemetry.spans._recorder", recorder)
     net = Net()
     method = cached(net, on_miss="eager")
     for size in (2, 3, 3):
@@ -326,7 +323,7 @@ def test_nobody_writes_the_file_of_a_process_that_runs(tmp_path: Path, caplog: p
 
 def test_a_command_that_only_looks_records_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, is_recorded in (("prewarm", True), ("doctor", False)):
-        monkeypatch.setattr(start_trace, "_recorder", start_trace.Recorder(str(tmp_path / "start.json")))
+        monkeypatch.setattr("gearcache.telemetry.spans._recorder", start_trace.Recorder(str(tmp_path / "start.json")))
         assert cli.main.get_command(click.Context(cli.main), name) is not None
         assert (start_trace.recorder() is not None) is is_recorded
 
@@ -409,7 +406,7 @@ def test_the_first_answer_of_a_graph_stands_beside_that_of_the_method_itself(
     cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorder = start_trace.Recorder(str(tmp_path / "start.json"))
-    monkeypatch.setattr(start_trace, "_recorder", recorder)
+    monkeypatch.setattr("gearcache.telemetry.spans._recorder", recorder)
     method = cached(Net(), on_miss="eager")
     for _ in range(300):
         method(torch.randn(3, 4))
@@ -422,49 +419,9 @@ def test_the_first_answer_of_a_graph_stands_beside_that_of_the_method_itself(
     assert trace["gearcache"]["dropped"] > 0
 
 
-IMPORTS = """
-import importlib.abc, importlib.machinery, importlib.util, os, sys
-import gearcache
-class Old:
-    def find_module(self, name, path=None): return None
-class Shared(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    def find_spec(self, name, path=None, target=None):
-        return importlib.util.spec_from_loader(name, self) if name in ("aa", "bb") else None
-    def create_module(self, spec): return None
-    def exec_module(self, module): module.x = module.__name__
-shared = Shared()
-sys.meta_path[:0] = [shared]
-sys.meta_path.append(Old())
-assert importlib.util.find_spec("aa").loader is shared
-import bb, aa
-assert (aa.x, bb.x, vars(shared)) == ("aa", "bb", {})
-sys.path.insert(0, os.getcwd())
-found = importlib.util.find_spec("slow")
-assert type(found.loader) is importlib.machinery.SourceFileLoader
-import slow
-assert type(slow.__loader__) is type(slow.__spec__.loader) is importlib.machinery.SourceFileLoader
-importlib.reload(slow)
-try:
-    import not_installed_at_all
-except ModuleNotFoundError:
-    print("told")
-from gearcache.telemetry import start_trace
-import traceback
-for name in ("broken", "wrong"):
-    try:
-        __import__(name)
-    except Exception as error:
-        files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
-        assert [name for name in files if "gearcache" in name or "importlib" in name] == [], files
-print([span.name for span in start_trace.recorder()._spans if span.category == "import" and span.name == "slow"])
-"""
-
-
-def test_recording_changes_no_finder_and_no_loader_of_others(tmp_path: Path) -> None:
-    (tmp_path / "slow.py").write_text("import time\ntime.sleep(0.01)\n")
-    (tmp_path / "broken.py").write_text("1 / 0\n")
-    (tmp_path / "wrong.py").write_text("x = (\n")
-    assert run_recorded(IMPORTS, tmp_path, tmp_path / "start.json").splitlines() == ["told", "['slow', 'slow']"]
+def test_recording_changes_no_finder_and_no_loader(tmp_path: Path) -> None:
+    program = "import sys; before = list(sys.meta_path); import gearcache; assert sys.meta_path == before"
+    run_recorded(program, tmp_path, tmp_path / "start.json")
 
 
 def test_pytest_runs_under_a_recording(tmp_path: Path) -> None:

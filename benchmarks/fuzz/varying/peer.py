@@ -1,8 +1,10 @@
-"""Counts the graphs that `torch.compile` makes of the calls of a case, all of them in one process."""
+"""What `torch.compile` makes of the calls of a case, all of them in one process: how many graphs, or which error."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -16,15 +18,30 @@ _MANY = 1000
 
 def peer_graphs(case: Case, folder: Path) -> int | None:
     """Return the number of graphs; None where `torch.compile` refuses a call."""
+    with _world(case, folder, 0) as world:
+        return world.graphs if _served(case, world) else None
+
+
+def peer_error(case: Case, folder: Path, number: int, index: int) -> BaseException | None:
+    """Return what one step of one launch raises under `torch.compile`, after the steps before it in that launch."""
+    with _world(case, folder, number) as world:
+        error = None
+        for place, step in enumerate(case.phases[number].steps[: index + 1]):
+            error = world.take(step.text, place)
+        return error
+
+
+@contextmanager
+def _world(case: Case, folder: Path, number: int) -> Iterator[PeerWorld]:
     file = folder / f"{case.name}.py"
-    file.write_text(case.phases[0].source)
+    file.write_text(case.phases[number].source)
     torch._dynamo.reset()
     limits = torch._dynamo.config.patch(recompile_limit=_MANY, accumulated_recompile_limit=_MANY)
     with limits, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         world = PeerWorld(case.name, file)
         try:
-            return world.graphs if _served(case, world) else None
+            yield world
         finally:
             world.close()
             torch._dynamo.reset()

@@ -99,6 +99,7 @@ def _print_sums(campaign: VaryingCampaign) -> None:
         ("cases", campaign.cases),
         ("calls", campaign.calls),
         ("raised by both", campaign.raised),
+        ("as torch.compile, not as eager", sums["differs from eager as torch.compile does"]),
         ("refused outside gears", sums["outside gears"]),
         ("differing", sum(number for kind, number in kinds.items() if kind not in _OTHER)),
         ("errors", kinds["error"] + kinds["raw error"]),

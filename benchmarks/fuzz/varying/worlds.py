@@ -19,7 +19,8 @@ class VaryingWorld(World):
         self.limit = 16
         #: Whether the last call was of a size that no gear allows, and misses raise.
         self.is_outside = False
-        self._gears: list[int] = []
+        #: The sizes that gears declare of dim 0.
+        self.gears: list[int] = []
         self._raises = True
         super().__init__(name, file, backend, root)
         self.space["attach"] = self.attach
@@ -40,14 +41,14 @@ class VaryingWorld(World):
     def _note(self, options: dict[str, Any]) -> None:
         config = options.get("config", {})
         self.limit = config.get("max_variants", self.limit)
-        self._gears = options.get("gears", {}).get("x", {}).get(0, [])
+        self.gears = options.get("gears", {}).get("x", {}).get(0, [])
         self._raises = "on_miss" not in config
 
     def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call the method."""
         found = args[0] if args else kwargs.get("x")
         size = found.size(0) if isinstance(found, torch.Tensor) and found.dim() else None
-        self.is_outside = bool(self._gears) and self._raises and size is not None and size not in self._gears
+        self.is_outside = bool(self.gears) and self._raises and size is not None and size not in self.gears
         return super().run(function, *args, **kwargs)
 
 

@@ -47,7 +47,6 @@ if __name__ == "__main__":
             method.warm(torch.zeros(size, 64))
     server = ThreadingHTTPServer(("", int(os.environ.get("PORT", "8000"))), Handler)
     print(f"listening on {server.server_port}", flush=True)
-    # The first process of a container gets no SIGTERM that it does not ask for. This ends it as a program ends: what it
-    # has still to tell, as `GEARCACHE_SHAPES`, goes out.
+    # The first process of a container gets no SIGTERM that it does not ask for. This ends it as a program ends.
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
     server.serve_forever()

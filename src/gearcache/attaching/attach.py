@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal, overload
 
 import torch
+from msgspec.structs import replace
 
 from gearcache.attaching.attachment import Attachment
 from gearcache.attaching.generation_hint import hint_at_generation

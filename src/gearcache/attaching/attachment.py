@@ -6,10 +6,10 @@ import inspect
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+from msgspec import Struct
 
 from gearcache.attaching.forwards import check_module, forward_of
 from gearcache.attaching.named_forward import BY_POSITION, with_own_names
@@ -31,8 +31,7 @@ _exchange = threading.RLock()
 os.register_at_fork(after_in_child=_exchange._at_fork_reinit)  # type: ignore[attr-defined]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class _Served:
+class _Served(Struct, frozen=True, eq=False):
     """The forward of a module, by what it was found at, and the cached method that serves it."""
 
     kind: type
@@ -195,9 +194,9 @@ class Attachment:
             present = held.get(SEAM, _ABSENT)
             if present is self._entrance:
                 return
-            other = attachment_of(present)
-            if other is not None and other.module is self.module:
-                raise AlreadyAttached(type(self.module).__name__, other.state)
+            if _whose(present) is self.module:
+                other = attachment_of(present)
+                raise AlreadyAttached(type(self.module).__name__, other.state if other else repr(present))
             self._before = present
             held[SEAM] = self._entrance
 
@@ -235,6 +234,12 @@ def words_without_calls(what: str, name: str, themselves: str, is_attached: bool
     """Return what to say where no call has come: a forward that is called past the module leaves no trace."""
     words = f"no call of {what} has come here; a direct `{name}.forward(...)` is not served"
     return f"{words}: call {what} {themselves}" if is_attached else words
+
+
+def _whose(seam: Any) -> Any:
+    """Return the module that what a module holds at its seam was made for; None for what is not gearcache's."""
+    found = attachment_of(seam)
+    return found.module if found is not None else getattr(seam, "attached_module", None)
 
 
 def _entrance(attachment: Attachment) -> Callable[..., Any]:

@@ -12,11 +12,11 @@ import functools
 import inspect
 import types
 from collections.abc import Callable
-from dataclasses import dataclass
 from inspect import Parameter
 from typing import Any
 
 import torch
+from msgspec import Struct
 
 from gearcache.guards.dispatch.generated import define
 from gearcache.serving.decorators import INFERENCE_MODE, NO_GRAD, undecorated
@@ -35,8 +35,7 @@ class Given(enum.Enum):
         return "<not given>"
 
 
-@dataclass(frozen=True)
-class NamedForward:
+class NamedForward(Struct, frozen=True):
     """A bound forward, and whether its calls have to say how many of their arguments are by position."""
 
     method: types.MethodType

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
 
-import torch
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from gearcache.building.gear_jobs import GearJobs
 from gearcache.building.request import BuildInterrupted, BuildRequest, BuildResult, BuiltVariant
@@ -18,14 +18,13 @@ from gearcache.events import Event
 from gearcache.ge_cache.backend import Artifact
 from gearcache.ge_cache.capture.turns import in_turns
 from gearcache.ge_cache.workers.pool import CompilePool, Outcome
+from gearcache.guards.gears.short_names import sizes_name
 from gearcache.readable.graph import PACKED_GRAPH, STORED_GRAPH
 from gearcache.telemetry.progress import BuildProgress
 from gearcache.telemetry.stats import Counters
-from gearcache.torch_names import check_names
 
 
-@dataclass
-class _Compiled:
+class _Compiled(Struct):
     """What the compilers gave so far: artifacts and seconds by number of the job, and errors."""
 
     artifacts: dict[int, Artifact] = field(default_factory=dict)
@@ -36,21 +35,27 @@ class _Compiled:
 def build(request: BuildRequest, counters: Counters) -> BuildResult:
     """Trace and compile; a gear that fails is reported and the others are kept.
 
-    `MissingTorchNames` where torch is of a release that lacks something, `CaptureError` or `GearSpecError` when the
-    method or the spec cannot be compiled at all, `BuildInterrupted` with what was finished at Ctrl-C.
+    `CaptureError` or `GearSpecError` when the method or the spec cannot be compiled at all, `BuildInterrupted` with
+    what was finished at Ctrl-C.
     """
-    check_names(str(torch.__version__))
     request.backend.check_compiler()
     expected = max(1, len(request.spec.gears))
     tracer = Tracer(request, counters)
     units = Units(request, tracer)
     jobs, compiled, interrupted = GearJobs(request, units), _Compiled(), False
+    names = request.names
+
+    def shown(gear: str, stage: str) -> None:
+        # A graph of all gears is named by all of them.
+        named = (names.get(text) or sizes_name(text) for text in gear.split("; "))
+        progress.update("; ".join(named), stage)
+
     with (
         CompilePool(request.backend, min(request.jobs, expected), request.threads, request.compile_timeout) as pool,
-        BuildProgress(request.name, expected) as progress,
+        BuildProgress(request.name, expected, why=request.why, place=request.place) as progress,
     ):
         try:
-            _take(pool.compile(in_turns(jobs), progress.update), compiled, jobs, request.name, counters)
+            _take(pool.compile(in_turns(jobs), shown), compiled, jobs, request.name, counters)
         except KeyboardInterrupt:
             interrupted, compiled.errors = True, []  # the interrupt reached compilers of this process as well
         finally:
@@ -69,7 +74,6 @@ def trace(request: BuildRequest, counters: Counters) -> list[str]:
 
     Raises as `build` does.
     """
-    check_names(str(torch.__version__))
     tracer = Tracer(request, counters)
     units = Units(request, tracer)
     jobs, traced = GearJobs(request, units), _Compiled()

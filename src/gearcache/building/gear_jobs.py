@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+import torch
+from msgspec import Struct
+from msgspec.structs import replace
 
 from gearcache.building.request import BuildRequest
 from gearcache.building.same import job_digest
@@ -17,16 +21,18 @@ from gearcache.ge_cache.graphs.all_gears import all_gears_graph
 from gearcache.ge_cache.graphs.dynamic import dynamic_gear
 from gearcache.ge_cache.graphs.plan import PlannedGear
 from gearcache.ge_cache.graphs.static import GearGraph, input_spec, order_inputs, trace_gear
+from gearcache.ge_cache.inductor.result_strides import result_orders
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.process_groups import renamed, role, stored_groups
 from gearcache.guards.dispatch.variant import StoredGear
-from gearcache.guards.evidence.names import a_type
+from gearcache.guards.evidence.names import a_type, module_of
 from gearcache.readable.graph import pack_graph
 from gearcache.serving.decorators import INFERENCE_MODE
 
+logger = logging.getLogger("gearcache")
 
-@dataclass(frozen=True)
-class RecordedGear:
+
+class RecordedGear(Struct, frozen=True):
     """A gear whose graph is recorded: the unit it belongs to, and the number of the job that compiles it."""
 
     unit: TraceUnit
@@ -61,11 +67,16 @@ class GearJobs:
                 graph, stored = _record(request, unit, text, gear)
                 job = None if one_graph else _job(request, unit.capture, text, graph, stored.groups)
             except CaptureError as error:
-                if unit.otherwise is None or len(self.gears) > before:
+                if unit.otherwise is not None and len(self.gears) == before:
+                    for other in unit.otherwise(error):
+                        yield from self._jobs_of(other)
+                    return
+                if unit.own is None or gear is None:
                     raise
-                for other in unit.otherwise(error):
+                logger.debug("%s: gear %s: %s", unit.capture.method, text, error)
+                for other in unit.own(gear):
                     yield from self._jobs_of(other)
-                return
+                continue
             self.gears.append(RecordedGear(unit, graph, stored, len(self.packed)))
             if job is not None:
                 yield self._packed(job)
@@ -88,6 +99,7 @@ def _record(
 ) -> tuple[GearGraph, StoredGear]:
     """Return the graph of one gear, and what is stored of it but for its artifact."""
     capture = unit.capture
+    _refuse_answering(capture)
     if request.backend.compiles:
         _refuse_subclasses(capture, request.backend.name)
     symbols = capture.symbols()
@@ -142,10 +154,27 @@ def _record(
     return graph, replace(stored, in_inference_mode=request.mode == INFERENCE_MODE, groups=groups)
 
 
+def _refuse_answering(capture: Capture) -> None:
+    """Refuse quantized weights and their like: what they make of `linear` is no operator that a graph could call."""
+    for path, tensor in _tensors(capture):
+        cls = type(tensor)
+        answers = private_core.has_own_dispatch(tensor) and private_core.has_own_functions(cls)
+        if answers and not module_of(cls).startswith("torch."):
+            raise CaptureError(
+                capture.method,
+                f"`{path}` is {a_type(tensor)}, a tensor subclass that answers functions of torch itself "
+                "(`__torch_function__`): a graph calls the operators below them; run this method without a cache",
+            )
+
+
+def _tensors(capture: Capture) -> list[tuple[str, torch.Tensor]]:
+    """Return the weights and inputs of a capture with their paths."""
+    weights = [(capture.attributes[name].text, capture.attribute_tensors[name]) for name in capture.attributes]
+    return weights + [(item.access.text, item.example) for item in capture.inputs]
+
+
 def _refuse_subclasses(capture: Capture, backend: str) -> None:
-    tensors = {capture.attributes[name].text: capture.attribute_tensors[name] for name in capture.attributes}
-    tensors |= {item.access.text: item.example for item in capture.inputs}
-    for path, tensor in tensors.items():
+    for path, tensor in _tensors(capture):
         if private_core.has_own_dispatch(tensor):
             raise CaptureError(
                 capture.method,
@@ -187,10 +216,11 @@ def _job(
         symbols["numbers"] = [list(row) for row in graph.numbers]
     roles = {name: role(number) for number, (name, _) in enumerate(groups)}
     plain = renamed(encode_graph(capture.method, graph.module), roles)
+    orders = {"orders": result_orders(graph.module)} if request.backend.asks_orders else {}
     return CompileJob(
         method=capture.method,
         gear=text or "static",
-        graph=plain | {"symbols": symbols},
+        graph=plain | {"symbols": symbols} | orders,
         inputs=list(graph.inputs),
         attributes=graph.attributes,
         options=dict(request.options),

@@ -29,7 +29,7 @@ def settled(capture: Capture, with_grad: bool, capture_as: Callable[[bool], Capt
     if other is not None and _program(capture) == _program(other):
         capture.checks = _joined(capture.checks, other.checks)
         capture.tensor_checks = _joined(capture.tensor_checks, other.tensor_checks)
-        capture.traced_code = list(dict.fromkeys([*capture.traced_code, *other.traced_code]))
+        capture.traced_code = list({id(code): code for code in (*capture.traced_code, *other.traced_code)}.values())
         capture.asks_grad_mode = False
     else:
         capture.checks.append(Check("constant", GRAD_MODE, to_plain(with_grad)))

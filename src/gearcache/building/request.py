@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from msgspec import Struct, field
 
 from gearcache.errors import CompileError
 from gearcache.ge_cache.backend import Artifact, Backend
 from gearcache.ge_cache.capture.numbers import NumberChoice
 from gearcache.guards.access import Access
-from gearcache.guards.dispatch.padded_call import Fills
+from gearcache.guards.dispatch.fills import Fills
 from gearcache.guards.dispatch.variant import StoredVariant
-from gearcache.guards.gears.parse import GearSpec
+from gearcache.guards.gears.parse import GearSpec, gear_text
+from gearcache.guards.gears.short_names import short_names
 
 
-@dataclass(frozen=True)
-class Findings:
+class Findings(Struct, frozen=True):
     """What traces of a method have shown: later ones begin with it."""
 
     #: Where ints are that the frame writes.
@@ -27,8 +27,7 @@ class Findings:
     unbound: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True)
-class BuildRequest:
+class BuildRequest(Struct, frozen=True):
     """What to build: one call of a bound method under one set of options."""
 
     name: str
@@ -60,10 +59,17 @@ class BuildRequest:
     compares: bool = False
     #: What earlier builds have shown.
     findings: Findings = Findings()
+    #: For who waits: why nothing stored does, and the folder that will have the graphs, "" where none can.
+    why: str = ""
+    place: str = ""
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The short names of the gears, by text."""
+        return short_names(gear_text(self.spec, gear) for gear in self.spec.gears)
 
 
-@dataclass
-class BuiltVariant:
+class BuiltVariant(Struct):
     """A variant whose gears are compiled; `artifacts` are in the order of its gears."""
 
     variant: StoredVariant
@@ -72,8 +78,7 @@ class BuiltVariant:
     digest: str = ""
 
 
-@dataclass
-class BuildResult:
+class BuildResult(Struct):
     """The variants that were compiled, the gears that failed, and findings."""
 
     variants: list[BuiltVariant] = field(default_factory=list)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 import msgpack
+from msgspec.structs import asdict
 
 from gearcache.ge_cache.backend import CompileJob
 from gearcache.guards.dispatch.variant import StoredVariant

@@ -17,9 +17,10 @@ from gearcache.errors import CaptureError, GearSpecError, MethodRaises
 from gearcache.events import Event
 from gearcache.ge_cache.capture.capture import capture_method
 from gearcache.ge_cache.capture.captured import Capture
-from gearcache.ge_cache.capture.numbers import NO_NUMBERS, NumberChoice, check_takes
+from gearcache.ge_cache.capture.numbers import NO_NUMBERS, NumberChoice, NumberRefused, check_takes
 from gearcache.ge_cache.graphs.dynamic import check_numbers
 from gearcache.ge_cache.graphs.plan import PlannedGear, matching_inputs, plan_gears
+from gearcache.ge_cache.graphs.static import gear_symbols
 from gearcache.ge_cache.private_torch import dynamo as private_dynamo
 from gearcache.ge_cache.private_torch import shapes as private_shapes
 from gearcache.guards.access import Access, Scope
@@ -46,6 +47,8 @@ class Tracer:
         self.asks_grad_mode = False not in request.grad_modes
         #: Which ints are to be numbers, as far as it is known.
         self._numbers = request.numbers.with_changing(request.findings.written_ints)
+        #: What is left of a choice of numbers after the traces that refused some, and why they did.
+        self._left: dict[NumberChoice, tuple[NumberChoice, dict[str, None]]] = {}
         self._captures: list[Capture] = []
         #: Whether only what was declared or marked is dynamic: no graph could be made otherwise.
         self._is_static = False
@@ -67,8 +70,10 @@ class Tracer:
                 with private_dynamo.marked_dynamic(self._open_dims(request.arguments)):
                     capture = self.capture(request.arguments, dynamic=is_dynamic)
             except CaptureError as error:
-                # Without a dim that has changed, most likely nothing can be traced of it at all.
-                if isinstance(error, MethodRaises) or self._is_static or not request.changing:
+                # An exception may come of an operation that Dynamo lacks for symbols. Otherwise, without a dim that has
+                # changed, most likely nothing can be traced of it at all.
+                may_be_symbols = isinstance(error, MethodRaises) and not error.is_by_statement
+                if not self.may_be_static or not (may_be_symbols or request.changing):
                     raise
                 self.stay_static(error)
                 return self.free()
@@ -108,7 +113,8 @@ class Tracer:
     def planned(self, arguments: Arguments) -> tuple[Capture, list[PlannedGear]]:
         """Trace with only those dims symbolic that have a geared dim's size, which is three times as quick.
 
-        Where that freezes a geared dim (another dim is a multiple of it), trace again with all dims symbolic.
+        Where that freezes a geared dim (another dim is a multiple of it), trace again with all dims symbolic; and with
+        none where Dynamo lacks an operation for symbols (`divmod`): every gear then takes a trace of its own.
         """
         spec = self._request.spec
         try:
@@ -120,7 +126,12 @@ class Tracer:
                 return capture, planned
         except CaptureError as error:
             logger.debug("%s: no trace with few symbolic dims: %s", self._request.name, error)
-        capture = self.capture(arguments, dynamic=True)
+        try:
+            capture = self.capture(arguments, dynamic=True)
+        except MethodRaises as error:
+            if error.is_by_statement:
+                raise
+            capture = self.capture(arguments, dynamic=False)
         return capture, plan_gears(capture, capture.symbols(), spec)
 
     def ranged(self, arguments: Arguments) -> Capture:
@@ -170,26 +181,28 @@ class Tracer:
         self, arguments: Arguments, dynamic: bool, choice: NumberChoice, otherwise: Capture | None = None
     ) -> Capture:
         """Trace with numbers; where some cannot be, with fewer or none: then `otherwise` is returned if it is given."""
-        refused: dict[str, None] = {}
-        while True:
-            capture = None
+        wanted = choice
+        choice, refused = self._left.get(wanted, (wanted, {}))
+        while otherwise is None or choice or not refused:
+            traced = None
             try:
-                capture = self._bound(arguments, dynamic, choice)
-                self._check_numbers(capture)
+                traced = self._bound(arguments, dynamic, choice)
+                self._check_numbers(traced)
+                capture = traced
                 break
             except CaptureError as error:
                 raise_interrupt(error)
-                if capture is None and not error.is_beside_numbers:
+                if traced is None and not error.is_beside_numbers:
                     raise
                 symbols = getattr(error, "symbols", ())
-                places = {capture.number_accesses[symbol] for symbol in symbols} if capture is not None else set()
-                refused[error.cause] = None
+                places = {traced.number_accesses[symbol] for symbol in symbols} if traced is not None else set()
+                refused = {**refused, error.cause: None}
                 logger.info("%s: %s stay constants: %s", self._request.name, _texts(places), error.cause)
                 choice = choice.with_constants(places) if places - choice.constants else NO_NUMBERS
-                if not choice and otherwise is not None:
-                    capture = otherwise
-                    break
+        else:
+            capture = otherwise
         if refused:
+            self._left[wanted] = choice, refused
             capture.constants, capture.constants_because = choice.constants, "; ".join(refused)
         if not self._is_static:
             capture.open_dims = frozenset((place.text, dim) for place, dim in self._request.changing)
@@ -217,6 +230,13 @@ class Tracer:
             if any(texts for check in capture.checks if check.kind == "numbers" for texts in check.expected[:1]):
                 raise CaptureError(capture.method, "calls are padded, which is not proven for a branch on a number")
         check_numbers(capture, request.decompositions, compiles=request.backend.compiles)
+        symbols, numbers = capture.symbols(), set(capture.numbers.symbols)
+        for item in capture.inputs:
+            for dim, size in enumerate(map(symbols.simplify, item.sizes)):
+                tied = numbers & symbols.symbols_of(size)
+                if tied and not size.is_Symbol:  # several values may go with one size
+                    cause = f"`{item.access.text}.size({dim})` is {size} of the numbers of the trace"
+                    raise NumberRefused(capture.method, cause, tied)
 
     def close(self) -> None:
         """Let go of the tensors of the call and the module; nothing is recorded of a capture after it."""
@@ -304,4 +324,5 @@ def _fits(capture: Capture, planned: list[PlannedGear], arguments: Arguments, sp
             expected = [symbols.value(size, assignment) for size in item.sizes]
             if expected != list(tensor.shape):
                 return False
-    return True
+    symbolic = gear_symbols(capture, assignment)
+    return symbolic is None or symbolic.takes_call

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-import torch
+from msgspec import Struct, field
 
 from gearcache.building.like_calls import sized_call
 from gearcache.building.request import BuildRequest
@@ -29,15 +28,14 @@ logger = logging.getLogger("gearcache")
 _LISTED = 8
 
 
-@dataclass
-class TraceUnit:
+class TraceUnit(Struct):
     """One capture and the gears to compile from it."""
 
     capture: Capture
     #: Text and plan of each gear; a plan of None is a gear at the sizes of the capture.
     gears: list[tuple[str, PlannedGear | None]]
-    #: The captured graph with what it holds as attributes as inputs.
-    lifted: torch.fx.GraphModule = field(init=False)
+    #: The captured graph with what it holds as attributes as inputs, a `torch.fx.GraphModule`; made of the capture.
+    lifted: Any = None
     frame: dict[str, Any] = field(default_factory=dict)
     references: dict[str, list[str]] = field(default_factory=dict)
     padding: dict[str, Any] | None = None
@@ -45,6 +43,8 @@ class TraceUnit:
     operators: set[str] = field(default_factory=set)
     #: Makes the units that take this one's place where no graph can be recorded of it; None where nothing can.
     otherwise: Callable[[CaptureError], Iterator[TraceUnit]] | None = None
+    #: Makes a unit for one of its gears at which no graph can be recorded of the capture.
+    own: Callable[[PlannedGear], Iterator[TraceUnit]] | None = None
 
     def __post_init__(self) -> None:
         self.lifted = lift_attributes(self.capture)
@@ -111,7 +111,12 @@ class Units:
             return
         covered = [gear for gear in planned if gear.broken is None and not spec.dynamic_axes]
         if covered:
-            yield TraceUnit(capture, [(gear.text(spec), gear) for gear in covered], otherwise=self._otherwise())
+            yield TraceUnit(
+                capture,
+                [(gear.text(spec), gear) for gear in covered],
+                otherwise=self._otherwise(),
+                own=lambda gear: self._own_units(capture, [gear]),
+            )
         yield from self._own_units(capture, [gear for gear in planned if gear not in covered])
 
     def _otherwise(self) -> Callable[[CaptureError], Iterator[TraceUnit]] | None:
@@ -128,8 +133,12 @@ class Units:
     def _own_units(self, capture: Capture, gears: list[PlannedGear]) -> Iterator[TraceUnit]:
         """Yield a static capture for each gear that a capture does not cover."""
         for gear in gears:
-            text, why = gear.text(self._request.spec), gear.broken or "it has dynamic dims"
-            logger.info("%s: gear %s needs a trace of its own (%s)", capture.method, text, why)
+            text = gear.text(self._request.spec)
+            why = gear.broken or (
+                "it has dynamic dims" if self._request.spec.dynamic_axes else "nothing can be recorded"
+            )
+            name = self._request.names.get(text, text)
+            logger.info("%s: gear %s needs a trace of its own (%s)", capture.method, name, why)
             unit = self._own_capture(capture, gear)
             if unit is not None:
                 yield unit
@@ -167,7 +176,8 @@ class Units:
                 yield from self._own_units(capture, rest)
                 return
             wanted = symbolic[0]
-            logger.info("%s: gear %s needs a trace of its own (%s)", capture.method, wanted.text(spec), wanted.broken)
+            name = self._request.names[wanted.text(spec)]
+            logger.info("%s: gear %s needs a trace of its own (%s)", capture.method, name, wanted.broken)
             capture, planned = self._tracer.planned(self._tracer.resized(capture, wanted.assignment))
 
     def _padding_plan(self, unit: TraceUnit, covered: list[PlannedGear]) -> dict[str, Any]:
@@ -221,7 +231,8 @@ class Units:
                 self.errors.append(CompileError(capture.method, text, error.cause))
                 return None
         if own is None:
-            logger.info("%s: gear %s will be compiled at its first call", capture.method, text)
+            name = self._request.names.get(text, text)
+            logger.info("%s: gear %s will be compiled at its first call", capture.method, name)
             return None
         return TraceUnit(own, [(text, None)])
 

@@ -58,6 +58,7 @@ def built_variant(
         constants=[access.to_plain() for access in _constants(capture, call_checks)],
         constants_because=capture.constants_because,
         outputs=len(graph.results),
+        left_out=capture.left_out,
     )
     _check_storable(capture.method, variant.to_plain())
     return BuiltVariant(variant, artifacts)

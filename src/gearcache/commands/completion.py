@@ -1,4 +1,4 @@
-"""`gearcache completion`."""
+"""The script of shell completion, for `gearcache --completion`."""
 
 from __future__ import annotations
 
@@ -54,17 +54,8 @@ class ColonBashComplete(BashComplete):
 """
 
 
-@click.command("completion")
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-@click.pass_context
-def command(context: click.Context, shell: str) -> None:
-    """Print the script that lets SHELL complete commands, options, names of entries, and what `prewarm` takes.
-
-    \b
-    bash:  gearcache completion bash > ~/.local/share/bash-completion/completions/gearcache
-    zsh:   gearcache completion zsh > "${fpath[1]}/_gearcache"
-    fish:  gearcache completion fish > ~/.config/fish/completions/gearcache.fish
-    """
+def script_for(shell: str, program: click.Command) -> str:
+    """Return the script that lets a shell complete commands, options, names of entries, and what `prewarm` takes."""
     found = get_completion_class(shell)
     assert found is not None
-    click.echo(found(context.find_root().command, {}, "gearcache", "_GEARCACHE_COMPLETE").source())
+    return found(program, {}, "gearcache", "_GEARCACHE_COMPLETE").source()

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
-from gearcache.cache.admin.health import Check, check_health
+from gearcache.cache.admin.health import Check, check_health, guarded_all
 from gearcache.commands.common import Exit, common_options, layout_at, print_json, stop
 from gearcache.commands.host_checks import check_host, check_settings
 from gearcache.commands.key_checks import check_keys
-from gearcache.commands.printing import echo, printable, styled
+from gearcache.commands.printing import printable, styled
 from gearcache.commands.rank_checks import check_ranks
+from gearcache.commands.table import between_words
 from gearcache.commands.target_names import complete_target
 from gearcache.commands.tier_checks import check_tiers
 from gearcache.commands.variant_checks import check_variants
 from gearcache.commands.verbosity import is_quiet
 
+#: A longer name, as of a method, would leave no room for what is said of it.
+_NAME_WIDTH = 24
 _MARKS = {True: "ok", False: "FAIL", None: "-"}
 
 
@@ -29,43 +34,93 @@ _MARKS = {True: "ok", False: "FAIL", None: "-"}
     shell_complete=complete_target,
     help="Check one thing only: that all gears which this function calls are here, whole, and would be hits.",
 )
+@click.option(
+    "--threads",
+    type=click.IntRange(1),
+    help="With --ready: threads of the process that serves, where this host has another number of cores.",
+)
+@click.option("--settings", is_flag=True, help="Show every setting instead: its value, and where that is from.")
+@click.option(
+    "--tiers",
+    is_flag=True,
+    help="Look at the tiers instead, those of $GEARCACHE_REMOTES or the URLs: reach, times, leases, clock, signatures.",
+)
+@click.argument("urls", nargs=-1, metavar="[URL]...")
 @common_options
-def command(target: str | None, cache_dir: Path | None, as_json: bool) -> None:
+def command(
+    target: str | None,
+    threads: int | None,
+    settings: bool,
+    tiers: bool,
+    urls: tuple[str, ...],
+    cache_dir: Path | None,
+    as_json: bool,
+) -> None:
     """Check what works on this host: torch, compiler, devices, torch_npu and CANN, the cache's folder, locks,
     space and tiers.
 
     `ok` works, `-` is worth knowing, `FAIL` does not work, with what to do; `-q` prints the last alone. Exit code 1
     when something fails.
     """
+    if threads is not None and target is None:
+        raise click.UsageError("--threads needs --ready TARGET")
+    if urls and not tiers:
+        raise click.UsageError(f"`{urls[0]}` is a tier to look at: say --tiers")
+    if (target is not None) + settings + tiers > 1:
+        raise click.UsageError("--ready, --settings and --tiers exclude each other")
+    if settings:
+        from gearcache.commands.settings import show_settings
+
+        show_settings(cache_dir, as_json)
+        return
+    if tiers:
+        from gearcache.commands.tier_survey import show_tiers
+
+        show_tiers(urls, cache_dir, as_json)
+        return
     if target is not None:
         from gearcache.commands.ready_checks import check_ready
 
-        _tell(check_ready(target, cache_dir), as_json)
+        _tell(check_ready(target, cache_dir, threads), as_json)
         return
-    settings, key_file = check_settings(os.environ)
+    of_settings, key_file = check_settings(os.environ)
     layout = layout_at(cache_dir, may_be_new=True)
-    checks = [*check_host(os.environ), *settings, *check_health(layout, key_file)]
+    checks = [*check_host(os.environ), *of_settings, *check_health(layout, key_file)]
     checks += [
-        *check_variants(layout),
+        *guarded_all("traces", lambda: check_variants(layout)),
         check_keys(os.environ),
-        *check_tiers(os.environ, layout),
-        *check_ranks(os.environ, layout),
+        *guarded_all("tiers", lambda: check_tiers(os.environ, layout)),
+        *guarded_all("ranks", lambda: check_ranks(os.environ, layout)),
     ]
     _tell(checks, as_json)
 
 
 def _tell(checks: list[Check], as_json: bool) -> None:
+    rows = [{"name": c.name, "ok": c.ok, "detail": c.detail, "remedy": c.remedy} for c in checks]
     if as_json:
-        rows = [{"name": c.name, "ok": c.ok, "detail": c.detail, "remedy": c.remedy} for c in checks]
         print_json("doctor", {"checks": rows})
     else:
-        width = max(len(check.name) for check in checks)
-        for check in checks:
-            if is_quiet() and check.ok is not False:
-                continue
-            mark = styled(f"{_MARKS[check.ok]:<4}", fg="red" if check.ok is False else None)
-            click.echo(f"{mark}  {check.name:<{width}}  {printable(check.detail)}")
-            if check.remedy:
-                echo(f"{'':<{width + 6}}  -> {check.remedy}")
+        width = min(_NAME_WIDTH, max(len(check.name) for check in checks))
+        for row in rows:
+            if not is_quiet() or row["ok"] is False:
+                _print(row, width)
     if any(check.ok is False for check in checks):
         stop(Exit.WRONG)
+
+
+def _print(row: Mapping[str, Any], width: int) -> None:
+    """Print a check; on a terminal words go whole into the next line, and a long name has a line of its own."""
+    mark = styled(f"{_MARKS[row['ok']]:<4}", fg="red" if row["ok"] is False else None)
+    indent, name = " " * (width + 8), printable(row["name"])
+    detail = between_words(printable(row["detail"]), len(indent))
+    if len(name) > width:
+        click.echo(f"{mark}  {name}")
+        lines = detail
+    else:
+        click.echo(f"{mark}  {name:<{width}}  {detail[0]}")
+        lines = detail[1:]
+    if row["remedy"]:
+        first, *rest = between_words(printable(row["remedy"]), len(indent) + 3)
+        lines = [*lines, f"-> {first}", *(f"   {line}" for line in rest)]
+    for line in lines:
+        click.echo(f"{indent}{line}")

@@ -20,6 +20,7 @@ from gearcache.commands.common import (
     print_json,
     short_name,
 )
+from gearcache.commands.deploys import are_caches, explain_caches
 from gearcache.commands.named import entry_argument, find_newest
 from gearcache.commands.printing import echo
 from gearcache.commands.tier_entries import in_tiers, remote_option
@@ -33,19 +34,35 @@ _SHOWN = 40
 @entry_argument()
 @entry_argument("other", required=False)
 @remote_option
+@click.option(
+    "--exit-code",
+    "says_by_code",
+    is_flag=True,
+    help="Of two caches: end with 1 where a host that holds A would compile something of B, or B cannot be read whole.",
+)
 @common_options
-def command(entry: str, other: str | None, is_remote: bool, cache_dir: Path | None, as_json: bool) -> None:
-    """Say how an entry differs from another, or why calls miss.
+def command(
+    entry: str, other: str | None, is_remote: bool, says_by_code: bool, cache_dir: Path | None, as_json: bool
+) -> None:
+    """Say how an entry differs from another, why calls miss, or what a deploy would compile.
 
     \b
-    gearcache explain ENTRY          compare with the nearest other entry of the method
-    gearcache explain ENTRY OTHER    compare two entries
+    gearcache explain ENTRY            compare with the nearest other entry of the method
+    gearcache explain ENTRY OTHER      compare two entries
     gearcache explain MODULE:FUNCTION  run it as `prewarm --dry-run` does, and say for
-                                     each call what is stored, and what differs if it is not
+                                       each call what is stored, and what differs if it is not
+    gearcache explain A B              compare two cache folders or bundles: with A what hosts
+                                       hold, and B what a new deploy was prewarmed with, the
+                                       deploy compiles what only B has
 
     ENTRY is a method, a key or its start, or a path, as for `show`. With `--remote` the tiers are asked as well: which
     have the entry, and where the nearest one of the method differs.
     """
+    if other is not None and are_caches(entry, other):
+        explain_caches(Path(entry), Path(other), says_by_code=says_by_code, as_json=as_json)
+        return
+    if says_by_code:
+        raise click.UsageError("--exit-code needs two cache folders or bundles")
     if ":" in entry and other is None:
         _explain_target(entry, is_remote, cache_dir, as_json)
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import platform
@@ -10,15 +11,19 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from gearcache.cache.admin.health import Check
+from gearcache.cache.admin.health import Check, guarded_all
 from gearcache.cache.layout import REMOTES_VARIABLE as REMOTES
-from gearcache.cache.layout import SHAPES_VARIABLE as SHAPES
 from gearcache.cache.remote.urls import masked
-from gearcache.commands.variables import PREFIX, told, unknown_variables
+from gearcache.commands.threads import told_of_threads
+from gearcache.commands.wrong_variables import wrong_variables
+from gearcache.errors import GearcacheError
 from gearcache.ge_cache.workers.interpreter import python_command, python_environment
 from gearcache.ge_cache.workers.scratch import scratch_folder
-from gearcache.options import resolve_settings
-from gearcache.torch_release import TESTED_TEXT, is_tested
+from gearcache.options import KEY_FILE_VARIABLE as KEY_FILE
+from gearcache.serving.host_faults import TEMPORARY_REMEDY
+from gearcache.torch_names import check_names
+from gearcache.torch_release import NEWEST, check_release, is_tested
+from gearcache.variables import PREFIX, told, unknown_variables
 from gearcache.version import __version__
 
 _COMPILERS = ("g++", "clang++", "c++")
@@ -31,9 +36,9 @@ def check_host(environ: Mapping[str, str]) -> list[Check]:
     checks = [Check("gearcache", True, f"{__version__}, Python {platform.python_version()}, {platform.platform()}")]
     torch_check = _check_torch()
     checks.append(torch_check)
-    checks.append(_check_compiler(environ))
+    checks += guarded_all("compiler", lambda: [_check_compiler(environ)])
     if torch_check.ok:
-        checks += [_check_cpu(environ), _check_cuda(), _check_npu(environ)]
+        checks += guarded_all("devices", lambda: [_check_cpu(environ), _check_cuda(), _check_npu(environ)])
     checks.append(_check_metrics())
     return checks
 
@@ -43,29 +48,34 @@ def check_settings(environ: Mapping[str, str]) -> tuple[list[Check], Path | None
     unknown = unknown_variables(environ)
     named = {name: value for name, value in sorted(environ.items()) if name.startswith(PREFIX) and name not in unknown}
     named |= {name: environ[name] for name in _VARIABLES if environ.get(name)}
-    try:
-        settings = resolve_settings(None, has_gears=False, environ=environ)
-    except ValueError as error:
-        return [Check("settings", False, str(error), "set the variable to an allowed value, or unset it")], None
-    named |= {name: masked(named[name]) for name in (REMOTES, SHAPES) if name in named}
+    wrong = wrong_variables(environ)
+    remedy = "set the variable to an allowed value, or unset it; until then the default holds"
+    named |= {REMOTES: masked(named[REMOTES])} if REMOTES in named else {}
     text = ", ".join(f"{name}={value}" for name, value in named.items()) or "no variable is set"
-    checks = [Check("settings", True, text)]
+    checks = [Check("settings", False, each, remedy) for each in wrong] or [Check("settings", True, text)]
     checks += [Check("settings", False, told(*each), "rename or unset it") for each in unknown.items()]
-    return checks, settings.hmac_key_file
+    return checks, Path(environ[KEY_FILE]) if environ.get(KEY_FILE) else None
 
 
 def _check_torch() -> Check:
     try:
         import torch
     except Exception as error:  # a broken install raises anything
-        remedy = f"install torch=={TESTED_TEXT}.*, see https://pytorch.org/get-started/locally"
+        remedy = f"install torch=={NEWEST}.*, see https://pytorch.org/get-started/locally"
         return Check("torch", False, f"cannot be imported: {type(error).__name__}: {error}", remedy)
     version = str(torch.__version__)
-    if not is_tested(version):
-        return Check(
-            "torch", False, f"{version}, which gearcache is not tested with", f"install torch=={TESTED_TEXT}.*"
-        )
-    return Check("torch", True, version)
+    if is_tested(version):
+        return Check("torch", True, version)
+    text, remedy = f"{version}, which gearcache is not tested with", f"install torch=={NEWEST}.*"
+    try:
+        check_release(version)
+        check_names(version)
+        from gearcache.building.canary import check_hooks  # does not import where a name is missing
+
+        check_hooks(version)
+    except GearcacheError as error:
+        return Check("torch", False, f"{text}: {error}", remedy)
+    return Check("torch", True, f"{text}, and which has the names that it uses and calls its hooks")
 
 
 def _check_compiler(environ: Mapping[str, str]) -> Check:
@@ -75,7 +85,11 @@ def _check_compiler(environ: Mapping[str, str]) -> Check:
     found = next((path for name in names if (path := shutil.which(name))), None)
     if found is None:
         return Check("compiler", False, f"none found: {', '.join(names)}", remedy)
-    with scratch_folder() as folder:
+    with contextlib.ExitStack() as stack:
+        try:
+            folder = stack.enter_context(scratch_folder())
+        except OSError as error:
+            return Check("compiler", False, f"`{found}` has no place for its files: {error.strerror}", TEMPORARY_REMEDY)
         source = Path(folder, "probe.cpp")
         source.write_text(_PROBE)
         command = [found, "-shared", "-fPIC", "-fopenmp", str(source), "-o", str(Path(folder, "probe.so"))]
@@ -99,6 +113,8 @@ def _check_cpu(environ: Mapping[str, str]) -> Check:
     text = f"{capability}, {threads} threads; both are in the key of compiled entries"
     if levels := [name for name in host_targets() if name != NATIVE]:
         text += f", under a target ({', '.join(levels)}) the threads alone"
+    if told := told_of_threads(environ, threads):
+        return Check("cpu", None, text, told)
     if not environ.get("OMP_NUM_THREADS"):
         return Check("cpu", None, text, "set OMP_NUM_THREADS where hosts with other core counts share a cache")
     return Check("cpu", True, text)

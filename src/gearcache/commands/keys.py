@@ -11,9 +11,24 @@ import click
 from gearcache.cache.key_pair import MISSING_PACKAGE, SIGNING_KEY_VARIABLE, fingerprint, new_key_file
 from gearcache.cache.trusted_keys import TRUSTED_KEYS_VARIABLE, TrustedKey, is_key_name, moment_text
 from gearcache.commands.common import environment_trust, json_option, note, print_json
+from gearcache.commands.listing import Column, Listing
 from gearcache.commands.printing import echo
-from gearcache.commands.table import print_table
 from gearcache.commands.verbosity import verbosity_options
+
+
+def _moment(bound: float | None) -> str:
+    return "-" if bound is None else moment_text(bound)
+
+
+_KEYS = Listing(
+    (
+        Column("Name", "name"),
+        Column("Fingerprint", "fingerprint"),
+        Column("From", "from", _moment),
+        Column("Until", "until", _moment),
+        Column("Signs here", "signs_here", lambda here: "yes" if here else "-"),
+    )
+)
 
 
 @click.group("keys", no_args_is_help=True)
@@ -62,24 +77,18 @@ def list_keys(as_json: bool) -> None:
     trust = environment_trust()
     own = trust.signing_key.public_key if trust.signing_key is not None else None
     signer = next((key.name for key in trust.keys if key.public_key == own), None)
+    keys = [_plain(key, is_own=key.public_key == own) for key in trust.keys]
     if as_json:
-        keys = [_plain(key, is_own=key.public_key == own) for key in trust.keys]
         print_json("keys", {"keys": keys, "signing_key": _signing_plain(own, signer)})
         return
-    if trust.keys:
-        print_table(("Name", "Fingerprint", "From", "Until", "Signs here"), [_row(key, own) for key in trust.keys])
-    else:
+    _KEYS.print(keys)
+    if not keys:
         note(f"no public key is trusted: `{TRUSTED_KEYS_VARIABLE}` is not set")
     if own is None:
         note(f"this host has no private key: `{SIGNING_KEY_VARIABLE}` is not set")
     elif signer is None:
         line = TrustedKey("NAME", own).text
         note(f"`{TRUSTED_KEYS_VARIABLE}` does not list the key of this host, {fingerprint(own)}: `{line}`")
-
-
-def _row(key: TrustedKey, own: bytes | None) -> list[str]:
-    bounds = [moment_text(bound) if bound is not None else "-" for bound in (key.start, key.end)]
-    return [key.name, key.fingerprint, *bounds, "yes" if key.public_key == own else "-"]
 
 
 def _plain(key: TrustedKey, *, is_own: bool) -> dict[str, Any]:

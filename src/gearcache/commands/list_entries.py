@@ -8,8 +8,7 @@ from pathlib import Path
 import click
 
 from gearcache.cache.admin.catalog import Catalog
-from gearcache.cache.admin.row import EntryRow
-from gearcache.cache.collection import paused_collection
+from gearcache.collection import paused_collection
 from gearcache.commands.common import (
     ago_text,
     common_options,
@@ -21,8 +20,8 @@ from gearcache.commands.common import (
     print_json,
     size_text,
 )
+from gearcache.commands.listing import Column, Listing, number_of, or_dash
 from gearcache.commands.named import is_called
-from gearcache.commands.table import print_table
 from gearcache.commands.verbosity import is_verbose
 
 #: What is sorted by, and whether the largest comes first; a catalog gives the last used first.
@@ -32,7 +31,19 @@ _ORDERS = {
     "hits": (attrgetter("hits"), True),
     "name": (attrgetter("identity"), False),
 }
-_TITLES = ("Method", "Key", "Ranks", "Gears", "Size", "Used", "Hits", "Made", "Torch")
+_ENTRIES = Listing(
+    (
+        Column("Method", "method"),
+        Column("Key", "key", lambda key: str(key) if is_verbose() else str(key)[:12]),
+        Column("Ranks", "ranks", or_dash, spare=1),
+        Column("Gears", "gears", number_of, is_right=True),
+        Column("Size", "size", size_text, is_right=True),
+        Column("Used", "last_use", ago_text),
+        Column("Hits", "hits", is_right=True),
+        Column("Made", "created", ago_text, spare=2),
+        Column("Torch", "torch", or_dash, spare=3),
+    )
+)
 
 
 @click.command("list")
@@ -53,27 +64,13 @@ def _list(catalog: Catalog, method: str | None, sort: str, as_json: bool) -> Non
     entries = [entry for entry in catalog.entries() if method is None or is_called(entry, method)]
     if (order := _ORDERS[sort]) is not None:
         entries.sort(key=order[0], reverse=order[1])
+    rows = [entry_plain(entry, catalog) for entry in entries]
     if as_json:
-        print_json("list", {"entries": [entry_plain(entry, catalog) for entry in entries]})
-    elif entries:
-        rows = [_row(entry, whole=is_verbose()) for entry in entries]
-        print_table(_TITLES, rows, right=("Gears", "Size", "Hits"), spare=("Torch", "Made", "Ranks"))
+        print_json("list", {"entries": rows})
+    else:
+        _ENTRIES.print(rows)
     note_faults(catalog)
     if not entries:
         note(f"no entries{f' of `{method}`' if method else ''} in `{catalog.layout.root}`")
     elif not as_json:
         note(f"{count(len(entries), 'entry', 'entries')}, {size_text(catalog.total_size(entries))} on disk")
-
-
-def _row(entry: EntryRow, *, whole: bool) -> tuple[str, ...]:
-    return (
-        entry.method,
-        entry.digest if whole else entry.digest[:12],
-        entry.ranks or "-",
-        str(len(entry.gears)),
-        size_text(entry.size),
-        ago_text(entry.last_use),
-        str(entry.hits),
-        ago_text(entry.created),
-        entry.torch or "-",
-    )

@@ -28,11 +28,12 @@ from gearcache.commands.common import (
     tell,
     warn,
 )
+from gearcache.commands.listing import Column, Listing, number_of, or_dash
 from gearcache.commands.printing import echo
 from gearcache.commands.shortened import shortened
-from gearcache.commands.table import print_table
 from gearcache.commands.target import find_target
 from gearcache.commands.target_names import complete_target
+from gearcache.commands.threads import told_of_threads
 from gearcache.commands.verbosity import is_quiet, is_verbose, show_log
 from gearcache.errors import PrewarmNotShared
 from gearcache.prewarming.launched import Launched, launched
@@ -117,6 +118,8 @@ def command(
         raise click.UsageError(f"--device: {str(error).splitlines()[0]}") from None
     if threads is not None:
         torch.set_num_threads(threads)
+    elif told := told_of_threads(os.environ, torch.get_num_threads()):
+        warn(told)
     if process is not None and world_size is None:
         world_size, ranks = process.world_size, (process.rank,)
     if process is not None and jobs is None and not os.environ.get("GEARCACHE_JOBS"):
@@ -194,21 +197,17 @@ def _print(report: PrewarmReport, target: str) -> None:
     for entry in report.entries:
         if report.dry_run and entry.missing:
             note(f"{entry.method}: {entry.reason}" if entry.reason else f"{entry.method}: missing")
-        for gear, cause in entry.failed.items():
-            echo(*f"warning: {entry.method}, {gear}: {cause}".splitlines(), err=True)
-        for text, cause in entry.impossible.items():
-            note(f"{entry.method}, {text}: no graph can be made of such a call: {shortened(cause, _CAUSE_WIDTH)}")
+        for name, cause in zip(entry.named(entry.failed), entry.failed.values(), strict=True):
+            echo(*f"warning: {entry.method}, {name}: {cause}".splitlines(), err=True)
+        for name, cause in zip(entry.named(entry.impossible), entry.impossible.values(), strict=True):
+            note(f"{entry.method}, {name}: no graph can be made of such a call: {shortened(cause, _CAUSE_WIDTH)}")
     for name in report.never_called:
         note(f"`{name}` is a cached method that `{target}` never called, so nothing was done for it")
     if not report.entries:
         warn(f"`{target}` called no cached method")
         return
-    last = "Missing" if report.dry_run else "Failed"
-    titles = ("Method", "Rank", "Compiled", "Present", last, "Compile time", "Size")
     if not is_quiet():
-        rows = [_row(entry, report) for entry in report.entries if not entry.left_to]
-        if rows:  # of a share there may be none
-            print_table(titles, rows, right=titles[2:], spare=("Rank", "Size"))
+        _entries(report).print([entry.to_plain() for entry in report.entries if not entry.left_to])
     if report.left:
         others = count(report.left, "entry is", "entries are")
         tell(f"{others} left to {', '.join(dict.fromkeys(each.left_to for each in report.entries if each.left_to))}")
@@ -220,28 +219,45 @@ def _print(report: PrewarmReport, target: str) -> None:
         tell(f"compiled {count(report.compiled, 'gear')} in {seconds_text(report.seconds)}")
 
 
-def _row(entry: Prewarmed, report: PrewarmReport) -> tuple[str, ...]:
-    return (
-        entry.method,
-        "-" if entry.rank is None else str(entry.rank),
-        str(len(entry.compiled)),
-        str(len(entry.present)),
-        str(len(entry.missing) if report.dry_run else len(entry.failed)),
-        seconds_text(sum(entry.compiled.values())) if entry.compiled else "-",
-        size_text(entry.size),
+def _entries(report: PrewarmReport) -> Listing:
+    last = Column("Missing", "missing", number_of, is_right=True)
+    return Listing(
+        (
+            Column("Method", "method"),
+            Column("Rank", "rank", or_dash, spare=2),
+            Column("Compiled", "compiled", number_of, is_right=True),
+            Column("Present", "present", number_of, is_right=True),
+            last if report.dry_run else Column("Failed", "failed", number_of, is_right=True),
+            Column("Compile time", "compiled", _seconds_in_all, is_right=True),
+            Column("Size", "size", size_text, is_right=True, spare=1),
+        )
     )
 
 
+def _seconds_in_all(compiled: dict[str, float]) -> str:
+    return seconds_text(sum(compiled.values())) if compiled else "-"
+
+
 def looked_up(
-    target: str, cache_dir: Path | None, *, reads: bool = False, fetches: bool = False
+    target: str,
+    cache_dir: Path | None,
+    *,
+    reads: bool = False,
+    fetches: bool = False,
+    threads: int | None = None,
 ) -> tuple[PrewarmReport, BaseException | None]:
     """Return what is stored of what a function calls, and what the function raised, which is printed; compiles nothing.
 
     In a job for the rank of the environment; with `reads` every byte is read, with `fetches` what is missing is brought
-    from the tiers. A usage error for what names no function.
+    from the tiers; `threads` are those of the process that serves, where this one has others. A usage error for what
+    names no function.
     """
     process = launched(os.environ)
     function = find_target(target)
+    if threads is not None:
+        import torch
+
+        torch.set_num_threads(threads)
     from gearcache.prewarming.prewarm import run_prewarm
 
     with contextlib.redirect_stdout(sys.stderr):
@@ -274,10 +290,10 @@ def explain_target(target: str, cache_dir: Path | None, as_json: bool, *, is_rem
             state = f"{count(len(entry.present), 'gear')} present, {len(entry.missing)} missing"
             echo(f"{entry.method}: {state}", f"  {entry.entry}")
             if entry.missing:
-                echo(f"  missing: {'; '.join(entry.missing)}", f"  because: {entry.reason}")
+                echo(f"  missing: {'; '.join(entry.named(entry.missing))}", f"  because: {entry.reason}")
             for found in tiers.get(entry.entry, []):
                 echo(*(f"  tier {line}" for line in found.lines()))
-            for call, cause in entry.failed.items():
+            for call, cause in zip(entry.named(entry.failed), entry.failed.values(), strict=True):
                 echo(*f"  failed: {call}: {cause}".splitlines())
         if not report.entries:
             warn(f"`{target}` called no cached method")

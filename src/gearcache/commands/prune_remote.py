@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import asdict
+from msgspec.structs import asdict
 
 from gearcache.cache.layout import Layout
-from gearcache.cache.remote.persistence import SECONDS
-from gearcache.cache.remote.protocol import Deadline
 from gearcache.cache.remote.prune import RemotePrune, RemotePruned
-from gearcache.cache.remote.shapes import ShapesTier
 from gearcache.commands.common import Exit, count, environment_trust, note, print_json, size_text, stop, tell, warn
 from gearcache.commands.tiers import tiers_at
 from gearcache.commands.verbosity import is_verbose
@@ -25,31 +21,20 @@ def prune_remote(
     trust = environment_trust()
     outcomes: list[RemotePruned] = []
     problems: dict[str, str] = {}
-    old: dict[str, list[str]] = {}
     for tier in tiers:
         pruning = RemotePrune(tier, trust, covers_manifests)
         try:
             pruning.run(max_age, grace, dry_run=dry_run)
-            if max_age is not None:
-                told = ShapesTier(tier, trust)
-                before = time.time() - max_age
-                old[tier.label] = told.prune(before, Deadline.after(SECONDS), dry_run=dry_run)
         except RemoteError as error:
             problems[tier.label] = error.problem
         outcomes.append(pruning.outcome)
     if as_json:
-        rows = [
-            {**asdict(each), "shapes": old.get(each.tier, []), "problem": problems.get(each.tier, "")}
-            for each in outcomes
-        ]
+        rows = [{**asdict(each), "problem": problems.get(each.tier, "")} for each in outcomes]
         print_json("prune", {"tiers": rows, "dry_run": dry_run})
     else:
         for each in outcomes:
             if each.tier not in problems:
                 _print(each, dry_run)
-            if old.get(each.tier):
-                did = "would remove" if dry_run else "removed"
-                tell(f"{did} the shapes that {count(len(old[each.tier]), 'process', 'processes')} told")
     for label, problem in problems.items():
         warn(f"tier {label}: {problem}")
     for each in outcomes:

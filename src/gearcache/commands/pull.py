@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from gearcache.cache.layout import REMOTES_VARIABLE
+from gearcache.cache.admin.bundle import take_bundle
+from gearcache.cache.layout import REMOTES_VARIABLE, Layout
 from gearcache.cache.remote.holdings import Holdings, holdings
 from gearcache.cache.remote.names import EntryName
 from gearcache.cache.remote.persistence import SECONDS, persistently
@@ -16,6 +17,7 @@ from gearcache.cache.remote.pull import Pull, Pulled
 from gearcache.cache.remote.tier import Tier
 from gearcache.commands.common import (
     Exit,
+    Size,
     common_options,
     count,
     environment_trust,
@@ -32,6 +34,7 @@ from gearcache.commands.target_names import complete_target
 from gearcache.commands.tiers import bar, short, split_names, tiers_at
 from gearcache.readable.joined import MOST_VARIANTS, joined
 
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 #: Of the reason for which gears are missing, in columns.
 _WHY_WIDTH = 300
 
@@ -46,31 +49,46 @@ _WHY_WIDTH = 300
     shell_complete=complete_target,
     help="Exit code 1 when gears are missing that this function calls, as `prewarm --dry-run TARGET` finds them.",
 )
+@click.option(
+    "--file", "file", type=_FILE, help="Take all entries of a bundle that `gearcache pack --file` wrote, of no tier."
+)
+@click.option("--max-size", type=Size(), help="With --file: refuse one that holds more than so many bytes, as `10GB`.")
 @common_options
 def command(
-    names: tuple[str, ...], urls: tuple[str, ...], target: str | None, cache_dir: Path | None, as_json: bool
+    names: tuple[str, ...],
+    urls: tuple[str, ...],
+    target: str | None,
+    file: Path | None,
+    max_size: int | None,
+    cache_dir: Path | None,
+    as_json: bool,
 ) -> None:
-    """Bring entries of tiers to this host: all, or those named.
+    """Bring entries of tiers, or of a file, to this host: all, or those named.
 
     ENTRY is a method, a pattern such as `Model.*`, a key or its start, or `<method>-<start of the key>`; URLs may stand
-    there too, as with `--from`, also of images (`oci://registry/repository:tag`). Every byte and signature is
-    verified; what several hosts have stored of one entry is joined with what is here, of which nothing is
-    lost. Exit code 1 when an entry or a tier failed; with `--require` when gears are missing, and for nothing else.
+    there too, as with `--from`. Every byte and signature is verified; what several hosts have stored of one entry is
+    joined with what is here, of which nothing is lost. Exit code 1 when an entry or a tier failed; with `--require`
+    when gears are missing, and for nothing else.
+
+    A bundle holds code that your process will run: take only what you trust. Each digest is verified, which tells
+    damage but not who wrote it: a file that other users own or can write is refused. With $GEARCACHE_TRUSTED_KEYS or
+    $GEARCACHE_HMAC_KEY_FILE set it may be anybody's, and entries that none of these keys has signed are refused.
     """
     layout = layout_at(cache_dir, may_be_new=True)
     entries, others = split_names(names)
-    tiers = tiers_at(layout, [*urls, *others], "--from")
-    held, problems = _listed(tiers)
-    chosen = _chosen(held, entries, tiers, is_whole=not problems)
-    pull = Pull(layout, environment_trust(), joined)
-    with bar("pull", len(chosen)) as done:
-        for entry in chosen:
-            pull.bring(entry, [(tier, found.manifests[entry]) for tier, found in held if entry in found.manifests])
-            done()
-    outcome = pull.outcome
-    required = None
+    problems: list[str] = []
+    if file is not None:
+        if names or urls:
+            raise click.UsageError("--file takes all entries of the file: name no entry and no tier")
+        outcome = _taken(layout, file, max_size)
+    elif max_size is not None:
+        raise click.UsageError("--max-size needs --file FILE")
+    else:
+        outcome, problems = _pulled(layout, entries, tiers_at(layout, [*urls, *others], "--from"))
+    required: dict[str, Any] | None = None
+    missing: dict[str, list[str]] = {}
     if target is not None:
-        required = _required(target, cache_dir, [*urls, *others])
+        required, missing = _required(target, cache_dir, [*urls, *others])
     if as_json:
         print_json("pull", {"root": str(layout.root), **_plain(outcome, problems), "required": required})
     else:
@@ -83,11 +101,35 @@ def command(
     for name, reason in outcome.failed.items():
         warn(f"{short(name)}: {reason}")
     if required is not None:
-        _tell_missing(required, str(target))
+        _tell_missing(required, missing, str(target))
         if not required["complete"]:
             stop(Exit.WRONG)
     elif problems or outcome.failed:
         stop(Exit.WRONG)
+
+
+def _taken(layout: Layout, file: Path, max_size: int | None) -> Pulled:
+    """Take the entries of a bundle."""
+    found = take_bundle(layout, file, joined, trust=environment_trust(), max_size=max_size)
+    return Pulled(
+        brought=[name for name in found.entries if name not in found.skipped],
+        present=found.skipped,
+        failed=found.failed,
+        blobs=found.blobs,
+        bytes=found.size,
+    )
+
+
+def _pulled(layout: Layout, entries: list[str], tiers: list[Tier]) -> tuple[Pulled, list[str]]:
+    """Bring entries of tiers; also returns why tiers could not be listed."""
+    held, problems = _listed(tiers)
+    chosen = _chosen(held, entries, tiers, is_whole=not problems)
+    pull = Pull(layout, environment_trust(), joined)
+    with bar("pull", len(chosen)) as done:
+        for entry in chosen:
+            pull.bring(entry, [(tier, found.manifests[entry]) for tier, found in held if entry in found.manifests])
+            done()
+    return pull.outcome, problems
 
 
 def _tell_full(outcome: Pulled) -> None:
@@ -129,10 +171,10 @@ def _chosen(
     return sorted(set(chosen), key=lambda entry: (entry.label, entry.digest, entry.ranks))
 
 
-def _required(target: str, cache_dir: Path | None, urls: list[str]) -> dict[str, Any]:
+def _required(target: str, cache_dir: Path | None, urls: list[str]) -> tuple[dict[str, Any], dict[str, list[str]]]:
     """Look up what a function calls, here and then in the tiers (of the environment where none are given).
 
-    Returns what is missing as JSON data.
+    Returns what is missing as JSON data, and the short names of the missing gears by method.
 
     Of the traces of an entry that several hosts have stored, not all may be here; the function tells which it needs.
     """
@@ -145,6 +187,7 @@ def _required(target: str, cache_dir: Path | None, urls: list[str]) -> dict[str,
     failed = {f"{entry.method}, {call}": cause for entry in report.entries for call, cause in entry.failed.items()}
     if error is not None:
         failed[target] = f"{type(error).__name__}: {error}"
+    names = {entry.method: entry.named(entry.missing) for entry in report.entries if entry.missing}
     return {
         "target": target,
         "present": report.present,
@@ -152,13 +195,13 @@ def _required(target: str, cache_dir: Path | None, urls: list[str]) -> dict[str,
         "reasons": {entry.method: entry.reason for entry in report.entries if entry.missing and entry.reason},
         "failed": failed,
         "complete": error is None and report.is_complete and bool(report.entries) and not missing,
-    }
+    }, names
 
 
-def _tell_missing(required: dict[str, Any], target: str) -> None:
-    for method, gears in required["missing"].items():
+def _tell_missing(required: dict[str, Any], names: dict[str, list[str]], target: str) -> None:
+    for method, gears in names.items():
         why = f" ({shortened(required['reasons'][method], _WHY_WIDTH)})" if method in required["reasons"] else ""
-        warn(f"{method}: missing {'; '.join(text or 'the graph' for text in gears)}{why}")
+        warn(f"{method}: missing {'; '.join(name or 'the graph' for name in gears)}{why}")
     for call, cause in required["failed"].items():
         warn(f"{call}: {cause}")
     if required["complete"]:

@@ -28,8 +28,7 @@ from gearcache.commands.common import (
     warn,
 )
 from gearcache.commands.named import entry_argument, find_all
-from gearcache.commands.push_image import push_image
-from gearcache.commands.tiers import bar, images_at, short, split_names, tiers_at, without_images
+from gearcache.commands.tiers import bar, short, split_names, tiers_at
 from gearcache.readable.joined import covers_manifests
 
 
@@ -45,32 +44,19 @@ def command(
 ) -> None:
     """Send what tiers lack of entries: of all, or of those named. ENTRIES may be URLs too, as with `--to`.
 
-    `oci://registry/repository:tag` stores all of them as one image, which the tag then names.
     Every byte is verified before it is sent, the manifest goes last, and nothing in a tier is replaced: what other
     hosts stored stays. Where a tier fails each entry is tried three times; exit code 1 when one could not be sent.
     """
     layout = layout_at(cache_dir)
     names, others = split_names(entries)
-    given = [*urls, *others]
-    images, urls_of_tiers = images_at(given, "--to"), without_images(given)
-    if index and images:
-        raise click.UsageError(
-            f"--index writes lists for web servers, and `{images[0].label}` is an image, without any"
-        )
-    tiers = tiers_at(layout, urls_of_tiers, "--to", to_write=True) if urls_of_tiers or not images else []
+    tiers = tiers_at(layout, [*urls, *others], "--to", to_write=True)
     catalog = Catalog(layout)
     named = {entry.identity: entry for name in names for entry in find_all(catalog, name)}
     rows = list(named.values()) or catalog.entries()
-    if images and not rows:
-        note_faults(catalog)
-        raise click.UsageError(f"there is nothing to push in `{layout.root}`")
     chosen = [EntryName(*entry.identity) for entry in rows]
     trust = environment_trust()
-    with bar("push", len(tiers) * len(chosen) + len(images)) as done:
+    with bar("push", len(tiers) * len(chosen)) as done:
         outcomes = [push_entries(tier, layout, chosen, trust, covers_manifests, done) for tier in tiers]
-        for image in images:
-            outcomes.append(push_image(layout, rows, image, trust))
-            done()
     indexes = {tier.label: _index(tier) for tier in tiers} if index else {}
     if as_json:
         print_json("push", {"tiers": [_plain(each, indexes) for each in outcomes]})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gearcache.cache import Layout
 from gearcache.cache.admin.health import Check
+from gearcache.cache.layout import Layout
 
 _VARIABLE = "WORLD_SIZE"
 _REMEDY = (

@@ -8,14 +8,16 @@ from gearcache.cache.admin.health import Check
 from gearcache.commands.common import count
 from gearcache.commands.prewarm import looked_up
 from gearcache.prewarming.report import Prewarmed
+from gearcache.serving.host_faults import host_remedy
 
 
-def check_ready(target: str, cache_dir: Path | None) -> list[Check]:
+def check_ready(target: str, cache_dir: Path | None, threads: int | None = None) -> list[Check]:
     """Look up what a function calls, and read every byte of it, as the process that serves will; compiles nothing."""
-    report, error = looked_up(target, cache_dir, reads=True)
+    report, error = looked_up(target, cache_dir, reads=True, threads=threads)
     checks = [_check(entry, target) for entry in report.entries]
     if error is not None:
-        checks.append(Check("function", False, f"`{target}` raised {type(error).__name__}: {error}", "correct it"))
+        remedy = host_remedy(error) or "correct it"
+        checks.append(Check("function", False, f"`{target}` raised {type(error).__name__}: {error}", remedy))
     elif not report.entries:
         checks.append(Check("function", False, f"`{target}` called no cached method", "let it call what is served"))
     checks += [
@@ -30,6 +32,7 @@ def _check(entry: Prewarmed, target: str) -> Check:
         return Check(name, False, "; ".join(entry.failed.values()), f"see `gearcache prewarm {target}`")
     if entry.missing:
         known = count(len(entry.present), "gear")
-        text = f"{known} here, missing: {'; '.join(entry.missing)}; because: {entry.reason}"
-        return Check(name, False, text, f"`gearcache pull --require {target}`, or `gearcache prewarm {target}`")
+        text = f"{known} here, missing: {'; '.join(entry.named(entry.missing))}; because: {entry.reason}"
+        remedy = entry.advice or f"`gearcache pull --require {target}`, or `gearcache prewarm {target}`"
+        return Check(name, False, text, remedy)
     return Check(name, True, f"{count(len(entry.present), 'gear')} here")

@@ -9,7 +9,7 @@ import click
 
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.atomic import regular_target, write_atomic
-from gearcache.cache.collection import paused_collection
+from gearcache.collection import paused_collection
 from gearcache.commands.common import common_options, layout_at, note_other_formats, print_json, size_text, tell, warn
 from gearcache.errors import PublishError
 from gearcache.reporting.document import report_document
@@ -38,7 +38,7 @@ _FAULTS = 20
     "--compare",
     "other",
     type=click.Path(exists=True, path_type=Path),
-    help="Another cache folder or a bundle: what it holds otherwise, as `gearcache diff` says.",
+    help="Another cache folder or a bundle: what it holds otherwise, as `gearcache explain A B` says.",
 )
 @click.option(
     "--details",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import click
@@ -31,6 +32,7 @@ from gearcache.commands.common import (
 from gearcache.commands.named import entry_argument, find_newest
 from gearcache.commands.printing import echo
 from gearcache.commands.tier_entries import in_tiers, remote_option
+from gearcache.guards.gears.short_names import short_names
 from gearcache.readable.entry import (
     check_lines,
     evidence_lines,
@@ -55,7 +57,9 @@ _SHOWN = 12
 @click.option(
     "--only", "only", type=click.Choice(_SECTIONS), multiple=True, help="Show this part, in full. Repeatable."
 )
-@click.option("--full", is_flag=True, help="Show every part in full: evidence, frame and graph too.")
+@click.option(
+    "--full", is_flag=True, help="Show every part in full: whole names of gears, evidence, frame and graph too."
+)
 @remote_option
 @common_options
 def command(
@@ -106,8 +110,10 @@ def _signature_text(found: Signature) -> str:
     return f"by `{found.name}` ({found.fingerprint})" if found.fingerprint else "with the HMAC key of this host"
 
 
-def _parts(variant: dict[str, Any], manifest: Manifest, catalog: Catalog) -> dict[str, Iterator[tuple[str, list[str]]]]:
-    """Return section -> (title, lines), read when it is asked for."""
+def _parts(
+    variant: dict[str, Any], manifest: Manifest, catalog: Catalog, called: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Iterator[tuple[str, list[str]]]]:
+    """Return section -> (title, lines), read when it is asked for; `called` has the names of gears, by text."""
 
     def once(title: str, lines: Any) -> Iterator[tuple[str, list[str]]]:
         yield title, list(lines)
@@ -121,7 +127,7 @@ def _parts(variant: dict[str, Any], manifest: Manifest, catalog: Catalog) -> dic
         "checks": once("Checked on every call, beside the tensors", check_lines(variant)),
         "evidence": once("Evidence, checked at each load", evidence_lines(variant)),
         "sources": once("Source, compared at each load", source_lines(variant)),
-        "gears": once("Gears", gear_lines(variant, manifest)),
+        "gears": once("Gears", gear_lines(variant, manifest, called)),
         "frame": once("Frame", frame_lines(variant, manifest)),
         "graph": drawn(),
     }
@@ -132,10 +138,12 @@ def _body(manifest: Manifest, catalog: Catalog, sections: tuple[str, ...], limit
         yield from ("", "Key components")
         yield from _indented(list(key_lines(manifest)), limit and 2 * limit, "--only key")
     variants = variants_of(manifest)
+    # What is asked for in full has the full texts, by which programs know gears.
+    called = {} if limit is None else short_names(gear["text"] for variant in variants for gear in variant["gears"])
     for number, variant in enumerate(variants):
         if len(variants) > 1:
             yield from ("", f"Variant {number + 1} of {len(variants)}")
-        parts = _parts(variant, manifest, catalog)
+        parts = _parts(variant, manifest, catalog, called)
         for section in sections:
             for title, lines in parts.get(section, ()):
                 yield from ("", title)

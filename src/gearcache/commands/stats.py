@@ -24,10 +24,24 @@ from gearcache.commands.common import (
     size_text,
     warn,
 )
+from gearcache.commands.listing import Column, Listing, percent
 from gearcache.commands.printing import echo
-from gearcache.commands.table import print_table
-from gearcache.commands.tier_table import print_tiers, tier_plain
+from gearcache.commands.tier_table import TIERS, tier_plain
 from gearcache.commands.used import Used, limits_in_force, used_by_methods, used_in_all, used_plain
+
+_METHODS = Listing(
+    (
+        Column("Method", "method"),
+        Column("Entries", "entries", is_right=True),
+        Column("Gears", "gears", is_right=True, spare=2),
+        Column("Size", "size", size_text, is_right=True, spare=1),
+        Column("Hits", "hits", is_right=True),
+        Column("Misses", "misses", is_right=True),
+        Column("Rate", "hit_rate", percent, is_right=True),
+        Column("Compile time", "compile_seconds", seconds_text, is_right=True, spare=3),
+        Column("Saved", "compile_seconds_saved", seconds_text, is_right=True),
+    )
+)
 
 
 @click.command("stats")
@@ -46,19 +60,23 @@ def command(reset: bool, cache_dir: Path | None, as_json: bool) -> None:
     methods = used_by_methods(entries, counts)
     total = used_in_all(entries, counts, methods)
     limits = limits_in_force(os.environ)
+    by_method = [{"method": each.method, **each.to_plain()} for each in methods]
+    by_tier = [tier_plain(each) for each in tier_counts(layout)]
     if as_json:
         plain = {
             "root": str(layout.root),
             "exists": layout.bucket.exists(),
             **used_plain(catalog, counts, total, limits),
-            "methods": [{"method": each.method, **each.to_plain()} for each in methods],
-            "tiers": [tier_plain(each) for each in tier_counts(layout)],
+            "methods": by_method,
+            "tiers": by_tier,
         }
         print_json("stats", {**plain, "reset": reset})
     else:
         _print(catalog, counts, total, limits)
-        _print_methods(methods)
-        print_tiers(tier_counts(layout))
+        for listing, rows in ((_METHODS, by_method), (TIERS, by_tier)):
+            if rows:
+                echo("")
+                listing.print(rows)
     if counts.fault is not None:
         warn(f"{counts.fault}; everything is counted since the cache was made")
     note_faults(catalog)
@@ -71,9 +89,10 @@ def command(reset: bool, cache_dir: Path | None, as_json: bool) -> None:
 def _print(catalog: Catalog, counts: Counts, total: Used, limits: tuple[int | None, float | None]) -> None:
     size, quarantined = total_size(total.entries), catalog.quarantined()
     aside = sum(item.size for item in quarantined)
-    limit, max_age = "none (GEARCACHE_MAX_SIZE is not set)", limits[1]
+    limit, max_age = "none", limits[1]
     if limits[0] is not None:
-        limit = f"{size_text(limits[0])}, {_percent((size + aside) / limits[0] if limits[0] else None)} used"
+        default = "" if os.environ.get("GEARCACHE_MAX_SIZE") else " by default"
+        limit = f"{size_text(limits[0])}{default}, {percent((size + aside) / limits[0] if limits[0] else None)} used"
     moment = "when it was reset" if counts.was_reset else "when the cache was made"
     lines = [
         ("Cache", str(catalog.layout.root)),
@@ -81,7 +100,7 @@ def _print(catalog: Catalog, counts: Counts, total: Used, limits: tuple[int | No
         ("Limit", limit),
         *([("Age limit", f"{max_age / 86400:g} d without use")] if max_age is not None else []),
         *([("Counted since", f"{ago_text(counts.since)}, {moment}")] if counts.since else []),
-        ("Hits", f"{total.hits} of {count(total.hits + total.misses, 'lookup')}, {_percent(total.rate)}"),
+        ("Hits", f"{total.hits} of {count(total.hits + total.misses, 'lookup')}, {percent(total.rate)}"),
         ("Misses", str(total.misses)),
         *((f"  {reason}", str(number)) for reason, number in sorted(total.missed.items())),
         ("Compile time", seconds_text(total.compiled)),
@@ -92,28 +111,3 @@ def _print(catalog: Catalog, counts: Counts, total: Used, limits: tuple[int | No
     width = max(len(name) for name, _ in lines)
     for name, text in lines:
         echo(f"{name:<{width}}  {text}")
-
-
-def _print_methods(methods: list[Used]) -> None:
-    titles = ("Method", "Entries", "Gears", "Size", "Hits", "Misses", "Rate", "Compile time", "Saved")
-    rows = [
-        (
-            each.method,
-            str(len(each.entries)),
-            str(each.gears),
-            size_text(total_size(each.entries)),
-            str(each.hits),
-            str(each.misses),
-            _percent(each.rate),
-            seconds_text(each.compiled),
-            seconds_text(each.saved),
-        )
-        for each in methods
-    ]
-    if rows:
-        echo("")
-        print_table(titles, rows, right=titles[1:], spare=("Compile time", "Gears", "Size"))
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.1f}%"

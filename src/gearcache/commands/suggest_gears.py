@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import time
+import json
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -11,96 +10,67 @@ from typing import Any
 
 import click
 
-from gearcache.cache.layout import SHAPES_VARIABLE as _VARIABLE
-from gearcache.cache.remote.persistence import SECONDS, persistently
-from gearcache.cache.remote.protocol import Deadline, RemoteError
-from gearcache.cache.remote.shapes import ProcessShapes, ShapesTier
-from gearcache.commands.common import (
-    Age,
-    Exit,
-    common_options,
-    count,
-    environment_trust,
-    layout_at,
-    print_json,
-    stop,
-    warn,
-)
+from gearcache.commands.common import Exit, common_options, count, print_json, stop, warn
 from gearcache.commands.printing import echo, note
-from gearcache.commands.tiers import tiers_at
 from gearcache.errors import GearSpecError
 from gearcache.guards.gears.sizes import MAX_GEARS
 from gearcache.telemetry.fleet_gears import MethodTraffic, Proposal, propose, summed
+from gearcache.telemetry.method_shapes import MethodShapes, read_shapes
 from gearcache.telemetry.size_lists import MOST_EFFORT
 
 
 @click.command("suggest-gears")
-@click.argument("method", required=False)
-@click.option("--from", "urls", multiple=True, metavar="URL", help=f"A tier; else ${_VARIABLE}. Repeatable.")
+@click.argument("files", nargs=-1, required=True, type=click.Path(dir_okay=False, allow_dash=True), metavar="FILE...")
+@click.option("--method", metavar="PATTERN", help="Only methods of this name, as `Model.*`, or `module.Class.*`.")
 @click.option(
     "--gears", "number", type=click.IntRange(1, MAX_GEARS), help="At most so many; else as many as the method has now."
 )
-@click.option("--newer-than", "age", type=Age(), help="Only what processes told so recently, as 30d.")
 @common_options
 def command(
-    method: str | None,
-    urls: tuple[str, ...],
-    number: int | None,
-    age: float | None,
-    cache_dir: Path | None,
-    as_json: bool,
+    files: tuple[str, ...], method: str | None, number: int | None, cache_dir: Path | None, as_json: bool
 ) -> None:
-    """Propose gears for the next release, from the shapes that all hosts have met.
+    """Propose gears for the next release, from the shapes that processes have met.
 
-    Processes tell a tier what they meet where $GEARCACHE_SHAPES names it. METHOD may be a pattern, as `Model.*`. Exit
-    code 1 when a tier cannot be read, or nothing was told of the method.
+    FILE is JSON that holds what `.stats.to_dict()` of cached methods says, of one process or several, in any form;
+    `-` is stdin. Exit code 1 when a file cannot be read, or says nothing of the method.
     """
-    named = urls or tuple(os.environ.get(_VARIABLE, "").split())
-    if not named:
-        raise click.UsageError(f"no tier is named: give --from, or set ${_VARIABLE}")
-    told, refused, problems = _read(layout_at(cache_dir, may_be_new=True), named)
-    since = None if age is None else time.time() - age
+    met: list[MethodShapes] = []
+    problems: list[str] = []
+    for name in files:
+        try:
+            met += _read(name)
+        except OSError as error:
+            problems.append(f"`{name}` cannot be read: {error.strerror or error}")
+        except (ValueError, RecursionError) as error:
+            problems.append(f"`{name}` holds no statistics: {error}")
     traffic = [
         row
-        for row in summed(each for each in told if since is None or each.created >= since)
-        if method is None or fnmatchcase(row.method, method) or fnmatchcase(row.full_name, method)
+        for row in summed(met)
+        if row.calls and (method is None or fnmatchcase(row.method, method) or fnmatchcase(row.full_name, method))
     ]
     rows = [_row(each, number, MOST_EFFORT // len(traffic)) for each in traffic]
     if as_json:
-        plain = [_plain(*row) for row in rows]
-        print_json("suggest-gears", {"methods": plain, "refused": refused, "problems": problems})
+        print_json("suggest-gears", {"methods": [_plain(*row) for row in rows], "problems": problems})
     else:
         for row in rows:
             _print(*row, alike=[each for each in traffic if each.method == row[0].method and each is not row[0]])
-    for reason in refused:
-        warn(reason)
     for problem in problems:
         warn(problem)
     if not rows:
-        note(f"nothing was told{f' of `{method}`' if method is not None else ''} in {', '.join(named)}")
+        note(f"no calls{f' of `{method}`' if method is not None else ''} in {', '.join(files)}")
     if problems or not rows:
         stop(Exit.WRONG)
 
 
-def _read(layout: Any, urls: tuple[str, ...]) -> tuple[list[ProcessShapes], list[str], list[str]]:
-    """Return what each process told last, why other objects were refused, and why tiers could not be read."""
-    trust = environment_trust()
-    found: dict[tuple[str, str], ProcessShapes] = {}
-    refused: list[str] = []
-    problems: list[str] = []
-    for tier in tiers_at(layout, urls, "--from"):
-        shapes = ShapesTier(tier, trust)
-        try:
-            told = persistently(lambda shapes=shapes: shapes.latest(Deadline.after(SECONDS)))  # type: ignore[misc]
-        except RemoteError as error:
-            problems.append(str(error))
-            continue
-        refused += shapes.refused.values()
-        for each in told:  # one process tells one tier; what is in two of them was copied
-            known = found.get((each.host, each.process))
-            if known is None or each.sequence > known.sequence:
-                found[each.host, each.process] = each
-    return list(found.values()), refused, problems
+def _read(name: str) -> list[MethodShapes]:
+    """Return what a file says; it is one JSON document, or one on each line."""
+    with click.open_file(name, encoding="utf-8") as file:
+        text = file.read()
+    try:
+        return list(read_shapes(json.loads(text)))
+    except json.JSONDecodeError:
+        lines = [line for line in text.splitlines() if line.strip()]
+        return [each for line in lines for each in read_shapes(json.loads(line))]
 
 
 def _row(traffic: MethodTraffic, number: int | None, effort: int) -> tuple[MethodTraffic, Proposal | None, str]:
@@ -113,12 +83,12 @@ def _row(traffic: MethodTraffic, number: int | None, effort: int) -> tuple[Metho
 def _print(traffic: MethodTraffic, proposal: Proposal | None, problem: str, *, alike: Sequence[MethodTraffic]) -> None:
     name = traffic.method
     if any(each.full_name != traffic.full_name for each in alike):
-        name += f" ({traffic.full_name or 'class not told'})"
+        name += f" ({traffic.full_name})"
     if any(each.full_name == traffic.full_name and each.gears != traffic.gears for each in alike):
         name += f" with {_sizes_now(traffic)}"
     echo(
-        f"{name}: {count(traffic.calls, 'call')} of {count(len(traffic.shapes), 'shape')}, told by "
-        f"{count(traffic.processes, 'process', 'processes')} of {count(len(traffic.hosts), 'host')}"
+        f"{name}: {count(traffic.calls, 'call')} of {count(len(traffic.shapes), 'shape')} in "
+        f"{count(traffic.processes, 'process', 'processes')}"
     )
     if proposal is None:
         echo(f"  {problem}")
@@ -178,7 +148,6 @@ def _plain(traffic: MethodTraffic, proposal: Proposal | None, problem: str) -> d
         "calls": traffic.calls,
         "shapes": len(traffic.shapes),
         "processes": traffic.processes,
-        "hosts": len(traffic.hosts),
         "gears_now": len(traffic.gears),
         "sizes_now": [list(gear) for gear in traffic.gears],
         "keeps": proposal is not None and proposal.keeps,

@@ -51,6 +51,14 @@ def print_table(
         click.echo(f"{styled(shortened(row[0], available), bold=True)}{inner}")
 
 
+def between_words(text: str, indent: int) -> list[str]:
+    """Return a text as lines that fit beside an indent on the terminal; as it is in a pipe. No word is broken."""
+    if not sys.stdout.isatty():
+        return [text]
+    width = max(20, shutil.get_terminal_size().columns - indent)
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]
+
+
 def _needed(widths: dict[str, int]) -> int:
     return sum(widths.values()) + len(_GAP) * (len(widths) - 1)
 

@@ -13,11 +13,14 @@ from gearcache.cache.remote.tier import Tier, open_tiers
 from gearcache.cache.remote.urls import parse_urls
 from gearcache.errors import OptionError, RemoteError
 
-_REMEDY = f"look at `gearcache remote status`, or take it out of `{REMOTES_VARIABLE}`; models are served without it"
+_REMEDY = f"look at `gearcache doctor --tiers`, or take it out of `{REMOTES_VARIABLE}`; models are served without it"
 
 
 def check_tiers(environ: Mapping[str, str], layout: Layout) -> list[Check]:
-    """Ask each tier for an object that there is not, unless it rests after faults. Never raises."""
+    """Ask each tier for an object that there is not, also one that rests after faults: that is when people look.
+
+    Never raises.
+    """
     try:
         urls = parse_urls(environ.get(REMOTES_VARIABLE, ""), f"${REMOTES_VARIABLE}")
     except OptionError as error:
@@ -28,14 +31,14 @@ def check_tiers(environ: Mapping[str, str], layout: Layout) -> list[Check]:
 
 
 def _check(tier: Tier) -> Check:
-    if rest := tier.rest_seconds:
-        text = f"{tier.label} failed a moment ago; nobody of this host asks it for {rest:.0f} s more"
-        return Check("tier", None, text, _REMEDY)
+    rest = tier.rest_seconds
+    told = f"; it failed a moment ago, and nobody of this host was to ask it for {rest:.0f} s more" if rest else ""
     begin = time.perf_counter()
     try:
         tier.ask(lambda remote: remote.get(f"{PROBES}{secrets.token_hex(16)}", 1, tier.begin()))
     except (RemoteError, ValueError) as error:
         text = error.problem if isinstance(error, RemoteError) else str(error)
-        return Check("tier", False, f"{tier.label}: {text}", _REMEDY)
+        return Check("tier", False, f"{tier.label}: {text}{told}", _REMEDY)
+    milliseconds = (time.perf_counter() - begin) * 1000
     access = "read only" if tier.url.read_only else "read and write"
-    return Check("tier", True, f"{tier.label} answers after {(time.perf_counter() - begin) * 1000:.1f} ms, {access}")
+    return Check("tier", True, f"{tier.label} answers after {milliseconds:.1f} ms, {access}{told}")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import click
 import msgpack
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from gearcache.cache.layout import Layout
 from gearcache.cache.manifest import Manifest
@@ -26,8 +27,7 @@ from gearcache.readable.differences import differences
 _MOST_COMPARED = 64
 
 
-@dataclass
-class TierEntries:
+class TierEntries(Struct):
     """What one tier has. `entries` are those of the method; `differences` is of the nearest one, where the entry itself
     is not there: path, wanted and stored.
     """

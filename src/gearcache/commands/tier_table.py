@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from gearcache.commands.common import seconds_text, size_text
-from gearcache.commands.printing import echo
-from gearcache.commands.table import print_table
+from gearcache.commands.listing import Column, Listing
 
-_TITLES = ("Tier", "Hits", "Misses", "Faults", "Fetched", "Uploads", "Uploaded", "Saved")
-
-
-def print_tiers(tiers: Sequence[Mapping[str, Any]]) -> None:
-    """Print a line for each tier that this cache was used with; nothing without any."""
-    rows = [
-        (
-            each["label"],
-            str(each["hits"]),
-            str(each["misses"]),
-            str(each["faults"]),
-            size_text(each["bytes_fetched"]),
-            str(each["uploads"]),
-            size_text(each["bytes_uploaded"]),
-            seconds_text(each["seconds_saved"]),
-        )
-        for each in tiers
-    ]
-    if rows:
-        echo("")
-        print_table(_TITLES, rows, right=_TITLES[1:], spare=("Uploads", "Uploaded", "Fetched"))
+TIERS = Listing(
+    (
+        Column("Tier", "tier"),
+        Column("Hits", "hits", is_right=True),
+        Column("Misses", "misses", is_right=True),
+        Column("Faults", "faults", is_right=True),
+        Column("Fetched", "bytes_fetched", size_text, is_right=True, spare=1),
+        Column("Uploads", "uploads", is_right=True, spare=3),
+        Column("Uploaded", "bytes_uploaded", size_text, is_right=True, spare=2),
+        Column("Saved", "compile_seconds_saved", seconds_text, is_right=True),
+    )
+)
 
 
 def tier_plain(counts: Mapping[str, Any]) -> dict[str, Any]:

@@ -38,33 +38,10 @@ def tiers_at(layout: Layout, urls: Sequence[str], option: str, *, to_write: bool
     return open_tiers(found, layout)
 
 
-def images_at(urls: Sequence[str], option: str) -> list[TierURL]:
-    """Return the images of containers among given URLs, to be pushed as a whole; a usage error for what is none."""
-    try:
-        found = parse_urls([url for url in urls if _is_image(url)], option)
-    except OptionError as error:
-        raise click.UsageError(str(error)) from None
-    for url, text in zip(found, filter(_is_image, urls), strict=True):
-        if "read_only=1" in text:
-            raise click.UsageError(f"{option}: the tier {url.label} is read only")
-        if "@" in url.url:
-            raise click.UsageError(f"{option}: `{url.label}` names an image by its digest; one is pushed under a tag")
-    return found
-
-
-def without_images(urls: Sequence[str]) -> list[str]:
-    """Return the URLs that are no images."""
-    return [url for url in urls if not _is_image(url)]
-
-
 def split_names(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the names of entries and the URLs among the arguments of a command."""
     urls = [text for text in arguments if "://" in text or text.startswith("folder:")]
     return [text for text in arguments if text not in urls], urls
-
-
-def _is_image(url: str) -> bool:
-    return url.startswith("oci:")
 
 
 def short(name: str) -> str:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.counts import Counts
 from gearcache.cache.admin.row import EntryRow, total_size
-from gearcache.cache.quantities import parse_age, parse_size
-from gearcache.commands.printing import warn
+from gearcache.options import resolve_settings
 
 
-@dataclass
-class Used:
+class Used(Struct):
     """What the cache was good for, for one method or for all. `compiled` and `saved` are seconds; `saved` is an
     estimate: hits, times what compiling a variant took on the average.
     """
@@ -83,14 +82,8 @@ def used_by_methods(entries: Iterable[EntryRow], counts: Counts) -> list[Used]:
 
 def limits_in_force(environ: Mapping[str, str]) -> tuple[int | None, float | None]:
     """Return the limits of an environment: bytes and seconds; None for none."""
-    found: list[Any] = []
-    for name, parse in (("GEARCACHE_MAX_SIZE", parse_size), ("GEARCACHE_MAX_AGE", parse_age)):
-        try:
-            found.append(parse(environ[name]) if environ.get(name) else None)
-        except ValueError as error:
-            warn(f"{name}: {error}")
-            found.append(None)
-    return found[0], found[1]
+    settings = resolve_settings(None, has_gears=False, environ=environ)
+    return settings.max_size, settings.max_age
 
 
 def used_in_all(entries: Iterable[EntryRow], counts: Counts, methods: Iterable[Used]) -> Used:

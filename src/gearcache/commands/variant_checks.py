@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gearcache.cache import Layout
 from gearcache.cache.admin.health import Check
 from gearcache.cache.admin.scan import scan
+from gearcache.cache.layout import Layout
 from gearcache.errors import CacheError
 from gearcache.options import CompilerConfig
 

@@ -26,6 +26,7 @@ from gearcache.commands.common import (
 )
 from gearcache.commands.printing import echo
 from gearcache.commands.verbosity import is_quiet, is_verbose
+from gearcache.guards.gears.short_names import short_names
 from gearcache.readable.held_gears import held_gears, without_blobs
 from gearcache.terminal import is_drawable
 
@@ -85,26 +86,27 @@ def _sentence(fault: Fault, layout: Layout) -> str:
     """Return what is wrong and with which gears of which entry, and what was done."""
     names = ", ".join(_short(name) for name in dict.fromkeys(fault.entries))
     if fault.kind != "incomplete":
-        parts = f", {_gears(fault.parts)}" if fault.parts else ""
+        parts = f", {_gears(fault)}" if fault.parts else ""
         moved = "; moved to the quarantine" if fault.repaired else ""
         return f"{f'{names}{parts}: ' if names else ''}{fault.path}: {fault.reason}{moved}"
     ranks = layout.identify(fault.path)[2]
     text = f"{names}{f' {ranks}' if ranks else ''}: "
     if not fault.repaired:
         whole = count(len(fault.parts) + len(fault.kept), "gear")
-        lacks = f"{len(fault.parts)} of {whole} cannot be used ({_gears(fault.parts)}): " if fault.parts else ""
+        lacks = f"{len(fault.parts)} of {whole} cannot be used ({_gears(fault)}): " if fault.parts else ""
         return f"{text}{lacks}{fault.reason}"
     if fault.kept:
-        return f"{text}removed {_gears(fault.parts)}; kept the other {count(len(fault.kept), 'gear')}"
+        return f"{text}removed {_gears(fault)}; kept the other {count(len(fault.kept), 'gear')}"
     without = "no gear is left without it" if fault.parts else "its gears cannot be told apart"
-    return f"{text}removed, {f'with {_gears(fault.parts)}, ' if fault.parts else ''}as {without}: {fault.reason}"
+    return f"{text}removed, {f'with {_gears(fault)}, ' if fault.parts else ''}as {without}: {fault.reason}"
 
 
-def _gears(texts: tuple[str, ...]) -> str:
-    distinct = list(dict.fromkeys(texts))
+def _gears(fault: Fault) -> str:
+    names = short_names([*fault.parts, *fault.kept])
+    distinct = [names[text] for text in dict.fromkeys(fault.parts)]
     if len(distinct) > _GEARS_NAMED and not is_verbose():
         return count(len(distinct), "gear")
-    named = "; ".join(text or "without named dims" for text in distinct)
+    named = "; ".join(name or "without named dims" for name in distinct)
     return f"{'gear' if len(distinct) == 1 else 'gears'} {named}"
 
 

@@ -19,6 +19,7 @@ from gearcache.errors import CaptureError
 from gearcache.ge_cache.aten import decode_tensor
 from gearcache.ge_cache.inductor.artifact_names import CONSTANTS, LIBRARY
 from gearcache.ge_cache.inductor.targets import NATIVE, TARGETS
+from gearcache.serving.compiles import check_torch
 
 if TYPE_CHECKING:
     from gearcache.cache.protocol import Store
@@ -36,10 +37,12 @@ def export(cached: Any, path: str | os.PathLike[str]) -> None:
     """Write every loaded gear of a cached method to one file, weights included; an existing file is replaced at once.
 
     `cached` is what `cache_compile` returned, called or warmed before, on backend `inductor` and CPU. `ValueError` for
-    anything else, `CaptureError` for a method whose variants differ in more than sizes: a C++ program passes tensors.
+    anything else, `MissingTorchNames` where this torch lacks what a graph needs, `CaptureError` for a method whose
+    variants differ in more than sizes: a C++ program passes tensors.
     """
     binding = getattr(cached, "_binding", None)
-    if binding is None:
+    if binding is None or not binding.loaded_variants()[0]:
+        check_torch()  # that may be why
         raise ValueError("export: the cached method has loaded no gear yet; call it, or `.warm(...)` it, before")
     actives, store = binding.loaded_variants()
     if binding.method.backend.name != "inductor":

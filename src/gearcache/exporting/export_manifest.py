@@ -1,33 +1,25 @@
-"""Which files of a folder `dynamo_export` has written: a list that lies in the folder with them."""
+"""What `dynamo_export` has written into a folder: a list that lies there too, and tells its folders from others."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from gearcache.cache.atomic import descriptor_digest
 
 MANIFEST = ".gearcache-export.json"
-_VERSION = 1
+_VERSION = 2
 #: Files that users are told to fill in by hand; what they have changed is theirs.
 _EDITED_BY_HAND = ".json"
-
-
-@dataclass(frozen=True)
-class Exported:
-    """A file of an export: the rank that wrote it (None without ranks), and the sha256 of one that may be edited."""
-
-    rank: int | None
-    sha256: str | None
+_Rank = int | None
 
 
 def walk(folder: Path, below: str = "") -> Iterator[str]:
     """Yield the names of all files in a folder, and of empty folders with a `/` at the end; links are files.
 
-    Names are relative, and the manifest is none of them. `OSError` for what cannot be read.
+    Names are relative, and the list is none of them. `OSError` for what cannot be read.
     """
     with os.scandir(folder / below) as entries:
         found = sorted(entries, key=lambda entry: entry.name)
@@ -40,12 +32,31 @@ def walk(folder: Path, below: str = "") -> Iterator[str]:
             yield f"{below}{entry.name}"
 
 
-def describe(folder: Path, owners: Mapping[str, int | None]) -> dict[str, Exported]:
-    """Return what an export has just written, by name; `owners` are the ranks."""
-    return {name: Exported(rank, digest(folder, name)) for name, rank in owners.items()}
+def write_manifest(folder: Path, ranks: Collection[_Rank]) -> None:
+    """Write the list of a folder that an export of these ranks (None without ranks) has filled."""
+    files = {name: _digest(folder, name) for name in walk(folder)}
+    text = json.dumps({"version": _VERSION, "ranks": list(ranks), "files": files}, indent=1)
+    (folder / MANIFEST).write_text(text)
 
 
-def digest(folder: Path, name: str) -> str | None:
+def what_is_not_ours(folder: Path, ranks: Collection[_Rank] | None = None) -> str:
+    """Return what keeps a folder from being replaced by an export of `ranks`, as a sentence; nothing if it may be.
+
+    It may be where all in it is what exports have written, and, with `ranks`, no other rank is among them.
+    """
+    listed, others = _read(folder)
+    for name in walk(folder):
+        path = folder / name
+        if name not in listed:
+            return f"`{str(path).rstrip('/')}` is not from an earlier gearcache.dynamo_export"
+        is_file = path.is_file() and not path.is_symlink()
+        if not is_file or (listed[name] is not None and _digest(folder, name) != listed[name]):
+            return f"`{path}` was edited since it was exported"
+    left = [rank for rank in others if ranks is not None and rank not in ranks]
+    return f"`{folder}` holds the export of rank {', '.join(map(str, left))}" if left else ""
+
+
+def _digest(folder: Path, name: str) -> str | None:
     """Return the sha256 of a file that users may edit; None for others."""
     if not name.endswith(_EDITED_BY_HAND):
         return None
@@ -56,77 +67,12 @@ def digest(folder: Path, name: str) -> str | None:
         os.close(descriptor)
 
 
-def is_edited(folder: Path, name: str, exported: Exported) -> bool:
-    """Whether a file is no longer what the export wrote."""
-    path = folder / name
-    if path.is_symlink() or not path.is_file():
-        return True
-    return exported.sha256 is not None and digest(folder, name) != exported.sha256
-
-
-def write_manifest(folder: Path, files: Mapping[str, Exported]) -> None:
-    """Write the list; readers of the folder see it only once the folder is in its place."""
-    rows = {name: {"rank": item.rank, "sha256": item.sha256} for name, item in sorted(files.items())}
-    (folder / MANIFEST).write_text(json.dumps({"version": _VERSION, "files": rows}, indent=1))
-
-
-def read_manifest(folder: Path) -> dict[str, Exported]:
-    """Return what the list in a folder names; nothing where there is none that can be read."""
+def _read(folder: Path) -> tuple[dict[str, str | None], list[int]]:
+    """Return the files of a list and the ranks that wrote them; nothing where there is none that can be read."""
     try:
         found = json.loads((folder / MANIFEST).read_text())
         if found["version"] != _VERSION:
-            return {}
-        return {name: Exported(row["rank"], row["sha256"]) for name, row in found["files"].items()}
+            return {}, []
+        return dict(found["files"]), [rank for rank in found["ranks"] if rank is not None]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}
-
-
-def kept_files(
-    target: Path, new: Path, fresh: dict[str, Exported], ranks: Collection[int | None], world: int
-) -> tuple[list[str], dict[str, Exported]]:
-    """Return the files of `target` that stay when `new` takes its place, and the files of exports there then.
-
-    These are the files of other ranks of a job of `world` ranks, those that no export wrote, and those that a user has
-    edited since where this export would write again what he started from. `FileExistsError` names a file that cannot
-    stay, because this export writes another one in its place.
-    """
-    old = read_manifest(target)
-    kept, exported = [], dict(fresh)
-    for name in walk(target):
-        known = old.get(name)
-        if known is not None and _stays(known.rank, ranks, world) and name not in fresh:
-            kept.append(name)
-            exported[name] = known
-        elif known is not None and not is_edited(target, name, known):
-            continue
-        elif name in fresh and fresh[name].sha256 is not None and not (target / name).is_symlink():
-            if fresh[name].sha256 == digest(target, name):
-                continue
-            if known is None or fresh[name].sha256 != known.sha256:
-                raise _refusal(target, name, was_exported=known is not None)
-            kept.append(name)
-        elif _meets(name, new, fresh):
-            raise _refusal(target, name, was_exported=False)
-        else:
-            kept.append(name)
-    return kept, exported
-
-
-def _stays(rank: int | None, ranks: Collection[int | None], world: int) -> bool:
-    return rank is not None and None not in ranks and rank not in ranks and rank < world
-
-
-def _meets(name: str, new: Path, fresh: Mapping[str, Exported]) -> bool:
-    """Whether a file or an empty folder cannot lie beside the new files."""
-    plain = name.rstrip("/")
-    if any(str(parent) in fresh for parent in Path(plain).parents):
-        return True
-    return plain in fresh or (not name.endswith("/") and (new / plain).is_dir())
-
-
-def _refusal(target: Path, name: str, *, was_exported: bool) -> FileExistsError:
-    what = "was edited since it was exported" if was_exported else "is not from an earlier gearcache.dynamo_export"
-    return FileExistsError(
-        f"dynamo_export: `{target / name.rstrip('/')}` {what}, and this export would write another file there; move it "
-        "away, or give another export_path"
-    )
+        return {}, []

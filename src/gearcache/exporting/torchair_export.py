@@ -18,7 +18,6 @@ import torch
 
 from gearcache.errors import CompileError, GearSpecError, NotExportable
 from gearcache.exporting.export_folder import NEW, check_place, publish, take_over, work_folder
-from gearcache.exporting.export_manifest import walk
 from gearcache.exporting.export_ranks import Ranks, all_ranks
 from gearcache.ge_cache.npu.ascend import torchair_module
 from gearcache.ge_cache.private_torch.dynamo import dynamo_errors
@@ -37,12 +36,14 @@ def dynamo_export(
     export_name: str = "export",
     dynamic: bool = False,
     config: Any = None,
+    overwrite: bool = False,
     **kwargs: Any,
 ) -> None:
     """Export one call of `model` into the folder `export_path`: `<name>.air`, `dynamo.pbtxt`, weight files.
 
-    An export that is there already is replaced as a whole; readers see the old one or the new one, and so does who
-    looks after a crash. Files that no export wrote stay, and so do the JSON files that were edited by hand.
+    It is written beside the folder and put in its place whole: readers see the old export or the new one, and so does
+    who looks after a crash. A folder that holds anything else than an export, or one that was edited, is refused;
+    with `overwrite=True` it is replaced, with all that is in it.
 
     In a process group every rank has to call it. Each writes `<name><rank>.air` and `rank_<n>/`, and with
     `config.export.experimental.auto_atc_config_generated` rank 0 also `model_relation_config.json` and
@@ -51,7 +52,7 @@ def dynamo_export(
 
     `TypeError` is for a model that is no module and for arguments that its `forward` does not take, `ValueError` for a
     name that is no file name, `NotExportable` for a model that is no single graph, or raises.
-    `FileExistsError` names a file that is not from an export, or was edited, where this one would write another;
+    `FileExistsError` names a file in the folder that is not from an export, or was edited;
     `ValueError` is for a symbolic link, a mount point, the working folder or another mode than `max-autotune`,
     `GearSpecError` for inputs with gears, `CompileError` when torchair cannot convert the model or another rank failed,
     `TimeoutError` when another rank does not come.
@@ -62,14 +63,14 @@ def dynamo_export(
     with ranks.reporting():
         place = Path(os.path.abspath(target))  # not `resolve`, which would follow links
         _check(target, name, ranks.rank, args, kwargs)
-        check_place(place)
+        check_place(place, overwrite=overwrite)
         torchair, own = _config(config)
         with work_folder(place) as work, ranks.reporting():
             folder = work / NEW
             _export(torchair, own, model, args, kwargs, folder, name, target, dynamic)
             _mark_unchecked(folder, name, ranks.rank)
             _replace_paths(folder, target)
-            put_in_place_together(ranks, work, place)
+            put_in_place_together(ranks, work, place, overwrite=overwrite)
 
 
 def _check_arguments(model: Any, name: Any, args: Any, kwargs: Any) -> None:
@@ -98,7 +99,7 @@ def _config(config: Any) -> tuple[Any, Any]:
     return torchair, own
 
 
-def put_in_place_together(ranks: Ranks, work: Path, place: Path) -> None:
+def put_in_place_together(ranks: Ranks, work: Path, place: Path, *, overwrite: bool = False) -> None:
     """Put the files of all ranks that share a folder in place at once, by the first of them; the others wait."""
     together = ranks.in_one_folder(place, work)
     first = min(together, key=lambda rank: rank or 0)
@@ -106,11 +107,10 @@ def put_in_place_together(ranks: Ranks, work: Path, place: Path) -> None:
         assert first is not None
         ranks.ask("published", [first])
         return
-    owners = dict.fromkeys(walk(work / NEW), ranks.rank)
     for rank, other in together.items():
         if rank != first:
-            owners |= dict.fromkeys(take_over(work / NEW, other / NEW), rank)
-    publish(work, place, owners, ranks.world)
+            take_over(work / NEW, other / NEW)
+    publish(work, place, list(together), overwrite=overwrite)
     ranks.tell("published", None)
 
 

@@ -1,20 +1,101 @@
-"""Which release of transformers the integrations work with: they go by names and places that change with each."""
+"""Whether an integration can work with the transformers that is installed: it is asked for what it relies on."""
 
 from __future__ import annotations
 
-#: The release that all tests have passed with; `setup.cfg` has it in the extras.
-TRANSFORMERS = (5, 23)
+import importlib
+import inspect
+import logging
+from typing import Any
+
+logger = logging.getLogger("gearcache")
+#: The releases that the tests of the integrations have passed with; `setup.cfg` admits them in the extras.
+TRANSFORMERS = ((5, 22), (5, 23), (5, 24))
+_TRIED = ", ".join(f"{major}.{minor}" for major, minor in TRANSFORMERS)
+_MIXIN = "cache_utils.CacheLayerMixin"
+#: What `gearcache.integrations.transformers` relies on: names below `transformers`, with parameters that are given.
+RELIED_ON: dict[str, tuple[str, ...]] = {
+    "PreTrainedModel._can_compile_fullgraph": (),
+    "PreTrainedModel.can_generate": (),
+    "generation.GenerationMixin._get_static_cache_init_shape": (),
+    "generation.GenerationMixin.generate": ("inputs", "generation_config"),
+    "generation.configuration_utils.ALL_STATIC_CACHE_IMPLEMENTATIONS": (),
+    "PreTrainedConfig.get_text_config": ("decoder",),
+    "PreTrainedConfig.per_layer_config": (),
+    "cache_utils.get_layer_types_and_kwargs": ("config",),
+    "cache_utils.Cache.__init__": ("layers", "offloading"),
+    "cache_utils.Cache.get_seq_length": (),
+    "cache_utils.DynamicCache.__init__": (),
+    "cache_utils.EncoderDecoderCache.__init__": (),
+    f"{_MIXIN}.lazy_initialization": ("key_states", "value_states"),
+    f"{_MIXIN}.update": ("key_states", "value_states"),
+    f"{_MIXIN}.get_mask_sizes": ("query_length",),
+    f"{_MIXIN}.get_seq_length": (),
+    "cache_utils.DynamicLayer.reorder_cache": ("beam_idx",),
+    "cache_utils.DynamicLayer.get_seq_length": (),
+    "modeling_outputs.BaseModelOutput.__init__": ("last_hidden_state",),
+    "modeling_outputs.CausalLMOutputWithPast.__init__": ("logits",),
+    "modeling_outputs.Seq2SeqLMOutput.__init__": ("logits", "encoder_last_hidden_state"),
+}
+#: What a layer of a cache has to define: `decoder.SlotLayer` has these, and one that has to define more is not known.
+_DEFINED = {
+    "get_mask_sizes",
+    "get_max_cache_shape",
+    "get_max_length",
+    "get_seq_length",
+    "lazy_initialization",
+    "update",
+}
+#: Releases and integrations of which this process has warned.
+_told: set[tuple[str, str]] = set()
 
 
-def transformers_problem(integration: str, extra: str) -> str:
-    """Return what is wrong with the release of transformers that is installed; empty for the one that was tried."""
+def transformers_problem(integration: str, extra: str, relied_on: dict[str, tuple[str, ...]] | None = None) -> str:
+    """Return what an integration lacks in the transformers that is installed; empty where nothing is missing.
+
+    Warns, once, of a release that was not tried.
+    """
     import transformers
 
     found = transformers.__version__
-    if tuple(int(part) for part in found.split(".")[:2]) == TRANSFORMERS:
-        return ""
-    tried = ".".join(map(str, TRANSFORMERS))
-    return (
-        f"gearcache.integrations.{integration} works with transformers {tried}, this is {found}: "
-        f"`pip install 'gearcache[{extra}]'`; `gearcache.attach(model, …)` does not depend on it"
-    )
+    missing = lacking(RELIED_ON if relied_on is None else relied_on)
+    if missing:
+        return (
+            f"gearcache.integrations.{integration} was tried with transformers {_TRIED}, this is {found}, which lacks "
+            f"{', '.join(missing)}: `pip install 'gearcache[{extra}]'`; `gearcache.attach(model, …)` does without it"
+        )
+    if tuple(int(part) for part in found.split(".")[:2]) not in TRANSFORMERS and (found, integration) not in _told:
+        _told.add((found, integration))
+        logger.warning(
+            "gearcache.integrations.%s was tried with transformers %s, this is %s: what is relied on is there",
+            integration,
+            _TRIED,
+            found,
+        )
+    return ""
+
+
+def lacking(relied_on: dict[str, tuple[str, ...]]) -> list[str]:
+    """Return names that transformers lacks, and functions of it that take other parameters or ask for more."""
+    missing = [f"`{name}`" for name in relied_on if _value(name) is None]
+    for name, parameters in relied_on.items():
+        if f"`{name}`" not in missing and parameters:
+            known = inspect.signature(_value(name)).parameters
+            missing += [f"`{parameter}=` of `{name}`" for parameter in parameters if parameter not in known]
+    if f"{_MIXIN}.update" in relied_on and (mixin := _value(_MIXIN)) is not None:
+        missing += [f"a known `{_MIXIN}.{name}`" for name in sorted(mixin.__abstractmethods__ - _DEFINED)]
+    return missing
+
+
+def _value(name: str) -> Any:
+    """Return what transformers has below a name; None where there is nothing."""
+    parts = name.split(".")
+    found: Any = importlib.import_module("transformers")
+    for index, part in enumerate(parts, 1):
+        if hasattr(found, part):
+            found = getattr(found, part)
+            continue
+        try:
+            found = importlib.import_module(".".join(["transformers", *parts[:index]]))
+        except ImportError:
+            return None
+    return found

@@ -10,10 +10,10 @@ import itertools
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
+from msgspec import Struct
 
 from gearcache.guards.dispatch.variant import StoredGear, StoredInput
 from gearcache.guards.gears.example_sizes import Special, owner_of
@@ -30,8 +30,7 @@ Graph = tuple[Sequence[StoredInput], StoredGear]
 Sizes = Mapping[tuple[str, int], int]
 
 
-@dataclass(frozen=True)
-class Gap:
+class Gap(Struct, frozen=True):
     """Sizes that no stored graph takes, for one and the same reason; `first` are the smallest of them."""
 
     first: Special

@@ -1,8 +1,9 @@
-"""Variables of the environment for a while."""
+"""What the process is told of its surroundings, for a while: variables, and where temporary files would go."""
 
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -19,3 +20,21 @@ def with_variables(own: Mapping[str, str]) -> Iterator[None]:
             os.environ.pop(name, None)
             if value is not None:
                 os.environ[name] = value
+
+
+@contextmanager
+def with_temporary_name() -> Iterator[None]:
+    """Name a temporary folder also where none can be written, as with a read-only root without a volume at /tmp.
+
+    Imports of torch ask for the name. Who writes there gets the error of the disk, and who only looks does not write.
+    """
+    try:
+        tempfile.gettempdir()
+    except FileNotFoundError:
+        tempfile.tempdir = os.environ.get("TMPDIR") or "/tmp"
+        try:
+            yield
+        finally:
+            tempfile.tempdir = None  # a volume may be mounted later
+    else:
+        yield

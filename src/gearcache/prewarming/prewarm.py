@@ -24,6 +24,7 @@ import torch
 from gearcache.errors import GearcacheError
 from gearcache.guards.evidence.names import a_type
 from gearcache.prewarming import hook as session
+from gearcache.prewarming.environment import with_temporary_name
 from gearcache.prewarming.job import acting_as
 from gearcache.prewarming.report import Prewarmed as Prewarmed
 from gearcache.prewarming.report import PrewarmInterrupted as PrewarmInterrupted
@@ -110,7 +111,7 @@ def run_prewarm(
         try:
             for rank in chosen:
                 running.rank = rank
-                with acting_as(rank, world_size):
+                with acting_as(rank, world_size), with_temporary_name() if looks else contextlib.nullcontext():
                     running.warm_declared(function())
         except (Exception, KeyboardInterrupt, SystemExit) as error:  # `sys.exit` is no success: work may be left
             return running, error

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from typing import Any
 
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
-@dataclass
-class Prewarmed:
+from gearcache.guards.gears.short_names import short_names
+
+
+class Prewarmed(Struct):
     """What became of one entry: gears that were compiled now, were there, are missing (dry run), or failed (why)."""
 
     method: str
@@ -24,6 +28,8 @@ class Prewarmed:
     impossible: dict[str, str] = field(default_factory=dict)
     #: Why the entry did not serve the first call that it was looked up for.
     reason: str = ""
+    #: What a user can do about that, in a dry run; empty where it is to compile or to bring it here.
+    advice: str = ""
     #: Why each gear is missing, in a dry run.
     reasons: dict[str, str] = field(default_factory=dict)
     #: Who else compiles it, where the work is shared; nothing was done for it here.
@@ -31,15 +37,19 @@ class Prewarmed:
     #: Bytes of the blobs that were loaded or, in a dry run, are stored.
     size: int = 0
     #: What its key is made of, in a dry run: to be compared with entries elsewhere.
-    components: dict[str, Any] = field(default_factory=dict, repr=False)
+    components: dict[str, Any] = field(default_factory=dict)
+
+    def named(self, gears: Iterable[str]) -> list[str]:
+        """Return the short names of some of its gears."""
+        names = short_names([*self.compiled, *self.present, *self.missing, *self.failed, *self.impossible])
+        return [names.get(gear, gear) for gear in gears]
 
     def to_plain(self) -> dict[str, Any]:
-        """Return everything but the components as JSON data."""
-        return {name: value for name, value in vars(self).items() if name != "components"}
+        """Return everything as JSON data but the components, and what is for people."""
+        return {name: value for name, value in asdict(self).items() if name not in ("components", "advice")}
 
 
-@dataclass
-class PrewarmReport:
+class PrewarmReport(Struct):
     """The outcome of a prewarm. `never_called` names cached methods that were made but not called."""
 
     entries: list[Prewarmed]

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from gearcache.errors import CompileError, GearcacheError
+from gearcache.errors import CompileError, GearcacheError, NoOperation
 from gearcache.events import Event, held_events
 from gearcache.ge_cache.capture.stand_ins import stand_ins
 from gearcache.ge_cache.dependencies.observer import collected_code
 from gearcache.guards.gears.call_sizes import special_text
+from gearcache.guards.gears.short_names import sizes_name
 from gearcache.prewarming.reach import Reach
 from gearcache.prewarming.report import Prewarmed, PrewarmReport
 from gearcache.prewarming.share import LeftTo
@@ -211,7 +212,8 @@ class PrewarmSession:
         entry.missing += [gear for gear in found.missing if gear not in entry.missing]
         for gear, reason in found.reasons.items():
             entry.reasons.setdefault(gear, reason)
-        entry.reason = entry.reason or found.reason
+        if not entry.reason:
+            entry.reason, entry.advice = found.reason, found.advice
         entry.impossible |= found.impossible
         blobs = self._blobs.setdefault(entry.entry, {})
         blobs |= found.blobs
@@ -233,8 +235,11 @@ class PrewarmSession:
                 failure = error
             finally:
                 self._count(entry, events, text)
+            if isinstance(failure, NoOperation):  # the method serves it
+                entry.impossible[text or f"call {len(entry.impossible) + 1}"], failure = failure.cause, None
             if failure is not None and not is_needed and binding.note_impossible(call, failure, codes):
-                logger.info("prewarm: %s is not compiled for a declared call of %s: %s", entry.method, text, failure)
+                name = sizes_name(text)
+                logger.info("prewarm: %s is not compiled for a declared call of %s: %s", entry.method, name, failure)
                 entry.failed, entry.impossible[text], failure = failed, str(failure), None
             if failure is None and binding.method.spec.dynamic_axes:  # graphs of several calls may be named alike
                 loaded = survey(binding, call).present
@@ -255,6 +260,8 @@ class PrewarmSession:
                 entry.failed.pop(gear, None)
             elif event.kind == "compile_failed":
                 entry.failed[gear] = event.detail
+            elif event.kind == "fault" and not event.tier and event.detail not in entry.failed.values():
+                entry.failed[gear or f"call {len(entry.failed) + 1}"] = event.detail
             elif event.kind == "load":
                 known = {*entry.compiled, *entry.present}
                 entry.present += [gear for gear in dict.fromkeys(event.gears) if gear not in known]

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Protocol
+
+from msgspec import Struct
 
 from gearcache.errors import OptionError
 
@@ -29,8 +30,7 @@ class Sharing(Protocol):
         """Tell the others that this process cannot say what its work is."""
 
 
-@dataclass(frozen=True)
-class Shard:
+class Shard(Struct, frozen=True):
     """Share `number` (1 to `count`) of work that `count` processes divide without asking each other.
 
     Each of them has to meet the same entries: the same function, versions, threads and kind of host. What is stored

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from gearcache.errors import CacheError
 from gearcache.guards.dispatch.inputs import find_problem
@@ -10,6 +10,7 @@ from gearcache.guards.dispatch.problems import broken_condition
 from gearcache.guards.dispatch.variant import StoredGear, StoredVariant
 from gearcache.guards.evidence.reason import Reason
 from gearcache.guards.gears.call_sizes import open_dims, special_text
+from gearcache.guards.gears.short_names import sizes_name
 from gearcache.guards.gears.spec import GearSpec, gear_text
 from gearcache.prewarming.coverage import Gap, Graph, gaps
 from gearcache.serving.activate import EvidenceCheck, misfit, numbers_of
@@ -17,8 +18,7 @@ from gearcache.serving.binding import Binding
 from gearcache.serving.call import Call
 
 
-@dataclass
-class Survey:
+class Survey(Struct):
     """Gears that are stored for a call and those that are not, and why."""
 
     present: list[str] = field(default_factory=list)
@@ -26,6 +26,8 @@ class Survey:
     #: Calls of which no graph can be made, as a prewarm has found, and why.
     impossible: dict[str, str] = field(default_factory=dict)
     reason: str = ""
+    #: What a user can do about the first reason; empty where that is to compile.
+    advice: str = ""
     #: Why, by missing gear.
     reasons: dict[str, str] = field(default_factory=dict)
     #: Bytes of the blobs of what is present, by digest.
@@ -42,11 +44,12 @@ def survey(binding: Binding, call: Call, *, reads: bool = False) -> Survey:
     found = Survey()
     spec = call.spec(binding.method.spec)
     special = special_text(spec, call.tensors)
-    manifest, reason = binding.entry.look_up()
-    variants = binding.entry.decode(manifest) if manifest is not None else []
-    reasons = [reason] if reason else []
+    reasons: list[str] = []
+    manifest = binding.entry.look_up()
+    variants = manifest if isinstance(manifest, Reason) else binding.entry.decode(manifest)
     if isinstance(variants, Reason):
-        reasons, variants = [*reasons, str(variants)], []
+        found.advice = variants.remedy
+        reasons, variants = [str(variants)], []
     evidence = EvidenceCheck(call.scope)
     lost_blobs: dict[str, str] = {}
     serves = False
@@ -67,7 +70,7 @@ def survey(binding: Binding, call: Call, *, reads: bool = False) -> Survey:
             problems = (_blob_problem(binding, digest, reads=reads) for digest in gear.blobs.values())
             lost = [problem for problem in problems if problem]
             if lost:
-                lost_blobs[text] = f"{lost[0]}, of gear {gear.text}"
+                lost_blobs[text] = f"{lost[0]}, of gear {sizes_name(gear.text)}"
                 reasons.append(lost_blobs[text])
                 continue
             serves |= fits
@@ -93,7 +96,11 @@ def survey(binding: Binding, call: Call, *, reads: bool = False) -> Survey:
             found.reasons[text] = lost_blobs.get(text) or general or "the entry has no graph for it"
     if not special:
         found.gaps = gaps(spec, call.tensors, graphs)
-    found.blobs = {digest: size for digest, size in (manifest.blobs if manifest else {}).items() if digest in blobs}
+    found.blobs = {
+        digest: size
+        for digest, size in ({} if isinstance(manifest, Reason) else manifest.blobs).items()
+        if digest in blobs
+    }
     return found
 
 

@@ -7,10 +7,10 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
+from msgspec import Struct
 
 from gearcache.ranks.process_start import process_start
 
@@ -61,8 +61,7 @@ def _inherit() -> None:
 os.register_at_fork(after_in_child=_inherit)
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where the ranks of a job meet for the time of that number, in what `open` returns of the store."""
 
     number: int
@@ -71,8 +70,7 @@ class Place:
     since: float
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(Struct, frozen=True):
     """One initialised process group of two or more processes."""
 
     rank: int

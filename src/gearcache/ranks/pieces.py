@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from msgspec import Struct, field
 
 from gearcache.attaching.attachment import Attachment
 from gearcache.errors import OptionError
@@ -15,8 +15,7 @@ from gearcache.prewarming import hook as session
 from gearcache.serving.method import CachedMethod
 
 
-@dataclass(eq=False)
-class Piece:
+class Piece(Struct, eq=False):
     """One call of a cached method that all ranks are to be able to serve."""
 
     method: CachedMethod
@@ -26,8 +25,7 @@ class Piece:
     is_needed: bool = True
 
 
-@dataclass
-class _Collecting:
+class _Collecting(Struct):
     """Takes the calls of `.warm` of this thread while it is open; nothing is compiled."""
 
     pieces: list[Piece] = field(default_factory=list)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 
-from gearcache.cache import Layout
+from gearcache.cache.layout import Layout
 from gearcache.cache.shared_folder import mark_folder, unmark_folder
 from gearcache.errors import CacheError
 

@@ -8,8 +8,10 @@ on, or `{"how": on_disagree, "pieces": [PieceVote as a list, …]}`. A decision 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import astuple, dataclass
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import astuple
 
 #: How often ranks compile before they give up: together, then by what each has traced, alone, and after damage.
 MOST_COMPILES = 4
@@ -17,8 +19,7 @@ MOST_COMPILES = 4
 LEFT_OUT = ("out", "impossible")
 
 
-@dataclass(frozen=True)
-class PieceVote:
+class PieceVote(Struct, frozen=True):
     """How one piece of work stands on one rank.
 
     `state` is `stored`, `loaded`, `missing`, or one of those of a call that is not needed and cannot be made: `out`, as

@@ -11,6 +11,7 @@ from typing import Any
 from gearcache.cache.fingerprint import Ranks
 from gearcache.errors import CompileNotAgreed, GearcacheError
 from gearcache.ge_cache.dependencies.observer import collected_code
+from gearcache.guards.gears.short_names import sizes_name
 from gearcache.prewarming.survey import survey
 from gearcache.ranks.meeting import Meeting
 from gearcache.ranks.pieces import Piece
@@ -243,7 +244,7 @@ class Team:
                     "%s: no graph takes the declared sizes %s, so a call of such is an error; `gearcache prewarm` "
                     "makes graphs of all parts of a range",
                     work.name,
-                    text,
+                    sizes_name(text),
                 )
 
     def close(self) -> None:

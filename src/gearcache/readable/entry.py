@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from gearcache.cache.atomic import read_verified, write_atomic
@@ -40,6 +41,8 @@ def readable_cache(
     written with it, readable by its owner only. `ValueError` where there is no entry, `CacheError` for one that is
     damaged, of another format version or not to be trusted.
     """
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"readable_cache: path is {path!r}; it must be a str or a path, as `CachedMethod.entry_path`")
     found = Path(path)
     manifest_path = found / MANIFEST_NAME if found.is_dir() else found
     if manifest_path.is_symlink():
@@ -219,12 +222,14 @@ def source_lines(variant: Mapping[str, Any]) -> Iterator[str]:
         yield f"operator {name}: {', '.join([plain['schema'], *sorted(plain.keys() - {'schema', 'tags'})])}"
 
 
-def gear_lines(variant: Mapping[str, Any], manifest: Manifest) -> Iterator[str]:
-    """Yield the gears with the shapes of their inputs and their blobs."""
+def gear_lines(
+    variant: Mapping[str, Any], manifest: Manifest, called: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[str]:
+    """Yield the gears with the shapes of their inputs and their blobs; `called` has other names of gears, by text."""
     names = [path_text(Access.from_plain(access)) for access, *_ in variant["inputs"]]
     for gear in variant["gears"]:
         shapes = ", ".join(f"{name}{_shape(sizes)}" for name, sizes in zip(names, gear["sizes"], strict=False))
-        yield f"{gear['text']}: {shapes}; compiled in {gear.get('seconds', 0):g} s"
+        yield f"{called.get(gear['text'], gear['text'])}: {shapes}; compiled in {gear.get('seconds', 0):g} s"
         yield from (f"  requires {condition}" for condition in gear["conditions"])
         for count, length, *_ in gear.get("header", {}).get("repeats", ()):
             yield f"  {length} operations compiled once, run {count} times"

@@ -6,14 +6,15 @@ Needs no torch and runs nothing: `gearcache verify` names and removes gears on a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from gearcache.cache.manifest import Manifest
 
 
-@dataclass(frozen=True)
-class HeldGear:
+class HeldGear(Struct, frozen=True):
     """One gear of a stored entry, and the digests of its blobs."""
 
     text: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from gearcache.cache.manifest import Manifest
 from gearcache.guards.dispatch.stored_rows import IMPOSSIBLE, blobs_of_rows, covers, rows, shared, union

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from gearcache.cache.admin.bundle import bundle_manifests
 from gearcache.cache.admin.catalog import Catalog
@@ -17,15 +18,14 @@ from gearcache.errors import CacheError
 from gearcache.readable.differences import differing_lines
 from gearcache.reporting.compiled_anew import Anew, gears_to_compile
 from gearcache.reporting.entries import first_leaf
-from gearcache.reporting.shown import number, shown
+from gearcache.reporting.shown import gear_name, names_of, number, shown
 
 #: Entries of a method that an entry is compared with, the newest.
 _COMPARED = 20
 _DIGEST_SHOWN = 12
 
 
-@dataclass(frozen=True)
-class Held:
+class Held(Struct, frozen=True):
     """One entry of a side; `read` gives its manifest or raises `CacheError`."""
 
     method: str
@@ -35,8 +35,7 @@ class Held:
     read: Callable[[], Manifest]
 
 
-@dataclass(frozen=True)
-class Side:
+class Side(Struct, frozen=True):
     """What one cache or bundle holds."""
 
     path: Path
@@ -155,9 +154,10 @@ def _shared(identity: Identity, ours: Held, theirs: Held, faults: list[str], unr
     first = first.replace("only wanted:", "only b:", 1).replace("only stored:", "only a:", 1)
     return {
         **_plain(identity, theirs),
-        "gears_only_a": [shown(gear) for gear in ours.gears if gear not in theirs.gears],
-        "gears_only_b": [shown(gear) for gear in theirs.gears if gear not in ours.gears],
-        "compiles": [shown(f"{each.gear} ({each.layout})" if each.layout else each.gear) for each in anew],
+        "gears_only_a": [gear_name(gear) for gear in ours.gears if gear not in theirs.gears],
+        "gears_only_b": [gear_name(gear) for gear in theirs.gears if gear not in ours.gears],
+        "compiles": [gear_name(each.gear) + (f" ({shown(each.layout)})" if each.layout else "") for each in anew],
+        "names": names_of(map(gear_name, (*ours.gears, *theirs.gears))),
         "compiles_seconds": round(seconds, 3),
         "trace": shown(first),
         "more": more,

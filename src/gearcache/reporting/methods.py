@@ -7,14 +7,15 @@ that differ in letters which no folder has. Here they are told apart by what key
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from gearcache.cache.admin.counts import Counts
 from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.key import CacheKey
 from gearcache.commands.used import Used
-from gearcache.reporting.shown import shown
+from gearcache.reporting.shown import names_of, shown
 from gearcache.reporting.traffic import traffic_of
 
 #: What a method that was called leaves in a record.
@@ -22,8 +23,7 @@ _SIGNS = ("gears", "padded", "eager_reasons", "refused_errors", "shapes", "reaso
 _Record = dict[str, Any]
 
 
-@dataclass
-class _Method:
+class _Method(Struct):
     """One method of one class: its entries as rows and as they are shown, and its records."""
 
     name: str
@@ -80,11 +80,16 @@ def _method_of(by_label: dict[str, list[_Method]], label: str, name: str, owner:
 def _rows(own: Sequence[_Method]) -> Iterator[dict[str, Any]]:
     names = [method.name for method in own]
     for method in own:
+        gears = [gear["gear"] for row in method.shown for gear in row["gears"]]
+        traffic = traffic_of(method.records, [gear["gear"] for row in method.shown[:1] for gear in row["gears"]])
+        if traffic is not None:
+            gears += [row["gear"] for row in traffic["gears"]] + [row["text"] for row in traffic["outside"]]
         yield {
             "method": method.name,
             # Where it tells two apart: it is as long as the name.
             "owner": method.owner if names.count(method.name) > 1 else "",
             **method.used.to_plain(),
             "last_use": round(max((entry.last_use for entry in method.used.entries), default=0.0), 3),
-            "traffic": traffic_of(method.records, [gear["gear"] for row in method.shown[:1] for gear in row["gears"]]),
+            "traffic": traffic,
+            "names": names_of(gears),
         }

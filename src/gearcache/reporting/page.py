@@ -1,21 +1,30 @@
-"""The page of a report: one HTML file that asks for nothing else.
+"""The page of a report: one HTML file without a script, which asks for nothing else.
 
-What stands in it comes from manifests and traces of others. The template escapes it; the rest lies packed in the page,
-and the script makes texts of it, never markup. A policy in the page lets only this script and these styles run.
+What stands in it comes from manifests and traces of others. The template escapes all of it, and a policy in the page
+lets no script run and no other styles than its own.
 """
 
 from __future__ import annotations
 
 import base64
-import json
-import zlib
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from hashlib import sha256
 from importlib.resources import files
 from typing import Any
 
+from msgspec import Struct, field
+
 from gearcache.cache.quantities import size_text
-from gearcache.commands.common import seconds_text
+from gearcache.reporting.pictures import KINDS, WIDTH, heat_map, kind_of, timeline
+from gearcache.reporting.shown import duration_text
+
+#: Rows of a table, methods, and reasons of misses that the page has; `--json` has all.
+ROWS, METHODS, REASONS = 12, 200, 200
+#: Spans of a start in its table.
+SPANS = 100
+_LONG_GEAR = 160
 
 
 def page(document: dict[str, Any]) -> str:
@@ -24,30 +33,33 @@ def page(document: dict[str, Any]) -> str:
         import jinja2
     except ImportError as error:
         raise ImportError("the page needs jinja2: pip install 'gearcache[report]'; `--json` does not") from error
-    style, script, template = (_text(name) for name in ("page.css", "page.js", "page.html.jinja"))
+    style, template = _text("page.css"), _text("page.html.jinja")
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters.update(size=size_text, seconds=_seconds, moment=_moment, percent=_percent, pointer=_pointer)
-    policy = (
-        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; "
-        "base-uri 'none'; form-action 'none'"
+    environment.filters.update(
+        size=size_text,
+        seconds=duration_text,
+        moment=_moment,
+        percent=_percent,
+        pointer=_pointer,
+        gear=_gear,
+        raw=_is_raw,
     )
+    environment.globals.update(
+        count=_count, heat_map=heat_map, timeline=timeline, kind_of=kind_of, kinds=KINDS, picture_width=WIDTH
+    )
+    policy = f"default-src 'none'; style-src 'sha256-{_digest(style)}'; base-uri 'none'; form-action 'none'"
+    limits = {"rows": ROWS, "methods": METHODS, "reasons": REASONS, "spans": SPANS}
     found: str = environment.from_string(template).render(
-        **document, document=document, style=style, script=script, policy=policy, packed=packed(document)
+        **document,
+        style=style,
+        policy=policy,
+        most=limits,
+        entries_of=_entries_of(document),
+        missed=_missed(document)[:REASONS],
     )
     return found
-
-
-def packed(document: dict[str, Any]) -> str:
-    """Return a document as the page carries it: JSON, deflated, in letters that no markup has."""
-    text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
-
-
-def unpacked(text: str) -> Any:
-    """Return the document again."""
-    return json.loads(zlib.decompress(base64.b64decode(text)))
 
 
 def _text(name: str) -> str:
@@ -55,7 +67,41 @@ def _text(name: str) -> str:
 
 
 def _digest(text: str) -> str:
-    return f"sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}"
+    return base64.b64encode(sha256(text.encode()).digest()).decode()
+
+
+def _entries_of(document: Mapping[str, Any]) -> list[list[int]]:
+    """Return for each method the places of its entries; one whose class is not known may be of any of its name."""
+    by_name: dict[str, list[int]] = defaultdict(list)
+    for place, entry in enumerate(document["entries"]):
+        by_name[entry["method"]].append(place)
+    found = []
+    for method in document["methods"]:
+        own, owner = by_name[method["method"]] if method["entries"] else [], method["owner"]
+        owners = [document["entries"][place]["owner"] for place in own]
+        found.append([place for place, other in zip(own, owners, strict=True) if not owner or other in ("", owner)])
+    return found
+
+
+class Missed(Struct):
+    """Misses of a method for one reason: where the count stands, and the places of those that were recorded."""
+
+    method: str
+    reason: str
+    counted: int | None = None
+    recorded: list[int] = field(default_factory=list)
+
+
+def _missed(document: Mapping[str, Any]) -> list[Missed]:
+    """Return the misses by method and reason; a key that differs from the nearest entry is an absent entry."""
+    found: dict[tuple[str, str], Missed] = {}
+    for place, miss in enumerate(document["misses"]):
+        reason = "absent" if miss["kind"] == "key" else miss["kind"]
+        found.setdefault((miss["method"], reason), Missed(miss["method"], reason)).recorded.append(place)
+    for place, method in enumerate(document["methods"]):
+        for reason in method["misses_by_reason"]:
+            found.setdefault((method["method"], reason), Missed(method["method"], reason)).counted = place
+    return list(found.values())
 
 
 def _moment(seconds: float) -> str:
@@ -67,17 +113,27 @@ def _moment(seconds: float) -> str:
         return "no date"
 
 
-def _seconds(seconds: float) -> str:
-    """Return a duration as the script writes it: one number has one form in the page."""
-    if 0 < seconds < 1:
-        return f"{1000 * seconds:.{2 if seconds < 0.01 else 0}f} ms"
-    return seconds_text(seconds)
-
-
 def _percent(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.1f}%"
 
 
-def _pointer(steps: list[str | int]) -> str:
+def _count(number: int, one: str, many: str = "") -> str:
+    """Return the word for a number of things."""
+    return one if number == 1 else many or f"{one}s"
+
+
+def _gear(text: str, names: Mapping[str, str]) -> str:
+    """Return a gear by its short name; of one of very many arguments begin and end."""
+    gear, space, layout = text.partition(" (")  # behind a gear that a deploy compiles stands its layout
+    name = names.get(text) or names.get(gear, gear) + space + layout
+    return name if len(name) <= _LONG_GEAR else f"{name[:80]} … {name[-70:]}"
+
+
+def _is_raw(text: str) -> bool:
+    """Whether a value of a key is a list or a table of its parts, which tells a reader nothing."""
+    return text[:1] in ("[", "(", "{")
+
+
+def _pointer(steps: Sequence[str | int]) -> str:
     """Return where a number stands in the JSON document, as RFC 6901 writes it."""
     return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from hashlib import sha256
 from typing import Any
+
+from gearcache.commands.common import seconds_text
+from gearcache.guards.gears.short_names import short_names
 
 LONGEST = 400
 #: A gear of many arguments has a long name, of which the end may tell it from others.
@@ -26,6 +29,18 @@ def gear_name(value: Any) -> str:
     if len(text) <= _LONGEST_GEAR:
         return shown(text, _LONGEST_GEAR)
     return f"{shown(text, _LONGEST_GEAR)} {sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
+
+
+def names_of(gears: Iterable[str]) -> dict[str, str]:
+    """Return the short names of the gears that have one, by text."""
+    return {text: name for text, name in short_names(gears).items() if name != text}
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration as the page writes it: of less than a second in milliseconds."""
+    if 0 < seconds < 1:
+        return f"{1000 * seconds:.{2 if seconds < 0.01 else 0}f} ms"
+    return seconds_text(seconds)
 
 
 def number(value: Any, default: float = 0.0) -> float:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import types
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
+from msgspec import Struct
+from msgspec.structs import replace
 
 from gearcache.errors import CacheError
 from gearcache.ge_cache.backend import Backend, Runner, StoredArtifact
@@ -24,7 +25,7 @@ from gearcache.guards.evidence.reason import Reason
 from gearcache.guards.evidence.traced_files import changed_source
 from gearcache.guards.evidence.tree import evidence_failure
 from gearcache.serving.basis import Bases, Basis
-from gearcache.telemetry.start_trace import span
+from gearcache.telemetry.spans import span
 
 
 class BlobReader(Protocol):
@@ -39,13 +40,12 @@ class BlobReader(Protocol):
         ...
 
 
-@dataclass
-class ActiveVariant:
+class ActiveVariant(Struct):
     """A variant whose evidence held and whose gears are loaded."""
 
     variant: StoredVariant
     graphs: list[GraphCall]
-    method: types.FunctionType
+    method: Any  #: a `types.FunctionType`, which a type checker would bind
     objects: list[Any]
     basis: Basis
 
@@ -180,8 +180,11 @@ def activate(
         except CacheError:
             raise
         except Exception as error:
+            from gearcache.guards.gears.short_names import sizes_name
+
             # Nothing is deleted: the fault may be this host's, and pass.
-            raise CacheError(f"gear {gear.text} cannot be loaded: {type(error).__name__}: {error}") from error
+            name = sizes_name(gear.text)
+            raise CacheError(f"gear {name} cannot be loaded: {type(error).__name__}: {error}") from error
         own = scope_of_instance(scope, method)
         graphs.append(GraphCall(variant, gear, run, attributes, own, validate=validate, name=method.__qualname__))
     return ActiveVariant(variant, graphs, method, compared_objects(variant, scope), basis)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-from gearcache.cache import CacheKey
+from msgspec.structs import replace
+
 from gearcache.cache.fingerprint import Ranks
+from gearcache.cache.key import CacheKey
 from gearcache.guards.dispatch.variant import StoredVariant
 from gearcache.guards.dispatch.variant_groups import with_groups_here
 from gearcache.guards.evidence.reason import Reason
@@ -41,11 +42,11 @@ def adopt(binding: Binding, call: Call, ranks: Ranks, made: Sequence[Made], trac
         return False
     layout = replace(entry.layout, ranks=ranks.folder)
     other = Entry(key_of(entry.key, ranks), layout, method.settings, binding.history, serves=False)
-    manifest, _ = other.look_up()
-    if manifest is None and method.settings.remotes:
+    manifest = other.look_up()
+    if isinstance(manifest, Reason) and method.settings.remotes:
         _fetch(binding, call, other)
-        manifest, _ = other.look_up()
-    variants = other.decode(manifest) if manifest is not None else []
+        manifest = other.look_up()
+    variants = manifest if isinstance(manifest, Reason) else other.decode(manifest)
     if isinstance(variants, Reason):
         return False
     there = {stored_digest(variant): variant for variant in variants}

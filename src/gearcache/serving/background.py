@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from gearcache.errors import OptionError, TooManyVariants
+from gearcache.errors import MissingTorchNames, OptionError, TooManyVariants, UncalledHooks
 from gearcache.guards.dispatch.problems import Problems
 from gearcache.guards.gears.parse import GearSpec
 from gearcache.serving.builds import Builds
@@ -185,6 +185,10 @@ class BackgroundBuilds:
             self._stored, self._failures = self._wanted, 0
             if any(event.kind == "publish" for event in report.events):
                 self._builds.take_over(self._work)
+            return
+        if report.kind in (MissingTorchNames.__name__, UncalledHooks.__name__):
+            self._ended = "torch"
+            self._tell(report.error)
             return
         if report.kind == TooManyVariants.__name__:
             self._ended = "max_variants"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from gearcache.cache.layout import SHAPES_VARIABLE
 from gearcache.errors import CacheError, CaptureError, GearcacheError, GearSpecError, InputError
 from gearcache.guards.dispatch.function import build_dispatch
 from gearcache.guards.dispatch.native import state_checks
@@ -17,9 +15,7 @@ from gearcache.serving.activate import ActiveVariant
 from gearcache.serving.binding_watch import BindingWatch
 from gearcache.serving.call import Call, scope_of
 from gearcache.serving.entry import Entry
-from gearcache.serving.impossible_call import ImpossibleCall, outline_of
 from gearcache.serving.loaded import Frame, LoadedVariants
-from gearcache.serving.recorded_calls import RecordedShapes, owner_of
 from gearcache.serving.resolved import ResolvedMethod
 from gearcache.serving.variants import Variants
 from gearcache.telemetry.gear_use import GearUse
@@ -27,12 +23,13 @@ from gearcache.telemetry.history import History
 from gearcache.telemetry.outcomes import Outcomes
 from gearcache.telemetry.record import Record
 from gearcache.telemetry.shapes_met import ShapesMet
-from gearcache.telemetry.start_trace import recorder
+from gearcache.telemetry.spans import recorder
 from gearcache.telemetry.stats import Counters
 
 if TYPE_CHECKING:
     from gearcache.cache.protocol import Store
     from gearcache.serving.builds import Builds
+    from gearcache.serving.impossible_call import ImpossibleCall
     from gearcache.serving.unserved import UnservedCalls
 
 _MAX_STATES = 4
@@ -43,16 +40,15 @@ class Binding:
 
     def __init__(self, method: ResolvedMethod, counters: Counters, outcomes: Outcomes, use: GearUse) -> None:
         self.method = method
-        history = History(method.name, method.key.name, counters, strict=method.settings.strict)
+        history = History(
+            method.name, method.key.name, str(method.layout.root), counters, strict=method.settings.strict
+        )
         self._record = Record(history, counters, outcomes, use, ShapesMet(method.spec))
         if (found := recorder()) is not None:
+            from gearcache.serving.recorded_calls import RecordedShapes, owner_of
+
             owner = owner_of(method.function.__self__)
             found.follow(RecordedShapes(method.name, owner, method.spec, self._record.shapes))
-        if os.environ.get(SHAPES_VARIABLE) and method.serves:
-            from gearcache.telemetry.shared_shapes import follow
-            from gearcache.telemetry.told_shapes import ToldShapes, full_name
-
-            follow(ToldShapes(method.name, full_name(method.function), self._record.shapes), self)
         self._variants = Variants(method, self._record)
         self._watch = BindingWatch(method.name)
         self._unserved: UnservedCalls | None = None
@@ -77,17 +73,10 @@ class Binding:
         """Return the variants that are loaded, and the store that has their blobs."""
         return list(self.loaded.variants), self.entry.store
 
-    def shape_dims(self) -> list[tuple[str, int]]:
-        """Return the dims that `shape_calls` lists."""
-        return self._record.shapes.dims()
-
-    def shape_calls(self) -> dict[tuple[int, ...], int]:
-        """Return calls per shape met."""
-        return self._record.shapes.counts()
-
-    def shape_gears(self) -> list[tuple[int | None, ...]]:
-        """Return the declared gears over the dims that `shape_calls` lists."""
-        return self._record.shapes.gears()
+    @property
+    def shapes(self) -> ShapesMet:
+        """Which shapes were met, and how often."""
+        return self._record.shapes
 
     def dispatch(self, miss: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function for the calls to come, valid for the global states met so far."""
@@ -179,7 +168,11 @@ class Binding:
     def impossible(self, call: Call) -> ImpossibleCall | None:
         """Return what is stored of a call that no graph can be made of; None where nothing is, or it has changed."""
         noted = self.entry.impossible_calls()
-        outline = outline_of(call, self.method.settings) if noted else ""
+        if not noted:
+            return None
+        from gearcache.serving.impossible_call import outline_of
+
+        outline = outline_of(call, self.method.settings)
         return next((each for each in noted if each.call == outline and each.is_current()), None)
 
     def note_impossible(self, call: Call, failure: GearcacheError, codes: Iterable[CodeType]) -> bool:
@@ -189,6 +182,8 @@ class Binding:
         """
         if not isinstance(failure, (CaptureError, GearSpecError, InputError)):
             return False
+        from gearcache.serving.impossible_call import ImpossibleCall, outline_of
+
         outline = outline_of(call, self.method.settings)
         made = ImpossibleCall.found(outline, str(failure), [self.method.original().__code__, *codes])
         try:

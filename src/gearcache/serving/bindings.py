@@ -16,7 +16,8 @@ from gearcache.serving.resolved import Overrides, resolve
 from gearcache.serving.wrapped_names import at_their_places
 from gearcache.telemetry.gear_use import GearUse
 from gearcache.telemetry.outcomes import Outcomes
-from gearcache.telemetry.start_trace import span
+from gearcache.telemetry.shapes_met import Met
+from gearcache.telemetry.spans import span
 from gearcache.telemetry.stats import Counters
 
 
@@ -45,6 +46,7 @@ class Bindings:
         self._made: dict[str, Binding] = {}
         #: Of bindings that were dropped: in use still, as the next call loads them again.
         self._left: list[Entry] = []
+        self._met_before: Met = (), (), {}
 
     def __iter__(self) -> Iterator[Binding]:
         """Iterate over those that were made."""
@@ -79,24 +81,19 @@ class Bindings:
     def drop(self) -> None:
         """Forget all; their entries stay in use until `release`."""
         self._left += [binding.entry for binding in self]
+        self._met_before = self.shapes_met()
         self._made = {}
 
     def release(self) -> None:
         """Let go of the entries of those that were dropped."""
         self._left.clear()
 
-    def shape_dims(self) -> list[tuple[str, int]]:
-        """Return the dims that `shape_calls` lists."""
-        return next((dims for binding in self if (dims := binding.shape_dims())), [])
-
-    def shape_calls(self) -> dict[tuple[int, ...], int]:
-        """Return calls per shape met."""
+    def shapes_met(self) -> Met:
+        """Return the dims of shapes, the gears that are declared over them, and calls by shape since the beginning."""
+        made = [(tuple(each.dims()), tuple(each.gears()), each.counts()) for each in (one.shapes for one in self)]
+        dims, gears = next(((dims, gears) for dims, gears, _ in (*made, self._met_before) if dims), ((), ()))
         counts: dict[tuple[int, ...], int] = {}
-        for binding in self:
-            for shape, calls in binding.shape_calls().items():
+        for own_dims, _, shapes in (*made, self._met_before):
+            for shape, calls in shapes.items() if own_dims == dims else ():
                 counts[shape] = counts.get(shape, 0) + calls
-        return counts
-
-    def shape_gears(self) -> tuple[tuple[int | None, ...], ...]:
-        """Return the declared gears over the dims that `shape_calls` lists."""
-        return tuple(next((gears for binding in self if (gears := binding.shape_gears())), []))
+        return dims, gears, counts

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from gearcache.errors import CacheError, CompileError, GearcacheError, LockTimeout, TooManyVariants
+from msgspec.structs import replace
+
+from gearcache.errors import (
+    CacheError,
+    CaptureError,
+    CompileError,
+    GearcacheError,
+    LockTimeout,
+    MissingTorchNames,
+    TooManyVariants,
+)
 from gearcache.guards.dispatch.problems import Problems
 from gearcache.guards.dispatch.variant import StoredVariant
 from gearcache.guards.gears.parse import GearSpec, gear_text
@@ -16,7 +25,9 @@ from gearcache.serving.compiles import Compiles
 from gearcache.serving.delayed_calls import DelayedCalls
 from gearcache.serving.edited import is_edited
 from gearcache.serving.entry_tiers import EntryTiers
-from gearcache.serving.host_faults import is_host_fault
+from gearcache.serving.failures import warn_lacking
+from gearcache.serving.hook_faults import is_hook_fault
+from gearcache.serving.host_faults import keeps_from_compiling
 from gearcache.serving.resolved import ResolvedMethod
 from gearcache.serving.variants import MISFITS, Variants
 from gearcache.serving.work import work_text
@@ -27,6 +38,7 @@ if TYPE_CHECKING:
 
 #: The digests of a variant that was compiled, before its compile and as it is stored (`building/same.py`).
 Made = tuple[str, str]
+_INCOMPLETE = "gears of it are missing"
 
 
 class Builds:
@@ -39,6 +51,8 @@ class Builds:
         self._history = record.history
         self.tiers = EntryTiers(method, variants, record.history)
         self.compiles = Compiles(method, variants, record, delayed)
+        #: Why the last build could not be made, as `EAGER_REASONS` has it.
+        self.obstacle = "fault"
         #: What was compiled for a job.
         self.made: list[Made] = []
 
@@ -55,15 +69,27 @@ class Builds:
                 if present is None:
                     return True
                 with self.tiers.giving_up():
-                    result = self.compiles.compile(call, spec, present)
+                    result = self.compiles.compile(call, spec, present, why)
                     is_kept = self._keep(result, present)
                     self.tiers.offer()
             self._raise_own_error(call, spec, result)
             return (is_kept and self._load(call)) or self._load_from_memory(result, call)
-        except Exception as error:
-            if not is_host_fault(error):
+        except MissingTorchNames as error:
+            self._history.lacks(error)
+            warn_lacking(error)
+            self.obstacle = "torch"
+            return False
+        except CaptureError as error:
+            if not is_hook_fault(error):
                 raise
             self._history.fault(error)
+            self.obstacle = "torch"
+            return False
+        except Exception as error:
+            if not keeps_from_compiling(error):
+                raise
+            self._history.fault(error)
+            self._history.lead(why)  # what would be mended first: with what is stored nothing had to be compiled
             return False
 
     def _begin(
@@ -87,6 +113,7 @@ class Builds:
                     return self._look_again(call, is_padded=is_padded) is None
 
                 if remote.obtain(self.tiers.wanted(call, spec, present, is_served, any_sizes=is_padded)):
+                    self._history.uncounted.clear()  # a tier had it: nothing was missed that cost a compile
                     return None
                 present = self._look_again(call, is_padded=is_padded)
             return None if present is None else self._make_room(self._variants.sound(present), call, why)
@@ -183,8 +210,8 @@ class Builds:
                 if missing:
                     spec = call.spec(self._method.spec).only(missing)
                     with self.tiers.giving_up():
-                        present = self._make_room(present, call, "gears of it are missing")
-                        result = self.compiles.compile(call, spec, present)
+                        present = self._make_room(present, call, _INCOMPLETE)
+                        result = self.compiles.compile(call, spec, present, _INCOMPLETE)
                         self._entry.publish(result, present)
                         self._note_made(result)
                         self.tiers.offer()

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from msgspec import Struct, field
 
 from gearcache.guards.access import Access, Scope, Walker
 from gearcache.guards.dispatch.variant import StoredVariant
@@ -22,8 +22,7 @@ from gearcache.guards.evidence.tree import evidence_checks
 _FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
 
 
-@dataclass
-class Changes:
+class Changes(Struct):
     """In what a call differs from others."""
 
     dims: list[tuple[Access, int]] = field(default_factory=list)

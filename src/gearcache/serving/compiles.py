@@ -7,8 +7,9 @@ import logging
 from typing import TYPE_CHECKING
 
 import torch
+from msgspec.structs import replace
 
-from gearcache.cache.collection import resumed_collection
+from gearcache.collection import resumed_collection
 from gearcache.errors import CompileError
 from gearcache.guards.access import Access, Walker
 from gearcache.guards.dispatch.variant import StoredVariant
@@ -20,6 +21,7 @@ from gearcache.serving.delayed_calls import DelayedCalls
 from gearcache.serving.resolved import ResolvedMethod
 from gearcache.serving.variants import Variants
 from gearcache.telemetry.record import Record
+from gearcache.torch_release import is_tested
 
 if TYPE_CHECKING:
     from gearcache.building.request import BuildRequest, BuildResult, Findings
@@ -42,9 +44,15 @@ class Compiles:
         #: Threads that compiled code is for, where this process has another number for the time of a build.
         self.threads: int | None = None
 
-    def compile(self, call: Call, spec: GearSpec, present: list[StoredVariant]) -> BuildResult:
-        """Compile the gears of a spec; at Ctrl-C, what was finished is stored beside `present`."""
-        # A relaunch does without tracer and compilers, and without importing what drives them.
+    def compile(self, call: Call, spec: GearSpec, present: list[StoredVariant], why: str = "") -> BuildResult:
+        """Compile the gears of a spec; at Ctrl-C, what was finished is stored beside `present`.
+
+        `why` nothing that is stored does is for who waits. `MissingTorchNames` where torch is of a release that lacks
+        something.
+        """
+        # A relaunch does without tracer and compilers, and without importing what drives them. Names of torch come
+        # first: what drives them does not import where one is missing.
+        check_torch()
         from gearcache.building.build import build
         from gearcache.building.request import BuildInterrupted
         from gearcache.ge_cache.private_torch.fake import normal_modes
@@ -52,6 +60,8 @@ class Compiles:
 
         warn_alone(self._method)
         request = self._request(call, spec, present)  # of the modes of the call
+        place = "" if self._entry.is_in_memory else str(self._entry.layout.root)
+        request = replace(request, why=why, place=place)
         try:
             with resumed_collection(), normal_modes():
                 result = build(request, self._counters)
@@ -74,6 +84,7 @@ class Compiles:
 
         Raises as a build does.
         """
+        check_torch()
         from gearcache.building.build import trace
         from gearcache.ge_cache.private_torch.fake import normal_modes
 
@@ -117,6 +128,18 @@ class Compiles:
             constants=frozenset(changes.constants),
             declared=self._method.constants,
         )
+
+
+def check_torch() -> None:
+    """Raise `MissingTorchNames` where torch lacks what is used, or does not call what is to be called."""
+    version = str(torch.__version__)
+    if not is_tested(version):
+        from gearcache.torch_names import check_names
+
+        check_names(version)
+        from gearcache.building.canary import check_hooks  # does not import where a name is missing
+
+        check_hooks(version)
 
 
 def _open_dims(changes: Changes, call: Call, method: ResolvedMethod) -> list[tuple[Access, int]]:

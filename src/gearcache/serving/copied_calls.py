@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import torch
+from msgspec import Struct
+from msgspec.structs import replace
 
 from gearcache.guards.dispatch.graph_call import GraphCall, Runner
 from gearcache.guards.dispatch.inputs import find_problem
@@ -14,8 +15,7 @@ from gearcache.serving.activate import ActiveVariant, tensors_of
 from gearcache.serving.call import Call
 
 
-@dataclass(frozen=True)
-class Copied:
+class Copied(Struct, frozen=True):
     """A graph that takes any strides, of a loaded variant, and the inputs that the call gives it."""
 
     active: ActiveVariant

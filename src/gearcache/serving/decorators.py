@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import types
-from dataclasses import dataclass
 from typing import Any
 
 import torch
+from msgspec import Struct
 
 from gearcache.errors import CaptureError
 from gearcache.guards.dispatch.native import decorating_context
@@ -14,8 +14,7 @@ from gearcache.guards.dispatch.native import decorating_context
 NO_GRAD, INFERENCE_MODE = "no_grad", "inference_mode"
 
 
-@dataclass(frozen=True)
-class DecoratedMethod:
+class DecoratedMethod(Struct, frozen=True):
     """A bound method: as the user wrote it, inside its decorators, and the mode that these put it under."""
 
     original: types.MethodType

@@ -6,13 +6,19 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from msgspec.structs import asdict, replace
 
-from gearcache.cache import CacheKey, DiskStore, Hit, Layout, Limits, Manifest, Miss, Missing, Signer
+from gearcache.cache.admin.evict import Limits
+from gearcache.cache.key import CacheKey, Missing
+from gearcache.cache.layout import Layout
+from gearcache.cache.manifest import Manifest
+from gearcache.cache.result import Hit, Miss, MissReason
+from gearcache.cache.signature import Signer
+from gearcache.cache.store import DiskStore
 from gearcache.cache.trust import check_folders
 from gearcache.errors import CacheError
 from gearcache.guards.dispatch.packed_entry import entry_from_plain, entry_to_plain
@@ -20,15 +26,15 @@ from gearcache.guards.dispatch.stored_rows import IMPOSSIBLE, MOST_IMPOSSIBLE
 from gearcache.guards.dispatch.variant import StoredVariant
 from gearcache.guards.evidence.reason import Reason
 from gearcache.options import Settings
-from gearcache.serving.impossible_call import ImpossibleCall
 from gearcache.telemetry.history import History
 from gearcache.telemetry.interrupts import raise_interrupt
-from gearcache.telemetry.start_trace import span
+from gearcache.telemetry.spans import span
 
 if TYPE_CHECKING:
     from gearcache.building.request import BuildResult
     from gearcache.cache.protocol import Store
     from gearcache.cache.remote.urls import TierURL
+    from gearcache.serving.impossible_call import ImpossibleCall
 
 logger = logging.getLogger("gearcache")
 
@@ -63,13 +69,13 @@ class Entry:
         self.store: Store = self._own
         self._is_counted = False
 
-    def look_up(self) -> tuple[Manifest | None, str]:
+    def look_up(self) -> Manifest | Reason:
         """Return what is stored, or why there is nothing; counts nothing."""
         try:
             found = self.store.lookup(self.key)
         except CacheError as error:
-            return None, str(error)
-        return (found.manifest, "") if isinstance(found, Hit) else (None, f"{found.reason.value}: {found.detail}")
+            return Reason("unsafe", str(error))
+        return found.manifest if isinstance(found, Hit) else _reason_of(found, self._place)
 
     def read(self) -> list[StoredVariant] | Reason:
         """Return the stored variants at the first look, or why that misses; this process uses the entry from then on.
@@ -86,6 +92,8 @@ class Entry:
                 return self._readable(found.manifest)
         reason = _reason_of(found, self._place)
         self._history.miss(reason, kind=found.reason.value)
+        if found.reason is MissReason.UNREADABLE:  # what no compile mends: a mode, a disk
+            self._history.fault(CacheError(f"{reason.text}: {reason.advice}"))
         return reason
 
     def read_again(self) -> list[StoredVariant]:
@@ -148,14 +156,24 @@ class Entry:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Be the only writer of the entry on this host; raises `CacheError` where that cannot be."""
+        """Be the only writer of the entry on this host; raises `CacheError` where that cannot be.
+
+        Misses are counted before anything is compiled; where there are tiers, afterwards, as one of them may serve.
+        """
+        with self.store.exclusive(self.key):
+            if not self._settings.remotes:
+                self._count_misses()
+            try:
+                yield
+            finally:
+                self._count_misses()
+
+    def _count_misses(self) -> None:
         from gearcache.cache.admin.tally import count_misses
 
-        with self.store.exclusive(self.key):
-            if self._serves and not self.is_in_memory:  # else nobody waited for what was missed
-                count_misses(self.layout, self.key.safe_label, self._history.uncounted)
-            self._history.uncounted.clear()
-            yield
+        if self._serves and not self.is_in_memory:  # else nobody waited for what was missed
+            count_misses(self.layout, self.key.safe_label, self._history.uncounted)
+        self._history.uncounted.clear()
 
     @property
     def remotes(self) -> list[TierURL]:
@@ -197,11 +215,18 @@ class Entry:
 
     def impossible_calls(self) -> list[ImpossibleCall]:
         """Return the calls of which no graph can be made, as builds have found; none where that cannot be read."""
-        manifest, _ = self.look_up()
+        manifest = self.look_up()
+        if (
+            isinstance(manifest, Reason)
+            or not isinstance(found := manifest.payload.get(IMPOSSIBLE, []), list)
+            or not found
+        ):
+            return []
+        from gearcache.serving.impossible_call import ImpossibleCall
+
         try:
-            found: Any = manifest.payload.get(IMPOSSIBLE, []) if manifest is not None else []
             return [ImpossibleCall(**plain) for plain in found]
-        except (AttributeError, TypeError):  # of another form than ours
+        except TypeError:  # of another form than ours
             return []
 
     def note_impossible(self, call: ImpossibleCall) -> bool:
@@ -221,7 +246,7 @@ class Entry:
         payload: dict[str, Any] = {
             "method": self._history.name,
             **entry_to_plain(variants),
-            **({IMPOSSIBLE: [vars(each) for each in noted]} if noted else {}),
+            **({IMPOSSIBLE: [asdict(each) for each in noted]} if noted else {}),
         }
         producer: dict[str, Any] = {
             "torch": str(torch.__version__),

@@ -8,15 +8,17 @@ from pathlib import Path
 
 import torch
 
-from gearcache.errors import PreparationError
+from gearcache.errors import MissingTorchNames, PreparationError
 from gearcache.serving.host_faults import host_remedy
 from gearcache.serving.parameters import Parameters
-from gearcache.torch_release import TESTED_TEXT, is_tested
+from gearcache.torch_release import NEWEST, TESTED_TEXT, is_tested
 
 logger = logging.getLogger("gearcache")
 #: After so many in a row a method runs uncached at once: each attempt may take as long as a compile.
 _MANY = 3
 _FOLDER = Path(__file__).parent
+#: Names of torch of which this process has told that they are missing.
+_told: set[tuple[str, ...]] = set()
 
 
 class Failures:
@@ -48,12 +50,19 @@ class Failures:
             logger.warning("%s", failure, exc_info=None if failure.remedy else error)
 
 
+def warn_lacking(error: MissingTorchNames) -> None:
+    """Say, once in a process, which names this torch lacks, so that methods themselves answer."""
+    if error.names not in _told:
+        _told.add(error.names)
+        logger.warning("no graph is made or loaded, the methods themselves answer: %s", error)
+
+
 def _release_remedy() -> str:
-    """Return what to do where torch is of a release that was tried with `$GEARCACHE_ANY_TORCH`; else ""."""
+    """Return what to do where torch is of a release that was not tested; else ""."""
     version = str(torch.__version__)
     if is_tested(version):
         return ""
-    return f"gearcache works with torch {TESTED_TEXT}, this is {version}: install `torch=={TESTED_TEXT}.*`"
+    return f"gearcache is tested with torch {TESTED_TEXT}, this is {version}: install `torch=={NEWEST}.*`"
 
 
 def _place(error: Exception) -> str:

@@ -8,7 +8,6 @@ thread; what takes long is done by its compile workers, which are processes of t
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import gc
 import importlib
 import logging
@@ -20,14 +19,16 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgpack
 import torch
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from gearcache.events import Event, LateEvent, held_events, tell_at_once
+from gearcache.ge_cache.workers.kept import KEPT
 from gearcache.ge_cache.workers.program import keep_priority, watch_parent
 from gearcache.serving.pulse import STILL_SECONDS, Pulse
 
@@ -40,8 +41,7 @@ _module_locks: dict[Any, Any] = getattr(importlib._bootstrap, "_module_locks", {
 _TOLD = ("trace", "compile", "compile_failed", "publish", "fetch", "upload", "lease")
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(Struct, frozen=True):
     """What came of a build: empty `error` where the graphs are stored."""
 
     #: The class of the error.
@@ -178,11 +178,12 @@ def _run(work: Callable[[], None], write: int, life_line: int, parent: int) -> N
                 kind, error = type(raised).__name__, str(raised)
                 if os.environ.get("GEARCACHE_STRICT", "0") not in ("", "0", "false"):
                     traceback.print_exc()
-            told = [dataclasses.asdict(event) | {"ended": ended} for event, ended in happened if event.kind in _TOLD]
+            told = [asdict(event) | {"ended": ended} for event, ended in happened if event.kind in _TOLD]
         data = msgpack.packb({"kind": kind, "error": error, "events": told, "logged": log.lines}, use_bin_type=True)
         while data:
             data = data[os.write(write, data) :]
     finally:
+        KEPT.end()
         os._exit(0)
 
 

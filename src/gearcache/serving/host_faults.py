@@ -1,4 +1,4 @@
-"""Faults of the host that keep a compile from being made: no room, no descriptors, no place to write."""
+"""Faults of the host that keep a compile from being made: no compiler, no room, no descriptors, no place to write."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import errno
 import os
 from pathlib import Path
 
-from gearcache.errors import CompileError
+from gearcache.errors import BackendUnavailable, CompileError
 
 _ERRORS = (
     errno.EDQUOT,
@@ -18,7 +18,17 @@ _ERRORS = (
     errno.EROFS,
 )
 #: What compilers, and processes whose errors come back as text, say of them.
-_WORDS = (*(os.strerror(number) for number in _ERRORS), "No usable temporary directory")
+_NO_TEMPORARY = "No usable temporary directory"
+_WORDS = (*(os.strerror(number) for number in _ERRORS), _NO_TEMPORARY)
+TEMPORARY_REMEDY = (
+    "mount a folder that can be written at /tmp (in Kubernetes an `emptyDir`), or name one in `TMPDIR`; without one "
+    "this host can load entries, not compile them"
+)
+
+
+def keeps_from_compiling(error: BaseException) -> bool:
+    """Whether this host cannot compile, whatever the method is: it has no compiler, or a fault of `is_host_fault`."""
+    return isinstance(error, BackendUnavailable) or is_host_fault(error)
 
 
 def is_host_fault(error: BaseException) -> bool:
@@ -43,4 +53,8 @@ def host_remedy(error: BaseException) -> str:
         return (
             "The working folder of this process was removed, which imports of torch do not survive: start it elsewhere"
         )
-    return "The host is short of disk, memory or descriptors" if is_host_fault(error) else ""
+    if not is_host_fault(error):
+        return ""
+    if _NO_TEMPORARY in str(error):
+        return f"The host has no temporary folder: {TEMPORARY_REMEDY}"
+    return "The host is short of disk, memory or descriptors"

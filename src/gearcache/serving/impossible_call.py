@@ -6,10 +6,11 @@ It is stored beside the graphs of an entry, so that the next prewarm need not tr
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from hashlib import sha256
 from types import CodeType
 from typing import Any
+
+from msgspec import Struct
 
 from gearcache.cache.module_tree import named_modules
 from gearcache.guards.access import own_attributes
@@ -22,8 +23,7 @@ _MOST_TEXT = 1000
 _PLAIN = (bool, int, float, str, type(None))
 
 
-@dataclass(frozen=True)
-class ImpossibleCall:
+class ImpossibleCall(Struct, frozen=True):
     """What is known of one: of other code, arguments or plain attributes of modules it says nothing.
 
     A trace that failed leaves no evidence of what else it has read, such as globals.

@@ -40,6 +40,10 @@ class LoadedVariants:
         """Return the loaded gears."""
         return [graph.gear.text for active in self.variants for graph in active.graphs]
 
+    def left_out(self) -> list[str]:
+        """Return what the method says to loggers, and none of the graphs does."""
+        return sorted({text for active in self.variants for text in active.variant.left_out})
+
     def find(self, call: Call) -> Frame | Problems:
         """Return the frame that serves a call, or why each graph does not."""
         problems = []

@@ -10,10 +10,10 @@ import time
 import types
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
+from msgspec.structs import replace
 
 from gearcache.errors import GearcacheError, MethodRaises
 from gearcache.events import Event
@@ -27,23 +27,24 @@ from gearcache.serving.bindings import Bindings
 from gearcache.serving.build_right import BuildRight
 from gearcache.serving.call import Call
 from gearcache.serving.decorators import undecorated
-from gearcache.serving.failures import Failures
+from gearcache.serving.failures import Failures, warn_lacking
 from gearcache.serving.functions import place_of, with_named_instance
 from gearcache.serving.input_signature import InputSignature
 from gearcache.serving.loaded import Frame
 from gearcache.serving.parameters import Parameters
 from gearcache.serving.preparing import MethodLock, is_preparing, preparing
-from gearcache.serving.recorded_calls import RecordedCalls, owner_of
 from gearcache.serving.stance import FORCE_EAGER, follow, present_stance
-from gearcache.serving.warming import begin_build, take_wait
 from gearcache.telemetry.gear_use import GearUse
 from gearcache.telemetry.interrupts import raise_interrupt
 from gearcache.telemetry.outcomes import Outcomes
-from gearcache.telemetry.start_trace import recorder, span
+from gearcache.telemetry.spans import recorder, span
 from gearcache.telemetry.stats import Counters, Stats
+from gearcache.torch_release import is_tested
 
 if TYPE_CHECKING:
     from gearcache.guards.gears.example_sizes import Special
+    from gearcache.serving.recorded_calls import RecordedCalls
+    from gearcache.telemetry.method_shapes import MethodShapes
     from gearcache.telemetry.suggest import SuggestedGears
 
 #: Taken for the moment in which a `__call__` is exchanged, by a thread that may hold a method's lock or none.
@@ -74,6 +75,8 @@ class CachedMethod:
         #: Whose method it is.
         self.instance: Any = function.__self__
         self._parameters = parameters
+        #: As messages name it.
+        self.name = parameters.name_of(self._function)
         self._signature = InputSignature(self.name, self._function, parameters)
         self._lock = MethodLock()
         #: Whether its calls may compile.
@@ -96,6 +99,8 @@ class CachedMethod:
         found = recorder()
         self._recorded: RecordedCalls | None = None
         if found is not None:
+            from gearcache.serving.recorded_calls import RecordedCalls, owner_of
+
             owner = owner_of(function.__self__)
             self._recorded = RecordedCalls(self.name, owner, self._counters, self._outcomes, self._use, found)
         self._failures = Failures(self.name)
@@ -148,7 +153,7 @@ class CachedMethod:
     @property
     def stats(self) -> Stats:
         """Counters of this binding, see `gearcache.telemetry.stats.Stats`."""
-        return Stats(self._counters, self._outcomes, self._use, self._bindings.shape_calls)
+        return Stats(self._counters, self._outcomes, self._use, self._shapes_met)
 
     def count_eager(self, reason: str) -> None:
         """Count a call that who holds this method left to the function; `reason` is one of `EAGER_REASONS`."""
@@ -162,7 +167,7 @@ class CachedMethod:
     def explain(self) -> str:
         """Return what happened at the lookups so far: entry, hits, misses with their reasons, loaded gears.
 
-        If the last call that was looked up got no graph, that is told as well.
+        If the last call that was looked up got no graph, that is told as well, and what graphs leave out: logging.
         """
         binding = self._binding or self._tried
         if binding is None:
@@ -170,8 +175,12 @@ class CachedMethod:
         lines = [f"{self.name}: entry {binding.entry.layout.manifest(binding.entry.key)}", *binding.history.lines]
         if self._refusal:
             lines.append(self._refusal)
-        gears = binding.loaded.gear_texts()
-        lines.append(f"loaded gears: {', '.join(gears) if gears else 'none'}")
+        from gearcache.guards.gears.short_names import short_names
+
+        gears = short_names(binding.loaded.gear_texts()).values()
+        lines.append(f"loaded gears: {'; '.join(gears) or 'none'}")
+        if left_out := binding.loaded.left_out():
+            lines.append(f"left out of the graphs: {', '.join(left_out)}")
         return "\n".join(lines)
 
     @property
@@ -204,6 +213,8 @@ class CachedMethod:
         `OptionError` for `wait=False` with another `on_miss`, which always waits. `wait` is an argument of the method
         itself where that has one of this name.
         """
+        from gearcache.serving.warming import begin_build, take_wait
+
         waits = take_wait(self.name, self._function.__func__, kwargs, is_background=self._is_background)
         args, kwargs = self.filled(args, kwargs)
         if (opened := session.current()) is not None:
@@ -238,15 +249,22 @@ class CachedMethod:
         `.gears` of the result is what `cache_compile` takes; `.today` says what it changes against the gears of today,
         and what it saves. Raises `GearSpecError` when nothing was met yet.
         """
+        from gearcache.telemetry.fleet_gears import propose, summed
         from gearcache.telemetry.suggest import suggest
 
-        dims, calls, gears = self._bindings.shape_dims(), self._bindings.shape_calls(), self._bindings.shape_gears()
-        found = suggest(dims, calls, k, gears=gears)
-        if not gears:
+        met = self._shapes_met()
+        found = suggest(met.dims, met.shapes, k, gears=met.gears)
+        if not met.gears:
             return found
-        from gearcache.telemetry.fleet_gears import MethodTraffic, propose
+        (traffic,) = summed([met])
+        return replace(found, today=propose(traffic, k).against_today)
 
-        return replace(found, today=propose(MethodTraffic(self.name, tuple(dims), calls, gears), k).against_today)
+    def _shapes_met(self) -> MethodShapes:
+        from gearcache.telemetry.method_shapes import MethodShapes
+
+        owner = type(self._function.__self__)
+        full_name = f"{owner.__module__}.{owner.__qualname__}.{self.__name__}"
+        return MethodShapes(self.name, full_name, *self._bindings.shapes_met())
 
     def refresh(self) -> None:
         """Check the evidence and bind the weights again at the next call, after the module was changed."""
@@ -292,11 +310,6 @@ class CachedMethod:
         with torch.no_grad():
             return self.function(*args, **kwargs)
 
-    @property
-    def name(self) -> str:
-        """`Class.method`, as messages name it."""
-        return f"{type(self._function.__self__).__name__}.{self._function.__name__}"
-
     def _missed(self, instance: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Serve a call that the dispatch does not know: find, load or compile, then run."""
         if self._recorded is not None:
@@ -305,6 +318,9 @@ class CachedMethod:
             return self.function(*args, **kwargs)
         if (opened := session.current()) is not None:
             return opened.call(self, args, kwargs)
+        if self._lacks_names():
+            self._outcomes.ran_eagerly("torch")
+            return self._run_original(args, kwargs)
         if private_core.is_traced():  # part of something else, which is to see what the method does
             return self.function(*args, **kwargs)
         if has_function_mode():  # it is to see what the method calls
@@ -379,7 +395,25 @@ class CachedMethod:
         with preparing(self._lock), span("prepare", self.name):
             return self._prepare(call)
 
+    def _lacks_names(self) -> bool:
+        """Whether this torch lacks what a loaded graph needs; raises `MissingTorchNames` where options want that."""
+        if is_tested(str(torch.__version__)):
+            return False
+        from gearcache.torch_names import lacking_for_hits
+
+        lacking = lacking_for_hits()
+        if lacking is None:
+            return False
+        if self._parameters.settings().strict:
+            raise lacking
+        self._refusal = f"the method itself answers: {lacking}"
+        warn_lacking(lacking)
+        return True
+
     def _prepare(self, call: Call) -> Frame | None:
+        if self._lacks_names():
+            self._counters.note(Event("fault", self.name, detail=self._refusal))
+            return None
         if self._bindings.are_outdated(call) or self._lock.is_abandoned:
             self._lock.is_abandoned = False
             self.refresh()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
+from msgspec import Struct
 
+from gearcache.guards.dispatch.fills import Fills
 from gearcache.guards.dispatch.graph_call import GraphCall
 from gearcache.guards.dispatch.inputs import Problem, find_problem
-from gearcache.guards.dispatch.padded_call import Fills, PaddedGear, padded_gear
+from gearcache.guards.dispatch.padded_call import PaddedGear, padded_gear
 from gearcache.serving.activate import ActiveVariant, tensors_of
 from gearcache.serving.call import Call
 
@@ -18,8 +19,7 @@ from gearcache.serving.call import Call
 MAX_PADDED = 256
 
 
-@dataclass(frozen=True)
-class Padded:
+class Padded(Struct, frozen=True):
     """A graph for the sizes of a call, of a loaded variant, and the inputs that the call gives it."""
 
     active: ActiveVariant
@@ -27,8 +27,7 @@ class Padded:
     tensors: tuple[torch.Tensor, ...]
 
 
-@dataclass(frozen=True)
-class Unpadded:
+class Unpadded(Struct, frozen=True):
     """No loaded graph could be padded to."""
 
     #: Why not to the gears of the call's own variant; None where that is not loaded.

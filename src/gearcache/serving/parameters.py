@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
+import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import force_setattr, replace
 
 from gearcache.cache.layout import check_root
 from gearcache.guards.dispatch.native import is_operator
 from gearcache.guards.gears.input_specs import InputSpecs
 from gearcache.guards.gears.parse import parse_gears
-from gearcache.options import Settings, resolve_settings
+from gearcache.options import CompilerConfig, Settings, resolve_settings
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Parameters:
+class Parameters(Struct, frozen=True, eq=False, kw_only=True):
     """What a user gave to `gearcache.cache_compile`, which says what each means.
 
     Raises `TypeError` or `ValueError` where a value is of no use, whatever the method.
@@ -37,6 +39,8 @@ class Parameters:
     remotes: str | Sequence[str] | None = None
     #: How many modules of a model share these, whose variants may come to lie in one entry.
     blocks: int = 1
+    #: What the class of the module is called in names, unless the config says it; "" is its own name.
+    label: str = ""
     #: Plain data that tells entries of equal methods apart: what an integration gives its own arguments.
     apart: Any = None
 
@@ -55,7 +59,7 @@ class Parameters:
             raise TypeError(f"cache_compile: ge_cache is {self.ge_cache!r}; it must be True or False")
         if isinstance(self.constants, str) or not all(isinstance(path, str) for path in self.constants):
             raise TypeError(f"cache_compile: constants is {self.constants!r}; it must be a list of paths such as ['n']")
-        object.__setattr__(self, "constants", tuple(self.constants))
+        force_setattr(self, "constants", tuple(self.constants))
         _check_decompositions(self.custom_decompositions)
         check_root(self.cache_dir)
         if self.remotes is not None:
@@ -65,8 +69,13 @@ class Parameters:
         settings = resolve_settings(self.config, has_gears=True)
         parse_gears(self.gears, settings.policy)
         # Example tensors are not kept.
-        object.__setattr__(self, "input_signature", InputSpecs.of_signature(self.input_signature))
+        force_setattr(self, "input_signature", InputSpecs.of_signature(self.input_signature))
         _check_options(settings)
+
+    def name_of(self, function: types.MethodType) -> str:
+        """`Class.method`, as entries, messages and metrics name a method: with the label in place of the class."""
+        label = self.config.label if isinstance(self.config, CompilerConfig) else None
+        return f"{label or self.label or type(function.__self__).__name__}.{function.__name__}"
 
     def settings(self, *, is_geared: bool = False) -> Settings:
         """Return the options with the environment of now; `is_geared`: the first call's tensors carry gears."""

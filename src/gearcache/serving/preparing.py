@@ -14,8 +14,8 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from gearcache.cache.collection import paused_collection
 from gearcache.cache.waits import are_limited, waiting_time
+from gearcache.collection import paused_collection
 from gearcache.events import held_events
 
 

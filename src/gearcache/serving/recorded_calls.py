@@ -13,7 +13,7 @@ from gearcache.serving.activate import BlobReader
 from gearcache.telemetry.gear_use import GearUse
 from gearcache.telemetry.outcomes import Outcomes
 from gearcache.telemetry.shapes_met import ShapesMet
-from gearcache.telemetry.start_trace import Recorder, recorder, span
+from gearcache.telemetry.spans import Recorder, span
 from gearcache.telemetry.stats import Counters
 
 _MOST_SHAPES = 2000
@@ -134,8 +134,3 @@ class RecordedBlobs:
             with span("blob", digest[:12]):
                 name = stack.enter_context(self._store.blob_file(digest))
             yield name
-
-
-def recorded_blobs(store: BlobReader) -> BlobReader:
-    """Return a store that notes what it reads, if this process is recorded."""
-    return store if recorder() is None else RecordedBlobs(store)

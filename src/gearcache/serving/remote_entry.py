@@ -7,7 +7,8 @@ import os
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from gearcache.cache.remote.fetch import fetch_blobs
 from gearcache.cache.remote.lookup import Found, Lookup
@@ -30,13 +31,12 @@ _NO_KEY = (
     "nothing is sent there, as hosts would refuse it: this host signs nothing (`GEARCACHE_SIGNING_KEY_FILE`); mark the "
     "tier with `?unsigned=1` if all who can write there may run code here, or with `?read_only=1`"
 )
-_WITHOUT = "%s; the model is served without it (see `gearcache remote status`; `gearcache push` sends what is missing)"
+_WITHOUT = "%s; the model is served without it (see `gearcache doctor --tiers`; `gearcache push` sends what is missing)"
 #: Warnings that this process has given: one for each tier and kind of fault.
 _told: set[tuple[str, str]] = set()
 
 
-@dataclass
-class Wanted:
+class Wanted(Struct):
     """What a build wants of the tiers: variants whose evidence holds, above all one that serves the call."""
 
     is_usable: Callable[[StoredVariant], bool]

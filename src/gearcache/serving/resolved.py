@@ -6,20 +6,21 @@ import inspect
 import os
 import types
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
+from msgspec import Struct, field
+from msgspec.structs import replace
 
-from gearcache.cache import CacheKey, Layout
 from gearcache.cache.fingerprint import Ranks, method_key, resolve_ranks
-from gearcache.cache.layout import resolve_root
+from gearcache.cache.key import CacheKey
+from gearcache.cache.layout import Layout, resolve_root
 from gearcache.errors import OptionError
 from gearcache.ge_cache.backend import Backend
 from gearcache.ge_cache.private_torch import shapes as private_shapes
 from gearcache.ge_cache.select import select_backend
 from gearcache.guards.arguments import find_tensors
-from gearcache.guards.dispatch.padded_call import Fills
+from gearcache.guards.dispatch.fills import Fills
 from gearcache.guards.evidence.identity import decompositions_component, method_component
 from gearcache.guards.evidence.overrides import overrides_component
 from gearcache.guards.gears.parse import GearSpec, RangeAxis, fill_dims, gears_of_arguments, parse_gears, with_specs
@@ -32,8 +33,7 @@ from gearcache.serving.wrapped_names import at_their_places
 from gearcache.version import __version__
 
 
-@dataclass(eq=False)
-class ResolvedMethod:
+class ResolvedMethod(Struct, eq=False):
     """One method of one instance under one global state, with its options as they are used."""
 
     name: str
@@ -116,8 +116,8 @@ def resolve(
     backend = select_backend(settings, module, tensors.values())
     ranks = resolve_ranks(global_rank, parameters.tp_rank, parameters.pp_rank, world_size=world_size)
     key = method_key(
+        name,
         module,
-        method.__name__,
         method=method_component(method) | ({"mode": mode} if mode else {}),
         options=settings.compile_options,
         gears=_gears_component(spec, settings, parameters),

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from gearcache.errors import (
     CaptureError,
     GearSpecError,
     InputError,
     MethodRaises,
+    NoOperation,
     TooManyVariants,
     UnknownGear,
 )
@@ -21,6 +23,7 @@ from gearcache.guards.dispatch.inputs import Problem
 from gearcache.guards.dispatch.problems import Problems
 from gearcache.guards.evidence.reason import Reason, merged
 from gearcache.guards.gears.parse import gear_text
+from gearcache.guards.gears.short_names import sizes_name
 from gearcache.serving.background import BackgroundBuilds
 from gearcache.serving.builds import Builds
 from gearcache.serving.call import Call
@@ -142,24 +145,40 @@ class UnservedCalls:
                 self._record.outcomes.ran_eagerly(reason)
                 self._record.shapes.count_call(call.tensors)
             return not reason
-        if not (self._runs_original or self._is_full):
-            self._refused.check(call)
-            begin = time.monotonic()
+        reason = "max_variants" if self._is_full else self.builds.obstacle
+        # Who only prepares calls wants to know why that cannot be done, each time.
+        if not call.is_run or not (self._runs_original or self._is_full):
             try:
-                if self.builds.build(call, verdict.spec, why, is_padded=isinstance(verdict, Pad)):
+                if self._compile(call, verdict, why):
                     return True
-                self._runs_original = True
-            except (CaptureError, GearSpecError) as error:
-                self._refused.add(call, error, time.monotonic() - begin)
-                raise
+                self._runs_original, reason = True, self.builds.obstacle
+            except NoOperation:
+                if not call.is_run:
+                    raise
+                reason = "no operation"
+                if reason not in self._record.outcomes.eager:
+                    words = (
+                        "%s: a call runs no tensor operation: there is nothing to compile, the method itself serves it"
+                    )
+                    logger.warning(words, self._rules.name)
             except TooManyVariants as error:
                 if not call.is_run:  # a deploy wants to know
                     raise
                 logger.warning("%s", error)
                 self._record.history.lines.append(f"full: {error}")
-                self._is_full = True
-        self._record.outcomes.ran_eagerly("max_variants" if self._is_full else "fault")
+                self._is_full, reason = True, "max_variants"
+        self._record.outcomes.ran_eagerly(reason)
         return False
+
+    def _compile(self, call: Call, verdict: Compile | Pad, why: str) -> bool:
+        """Compile and load, unless a like call was refused; whether that could be done."""
+        self._refused.check(call)
+        begin = time.monotonic()
+        try:
+            return self.builds.build(call, verdict.spec, why, is_padded=isinstance(verdict, Pad))
+        except (CaptureError, GearSpecError) as error:
+            self._refused.add(call, error, time.monotonic() - begin)
+            raise
 
     def _pad(self, call: Call) -> Padded | Unpadded:
         """Pad a call to a loaded gear; `InputError` for tensors that no gear takes."""
@@ -169,8 +188,9 @@ class UnservedCalls:
         if isinstance(made, Padded):
             self._record.use.add(text, made.graph.counter, is_padded=True)
             self._record.shapes.add(made.graph)
-            self._record.history.lines.append(f"padded: {text}")
-            logger.info("%s: %s is padded to a gear", self._rules.name, text)
+            name = sizes_name(text, [gear_text(spec, gear) for gear in spec.gears])
+            self._record.history.lines.append(f"padded: {name}")
+            logger.info("%s: %s is padded to a gear", self._rules.name, name)
         elif made.problem is not None:
             raise InputError(self._rules.name, made.problem.argument, made.problem.found, made.problem.allowed)
         return made

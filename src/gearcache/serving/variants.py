@@ -5,22 +5,22 @@ from __future__ import annotations
 import inspect
 import logging
 import time
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from gearcache.errors import CacheError, CorruptEntry, GearcacheError
 from gearcache.guards.dispatch.problems import Problems
 from gearcache.guards.dispatch.variant import StoredVariant
 from gearcache.guards.evidence.reason import Reason, merged
-from gearcache.serving.activate import ActiveVariant, EvidenceCheck, activate, misfit, tensors_of
+from gearcache.serving.activate import ActiveVariant, BlobReader, EvidenceCheck, activate, misfit, tensors_of
 from gearcache.serving.basis import Bases
 from gearcache.serving.call import Call
 from gearcache.serving.entry import Entry
 from gearcache.serving.loaded import Frame, LoadedVariants, takes
-from gearcache.serving.recorded_calls import recorded_blobs
 from gearcache.serving.resolved import ResolvedMethod
 from gearcache.telemetry.interrupts import raise_interrupt
 from gearcache.telemetry.record import Record
-from gearcache.telemetry.start_trace import span
+from gearcache.telemetry.spans import recorder, span
 
 #: How often a variant is loaded while another thread changes the module.
 _ATTEMPTS = 3
@@ -32,8 +32,7 @@ MISFITS = ("source", "evidence", "arguments")
 _TELLING = (*FAULTS, *MISFITS)
 
 
-@dataclass(frozen=True)
-class Unloaded:
+class Unloaded(Struct, frozen=True):
     """Why nothing was loaded for a call: the reason of a miss; empty where the lookup has found nothing new."""
 
     kind: str = ""
@@ -127,6 +126,8 @@ class Variants:
         history.note("load", gears=gears, seconds=seconds, bytes=self.entry.size_of(variants))
         if counted:
             history.note("hit", gears=gears)
+            words = "%s: hit: loaded %s from `%s` in %.0f ms"
+            logger.info(words, history.name, ", ".join(gears) or "a graph", self.entry.layout.root, seconds * 1000)
             history.lines.append(f"hit: {self.entry.layout.manifest(self.entry.key)}")
 
     def read_again(self) -> list[StoredVariant]:
@@ -216,6 +217,13 @@ class Variants:
         self.loaded.variants.append(active)
         return None
 
+    def _blobs(self) -> BlobReader:
+        if recorder() is None:
+            return self.entry.store
+        from gearcache.serving.recorded_calls import RecordedBlobs
+
+        return RecordedBlobs(self.entry.store)
+
     def _active(self, variant: StoredVariant, call: Call, bases: Bases) -> ActiveVariant | None:
         """Return a variant with its graphs; None where other threads keep changing what it rests on."""
         for _ in range(_ATTEMPTS):
@@ -225,7 +233,7 @@ class Variants:
                 bases,
                 self._method.original(),
                 self._method.backend,
-                recorded_blobs(self.entry.store),
+                self._blobs(),
                 validate=self._method.settings.validate == "inputs",
                 folder=self.entry.folder,
                 keeps_compiled=self._method.ge_cache,

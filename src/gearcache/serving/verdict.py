@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import torch
+from msgspec import Struct
+from msgspec.structs import replace
 
 from gearcache.errors import GearcacheError, GradientRequired, InputError, RecompileRefused, UnknownGear
 from gearcache.guards.dispatch.inputs import GRADIENT_WORDS, Problem
 from gearcache.guards.dispatch.problems import Problems
 from gearcache.guards.gears.parse import GearSpec, gear_text
+from gearcache.guards.gears.short_names import short_names, sizes_name
 from gearcache.serving.call import Call
 from gearcache.serving.stance import DELAYED
 
 Gear = tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Refuse:
+class Refuse(Struct, frozen=True):
     """The call raises."""
 
     error: GearcacheError
 
 
-@dataclass(frozen=True)
-class Eager:
+class Eager(Struct, frozen=True):
     """The method itself serves the call: `on_miss` or the stance wants that."""
 
     #: One of `gearcache.telemetry.outcomes.EAGER_REASONS`.
@@ -33,15 +32,13 @@ class Eager:
     is_delayed: bool = False
 
 
-@dataclass(frozen=True)
-class Pad:
+class Pad(Struct, frozen=True):
     """The call is padded to a gear; the gears of the spec are compiled first where no loaded one can serve it."""
 
     spec: GearSpec
 
 
-@dataclass(frozen=True)
-class Compile:
+class Compile(Struct, frozen=True):
     """The gears of the spec are compiled."""
 
     spec: GearSpec
@@ -50,8 +47,7 @@ class Compile:
 Verdict = Refuse | Eager | Pad | Compile
 
 
-@dataclass(frozen=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """What the options of one method say about calls that no graph serves."""
 
     name: str
@@ -62,15 +58,15 @@ class Rules:
 
     def outside(self, call: Call, reason: str | None = None) -> UnknownGear:
         """Return the error of a call outside all gears; `reason` says why it was not padded."""
-        listed = "; ".join(gear_text(self.spec, gear) for gear in self.spec.gears)
-        found = f"outside all gears: {gear_text(self.spec, call.sizes(self.spec))}"
+        gears = [gear_text(self.spec, gear) for gear in self.spec.gears]
+        listed = "; ".join(short_names(gears).values())
+        found = f"outside all gears: {sizes_name(gear_text(self.spec, call.sizes(self.spec)), gears)}"
         if reason:
             listed += f" (padding: {reason})"
         return UnknownGear(self.name, self.spec.axes[0].path, found, listed)
 
 
-@dataclass(frozen=True)
-class Known:
+class Known(Struct, frozen=True):
     """What is known of a method when a call is decided about."""
 
     #: The texts of the loaded gears whose variants take such arguments, but for what their tensors are.
@@ -83,8 +79,7 @@ class Known:
     why: str = ""
 
 
-@dataclass(frozen=True)
-class _Wanted:
+class _Wanted(Struct, frozen=True):
     """A graph that may be made."""
 
     #: Whether its sizes are outside the gears and ranges of the spec.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from gearcache.events import Event, emit
 from gearcache.guards.evidence.reason import Reason
 
 
-@dataclass
-class Counters:
+class Counters(Struct):
     """What happened so far. `hits` and `misses` count lookups of variants, not calls; times are in seconds."""
 
     hits: int = 0

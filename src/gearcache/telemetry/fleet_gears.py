@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
-from gearcache.cache.remote.shapes import ProcessShapes
+from msgspec import Struct, field
+
 from gearcache.errors import GearSpecError
 from gearcache.guards.gears.sizes import MAX_GEARS
+from gearcache.telemetry.method_shapes import Dims, Gears, MethodShapes, Shape
 from gearcache.telemetry.size_lists import MOST_EFFORT
 from gearcache.telemetry.suggest import SuggestedGears, suggest
 
-Shape = tuple[int, ...]
-Dims = tuple[tuple[str, int], ...]
-Gears = tuple[tuple[int | None, ...], ...]
 #: Gears that are proposed where nobody says how many, and the method has none.
 USUAL_GEARS = 8
 #: A suggestion tries many lists; of more shapes the most frequent ones are looked at, and the largest.
 MOST_SHAPES = 400
 
 
-@dataclass
-class MethodTraffic:
+class MethodTraffic(Struct):
     """One method over all processes that had the same class, dims and gears: what others met says nothing of these."""
 
     method: str
@@ -31,17 +28,14 @@ class MethodTraffic:
     gears: Gears = ()
     full_name: str = ""
     processes: int = 0
-    hosts: set[str] = field(default_factory=set)
-    others: int = 0
 
     @property
     def calls(self) -> int:
-        """All calls, those of rare shapes among them."""
-        return sum(self.shapes.values()) + self.others
+        """All calls."""
+        return sum(self.shapes.values())
 
 
-@dataclass(frozen=True)
-class Proposal:
+class Proposal(Struct, frozen=True):
     """Gears for the next release. Work is rows: the product of the sizes that are computed.
 
     `unserved` calls fit into no gear of today; `padded_now` is the share of today's work that is padding, over the
@@ -73,26 +67,24 @@ class Proposal:
         return text
 
 
-def summed(found: Iterable[ProcessShapes]) -> list[MethodTraffic]:
-    """Add up what processes have told, by method, its class, dims and gears, the busiest first."""
+def summed(found: Iterable[MethodShapes]) -> list[MethodTraffic]:
+    """Add up what processes have met, by method, its class, dims and gears, the busiest first."""
     traffic: dict[tuple[str, str, Dims, Gears], MethodTraffic] = {}
-    for process in found:
-        for told in process.methods:
-            place = told.method, told.full_name, told.dims, told.gears
-            made = MethodTraffic(told.method, told.dims, gears=told.gears, full_name=told.full_name)
-            row = traffic.setdefault(place, made)
-            for shape, calls in told.shapes.items():
-                row.shapes[shape] = row.shapes.get(shape, 0) + calls
-            row.others += told.others
-            row.processes += 1
-            row.hosts.add(process.host)
+    for met in found:
+        gears = tuple(sorted(met.gears, key=lambda gear: [-1 if size is None else size for size in gear]))
+        row = traffic.setdefault(
+            (met.method, met.full_name, met.dims, gears),
+            MethodTraffic(met.method, met.dims, gears=gears, full_name=met.full_name),
+        )
+        for shape, calls in met.shapes.items():
+            row.shapes[shape] = row.shapes.get(shape, 0) + calls
+        row.processes += 1
     return sorted(traffic.values(), key=lambda row: (-row.calls, row.method, row.full_name, row.dims, repr(row.gears)))
 
 
 def propose(traffic: MethodTraffic, k: int | None = None, effort: int = MOST_EFFORT) -> Proposal:
     """Return at most `k` gears for what was met, as many as there are now where `k` is None; `GearSpecError` where
     nothing was met. `effort` bounds how much is tried."""
-    # An object of another host may tell of shapes that nobody has called.
     looked_at = _looked_at(
         {shape: calls for shape, calls in traffic.shapes.items() if calls and all(size > 0 for size in shape)}
     )

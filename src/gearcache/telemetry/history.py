@@ -6,7 +6,7 @@ import logging
 from collections import deque
 from typing import Any
 
-from gearcache.errors import CacheError, GearcacheError
+from gearcache.errors import CacheError, GearcacheError, MissingTorchNames
 from gearcache.events import Event, Kind
 from gearcache.guards.evidence.reason import Reason
 from gearcache.telemetry.interrupts import raise_interrupt
@@ -20,7 +20,7 @@ _MOST = 400
 class History:
     """The lookups of one entry for one method."""
 
-    def __init__(self, name: str, key_name: str, counters: Counters, *, strict: bool) -> None:
+    def __init__(self, name: str, key_name: str, folder: str, counters: Counters, *, strict: bool) -> None:
         self.name = name
         self.lines: deque[str] = deque(maxlen=_MOST)
         #: What was explained: calls that run without a graph meet the same reasons each time.
@@ -28,7 +28,7 @@ class History:
         self._missed: set[tuple[str, tuple[Reason, ...]]] = set()
         #: Reasons of misses that the cache does not know yet: it is told when it is there, before a compile.
         self.uncounted: list[str] = []
-        self._key_name = key_name
+        self._key_name, self._folder = key_name, folder
         self._counters = counters
         self._strict = strict
         self._told: set[str] = set()
@@ -36,7 +36,7 @@ class History:
 
     def note(self, kind: Kind, **fields: Any) -> None:
         """Count an event and tell the listeners."""
-        self._counters.note(Event(kind, self.name, self._key_name, **fields))
+        self._counters.note(Event(kind, self.name, self._key_name, folder=self._folder, **fields))
 
     def miss(self, *reasons: Reason, kind: str) -> None:
         """Count one miss; one reason per stored variant that did not do, of which `kind` is the most telling.
@@ -76,6 +76,18 @@ class History:
         self.lines.append(f"fault: {found}")
         if str(found) not in self._told:
             self._untold[str(found)] = None
+
+    def lacks(self, error: MissingTorchNames) -> None:
+        """Note names that torch lacks, of which the process warns once; raises them where the options want that."""
+        if self._strict:
+            raise error
+        self.note("fault", detail=str(error))
+        self.lines.append(f"fault: {error}")
+
+    def lead(self, cause: str) -> None:
+        """Let the warning of this call begin with what led to its faults, if it has any that is untold."""
+        if self._untold and not any(text.startswith(cause) for text in self._untold):
+            self._untold = {cause: None, **self._untold}
 
     def untold(self) -> list[str]:
         """Return the faults of the present call."""

@@ -12,8 +12,10 @@ EAGER_REASONS: dict[str, str] = {
     "background": 'its graph was being compiled, with `on_miss="background"`',
     "refused": 'no graph could be made of it, with `on_miss="background"`',
     "stance": "`torch.compiler.set_stance` said so",
+    "no operation": "it runs no tensor operation, so there is nothing to compile",
     "max_variants": "the entry has as many variants as it may have",
     "fault": "the cache failed, or what a compile needs was missing",
+    "torch": "this release of torch was not tested, and what gearcache uses of it is missing or another one",
     "ranks": "the ranks of the job have not agreed on a graph for it (`gearcache.agree`)",
     "function mode": "a torch function mode was to see what the method calls",
     # Those of `gearcache.integrations.sentence_transformers`:

@@ -1,6 +1,7 @@
-"""What a user sees while gears compile: a bar on a terminal, one line elsewhere, and log lines.
+"""What a user sees while gears compile: one line that says why and where, a bar on a terminal, and log lines.
 
-`GEARCACHE_PROGRESS=0` turns bar and line off.
+`GEARCACHE_PROGRESS=0` turns bar and line off. The bar says what is done and for how long; where there is no terminal,
+further lines say it from time to time.
 """
 
 from __future__ import annotations
@@ -12,20 +13,30 @@ import sys
 import threading
 import time
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from gearcache.telemetry.progress_line import SHARED_STAGES, SHARES, STAGES, State, fitted
 from gearcache.terminal import is_drawable
 
+if TYPE_CHECKING:
+    from rich.text import Text
+
 logger = logging.getLogger("gearcache")
+#: Where there is no terminal, a line tells after so many seconds what is done, then after twice as many, and so on.
+_FIRST_BEAT, _LAST_BEAT = 10.0, 60.0
+_REFRESHES = 4  # in a second
 #: A build that is over before, as those of backend `eager`, says nothing where there is no terminal.
 _SILENT_SECONDS = 2.0
+#: Of the reason: it may name many values.
+_WHY_LETTERS = 300
 
 
 class BuildProgress:
-    """One build of a method. Called from several threads; each update is one call into `rich` or `logging`."""
+    """One build of a method. Called from several threads."""
 
-    def __init__(self, method: str, gears: int) -> None:
-        self._method = method
+    def __init__(self, method: str, gears: int, *, why: str = "", place: str = "") -> None:
+        """`why` nothing stored does, and the `place` where the graphs are to be stored; "" where they cannot be."""
+        self._method, self._why, self._place = method, why, place
         self._gears = gears
         self._done = 0
         #: When the compile of each gear began.
@@ -33,64 +44,118 @@ class BuildProgress:
         self._line = threading.Timer(_SILENT_SECONDS, self._tell)
         self._line.daemon = True
         self._bar: Any = None
-        self._task: Any = None
-        self._stages: dict[str, str] = {}
+        #: Stage of each gear that is worked on, and since when.
+        self._stages: dict[str, tuple[str, float]] = {}
+        self._failed = 0
+        self._is_traced = self._has_headers = False
+        self._created = time.monotonic()
+        #: Since when no gear is worked on, where none is.
+        self._idle = self._created
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
 
     def __enter__(self) -> BuildProgress:
         if sys.stderr is None or os.environ.get("GEARCACHE_PROGRESS", "1") in ("0", "false"):
             return self
-        if not is_drawable(sys.stderr):
-            self._line.start()
-        else:
+        self._line.start()
+        if is_drawable(sys.stderr):
             from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-            from rich.table import Column
+            from rich.live import Live
 
-            self._bar = Progress(
-                TextColumn("[bold]{task.description}", table_column=Column(no_wrap=True)),
-                BarColumn(bar_width=16),
-                MofNCompleteColumn(table_column=Column(no_wrap=True, min_width=5)),
-                TimeElapsedColumn(table_column=Column(no_wrap=True, min_width=7)),
-                # What a narrow terminal has no room for.
-                TextColumn("{task.fields[stage]}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)),
-                console=Console(stderr=True),
-                expand=True,
+            console = Console(stderr=True)
+            self._bar = Live(
+                get_renderable=lambda: self._drawn(console.width), console=console, refresh_per_second=_REFRESHES
             )
-            self._bar.start()
-            self._task = self._bar.add_task(f"compile {self._method}", total=self._gears, stage="trace")
+            self._bar.start(refresh=True)
+        if self._bar is None:
+            threading.Thread(target=self._beat, daemon=True).start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._line.cancel()
+        self._ended.set()
         if self._bar is not None:
             self._bar.stop()
 
     def update(self, gear: str, stage: str) -> None:
         """Note that a gear entered a stage."""
-        self._stages[gear] = stage
-        if stage != "wait":
-            self._begun.setdefault(gear, time.monotonic())
+        now = time.monotonic()
+        with self._lock:
+            self._is_traced = True
+            if stage != "wait":
+                self._begun.setdefault(gear, now)
+                self._stages[gear] = stage, now
+            if stage in ("done", "failed"):
+                self._done += 1
+                self._failed += stage == "failed"
+                self._stages.pop(gear, None)
+                self._idle = now
+            done = self._done
+            tells_headers = stage == "headers" and not self._has_headers
+            self._has_headers |= tells_headers
+        if tells_headers:
+            logger.info("%s: %s", self._method, STAGES["headers"])
         if stage in ("done", "failed"):
-            self._done += 1
-            del self._stages[gear]
-            seconds = time.monotonic() - self._begun[gear]
             words = "%s: gear %s %s after %.1f s (%d of %d)"
-            logger.info(words, self._method, gear, stage, seconds, self._done, self._gears)
+            logger.info(words, self._method, gear, stage, now - self._begun[gear], done, self._gears)
         else:
             logger.debug("%s: gear %s: %s", self._method, gear, stage)
-        if self._bar is not None:
-            busy = "; ".join(f"{name}: {state}" for name, state in self._stages.items() if state != "wait")
-            self._bar.update(self._task, completed=self._done, stage=busy)
 
     def extend(self, gears: int) -> None:
         """Note that more gears will be compiled than was known at first."""
-        self._gears += gears
-        if self._bar is not None:
-            self._bar.update(self._task, total=self._gears)
+        with self._lock:
+            self._gears += gears
+
+    def _state(self) -> State:
+        """Return what is done now: of several gears for the one that has been in its stage for longest."""
+        now = time.monotonic()
+        with self._lock:
+            busy = sorted((since, gear, stage) for gear, (stage, since) in self._stages.items())
+            is_over = self._done >= self._gears
+        if not busy:
+            if is_over or self._ended.is_set():
+                return State(f"{self._failed} failed") if self._failed else State("")
+            return State(STAGES["trace"], "", now - self._idle)
+        since, gear, stage = busy[0]
+        words = STAGES.get(stage, stage)
+        if stage in SHARED_STAGES:
+            return State(words, "", now - since)
+        return State(words, gear, now - since, len(busy) - 1)
+
+    def _share(self) -> float:
+        """Return how much of the work is done: finished gears, the stages that others have behind them, the trace."""
+        with self._lock:
+            parts = sum(SHARES.get(stage, 0.0) for stage, _ in self._stages.values())
+            return (self._done + parts + 0.3 * self._is_traced) / (self._gears + 0.3)
+
+    def _drawn(self, width: int) -> Text:
+        from rich.text import Text
+
+        count, seconds = f"{self._done}/{self._gears}", time.monotonic() - self._created
+        line = fitted(width - 1, self._method, self._share(), count, seconds, self._state())
+        done, rest = line.bar
+        parts = [(line.method, "bold"), (" " if done + rest else "", ""), ("━" * done, "cyan"), ("━" * rest, "dim")]
+        parts += [(f" {line.count}", "green"), (f" {line.clock}", "yellow"), (f" {line.state}", "")]
+        return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
+
+    def _beat(self) -> None:
+        wait = _FIRST_BEAT
+        while not self._ended.wait(wait):
+            wait = min(2 * wait, _LAST_BEAT)
+            told = f"gearcache: `{self._method}`: {self._done} of {self._gears} done; {self._state().text()}\n"
+            with contextlib.suppress(AttributeError, OSError, ValueError):  # it may be gone by now
+                sys.stderr.write(told)
 
     def _tell(self) -> None:
         graphs = "a graph" if self._gears == 1 else f"{self._gears} graphs"
+        target = f"to be stored in `{self._place}`" if self._place else "for this process alone"
+        is_long = len(self._why) > _WHY_LETTERS
+        why = f": {self._why[:_WHY_LETTERS]}{'…' if is_long else ''}" if self._why else ""
+        line = f"gearcache: compiling {graphs} of `{self._method}`, {target}{why}"
         with contextlib.suppress(AttributeError, OSError, ValueError):  # it may be gone by now
-            sys.stderr.write(f"gearcache: compiling {graphs} of `{self._method}`, which the next process will load\n")
+            if self._bar is not None:
+                self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
+            else:
+                sys.stderr.write(f"{line}\n")

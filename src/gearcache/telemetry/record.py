@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from gearcache.telemetry.gear_use import GearUse
 from gearcache.telemetry.history import History
@@ -11,8 +11,7 @@ from gearcache.telemetry.shapes_met import ShapesMet
 from gearcache.telemetry.stats import Counters
 
 
-@dataclass(frozen=True)
-class Record:
+class Record(Struct, frozen=True):
     """What is noted of the calls of one binding; all but history and shapes is that of the whole cached method."""
 
     history: History

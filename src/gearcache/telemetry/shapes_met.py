@@ -13,6 +13,8 @@ from gearcache.guards.gears.parse import GearSpec
 from gearcache.telemetry.gear_use import calls_of
 
 Shape = tuple[int, ...]
+#: Dims of shapes, gears over these dims, and calls by shape.
+Met = tuple[tuple[tuple[str, int], ...], tuple[tuple[int | None, ...], ...], dict[Shape, int]]
 Rows = tuple[tuple[int | None, ...], ...]
 _Counted = tuple[tuple[int, ...], ...]
 

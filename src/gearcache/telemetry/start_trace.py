@@ -1,8 +1,8 @@
-"""Records how a process starts, where `GEARCACHE_TRACE` names a file: imports, key, evidence, blobs, gears, answers.
+"""Records how a process starts, where `GEARCACHE_TRACE` names a file: key, evidence, blobs, gears, first answers.
 
-The file is in the Chrome trace format, so Perfetto and chrome://tracing open it; under `gearcache` it also has what
-became of the calls of each method. It is written when methods give their first answers, and when the process ends, as
-`final` then says.
+Times are those since `import gearcache`. The file is in the Chrome trace format, which Perfetto opens; under
+`gearcache` it also has what became of the calls of each method. It is written when methods give their first answers,
+and when the process ends, as `final` then says.
 `%p` in its name is the number of the process. Without the variable nothing is recorded, and no call pays for it.
 """
 
@@ -16,14 +16,12 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
 from gearcache.events import Event, LateEvent, tell_at_once
 from gearcache.telemetry.interrupts import raise_interrupt
-from gearcache.telemetry.timed_imports import time_imports
+from gearcache.telemetry.spans import record_by, recorder
 from gearcache.telemetry.trace_document import Span, together, trace_events
 from gearcache.telemetry.trace_file import TraceFile
 from gearcache.version import __version__
@@ -61,9 +59,8 @@ class Recorder:
         # Absolute from now on: a program may change its folder.
         self._file = TraceFile(Path(path.replace("%p", str(os.getpid()))).absolute())
         self._process = os.getpid()
-        age = _age()
-        self._zero = time.perf_counter() - age
-        self._began = time.time() - age
+        self._zero = time.perf_counter()
+        self._began = time.time()
         self._spans: list[Span] = []
         self._kept = Counter[tuple[str, str]]()
         self._dropped = Counter[str]()
@@ -74,7 +71,6 @@ class Recorder:
         self._lock = threading.Lock()
         self._is_due = False
         self._is_told = False
-        self.add("before", "process, before gearcache", self._zero, age)
 
     def add(self, category: str, name: str, begin: float, seconds: float, thread: int = 0) -> None:
         """Note a span; `begin` is a time of `time.perf_counter`, `thread` another than the present one."""
@@ -150,57 +146,23 @@ class Recorder:
         }
 
 
-_recorder: Recorder | None = None
-
-
 def record_start(path: str) -> None:
     """Record this process from now on; of a second call in one process only the first counts."""
-    global _recorder
-    if _recorder is None:
-        found = _recorder = Recorder(path)
+    if recorder() is None:
+        found = Recorder(path)
+        record_by(found)
         tell_at_once(found.note)
-        time_imports(lambda name, begin, seconds: found.add("import", name, begin, seconds))
         atexit.register(found.write, is_final=True)
         os.register_at_fork(after_in_child=stop_recording)
 
 
 def stop_recording() -> None:
     """Record nothing any more, and leave the file to others: in a forked child, and in commands that only look."""
-    global _recorder
-    if _recorder is not None:
-        _recorder.release()
-    _recorder = None
+    found = recorder()
+    if found is not None:
+        found.release()
+    record_by(None)
     tell_at_once(None)
-    time_imports(None)
-
-
-def recorder() -> Recorder | None:
-    """What records this process; None where nothing does."""
-    return _recorder
-
-
-def span(category: str, name: str) -> AbstractContextManager[None]:
-    """Note how long a block takes, if this process is recorded."""
-    return nullcontext() if _recorder is None else _timed(_recorder, category, name)
-
-
-@contextmanager
-def _timed(found: Recorder, category: str, name: str) -> Iterator[None]:
-    begin = time.perf_counter()
-    try:
-        yield
-    finally:
-        found.add(category, name, begin, time.perf_counter() - begin)
-
-
-def _age() -> float:
-    """How long this process has been running, in seconds, as far as the system tells to 10 ms; else 0."""
-    try:
-        fields = Path("/proc/self/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
-        age = time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, IndexError, AttributeError):
-        return 0.0
-    return age if age > 0 else 0.0
 
 
 def _command() -> str:

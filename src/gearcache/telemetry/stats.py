@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec.structs import replace
 
 from gearcache.guards.evidence.reason import Reason
 from gearcache.telemetry.counters import Counters as Counters
 from gearcache.telemetry.outcomes import Outcomes
+
+if TYPE_CHECKING:
+    from gearcache.telemetry.method_shapes import MethodShapes
 
 
 class _Use(Protocol):
@@ -50,38 +54,37 @@ class Stats:
         counters: Counters,
         outcomes: Outcomes,
         use: _Use,
-        shape_calls: Callable[[], Mapping[tuple[int, ...], int]] = dict,
+        met: Callable[[], MethodShapes | None] = lambda: None,
     ) -> None:
         self._counters = counters
         self._outcomes = outcomes
         self._use = use
-        self._shape_calls = shape_calls
+        self._met = met
 
     @classmethod
     def together(cls, parts: Sequence[Stats]) -> Stats:
         """Return the sums of several, as they are now."""
         counters = Counters()
         for part in parts:
-            for each in fields(Counters):
-                setattr(counters, each.name, getattr(counters, each.name) + getattr(part._counters, each.name))
+            for name in Counters.__struct_fields__:
+                setattr(counters, name, getattr(counters, name) + getattr(part._counters, name))
         outcomes = Outcomes("")
         for part in parts:
             outcomes.eager.update(part._outcomes.eager)
             outcomes.refused.update(part._outcomes.refused)
-        shapes = Counter[tuple[int, ...]]()
-        for part in parts:
-            shapes.update(part.shapes)
-        return cls(counters, outcomes, _UseTogether([part._use for part in parts]), lambda: shapes)
+        met = [found for part in parts if (found := part._met()) is not None]
+        return cls(counters, outcomes, _UseTogether([part._use for part in parts]), lambda: _met_together(met))
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything that is counted as plain data for JSON.
 
         The names are those of the properties. `shapes` is a list of `{"shape": [...], "calls": n}`, as JSON has no
-        tuples for keys; `miss_reasons` has the texts.
+        tuples for keys; `dims` names the sizes, `declared` has the gears, and `gearcache suggest-gears` reads all that.
+        `miss_reasons` has the texts.
         """
         plain = {name: getattr(self, name) for name in _PLAIN}
-        shapes = [{"shape": list(shape), "calls": calls} for shape, calls in sorted(self.shapes.items())]
-        return {**plain, "shapes": shapes, "miss_reasons": list(self.miss_reasons)}
+        met = self._met()
+        return {**plain, **(met.to_plain() if met else {}), "miss_reasons": list(self.miss_reasons)}
 
     @property
     def hits(self) -> int:
@@ -204,7 +207,8 @@ class Stats:
 
         Those of a dynamic graph are only counted with `count_shapes`.
         """
-        return dict(self._shape_calls())
+        met = self._met()
+        return dict(met.shapes) if met else {}
 
     @property
     def miss_reasons(self) -> tuple[str, ...]:
@@ -217,10 +221,23 @@ class Stats:
         return tuple(self._counters.reasons)
 
     def __repr__(self) -> str:
+        from gearcache.guards.gears.short_names import by_short_name
+
         return (
             f"Stats(hits={self.hits}, misses={self.misses}, traces={self.traces}, compiles={self.compiles}, "
-            f"loads={self.loads}, calls={self.calls}, gears={self.gears})"
+            f"loads={self.loads}, calls={self.calls}, gears={by_short_name(self.gears)})"
         )
+
+
+def _met_together(parts: Sequence[MethodShapes]) -> MethodShapes | None:
+    """Return the sums of what equal blocks have met; of one that has other dims there is no sum."""
+    if not parts:
+        return None
+    shapes = Counter[tuple[int, ...]]()
+    for part in parts:
+        if part.dims == parts[0].dims:
+            shapes.update(part.shapes)
+    return replace(parts[0], shapes=shapes)
 
 
 #: The properties that `Stats.to_dict` takes as they are.

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from gearcache.errors import GearSpecError
 from gearcache.guards.gears.sizes import MAX_GEARS
@@ -25,8 +26,7 @@ Gears = Sequence[tuple[int | None, ...]]
 _Relation = tuple[int, int, int]
 
 
-@dataclass(frozen=True)
-class SuggestedGears:
+class SuggestedGears(Struct, frozen=True):
     """Gears for the shapes that were met; `gears` is what `cache_compile` takes.
 
     `sizes`: the list of each dim that has one of its own. `open_dims` have none today and get none. `work` and

@@ -27,7 +27,7 @@ _EQUAL = 1e-6
 
 
 class Span(NamedTuple):
-    """Something that took time; `begin` is in seconds since the process began."""
+    """Something that took time; `begin` is in seconds since `import gearcache`."""
 
     category: str
     name: str
@@ -37,7 +37,7 @@ class Span(NamedTuple):
 
     @property
     def end(self) -> float:
-        """Seconds since the process began."""
+        """Seconds since `import gearcache`."""
         return self.begin + self.seconds
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import json
 import os
@@ -20,6 +19,7 @@ from pathlib import Path
 
 import msgpack
 import pytest
+from msgspec.structs import asdict
 
 from gearcache.cache.admin.bundle import HEADER_NAME, take_bundle, write_bundle
 from gearcache.cache.admin.catalog import Catalog
@@ -150,7 +150,7 @@ def header(**changes: object) -> tuple[str, bytes]:
 
 def manifest(name: str = "", blobs: dict[str, int] | None = None) -> bytes:
     key = KEYS[0]
-    fields = dataclasses.asdict(Manifest(key.name, key.digest, {}, {}, blobs or {}, 1.0, {}))
+    fields = asdict(Manifest(key.name, key.digest, {}, {}, blobs or {}, 1.0, {}))
     return framed(msgpack.packb({**fields, "name": name or key.name}))
 
 
@@ -341,7 +341,10 @@ IMPORT = """
 import os, sys
 from pathlib import Path
 import filelock, gearcache.cache.admin.index, gearcache.cache.admin.journal  # unreadable for others
-from gearcache.cache import CacheKey, DiskStore, Layout, Hit
+from gearcache.cache.key import CacheKey
+from gearcache.cache.store import DiskStore
+from gearcache.cache.layout import Layout
+from gearcache.cache.result import Hit
 from gearcache.cache.admin.bundle import take_bundle
 from gearcache.readable.joined import joined
 os.setgid(65534); os.setuid(65534)

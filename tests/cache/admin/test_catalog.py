@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gearcache.cache import remove as remove_module
+from gearcache.cache import upkeep
 from gearcache.cache.admin import scan as scan_module
 from gearcache.cache.admin.catalog import Catalog, Removal
 from gearcache.cache.admin.evict import Limits
@@ -387,3 +388,17 @@ def test_verify_passes_over_an_entry_that_is_removed_meanwhile(layout: Layout) -
 
     found = verify(layout, progress=remove)
     assert found.faults == []
+
+
+def test_a_cache_without_a_limit_of_its_own_is_kept_within_the_default(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(upkeep, "DEFAULT_MAX_SIZE", 10)
+    monkeypatch.setattr(upkeep, "_looked", {})
+    newest = CacheKey("Model.newest", (("number", 1),))
+    publish(layout, newest, 9, Limits(10))
+    assert names(Catalog(layout)) == [newest.name]
+    assert "was over its limit of 10 B: the 4 entries that nobody used for longest are removed" in caplog.text
+    assert "`GEARCACHE_MAX_SIZE` sets another limit, or `none`" in caplog.text
+    publish(layout, KEYS[0], 10, Limits(10))
+    assert len(names(Catalog(layout))) == 2, "it is looked at once a minute"

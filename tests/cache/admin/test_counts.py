@@ -11,10 +11,12 @@ from pathlib import Path
 import msgpack
 import pytest
 
-from gearcache.cache import CacheKey, DiskStore, Layout
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.counts import BASELINE_NAME, Counts, reset_counts
 from gearcache.cache.admin.tally import count_misses
+from gearcache.cache.key import CacheKey
+from gearcache.cache.layout import Layout
+from gearcache.cache.store import DiskStore
 
 KEY = CacheKey("Model.decode", (("number", 1),))
 
@@ -70,7 +72,8 @@ def test_an_entry_that_was_made_again_counts_from_its_own_beginning(layout: Layo
 
 def test_no_count_is_lost_beside_a_reset(layout: Layout) -> None:
     program = (
-        "import sys\nfrom pathlib import Path\nfrom gearcache.cache import DiskStore, Layout\n"
+        "import sys\nfrom pathlib import Path\nfrom gearcache.cache.layout import Layout\n"
+        "from gearcache.cache.store import DiskStore\n"
         "from gearcache.cache.admin.tally import count_misses\n"
         "from tests.cache.admin.test_counts import KEY\n"
         "layout = Layout(Path(sys.argv[1]))\nstore = DiskStore(layout)\nstore.use(KEY)\n"

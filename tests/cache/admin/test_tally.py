@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gearcache.cache import Layout
 from gearcache.cache.admin.tally import count_misses, misses
+from gearcache.cache.layout import Layout
 
 
 def test_misses_add_up_by_reason(cache_dir: Path) -> None:
@@ -36,7 +36,7 @@ def test_files_of_others_beside_the_counts_are_no_misses(cache_dir: Path) -> Non
 def test_no_count_is_lost_between_processes(cache_dir: Path) -> None:
     Layout(cache_dir).prepare()
     program = (
-        "import sys\nfrom pathlib import Path\nfrom gearcache.cache import Layout\n"
+        "import sys\nfrom pathlib import Path\nfrom gearcache.cache.layout import Layout\n"
         "from gearcache.cache.admin.tally import count_misses\n"
         "for _ in range(500): count_misses(Layout(Path(sys.argv[1])), 'Model.decode', ['absent'])\n"
     )

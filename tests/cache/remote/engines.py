@@ -11,17 +11,12 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from gearcache.cache.remote.folder import FolderRemote
 from gearcache.cache.remote.objects import ObjectRemote
-from gearcache.cache.remote.oci.image_remote import OciRemote
-from gearcache.cache.remote.oci.push import push_folder
-from gearcache.cache.remote.protocol import Creates, Deadline, Remote, check_name
+from gearcache.cache.remote.protocol import Creates, Deadline, Remote
 from gearcache.cache.remote.redis_server import RedisRemote
 from gearcache.cache.remote.web import INDEX, WebRemote
-from tests.cache.remote.images import write_objects
-from tests.cache.remote.registries import docker_registry, free_port
 
 _START_SECONDS = 20.0
 #: A server of a cluster listens 10,000 above too.
@@ -154,49 +149,14 @@ def url_of(remote: Remote) -> str:
     return f"{remote.label}/?unsigned=1"
 
 
-class Image(OciRemote):
-    """An image in a registry; each object that is put makes a new image of all of them, under the same tag."""
-
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
-        self._objects: dict[str, bytes] = {}
-        self._changing = threading.Lock()
-        self._push(Deadline.after(_START_SECONDS))
-
-    creates: Creates = "yes"
-
-    def put(
-        self, name: str, data: bytes, deadline: Deadline, *, create: bool = False, lifetime: float | None = None
-    ) -> bool:
-        check_name(self.label, name)
-        with self._changing:
-            if create and name in self._objects:
-                return False
-            self._objects[name] = data
-            self._push(deadline)
-        return True
-
-    def delete(self, name: str, deadline: Deadline) -> None:
-        check_name(self.label, name)
-        with self._changing:
-            self._objects.pop(name, None)
-            self._push(deadline)
-
-    def _push(self, deadline: Deadline) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            write_objects(Path(folder), self._objects)
-            push_folder(Path(folder), self.label, deadline)
-        self._layer = None
+ENGINES = {"folder": folder, "redis": redis, "bucket": bucket, "web": web}
 
 
-@contextmanager
-def image() -> Iterator[Remote]:
-    """An image in Debian's registry."""
-    with docker_registry() as host:
-        yield Image(f"oci://{host}/team/gears:latest")
-
-
-ENGINES = {"folder": folder, "redis": redis, "bucket": bucket, "web": web, "image": image}
+def free_port() -> int:
+    """A port of this host that nobody listens at."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return int(listening.getsockname()[1])
 
 
 def _listens(port: int) -> bool:

@@ -12,7 +12,6 @@ import pytest
 
 from gearcache.cache.remote.folder import FolderRemote
 from gearcache.cache.remote.objects import ObjectRemote
-from gearcache.cache.remote.oci.image_remote import OciRemote
 from gearcache.cache.remote.protocol import Deadline, Remote, RemoteError
 from gearcache.cache.remote.redis_server import RedisRemote
 from gearcache.cache.remote.web import WebRemote
@@ -208,11 +207,10 @@ def _clients(port: int) -> dict[str, Remote]:
             {"endpoint": f"http://127.0.0.1:{port}", "access_key_id": "a", "secret_access_key": "secret"},
         ),
         "web": WebRemote(f"http://127.0.0.1:{port}/"),
-        "image": OciRemote(f"oci://127.0.0.1:{port}/team/gears"),
     }
 
 
-@pytest.mark.parametrize("kind", ["redis", "bucket", "web", "image"])
+@pytest.mark.parametrize("kind", ["redis", "bucket", "web"])
 def test_an_engine_that_is_not_there_is_an_error_at_once(kind: str) -> None:
     with socket.socket() as reserved:  # bound and not listening: connections are refused
         reserved.bind(("127.0.0.1", 0))
@@ -224,7 +222,7 @@ def test_an_engine_that_is_not_there_is_an_error_at_once(kind: str) -> None:
         assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", ["redis", "bucket", "web", "image"])
+@pytest.mark.parametrize("kind", ["redis", "bucket", "web"])
 @pytest.mark.parametrize("behaviour", ["says nothing", "says nonsense", "a byte a second", "hangs up"])
 def test_an_engine_that_misbehaves_costs_its_deadline_at_most(kind: str, behaviour: str) -> None:
     listening = socket.create_server(("127.0.0.1", 0))
@@ -268,8 +266,7 @@ def test_an_engine_that_misbehaves_costs_its_deadline_at_most(kind: str, behavio
             connection.close()
 
 
-@pytest.mark.parametrize("kind", ["web", "image"])
-def test_a_body_that_never_ends_is_not_read_on_after_the_deadline(kind: str) -> None:
+def test_a_body_that_never_ends_is_not_read_on_after_the_deadline() -> None:
     ended = threading.Event()
     listening = socket.create_server(("127.0.0.1", 0))
 
@@ -286,7 +283,7 @@ def test_a_body_that_never_ends_is_not_read_on_after_the_deadline(kind: str) -> 
     sender = threading.Thread(target=drip, daemon=True)
     sender.start()
     try:
-        client = _clients(listening.getsockname()[1])[kind]
+        client = _clients(listening.getsockname()[1])["web"]
         with pytest.raises(RemoteError, match="did not answer"):
             client.get("a", 1 << 20, soon(0.5))
         sender.join(1.0)

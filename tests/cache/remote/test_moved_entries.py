@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from gearcache.cache import DiskStore, Hit, Layout, Manifest, Signer
+from gearcache.cache.layout import Layout
+from gearcache.cache.manifest import Manifest
 from gearcache.cache.remote import persistence
 from gearcache.cache.remote.folder import FolderRemote
 from gearcache.cache.remote.holdings import holdings, write_index
@@ -21,7 +22,9 @@ from gearcache.cache.remote.push import Pushed, push_entries
 from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.trust import Trust
 from gearcache.cache.remote.urls import TierURL
-from gearcache.cache.signature import KEY_FILE_VARIABLE
+from gearcache.cache.result import Hit
+from gearcache.cache.signature import KEY_FILE_VARIABLE, Signer
+from gearcache.cache.store import DiskStore
 from gearcache.readable.joined import MOST_VARIANTS, covers_manifests, joined
 from tests.support.commands import DECODE, PREFILL
 from tests.support.signing import Pair

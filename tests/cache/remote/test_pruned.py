@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gearcache.cache import Layout
+from gearcache.cache.layout import Layout
 from gearcache.cache.remote.breaker import FAULTS, Breaker
 from gearcache.cache.remote.folder import FolderRemote
 from gearcache.cache.remote.holdings import blobs, holdings, write_index

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gearcache.cache.key_pair import SigningKey
 from gearcache.cache.manifest import decode_manifest, encode_manifest, is_signed, signed_parts

@@ -45,7 +45,7 @@ def test_tiers_are_in_order_with_their_settings() -> None:
         ("s3://key:secret@bucket/x", "`s3:` has a name or password in its URL; credentials of buckets belong into"),
         ("gs://secret@bucket/x", "`gs:` has a name or password in its URL"),
         ("az://key:secret@bucket/x", "`az:` has a name or password in its URL"),
-        ("oci://h/x:secret@y", "the tier `oci:` names no image"),
+        ("oci://h/x:secret@y", "a tier `oci:`, and images are no tiers: copy an image with `skopeo` or `crane`"),
         ("redis://u:1/secret@host/0", "`redis:` has the database `…`"),
         ("redis://h?secret", "the tier `redis:` has no setting `…`"),
         ("secret@host/0", "names the tier `…`"),

@@ -137,11 +137,13 @@ def _model(transformers: Any, family: str) -> Any:
 
 
 def _generated(transformers: Any, model: Any, forward: Any, length: int) -> torch.Tensor:
+    from gearcache.integrations.transformers.cache_name import CACHE
+
     cache = transformers.StaticCache(config=model.config, max_cache_len=32)
     ids = torch.arange(length)[None] % 7
     logits = []
     for _ in range(13):
-        found = forward(input_ids=ids, past_key_values=cache, use_cache=True).logits[:, -1:]
+        found = forward(input_ids=ids, **{CACHE: cache}, use_cache=True).logits[:, -1:]
         logits.append(found)
         ids = found.argmax(-1)
     return torch.cat(logits)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._dynamo.variables.builder import VariableBuilder
 
 import gearcache
 from gearcache.errors import CaptureError
@@ -82,7 +83,12 @@ def test_what_was_made_a_number_or_a_tensor_before_is_served(cache_dir: Path) ->
     assert torch.equal(cached(X), X / net.factor + net.rows + np.pi)
 
 
-def test_an_array_that_cannot_be_written_stays_so(cache_dir: Path) -> None:
+@pytest.mark.parametrize("after", ["a trace", "torch.compile"])
+def test_an_array_that_cannot_be_written_stays_so(after: str, cache_dir: Path) -> None:
+    """Dynamo keeps what it does with an array from the first time on, of this process or of `torch.compile`."""
+    VariableBuilder._type_dispatch_impl.cache_clear()  # type: ignore[attr-defined]
+    if after == "torch.compile":
+        torch.compile(torch.relu, backend="eager")(X)
     net, x = Net(), X
     net.table.flags.writeable = False
 

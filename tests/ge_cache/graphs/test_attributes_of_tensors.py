@@ -61,6 +61,10 @@ NAMES = ["transposed", "parts", "parts_of_given", "compared", "written"]
 @pytest.mark.parametrize("name", [*NAMES, "conjugate"])
 @pytest.mark.parametrize("order", [("one", "two"), ("two", "one")])
 def test_each_read_is_a_tensor_of_its_own(name: str, order: tuple[str, str], cache_dir: Path) -> None:
+    if name == "conjugate" and tuple(map(int, torch.__version__.split(".")[:2])) > (2, 13):
+        pytest.skip(
+            "a view that an attribute gives is one of the graph since torch 2.14, and no graph gives a lazy one"
+        )
     for relaunched in (False, True):
         net = Net()
         cached: Any = gearcache.cache_compile(getattr(net, name), config=strict_config())

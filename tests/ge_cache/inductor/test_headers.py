@@ -41,6 +41,14 @@ def test_the_second_worker_takes_what_the_first_one_has_built(tmp_path: Path) ->
     assert (second.own / "core.h.gch").read_text() == "whole"
 
 
+def test_only_who_waits_for_headers_tells_it(tmp_path: Path) -> None:
+    first, second = Worker(tmp_path, "first"), Worker(tmp_path, "second")
+    told: list[str] = []
+    first.headers.provide(first.build, lambda: told.append("first"))
+    second.headers.provide(second.build, lambda: told.append("second"))
+    assert told == ["first"]
+
+
 def test_workers_that_start_together_build_once(tmp_path: Path) -> None:
     workers = [Worker(tmp_path, f"worker{number}") for number in range(4)]
 

@@ -7,6 +7,7 @@ import contextlib
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from gearcache.ge_cache.capture.turns import turn
 from gearcache.ge_cache.private_torch.fake import fake_mode
@@ -41,3 +42,12 @@ def test_a_view_has_the_strides_of_the_kernel(layout: Layout) -> None:
         fake = fake_mode().from_tensor(real)
         for found in (fake.view(wanted), fake.reshape(wanted)):
             assert (found.shape, found.stride()) == (expected.shape, expected.stride())
+
+
+def test_what_torch_has_kept_of_a_view_outside_of_a_turn_is_no_answer_in_one() -> None:
+    real = torch.empty_strided((1, 1, 2), (2, 1, 1))
+    expected = real.view(1, 1, 2, 1).stride()
+    fake_mode().from_tensor(real).view(1, 1, 2, 1)  # as under `torch.compile`
+    with turn():
+        assert fake_mode().from_tensor(real).view(1, 1, 2, 1).stride() == expected
+    assert type(FakeTensorMode.cache) is dict

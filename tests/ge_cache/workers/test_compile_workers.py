@@ -15,12 +15,15 @@ import pytest
 import torch
 
 import gearcache
-from gearcache.cache import DiskStore, Layout
+from gearcache.cache.layout import Layout
+from gearcache.cache.store import DiskStore
 from gearcache.errors import CompileError
 from gearcache.ge_cache.backend import CompileJob
 from gearcache.ge_cache.eager import EagerBackend
 from gearcache.ge_cache.inductor.backend import InductorBackend
+from gearcache.ge_cache.workers.kept import KEPT
 from gearcache.ge_cache.workers.pool import CompilePool
+from gearcache.ge_cache.workers.process import WorkerProcess
 from gearcache.ge_cache.workers.scratch import PREFIX
 
 #: A compiler that never ends, also when it is asked to, and that has started something.
@@ -148,17 +151,64 @@ def test_the_call_is_told_and_the_key_is_free_for_others(hung: Path, cache_dir: 
         pass
 
 
-def test_a_closed_pool_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CXX", "/bin/false")  # or the warm-up compiles headers
-    pool = CompilePool(Parallel(), 1, 1, 1000.0)
-    (outcome,) = pool.compile(iter([job(2)]), lambda gear, stage: None)
-    assert "TypeError" in str(outcome.error)
-    worker = pool._slots[0].worker()
-    assert worker is not None
-    pool.close()
+def worker_of_a_build(jobs: int = 1) -> WorkerProcess:
+    """The first worker of a build that has ended; its only gear has no graph."""
+    with CompilePool(Parallel(), jobs, 1, 1000.0) as pool:
+        worker = pool._slots[0].worker()
+        assert worker is not None
+        (outcome,) = pool.compile(iter([job(2)]), lambda gear, stage: None)
+        assert "TypeError" in str(outcome.error)
+    return worker
+
+
+@pytest.fixture
+def no_headers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Warm-ups compile no headers; no worker is kept before the test and after it."""
+    monkeypatch.setenv("CXX", "/bin/false")
+    KEPT.end()
+    yield
+    KEPT.end()
+
+
+@pytest.mark.usefixtures("no_headers")
+def test_a_closed_pool_leaves_one_worker_for_a_while_and_then_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gearcache.ge_cache.workers.kept.KEPT_SECONDS", 1.0)
+    worker = worker_of_a_build()
+    assert is_alive(worker.pid)
+    assert wait_until(lambda: worker._process.returncode is not None)
     assert not is_alive(worker.pid)
     with pytest.raises(ChildProcessError):
         os.waitpid(worker.pid, os.WNOHANG)
+
+
+@pytest.mark.usefixtures("no_headers")
+def test_the_next_build_takes_the_worker_of_the_last_one_if_it_would_start_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first = worker_of_a_build()
+    assert worker_of_a_build() is first
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/tmp/other")  # as an import of Inductor does
+    assert worker_of_a_build() is first
+    monkeypatch.setenv("TORCHINDUCTOR_MAX_AUTOTUNE", "1")  # read by Inductor at its import
+    second = worker_of_a_build()
+    assert second is not first
+    assert wait_until(lambda: not is_alive(first.pid)), "one is kept, not two"
+    os.kill(second.pid, signal.SIGKILL)  # as a host without memory does
+    assert wait_until(second.has_exited)
+    third = worker_of_a_build()
+    assert third is not second
+    assert is_alive(third.pid)
+
+
+@pytest.mark.usefixtures("no_headers")
+def test_a_fork_leaves_the_worker_to_its_parent() -> None:
+    first = worker_of_a_build()
+    pid = os.fork()
+    if pid == 0:
+        KEPT.end()
+        os._exit(0 if KEPT.take(first.start[0]) is None else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert worker_of_a_build() is first
 
 
 def test_where_no_worker_can_be_started_the_process_itself_compiles(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import ray
+from msgspec import Struct, field
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from gearcache.errors import OptionError, PrewarmFailed
@@ -20,8 +20,7 @@ from gearcache.prewarming.share import divide_among
 USUAL_TIMEOUT = 3600.0
 
 
-@dataclass
-class NodePrewarmed:
+class NodePrewarmed(Struct):
     """What became of one node. `problem` is empty where all is stored there; `compiled` gears were compiled by it."""
 
     node: str
@@ -31,8 +30,7 @@ class NodePrewarmed:
     problem: str = ""
 
 
-@dataclass
-class _Node:
+class _Node(Struct):
     told: NodePrewarmed
     worker: Any
     work: Mapping[str, int] = field(default_factory=dict)

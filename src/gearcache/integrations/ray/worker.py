@@ -7,10 +7,10 @@ import os
 import tempfile
 import traceback
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from msgspec import Struct
 
 from gearcache.cache.admin.bundle import take_bundle, write_bundle
 from gearcache.cache.admin.catalog import Catalog
@@ -23,8 +23,7 @@ from gearcache.prewarming.share import LeftTo
 from gearcache.readable.joined import joined
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(Struct, frozen=True):
     """What to prewarm; `target` is a function, or the `module:function` of one."""
 
     target: Callable[[], object] | str
@@ -35,8 +34,7 @@ class Work:
     device: str
 
 
-@dataclass
-class Outcome:
+class Outcome(Struct):
     """What became of a step on a node: a report, or why there is none; names and bytes of what it compiled."""
 
     report: PrewarmReport | None = None
@@ -152,7 +150,11 @@ def _name(label: str, digest: str, ranks: str) -> str:
 
 
 def _outcome(report: PrewarmReport, error: BaseException | None) -> Outcome:
-    failed = [f"{entry.method}, {gear}: {cause}" for entry in report.entries for gear, cause in entry.failed.items()]
+    failed = [
+        f"{entry.method}, {gear}: {cause}"
+        for entry in report.entries
+        for gear, cause in zip(entry.named(entry.failed), entry.failed.values(), strict=True)
+    ]
     if error is not None:
         failed.append(f"{type(error).__name__}: {error}")
     elif not report.entries:

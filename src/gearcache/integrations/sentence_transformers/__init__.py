@@ -10,7 +10,7 @@ if tuple(int(part) for part in _sentence_transformers.__version__.split(".")[:2]
         "gearcache.integrations.sentence_transformers works with sentence-transformers 6.2 and later, this is "
         f"{_sentence_transformers.__version__}: `pip install 'gearcache[sentence-transformers]'`"
     )
-if _found := _problem("sentence_transformers", "sentence-transformers"):
+if _found := _problem("sentence_transformers", "sentence-transformers", {}):
     raise ImportError(_found)
 
 from gearcache.integrations.sentence_transformers.attach_encode import attach_encode as attach_encode

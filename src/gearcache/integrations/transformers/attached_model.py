@@ -13,7 +13,7 @@ from gearcache.attaching.attachment import SEAM, attachment_of
 from gearcache.errors import AlreadyAttached, UnknownGear
 from gearcache.ge_cache.private_torch.module_hooks import call_with_hooks, has_hooks
 from gearcache.integrations.transformers.causal_reader import CausalReader
-from gearcache.integrations.transformers.decoder import OtherDtype
+from gearcache.integrations.transformers.decoder import DoesNotFit
 from gearcache.integrations.transformers.generate import Generate
 from gearcache.integrations.transformers.generation_stats import GenerationStats
 from gearcache.integrations.transformers.model_call import Miss
@@ -98,6 +98,11 @@ class AttachedModel:
         """Whether the model's calls come here."""
         return vars(self.model).get(SEAM) is self
 
+    @property
+    def attached_module(self) -> Any:
+        """Whose calls come here: `gearcache.attach` does not put itself in this place."""
+        return self.model
+
     def attach(self) -> None:
         """Have `generate` come here; `AlreadyAttached` where the model's calls are served from graphs already."""
         with self._lock:
@@ -147,8 +152,8 @@ class AttachedModel:
         """Return what graphs have served; None for a miss, which is counted."""
         try:
             found = serve(args, kwargs, **more)
-        except OtherDtype as error:  # what was written lies beyond what is in use
-            found = Miss("dtype", f"of keys and values {error}", f"{self.model.dtype}, as the model's weights are")
+        except DoesNotFit as error:  # what was written lies beyond what is in use
+            found = Miss(*error.args)
         if not isinstance(found, Miss):
             return found
         self._missed(found)

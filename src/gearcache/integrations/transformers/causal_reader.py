@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
+from gearcache.integrations.transformers.cache_name import CACHE
 from gearcache.integrations.transformers.decoder import CausalDecoder
 from gearcache.integrations.transformers.filling import filled, filled_mask, geared
 from gearcache.integrations.transformers.model_call import Miss, ModelCall, other_weights, read_call, sees_nothing
 from gearcache.integrations.transformers.model_state import ModelState
 from gearcache.integrations.transformers.pieces import pieces
-from gearcache.integrations.transformers.sequence_cache import SequenceCache, Slots
+from gearcache.integrations.transformers.sequence_cache import OpenSlots, SequenceCache
 from gearcache.integrations.transformers.sizes import Sizes
+from gearcache.integrations.transformers.slots import forms_of
 from gearcache.integrations.transformers.support import has_windows
 from gearcache.serving.method import CachedMethod
 from gearcache.serving.parameters import Parameters
@@ -27,7 +29,7 @@ class CausalReader:
 
     def __init__(self, model: Any, state: ModelState, sizes: Sizes, parameters: Parameters) -> None:
         self._model, self._sizes, self._shapes = model, sizes, state.shapes
-        parameters = replace(parameters, apart=state.apart(sizes))
+        parameters = replace(parameters, label=type(model).__name__, apart=state.apart(sizes))
         self._owner = uuid.uuid4().hex
         #: Modules within the model whose calls are served too.
         self.inner: dict[Any, Callable[..., Any]] = {}
@@ -41,10 +43,10 @@ class CausalReader:
     def warm(self) -> None:
         """Compile and load every gear."""
         rows, device = self._sizes.batch[-1], self._model.device
-        slots = self._new_slots(rows, rows)
+        slots = self._new_cache(rows, rows).open(rows, 0)
         for width in {1, self._sizes.prompt[-1]}:
             ids = torch.zeros(rows, width, dtype=torch.long, device=device)
-            self._method(width).warm(**_arguments(slots, ids, self._mask(None, rows, rows), ids.clone(), width))
+            self._method(width).warm(**_arguments(slots, 0, ids, self._mask(None, rows, rows), ids.clone(), width))
 
     def serve(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, is_hooked: bool = False) -> Any:
         """Return what the model returns for a call of it, or a `Miss`; `is_hooked`: hooks see what is returned."""
@@ -67,38 +69,30 @@ class CausalReader:
 
     def _read(self, call: ModelCall) -> Any:
         """Read the tokens of a call into its cache; returns the logits of the last one and the cache."""
-        slots = self._slots_of(call)
-        cache = call.cache or SequenceCache(slots, self._owner)
-        mask = self._mask(call.attention_mask, call.rows, slots.batch)
+        batch = self._sizes.batch_of(call.rows)
+        cache = call.cache or self._new_cache(batch, call.rows)
+        slots = cache.open(batch, call.tokens)
+        mask = self._mask(call.attention_mask, call.rows, batch)
         ids, positions = call.input_ids, call.position_ids
         if positions is None:
-            positions = torch.arange(slots.length, slots.length + call.tokens, device=ids.device)[None]
+            positions = torch.arange(slots.begin, slots.begin + call.tokens, device=ids.device)[None]
         positions = positions.expand(call.rows, -1)
         logits: Any = None
         begin = 0
-        for count, width in pieces(call.tokens, slots.length, self._sizes.prompt, slots.slots):
+        for count, width in pieces(call.tokens, slots.begin, self._sizes.prompt, self._sizes.cache_length):
             part = slice(begin, begin + count)
-            full = [filled(tensor[:, part], slots.batch, width) for tensor in (ids, positions)]
-            logits = self._method(width)(**_arguments(slots, full[0], mask, full[1], count))
-            slots.length += count
+            full = [filled(tensor[:, part], batch, width) for tensor in (ids, positions)]
+            logits = self._method(width)(**_arguments(slots, slots.begin + begin, full[0], mask, full[1], count))
             begin += count
-        return CausalLMOutputWithPast(logits=logits[: call.rows], past_key_values=cache)
+        cache.advance(call.tokens)
+        return CausalLMOutputWithPast(logits=logits[: call.rows], **{CACHE: cache})
 
     def _method(self, width: int) -> CachedMethod:
         return self.methods["decode" if width == 1 else "prefill"]
 
-    def _slots_of(self, call: ModelCall) -> Slots:
-        """Return slots that hold what the cache of a call holds."""
-        batch = self._sizes.batch_of(call.rows)
-        if call.cache is None:
-            return self._new_slots(batch, call.rows)
-        if not call.cache.is_shared:  # transformers has cropped or reordered it, or the plain model has extended it
-            call.cache.write_back(lambda: self._new_slots(batch, call.rows))
-        return call.cache.slots
-
-    def _new_slots(self, batch: int, rows: int) -> Slots:
-        model = self._model
-        return Slots(self._shapes, batch, rows, self._sizes.cache_length, model.dtype, model.device)
+    def _new_cache(self, batch: int, rows: int) -> SequenceCache:
+        forms = forms_of(self._shapes, self._sizes.cache_length, self._model)
+        return SequenceCache(forms, self._owner, batch, rows)
 
     def _mask(self, given: torch.Tensor | None, rows: int, batch: int) -> torch.Tensor:
         """Return a mask of all slots; the slots of tokens to come are hidden from those before them by causality."""
@@ -108,7 +102,7 @@ class CausalReader:
 
 
 def _arguments(
-    slots: Slots, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, count: int
+    slots: OpenSlots, begin: int, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, count: int
 ) -> dict[str, Any]:
     """Return the arguments of prefill or decode for tokens of which the first `count` are no filling."""
     width, device = ids.shape[1], ids.device
@@ -116,7 +110,7 @@ def _arguments(
         "input_ids": ids,
         "attention_mask": mask,
         "position_ids": positions,
-        "slots": torch.arange(slots.length, slots.length + width, device=device),
+        "slots": torch.arange(begin, begin + width, device=device),
         "keys": slots.keys,
         "values": slots.values,
     }

@@ -9,9 +9,14 @@ import torch
 from transformers import Cache
 from transformers.cache_utils import CacheLayerMixin
 
+from gearcache.integrations.transformers.cache_name import CACHE
 
-class OtherDtype(Exception):
-    """A model, or a layer that casts, makes keys or values of another dtype than the slots have, the model's."""
+
+class DoesNotFit(Exception):
+    """A layer makes keys or values that its slots are not for; `args`: what of them, what it is, and what slots have.
+
+    Slots have the model's dtype and the sizes that its config tells. A layer may cast, or know better.
+    """
 
 
 class SlotLayer(CacheLayerMixin):  # type: ignore[misc]
@@ -41,9 +46,21 @@ class SlotLayer(CacheLayerMixin):  # type: ignore[misc]
         return self.keys, self.values
 
     def check(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        """Raise `OtherDtype` for what slots would round."""
-        if (key_states.dtype, value_states.dtype) != (self.keys.dtype, self.values.dtype):
-            raise OtherDtype(f"{key_states.dtype} and {value_states.dtype}")
+        """Raise `DoesNotFit` for what slots would round, spread out or not take."""
+        for given, slots in ((key_states, self.keys), (value_states, self.values)):
+            if given.dtype != slots.dtype:
+                raise DoesNotFit(
+                    "dtype", f"of keys and values {given.dtype}", f"{slots.dtype}, as of the model's weights"
+                )
+            if given.ndim != 4 or not self._takes(given, slots):
+                raise DoesNotFit(
+                    "sizes", f"of keys and values {tuple(given.shape)}", f"{tuple(slots.shape)} by the config"
+                )
+
+    def _takes(self, given: torch.Tensor, slots: torch.Tensor) -> bool:
+        """Whether keys or values, of 4 dims, have the sizes of the slots they are for."""
+        batch, heads, tokens, size = given.shape
+        return (batch, heads, size) == (*slots.shape[:2], slots.shape[3]) and tokens == self.slots.shape[0]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Return how many slots there are, and the first one."""
@@ -114,13 +131,12 @@ class CausalDecoder(torch.nn.Module):
     ) -> torch.Tensor:
         if self._takes_positions:
             more["position_ids"] = position_ids
-        cache = Cache(layers=[SlotLayer(key, value, slots) for key, value in zip(keys, values, strict=True)])
+        more[CACHE] = Cache(layers=[SlotLayer(key, value, slots) for key, value in zip(keys, values, strict=True)])
         # Not `self.model(...)`: that is what the attachment serves, which runs the hooks of the model.
         call: Any = self.model.forward
         output = call(
             input_ids=input_ids,
             attention_mask=attention_mask,
-            past_key_values=cache,
             use_cache=True,
             return_dict=True,
             **more,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 
 from gearcache.guards.gears.symbol import Symbol
 from gearcache.serving.method import CachedMethod

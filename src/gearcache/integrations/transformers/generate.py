@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from transformers.generation.configuration_utils import ALL_STATIC_CACHE_IMPLEMENTATIONS
 
+from gearcache.integrations.transformers.cache_name import CACHE
 from gearcache.integrations.transformers.model_call import Miss
 from gearcache.integrations.transformers.model_state import ModelState
 
@@ -56,7 +57,7 @@ class Generate:
         cause: Miss | None = self._threads.cause
         if cause is None:
             self._threads.cause = miss
-        return cause if cause is not None and miss.argument == "past_key_values" else miss
+        return cause if cause is not None and miss.argument == CACHE else miss
 
     def _miss(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Miss | None:
         for name in _OTHER_LOOPS:

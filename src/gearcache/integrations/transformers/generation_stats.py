@@ -88,7 +88,14 @@ class GenerationStats:
         return {**sums, "methods": {name: stats.to_dict() for name, stats in self._stats.items()}}
 
     def __repr__(self) -> str:
+        from gearcache.guards.gears.short_names import by_short_name
+
+        gears = {
+            f"{name}: {gear}": calls
+            for name, stats in self._stats.items()
+            for gear, calls in by_short_name(stats.gears).items()
+        }
         return (
             f"GenerationStats(hits={self.hits}, misses={self.misses}, traces={self.traces}, compiles={self.compiles}, "
-            f"loads={self.loads}, calls={self.calls}, gears={self.gears}, eager_reasons={self.eager_reasons})"
+            f"loads={self.loads}, calls={self.calls}, gears={gears}, eager_reasons={self.eager_reasons})"
         )

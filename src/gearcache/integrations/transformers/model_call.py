@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeGuard
 
 import torch
+from msgspec import Struct
 from transformers import Cache, DynamicCache
 
+from gearcache.integrations.transformers.cache_name import CACHE
 from gearcache.integrations.transformers.sequence_cache import SequenceCache
 
 #: Arguments that a served call may have; any other one that is not None or False is none of a graph's.
@@ -15,7 +16,7 @@ _KNOWN = {
     "input_ids",
     "attention_mask",
     "position_ids",
-    "past_key_values",
+    CACHE,
     "use_cache",
     "logits_to_keep",
     "return_dict",
@@ -33,8 +34,7 @@ class Miss(NamedTuple):
         return f"`{self.argument}` is {self.found}; served are: {self.allowed}"
 
 
-@dataclass(frozen=True)
-class ModelCall:
+class ModelCall(Struct, frozen=True):
     """Tokens to read after those that the cache holds. Without a cache it is the first call of a generation."""
 
     input_ids: torch.Tensor
@@ -74,16 +74,16 @@ def read_call(
     keep = kwargs.get("logits_to_keep", 0 if is_hooked else 1)
     if not isinstance(keep, int) or (keep != 1 and ids.shape[1] > 1):
         return Miss("logits_to_keep", in_words(keep), "1: the last token of each prompt")
-    cache, past = kwargs.get("past_key_values"), 0
+    cache, past = kwargs.get(CACHE), 0
     if isinstance(cache, SequenceCache):
         if cache.owner != owner:
-            return Miss("past_key_values", "the cache of another model", "a cache of this model, or none")
+            return Miss(CACHE, "the cache of another model", "a cache of this model, or none")
         if cache.rows != ids.shape[0]:
             found = "a cache that was changed" if cache.rows is None else f"a cache of {cache.rows} rows"
-            return Miss("past_key_values", found, f"one of {ids.shape[0]} rows, as `input_ids` has")
+            return Miss(CACHE, found, f"one of {ids.shape[0]} rows, as `input_ids` has")
         past = cache.get_seq_length()
     elif not _is_new(cache):
-        return Miss("past_key_values", in_words(cache), "none, or what an attached `generate` has returned")
+        return Miss(CACHE, in_words(cache), "none, or what an attached `generate` has returned")
     else:
         cache = None
     if mask is not None and not is_mask(mask, (ids.shape[0], past + ids.shape[1])):
@@ -131,7 +131,7 @@ def sees_nothing() -> Miss:
 
 def other_weights() -> Miss:
     """Return why a cache is not served that a model has made before it was cast or moved."""
-    return Miss("past_key_values", "of other weights", "a cache of the dtype and device that the model has")
+    return Miss(CACHE, "of other weights", "a cache of the dtype and device that the model has")
 
 
 def in_words(value: Any) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gearcache.integrations.transformers.model_call import Miss
-from gearcache.integrations.transformers.sequence_cache import LayerShapes
 from gearcache.integrations.transformers.sizes import Sizes
+from gearcache.integrations.transformers.slots import LayerShapes
 from gearcache.integrations.transformers.support import layer_shapes, reason_against
 
 #: What attributes are called that make a module in training mode draw random numbers.

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 import torch
+from msgspec import Struct
 from transformers import DynamicCache, EncoderDecoderCache
 
+from gearcache.integrations.transformers.cache_name import CACHE
 from gearcache.integrations.transformers.model_call import Miss, are_tokens, in_words, is_mask, sees_nothing
 from gearcache.integrations.transformers.sequence_cache import SequenceCache
 
 _OF_ENCODER = {"input_ids", "attention_mask", "return_dict"}
-_OF_MODEL = {"decoder_input_ids", "attention_mask", "encoder_outputs", "past_key_values", "use_cache", "return_dict"}
+_OF_MODEL = {"decoder_input_ids", "attention_mask", "encoder_outputs", CACHE, "use_cache", "return_dict"}
 
 
 class SequencePair(EncoderDecoderCache):  # type: ignore[misc]
@@ -27,8 +28,7 @@ class SequencePair(EncoderDecoderCache):  # type: ignore[misc]
         return self.self_attention_cache, self.cross_attention_cache
 
 
-@dataclass(frozen=True)
-class Seq2SeqCall:
+class Seq2SeqCall(Struct, frozen=True):
     """Tokens for the decoder to read. Without a cache it is the first call of a generation."""
 
     input_ids: torch.Tensor
@@ -68,7 +68,7 @@ def read_seq2seq_call(
     if miss is not None:
         return miss
     ids: Any = kwargs.get("decoder_input_ids")
-    encoded, cache = kwargs.get("encoder_outputs"), kwargs.get("past_key_values")
+    encoded, cache = kwargs.get("encoder_outputs"), kwargs.get(CACHE)
     if not are_tokens(ids, like.device) or (is_hooked and ids.shape[1] > 1):
         allowed = f"int64 tokens of the shape (batch, {'1' if is_hooked else 'tokens'}) on {like.device}"
         return Miss("decoder_input_ids", in_words(ids), allowed)
@@ -83,11 +83,11 @@ def read_seq2seq_call(
         return masked
     if not isinstance(cache, SequencePair):
         if not _is_new(cache):
-            return Miss("past_key_values", in_words(cache), "none, or what an attached `generate` has returned")
+            return Miss(CACHE, in_words(cache), "none, or what an attached `generate` has returned")
         return Seq2SeqCall(ids, hidden, masked[1], None, 0)
     own, read = cache.caches
     if own.owner != owner or {own.rows, read.rows} != {ids.shape[0]} or read.get_seq_length() != hidden.shape[1]:
-        return Miss("past_key_values", "of another model, batch or prompt", "what an attached `generate` has returned")
+        return Miss(CACHE, "of another model, batch or prompt", "what an attached `generate` has returned")
     return Seq2SeqCall(ids, hidden, masked[1], cache, own.get_seq_length())
 
 

@@ -8,6 +8,7 @@ import torch
 from transformers import Cache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
+from gearcache.integrations.transformers.cache_name import CACHE
 from gearcache.integrations.transformers.decoder import SlotLayer
 
 
@@ -28,6 +29,10 @@ class EncodedLayer(SlotLayer):
         self.keys.copy_(key_states)
         self.values.copy_(value_states)
         return self.keys, self.values
+
+    def _takes(self, given: torch.Tensor, slots: torch.Tensor) -> bool:
+        """All at once: `copy_` would spread out what is smaller."""
+        return given.shape == slots.shape
 
     def get_seq_length(self) -> int:
         """Return how many tokens of the encoder are there: all or none."""
@@ -103,7 +108,7 @@ class Seq2SeqDecoder(torch.nn.Module):
             decoder_input_ids=ids,
             attention_mask=mask,
             encoder_outputs=BaseModelOutput(last_hidden_state=hidden_states),
-            past_key_values=EncoderDecoderCache(own, encoded),
+            **{CACHE: EncoderDecoderCache(own, encoded)},
             use_cache=True,
             return_dict=True,
         )

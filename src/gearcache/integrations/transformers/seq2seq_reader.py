@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
+from gearcache.integrations.transformers.cache_name import CACHE
 from gearcache.integrations.transformers.filling import filled, filled_mask, geared
 from gearcache.integrations.transformers.model_call import Miss, other_weights
 from gearcache.integrations.transformers.model_state import ModelState
@@ -20,8 +21,9 @@ from gearcache.integrations.transformers.seq2seq_call import (
     read_seq2seq_call,
 )
 from gearcache.integrations.transformers.seq2seq_decoder import Seq2SeqDecoder
-from gearcache.integrations.transformers.sequence_cache import SequenceCache, Slots
+from gearcache.integrations.transformers.sequence_cache import OpenSlots, SequenceCache
 from gearcache.integrations.transformers.sizes import Sizes
+from gearcache.integrations.transformers.slots import forms_of
 from gearcache.serving.method import CachedMethod
 from gearcache.serving.parameters import Parameters
 
@@ -33,6 +35,7 @@ class Seq2SeqReader:
         self._model, self._sizes, self._shapes = model, sizes, state.shapes
         self._owner = uuid.uuid4().hex
         decoder = Seq2SeqDecoder(model)
+        parameters = replace(parameters, label=type(model).__name__)
         gears, own = (sizes.batch, sizes.prompt), replace(parameters, apart=state.apart(sizes))
         self.methods: dict[str, CachedMethod] = {
             "encode": geared(decoder.encode, "input_ids", *gears, parameters),
@@ -50,9 +53,10 @@ class Seq2SeqReader:
         self.methods["encode"].warm(input_ids=ids, attention_mask=mask)
         size = self._model.config.hidden_size
         hidden = torch.zeros(rows, width, size, dtype=self._model.dtype, device=device)
-        caches = self._new_slots(rows, rows, self._sizes.cache_length), self._new_slots(rows, rows, width)
-        self.methods["begin"].warm(**_arguments(*caches, ids[:, :1].clone(), mask), hidden_states=hidden)
-        self.methods["decode"].warm(**_arguments(*caches, ids[:, :1].clone(), mask))
+        own, encoded = (cache.open(rows, 0) for cache in self._new_caches(rows, rows, width))
+        arguments = _arguments(own, 0, encoded, ids[:, :1].clone(), mask)
+        self.methods["begin"].warm(**arguments, hidden_states=hidden)
+        self.methods["decode"].warm(**arguments)
 
     def serve_encoder(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, is_hooked: bool = False) -> Any:
         """Return what the encoder returns for a call of it, or a `Miss`."""
@@ -91,47 +95,42 @@ class Seq2SeqReader:
 
     def _read(self, call: Seq2SeqCall) -> Any:
         tokens = call.hidden_states.shape[1]
-        own, encoded = self._slots_of(call, tokens)
-        mask = filled_mask(call.attention_mask, own.batch, encoded.slots, call.input_ids.device)
+        batch, width = self._sizes.batch_of(call.rows), self._sizes.prompt_of(tokens)
+        caches = call.cache.caches if call.cache is not None else self._new_caches(batch, call.rows, width)
+        unread = tokens if call.cache is None else 0
+        own, encoded = caches[0].open(batch, call.input_ids.shape[1]), caches[1].open(batch, unread)
+        mask = filled_mask(call.attention_mask, batch, width, call.input_ids.device)
         logits: Any = None
-        for column in torch.split(call.input_ids, 1, 1):
-            arguments = _arguments(own, encoded, filled(column, own.batch, 1), mask)
-            if own.length == 0:
+        for place, column in enumerate(torch.split(call.input_ids, 1, 1), own.begin):
+            arguments = _arguments(own, place, encoded, filled(column, batch, 1), mask)
+            if unread and place == 0:
                 hidden = call.hidden_states
-                arguments["hidden_states"] = hidden.new_zeros(own.batch, encoded.slots, hidden.shape[2])
+                arguments["hidden_states"] = hidden.new_zeros(batch, width, hidden.shape[2])
                 arguments["hidden_states"][: call.rows, :tokens] = hidden
                 logits = self.methods["begin"](**arguments)
-                encoded.length = tokens
             else:
                 logits = self.methods["decode"](**arguments)
-            own.length += 1
-        cache = call.cache or SequencePair(SequenceCache(own, self._owner), SequenceCache(encoded, self._owner))
+        caches[0].advance(call.input_ids.shape[1])
+        caches[1].advance(unread)
+        cache = call.cache or SequencePair(*caches)
         return Seq2SeqLMOutput(
-            logits=logits[: call.rows], past_key_values=cache, encoder_last_hidden_state=call.hidden_states
+            logits=logits[: call.rows], encoder_last_hidden_state=call.hidden_states, **{CACHE: cache}
         )
 
-    def _slots_of(self, call: Seq2SeqCall, tokens: int) -> tuple[Slots, Slots]:
-        """Return slots of the decoder's and the encoder's tokens that hold what the cache of a call holds."""
-        batch, width = self._sizes.batch_of(call.rows), self._sizes.prompt_of(tokens)
-        lengths = self._sizes.cache_length, width
-        if call.cache is None:
-            return self._new_slots(batch, call.rows, lengths[0]), self._new_slots(batch, call.rows, lengths[1])
-        for cache, length in zip(call.cache.caches, lengths, strict=True):
-            if not cache.is_shared:  # transformers has cropped or reordered it, or the plain model has extended it
-                cache.write_back(lambda length=length: self._new_slots(batch, call.rows, length))  # type: ignore[misc]
-        own, encoded = call.cache.caches
-        return own.slots, encoded.slots
-
-    def _new_slots(self, batch: int, rows: int, slots: int) -> Slots:
-        model = self._model
-        return Slots(self._shapes, batch, rows, slots, model.dtype, model.device)
+    def _new_caches(self, batch: int, rows: int, width: int) -> tuple[SequenceCache, SequenceCache]:
+        """Return caches of the decoder's and of the encoder's tokens."""
+        own, encoded = (
+            SequenceCache(forms_of(self._shapes, length, self._model), self._owner, batch, rows)
+            for length in (self._sizes.cache_length, width)
+        )
+        return own, encoded
 
 
-def _arguments(own: Slots, encoded: Slots, ids: torch.Tensor, mask: torch.Tensor) -> dict[str, Any]:
+def _arguments(own: OpenSlots, place: int, encoded: OpenSlots, ids: torch.Tensor, mask: torch.Tensor) -> dict[str, Any]:
     return {
         "decoder_input_ids": ids,
         "attention_mask": mask,
-        "slots": torch.full((1,), own.length, dtype=torch.long, device=ids.device),
+        "slots": torch.full((1,), place, dtype=torch.long, device=ids.device),
         "keys": own.keys,
         "values": own.values,
         "encoded_keys": encoded.keys,

@@ -2,122 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from transformers import DynamicCache
-from transformers.cache_utils import DynamicLayer
 
-#: Heads, size of a key's head and of a value's, of each layer.
-LayerShapes = list[tuple[int, int, int]]
+from gearcache.integrations.transformers.slots import Form, Slots, SlotView, copy_into
 
 
-class Slots:
-    """Static keys and values of a batch of a gear; `rows` of its rows and `length` of its slots are in use."""
+class OpenSlots(NamedTuple):
+    """Keys and values of all layers that a graph may write, from the slot `begin` on."""
 
-    def __init__(
-        self, shapes: LayerShapes, batch: int, rows: int, slots: int, dtype: torch.dtype, device: torch.device
-    ) -> None:
-        self.batch, self.rows, self.slots, self.length = batch, rows, slots, 0
-        # Tensors of inference mode could not be written in a later call outside of it. Zeros: hidden slots have the
-        # weight 0, and what else lies there could be a NaN.
-        with torch.inference_mode(False):
-            self.keys, self.values = (
-                [torch.zeros(batch, shape[0], slots, shape[part], dtype=dtype, device=device) for shape in shapes]
-                for part in (1, 2)
-            )
-
-
-class SlotView(DynamicLayer):  # type: ignore[misc]
-    """One layer of slots as a layer that grows: whoever sets keys or values (`update`, `crop`) has its own tensors."""
-
-    def __init__(self, slots: Slots, index: int) -> None:
-        self._slots, self._index = slots, index
-        self.share()
-        self.dtype, self.device = slots.keys[index].dtype, slots.keys[index].device
-        self.is_initialized = True
-
-    def share(self) -> None:
-        """Show what is in the slots."""
-        self._own: dict[str, Any] = {}
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether the slots hold what this layer holds."""
-        return not self._own
-
-    def _get(self, name: str) -> Any:
-        if name in self._own:
-            return self._own[name]
-        slots = self._slots
-        return getattr(slots, name)[self._index][: slots.rows, :, : slots.length]
-
-    def _set(self, name: str, value: Any) -> None:
-        self._own[name] = value
-
-    keys: Any = property(lambda self: self._get("keys"), lambda self, value: self._set("keys", value))
-    values: Any = property(lambda self: self._get("values"), lambda self, value: self._set("values", value))
-
-    def get_seq_length(self) -> int:
-        """Return how many tokens the layer holds."""
-        return self._slots.length if self.is_shared else super().get_seq_length()
+    keys: list[torch.Tensor]
+    values: list[torch.Tensor]
+    begin: int
 
 
 class SequenceCache(DynamicCache):  # type: ignore[misc]
     """The cache of one generation. transformers may read, crop, reorder and extend it as any `DynamicCache`."""
 
-    def __init__(self, slots: Slots, owner: str) -> None:
+    def __init__(self, forms: list[Form], owner: str, batch: int, rows: int) -> None:
+        """`batch` is a size of a gear, of which the first `rows` are in use."""
         super().__init__()
         #: Names the attachment whose graphs may write the slots.
         self.owner = owner
-        self.use(slots)
-
-    def use(self, slots: Slots) -> None:
-        """Hold what is in these slots, and nothing else."""
-        self.slots = slots
-        self.layers = [SlotView(slots, index) for index in range(len(slots.keys))]
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether the slots hold what the layers hold."""
-        return all(layer.is_shared for layer in self.layers)
+        #: Of each layer, what slots it needs.
+        self.forms = forms
+        self.layers = [SlotView(Slots(form, batch), rows) for form in forms]
 
     @property
     def rows(self) -> int | None:
         """The size of the batch; None where the layers do not hold what slots can: one batch with one length."""
-        if len(self.layers) != len(self.slots.keys) or not all(isinstance(layer, SlotView) for layer in self.layers):
+        layers = self.layers
+        if len({id(layer) for layer in layers}) != len(self.forms) or len(layers) != len(self.forms):
             return None
-        if self.is_shared:
-            return self.slots.rows
-        sizes = set()
-        for index, layer in enumerate(self.layers):
-            for tensor, slots in ((layer.keys, self.slots.keys[index]), (layer.values, self.slots.values[index])):
-                if not isinstance(tensor, torch.Tensor) or tensor.ndim != 4:
-                    return None
-                if (tensor.dtype, tensor.device) != (slots.dtype, slots.device):
-                    return None
-                if (tensor.shape[1], tensor.shape[3]) != (slots.shape[1], slots.shape[3]):
-                    return None
-                sizes.add((tensor.shape[0], tensor.shape[2]))
-        return sizes.pop()[0] if len(sizes) == 1 else None
+        if not all(isinstance(layer, SlotView) for layer in layers):
+            return None
+        sizes = {layer.sizes(form) for layer, form in zip(layers, self.forms, strict=True)}
+        found = sizes.pop() if len(sizes) == 1 else None
+        return None if found is None else found[0]
 
     def suits(self, dtype: torch.dtype, device: torch.device) -> bool:
         """Whether a model with such weights goes on with the slots: it may have been cast or moved since."""
-        keys = self.slots.keys[0]
-        return (keys.dtype, keys.device) == (dtype, device)
+        return (self.forms[0].dtype, self.forms[0].device) == (dtype, device)
 
-    def write_back(self, new_slots: Callable[[], Slots]) -> None:
-        """Copy what the layers hold into the slots, or into new ones where it does not fit or lies in them."""
-        contents = [(layer.keys, layer.values) for layer in self.layers]
-        rows, length = contents[0][0].shape[0], contents[0][0].shape[2]
-        slots = self.slots
-        held = {tensor.untyped_storage().data_ptr() for tensor in (*slots.keys, *slots.values)}
-        lies_there = any(tensor.untyped_storage().data_ptr() in held for pair in contents for tensor in pair)
-        if lies_there or rows > slots.batch:
-            slots = new_slots()
-        for index, pair in enumerate(contents):
-            slots.keys[index][:rows, :, :length] = pair[0]
-            slots.values[index][:rows, :, :length] = pair[1]
-        slots.rows, slots.length = rows, length
-        self.use(slots)
+    def open(self, batch: int, tokens: int) -> OpenSlots:
+        """Have the slots of a batch of this size hold what the layers hold; the next `tokens` are theirs to write.
+
+        What is written counts from `advance` on; what fails before leaves the layers as they are.
+        """
+        layers = self.layers
+        rows, length = layers[0].sizes(self.forms[0])  # type: ignore[misc]  # `rows` was asked before
+        slots = [layer.slots for layer in layers]
+        fits = all(one.batch == batch and one.form == form for one, form in zip(slots, self.forms, strict=True))
+        if not fits or not self._claims(slots, length, tokens):
+            # transformers has cropped or reordered it, the plain model has extended it, or a copy of it has gone on.
+            if not fits or any(layer.is_shared or layer.slots.is_seen for layer in layers):
+                slots = [Slots(form, batch) for form in self.forms]
+            copy_into(slots, layers, rows, length)
+            self._claims(slots, length, tokens)
+        return OpenSlots([one.keys for one in slots], [one.values for one in slots], length)
+
+    def _claims(self, slots: list[Slots], length: int, tokens: int) -> bool:
+        if not all(layer.is_shared for layer in self.layers):
+            return False
+        return all(one.claim(length, length + tokens) for one in slots)
+
+    def advance(self, tokens: int) -> None:
+        """Hold so many tokens more, which were written."""
+        for layer in self.layers:
+            layer.show(layer.slots, layer.slot_rows, layer.slot_length + tokens)

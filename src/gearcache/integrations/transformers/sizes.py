@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from gearcache.integrations.transformers.model_call import Miss
 
 
-@dataclass(frozen=True)
-class Sizes:
+class Sizes(Struct, frozen=True):
     """Sizes of batches and lengths of prompts, ascending, and how many tokens a cache holds."""
 
     batch: tuple[int, ...]

@@ -9,7 +9,8 @@ from transformers.cache_utils import get_layer_types_and_kwargs
 
 from gearcache.errors import UnsupportedMethod
 from gearcache.guards.evidence.names import a_type
-from gearcache.integrations.transformers.sequence_cache import LayerShapes
+from gearcache.integrations.transformers.cache_name import CACHE, takes_cache
+from gearcache.integrations.transformers.slots import LayerShapes
 
 #: Kinds of layers for which a token sees nothing of the tokens after it, and keeps nothing but keys and values.
 LAYER_TYPES = ("full_attention", "sliding_attention")
@@ -51,6 +52,8 @@ def reason_against(model: transformers.PreTrainedModel) -> str | None:
     text_config = config.get_text_config(decoder=True)
     if model._is_stateful or not model._can_compile_fullgraph:
         return "transformers says that it takes no static cache (`_can_compile_fullgraph`)"
+    if not takes_cache(model):
+        return f"its `forward` takes no `{CACHE}`, as this release of transformers calls the cache"
     if not getattr(config, "is_causal", True):
         return "its tokens see the tokens after them (`config.is_causal` is False)"
     kinds = sorted(set(get_layer_types_and_kwargs(text_config)[0]) - set(LAYER_TYPES))

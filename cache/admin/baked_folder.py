@@ -1,0 +1,56 @@
+"""A cache for an image of containers, as a folder: any user of a container may read it, and its owner alone write."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from msgspec import Struct, field
+
+from gearcache.cache.admin.packed_files import members_of
+from gearcache.cache.admin.packing import Sign, as_it_is, packing
+from gearcache.cache.admin.row import EntryRow
+from gearcache.cache.atomic import make_folder, open_atomic
+from gearcache.cache.layout import Layout
+from gearcache.errors import CacheError
+
+_FOLDER, _FILE = 0o755, 0o644
+
+
+class Baked(Struct):
+    """What a folder holds: names of entries, number and bytes of their blobs."""
+
+    entries: list[str] = field(default_factory=list)
+    blobs: int = 0
+    size: int = 0
+
+
+def write_folder(layout: Layout, entries: Iterable[EntryRow], folder: Path, sign: Sign = as_it_is) -> Baked:
+    """Write a cache of entries, which stay in use meanwhile, into a new or empty folder; every byte is verified.
+
+    A cache is made for one user, with modes 0700 and 0600, which a copy into an image keeps; these follow neither that
+    nor the umask. `sign` may sign manifests, and what it raises comes out. `CacheError` when an entry or a blob is
+    missing, damaged or not to be trusted, or the folder holds anything or cannot be written.
+    """
+    try:
+        if folder.exists() and any(folder.iterdir()):
+            raise CacheError(f"`{folder}` is not empty; name a new folder")
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with packing(layout, entries, sign) as packed:
+            for member in members_of(packed):
+                path = folder / member.name
+                for parent in (folder, *reversed(path.relative_to(folder).parents[:-1])):
+                    _make_readable(folder / parent)
+                with member.open() as source, open_atomic(path) as target:
+                    shutil.copyfileobj(source, target)
+                path.chmod(_FILE)
+            names = sorted(entry.name for entry, _, _ in packed.manifests)
+            return Baked(names, len(packed.sizes), sum(packed.sizes.values()))
+    except OSError as error:
+        raise CacheError(f"`{folder}` cannot be written: {error.strerror or error}") from error
+
+
+def _make_readable(folder: Path) -> None:
+    make_folder(folder)
+    folder.chmod(_FOLDER)

@@ -1,0 +1,118 @@
+"""An image in a folder, as the OCI image layout has it: `oci-layout`, `index.json`, `blobs/sha256/<digest>`."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct, field
+
+from gearcache.cache.admin.image.documents import (
+    CONFIG_TYPE,
+    INDEX_TYPE,
+    MANIFEST_TYPE,
+    Descriptor,
+    architecture_of,
+    describe,
+    encode,
+)
+from gearcache.cache.admin.image.labels import labels_of, machines_of
+from gearcache.cache.admin.image.layer import ROOT, Layer, write_layer
+from gearcache.cache.admin.packed_files import members_of
+from gearcache.cache.admin.packing import Packing, Sign, as_it_is, packing
+from gearcache.cache.admin.row import EntryRow
+from gearcache.cache.atomic import move_aside, open_atomic, write_atomic
+from gearcache.cache.layout import ROOT_VARIABLE, Layout
+from gearcache.errors import CacheError
+
+_MARK = "oci-layout"
+_INDEX = "index.json"
+_UNFINISHED = ".layer"
+_CREATED = "1970-01-01T00:00:00Z"
+
+
+class ImageSummary(Struct):
+    """What an image holds: names of entries, number and bytes of their blobs, and the digest of its manifest."""
+
+    digest: str = ""
+    entries: list[str] = field(default_factory=list)
+    blobs: int = 0
+    size: int = 0
+
+
+def write_image(layout: Layout, entries: Iterable[EntryRow], folder: Path, sign: Sign = as_it_is) -> ImageSummary:
+    """Write an image of entries, which stay in use meanwhile; every byte is verified while it is copied.
+
+    `sign` may sign manifests, and what it raises comes out.
+
+    The same content gives the same digest. A folder that holds an image keeps what that one is made of, and names the
+    new one alone. `CacheError` when an entry or a blob is missing, damaged or not to be trusted, when the folder holds
+    something else, or cannot be written: it then has the old image, or none.
+    """
+    blobs = folder / "blobs" / "sha256"
+    try:
+        if folder.exists() and any(folder.iterdir()) and not (folder / _MARK).is_file():
+            raise CacheError(f"`{folder}` holds something else than an image; name a new folder")
+        blobs.mkdir(parents=True, exist_ok=True)
+        with packing(layout, entries, sign) as packed:
+            return _write(packed, folder, blobs)
+    except OSError as error:
+        raise CacheError(f"`{folder}` cannot be written: {error.strerror or error}") from error
+    finally:
+        with suppress(OSError):
+            (folder / _UNFINISHED).unlink()
+
+
+def _write(packed: Packing, folder: Path, blobs: Path) -> ImageSummary:
+    with open_atomic(folder / _UNFINISHED) as file:
+        layer = write_layer(file, members_of(packed))
+    move_aside(folder / _UNFINISHED, _path(folder, layer.descriptor))
+    machine = _machine(packed)
+    config = encode(_config(packed, layer, machine))
+    manifest = encode(
+        {
+            "schemaVersion": 2,
+            "mediaType": MANIFEST_TYPE,
+            "config": describe(CONFIG_TYPE, config).plain(),
+            "layers": [layer.descriptor.plain()],
+        }
+    )
+    for data in (config, manifest):
+        write_atomic(_path(folder, describe("", data)), data)
+    found = describe(MANIFEST_TYPE, manifest)
+    listed = {
+        **found.plain(),
+        "platform": {"architecture": machine, "os": "linux"},
+        "annotations": {"org.opencontainers.image.ref.name": "latest"},  # some tools take images by name only
+    }
+    write_atomic(folder / _MARK, encode({"imageLayoutVersion": "1.0.0"}))
+    write_atomic(folder / _INDEX, encode({"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": [listed]}))
+    names = sorted(entry.name for entry, _, _ in packed.manifests)
+    return ImageSummary(found.digest, names, len(packed.sizes), sum(packed.sizes.values()))
+
+
+def _config(packed: Packing, layer: Layer, machine: str) -> dict[str, object]:
+    # No version of gearcache, and the time that Jib and Bazel give: else the same content would have another digest.
+    labels = labels_of([(entry, manifest) for entry, _, manifest in packed.manifests], layer)
+    return {
+        "created": _CREATED,
+        "architecture": machine,
+        "os": "linux",
+        "config": {"Env": [f"{ROOT_VARIABLE}=/{ROOT}"], "Labels": labels},
+        "rootfs": {"type": "layers", "diff_ids": [layer.diff_id]},
+        "history": [{"created": _CREATED, "created_by": "gearcache pack"}],
+    }
+
+
+def _machine(packed: Packing) -> str:
+    """The machine of the entries; hosts refuse images of another one. Entries that name none are for this one."""
+    found = machines_of(manifest for _, _, manifest in packed.manifests)
+    if len(found) > 1:
+        raise CacheError(f"the entries are for {' and '.join(sorted(found))}; an image is for one kind of machine")
+    return found.pop() if found else architecture_of(platform.machine())
+
+
+def _path(folder: Path, part: Descriptor) -> Path:
+    return folder / "blobs" / "sha256" / part.digest.partition(":")[2]

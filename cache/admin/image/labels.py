@@ -1,0 +1,76 @@
+"""The labels of an image: how KServe's tools mount it, and what is in it.
+
+`io.kserve.km/…` is what Red Hat's Model Cache Vault writes for KServe: the folder in the image, and the variable and
+folder of who uses it. `io.gearcache.cache/…` is ours.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from gearcache.cache.admin.image.documents import architecture_of
+from gearcache.cache.admin.image.layer import ROOT, Layer
+from gearcache.cache.admin.row import EntryRow
+from gearcache.cache.key import FORMAT_VERSION
+from gearcache.cache.layout import ROOT_VARIABLE
+from gearcache.cache.manifest import Manifest
+
+KSERVE = "io.kserve.km/"
+OURS = "io.gearcache.cache/"
+#: containerd leaves out labels that are longer than 4096 bytes with their name.
+_LONGEST = 3900
+_SHORT = 12
+
+
+def labels_of(entries: Iterable[tuple[EntryRow, Manifest]], layer: Layer) -> dict[str, str]:
+    """Return the labels of an image; what would be too long for one is left out."""
+    chosen = sorted(entries, key=lambda item: item[0].identity)
+    gears = {_short(entry): _texts(manifest.producer.get("gears")) for entry, manifest in chosen}
+    labels = {
+        f"{KSERVE}cache-type": "gearcache",
+        f"{KSERVE}framework": "torch",
+        f"{KSERVE}cache-root-env": f"{ROOT_VARIABLE}=/{ROOT}",
+        f"{KSERVE}cache-mount-subpath": ROOT,
+        f"{KSERVE}cache-hash": layer.diff_id.partition(":")[2],
+        f"{OURS}format": str(FORMAT_VERSION),
+        f"{OURS}entry-count": str(len(chosen)),
+        f"{OURS}cache-size-bytes": str(layer.size),
+        f"{OURS}keys": _list(entry.digest for entry, _ in chosen),
+        f"{OURS}methods": _list(entry.label for entry, _ in chosen),
+        f"{OURS}gears": json.dumps(gears, sort_keys=True, separators=(",", ":")),
+        f"{OURS}torch": _list(_inner(manifest, "versions", "torch") for _, manifest in chosen),
+        f"{OURS}target": _list(_target(manifest) for _, manifest in chosen),
+    }
+    return {name: value for name, value in labels.items() if value and len(value.encode()) <= _LONGEST}
+
+
+def machines_of(manifests: Iterable[Manifest]) -> set[str]:
+    """Return the machines, as images call them, that the code of some entries was made for."""
+    return {architecture_of(name) for manifest in manifests if (name := _inner(manifest, "versions", "machine"))}
+
+
+def _target(manifest: Manifest) -> str:
+    """The kind of machine that code was compiled for, beside the exact instructions that the key holds."""
+    machine = _inner(manifest, "versions", "machine")
+    level = _inner(manifest, "backend", "target") or _inner(manifest, "backend", "capability")
+    return " ".join(filter(None, (machine, level)))
+
+
+def _inner(manifest: Manifest, component: str, name: str) -> str:
+    found = manifest.components.get(component)
+    value = found.get(name) if isinstance(found, dict) else None
+    return value if isinstance(value, str) else ""
+
+
+def _texts(found: object) -> list[str]:
+    return [text for text in found if isinstance(text, str)] if isinstance(found, (list, tuple)) else []
+
+
+def _list(texts: Iterable[str]) -> str:
+    return ",".join(sorted({text.replace(",", " ") for text in texts if text}))
+
+
+def _short(entry: EntryRow) -> str:
+    ranks = entry.identity[2]
+    return f"{entry.label}-{entry.digest[:_SHORT]}" + (f"/{ranks}" if ranks else "")

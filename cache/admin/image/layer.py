@@ -1,0 +1,97 @@
+"""Writing the one layer of an image: a tar, compressed by gzip, that the same files always give byte by byte."""
+
+from __future__ import annotations
+
+import tarfile
+import zlib
+from collections.abc import Iterable
+from hashlib import sha256
+from pathlib import PurePosixPath
+from typing import BinaryIO, cast
+
+from msgspec import Struct
+
+from gearcache.cache.admin.archive import add_file
+from gearcache.cache.admin.image.documents import LAYER_TYPE, Descriptor
+from gearcache.cache.admin.packed_files import Member as Member
+
+#: Where a layer has the cache: a container that is made of the image, or mounts it at `/`, finds it there.
+ROOT = "var/cache/gearcache"
+#: With a header of gzip that holds no time.
+_GZIP = 31
+_LEVEL = 6
+
+
+class Layer(Struct, frozen=True):
+    """A layer that was written: what it is as it lies there, its sha256 without compression, and bytes of its files."""
+
+    descriptor: Descriptor
+    diff_id: str
+    size: int
+
+
+def write_layer(target: BinaryIO, members: Iterable[Member]) -> Layer:
+    """Write files, and the folders above them, in the order of their names.
+
+    All belong to root, who alone may write, and have no time. What `open` of a member raises comes out.
+    """
+    chosen = sorted(members, key=lambda member: member.name)
+    packed = _Digesting(target)
+    plain = _Compressing(packed)
+    folders: set[PurePosixPath] = set()
+    with tarfile.open(fileobj=cast(BinaryIO, plain), mode="w", format=tarfile.PAX_FORMAT) as tar:
+        _add_folders(tar, PurePosixPath(ROOT) / "any", folders)
+        for member in chosen:
+            path = PurePosixPath(ROOT, member.name)
+            _add_folders(tar, path, folders)
+            with member.open() as file:
+                add_file(tar, str(path), file, member.size, 0o644)
+    plain.finish()
+    descriptor = Descriptor(LAYER_TYPE, f"sha256:{packed.state.hexdigest()}", packed.size)
+    return Layer(descriptor, f"sha256:{plain.state.hexdigest()}", sum(member.size for member in chosen))
+
+
+def _add_folders(tar: tarfile.TarFile, path: PurePosixPath, present: set[PurePosixPath]) -> None:
+    for folder in reversed(path.parents[:-1]):
+        if folder not in present:
+            present.add(folder)
+            entry = tarfile.TarInfo(str(folder))
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+            tar.addfile(entry)
+
+
+class _Digesting:
+    """A file that counts and digests what is written to it."""
+
+    def __init__(self, target: BinaryIO) -> None:
+        self._target = target
+        self.state = sha256()
+        self.size = 0
+
+    def write(self, data: bytes) -> int:
+        self.state.update(data)
+        self.size += len(data)
+        self._target.write(data)
+        return len(data)
+
+
+class _Compressing:
+    """A file that digests what is written to it, and compresses it into another one."""
+
+    def __init__(self, target: _Digesting) -> None:
+        self._target = target
+        self._compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
+        self._size = 0
+        self.state = sha256()
+
+    def write(self, data: bytes) -> int:
+        self.state.update(data)
+        self._size += len(data)
+        self._target.write(self._compressor.compress(data))
+        return len(data)
+
+    def tell(self) -> int:
+        return self._size
+
+    def finish(self) -> None:
+        self._target.write(self._compressor.flush())

@@ -1,0 +1,74 @@
+"""Whether the order of sets that a method makes reaches what a trace of it gave: other orders give the same, or not.
+
+The order of such a set may be another one in each process. Membership and sizes ask for none; a loop does, and it may
+still make no difference, as in `einops`, whose patterns are checked in loops over sets. So the call is traced again
+with each set turned round, moved on by one item, with every other one turned round, and shuffled: what depends on the
+place of an item, on which of two comes first, or on two sets having one order, differs in one of them.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from types import CodeType
+from typing import Any
+
+import torch
+
+from gearcache.ge_cache.capture.captured import Capture
+
+#: Orders that are tried beside that in which the items came.
+ARRANGEMENTS = ("reversed", "moved on", "every other reversed", "shuffled")
+CAUSE = (
+    "it goes through a set that it makes, whose order may be another one in each process, and what it gives may "
+    "follow from it: use `sorted(...)`, a tuple, a list or a dict"
+)
+#: What Dynamo adds to names of globals: a number for each trace.
+_OF_TRACE = re.compile(r"_c\d+(_\d+)?$")
+
+
+def arranged(items: list[Any], arrangement: str, number: int) -> list[Any]:
+    """Return the items of the set that is met as the `number`-th one in another order."""
+    if arrangement == "reversed":
+        return items[::-1]
+    if arrangement == "moved on":
+        return items[1:] + items[:1]
+    if arrangement == "every other reversed":
+        return items[::-1] if number % 2 else items
+    return random.Random(number).sample(items, len(items))
+
+
+def are_alike(one: Capture, other: Capture) -> bool:
+    """Whether two traces of one call gave the same graph and frame, which depend on the same."""
+    return _outline(one) == _outline(other) and _are_same_constants(one, other)
+
+
+def _outline(capture: Capture) -> list[Any]:
+    return [
+        str(capture.module.graph),
+        _code_outline(capture.frame_code, capture.graph_name),
+        sorted((name, access.text) for name, access in capture.attributes.items()),
+        [(item.access.text, str(item.sizes), str(item.strides), item.dtype, item.device) for item in capture.inputs],
+        *(sorted({repr(check.to_plain()) for check in each}) for each in (capture.checks, capture.tensor_checks)),
+        sorted(map(repr, capture.misbound)),
+        capture.asks_grad_mode,
+        {code.co_qualname if hasattr(code, "co_qualname") else code.co_name for code in capture.traced_code},
+    ]
+
+
+def _code_outline(code: CodeType, graph_name: str) -> list[Any]:
+    names = ["graph" if name == graph_name else _OF_TRACE.sub("", name) for name in code.co_names]
+    constants = [
+        _code_outline(value, graph_name) if isinstance(value, CodeType) else (type(value).__name__, repr(value))
+        for value in code.co_consts
+    ]
+    return [code.co_code, names, code.co_varnames, constants]
+
+
+def _are_same_constants(one: Capture, other: Capture) -> bool:
+    """Whether the tensors that the trace has made are equal; the others are compared by their paths."""
+    return all(
+        torch.equal(tensor, other.attribute_tensors[name])
+        for name, tensor in one.attribute_tensors.items()
+        if name not in one.attributes
+    )

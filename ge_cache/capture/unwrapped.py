@@ -1,0 +1,95 @@
+"""Quantised weights, taken apart into the plain tensors that they hold, as `torch.compile` does.
+
+A weight of torchao is a tensor without memory of its own: its class holds a few plain tensors (`__tensor_flatten__`)
+and says what an operation with them is. The captured graph puts the weight together anew from those; when it is
+recorded as ATen operations, the class answers in terms of its plain tensors, which are the weights then. The key has
+class and settings of such a weight (`cache.fingerprint`), and the code that answers is hashed as traced code is.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import fx
+
+from gearcache.ge_cache.capture.captured import Capture
+from gearcache.guards.access import Access
+from gearcache.guards.evidence.names import module_of
+
+#: Libraries whose classes read nothing but their own tensors and settings: code of others may read whatever it likes.
+_LIBRARIES = ("torchao",)
+
+
+def is_unwrapped(tensor: torch.Tensor) -> bool:
+    """Whether a weight is of a class of tensors that is taken apart."""
+    return module_of(type(tensor)).partition(".")[0] in _LIBRARIES and hasattr(tensor, "__tensor_flatten__")
+
+
+def unwrap_weights(capture: Capture) -> None:
+    """Let the graph of a capture take the plain tensors that its quantised weights hold in place of these."""
+    wrapped = [name for name in capture.attributes if is_unwrapped(capture.attribute_tensors[name])]
+    graph = capture.module.graph
+    for name in wrapped:
+        access, tensor = capture.attributes.pop(name), capture.attribute_tensors.pop(name)
+        nodes = [node for node in graph.nodes if node.op == "get_attr" and node.target == name]
+        with graph.inserting_before(nodes[0]):
+            rebuilt = _rebuilt(capture, name, access, tensor)
+        for node in nodes:
+            node.replace_all_uses_with(rebuilt)
+            graph.erase_node(node)
+    if wrapped:
+        capture.module.recompile()
+        capture.module.meta["answering code"] = capture.traced_code
+
+
+def _rebuilt(capture: Capture, name: str, access: Access, tensor: Any) -> fx.Node:
+    """Return the node of a tensor, in whose place there are those of what it holds, to any depth."""
+    graph = capture.module.graph
+    if not is_unwrapped(tensor):
+        while hasattr(capture.module, name):  # a module may have a `weight_scale` beside a `weight`
+            name += "_"
+        plain = tensor.detach()
+        capture.module.register_buffer(name, plain)
+        capture.attributes[name], capture.attribute_tensors[name] = access, tensor
+        node = graph.get_attr(name)
+        node.meta["example_value"] = plain
+        return node
+    held, settings = tensor.__tensor_flatten__()
+    nodes = [_rebuilt(capture, f"{name}_{part}", access.then("attr", part), getattr(tensor, part)) for part in held]
+    return graph.call_function(_rebuild(type(tensor), held, settings, tensor.size(), tensor.stride()), tuple(nodes))
+
+
+def _rebuild(cls: Any, held: list[str], settings: Any, sizes: Any, strides: Any) -> Callable[..., torch.Tensor]:
+    def rebuild(*tensors: torch.Tensor) -> torch.Tensor:
+        parts = dict(zip(held, tensors, strict=True))
+        made: torch.Tensor = cls.__tensor_unflatten__(parts, settings, sizes, strides)
+        return made
+
+    return rebuild
+
+
+@contextmanager
+def noting_code(module: fx.GraphModule) -> Iterator[None]:
+    """Add the code that runs for the weights of a captured graph to what was traced of it."""
+    found = module.meta.get("answering code")
+    if found is None:
+        yield
+        return
+
+    def note(frame: types.FrameType, event: str, argument: Any) -> None:
+        if event == "call" and frame.f_globals.get("__name__", "").partition(".")[0] in _LIBRARIES:
+            codes[id(frame.f_code)] = frame.f_code
+
+    codes = {id(code): code for code in found}
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+        found[:] = codes.values()

@@ -1,0 +1,33 @@
+"""Names of Dynamo that one release calls otherwise than the next: what takes and gives the same has one entry here.
+
+Whoever replaces such a function asks for its name, so that no other file knows of releases. torch 2.14 gave methods
+that stand for slots of Python's types the names of these slots.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+#: The name in torch 2.13 -> that in 2.14.
+RENAMED = {
+    "TorchScriptObjectVariable": "CustomClassObjectVariable",
+    "generic_bool": "generic_is_true",
+    "get_current_exception": "get_raised_exception",
+    "mp_length": "mp_length_impl",
+    "repr_impl": "tp_repr_impl",
+    "richcompare_impl": "tp_richcompare_impl",
+    "set_current_exception": "set_raised_exception",
+    "sq_contains": "sq_contains_impl",
+    "sq_length": "sq_length_impl",
+    "var_getattr": "tp_getattro_impl",
+}
+
+
+def name_here(owner: Any, name: str) -> str:
+    """Return what this release calls something that `owner` has; `name` is that of torch 2.13."""
+    return name if hasattr(owner, name) else RENAMED[name]
+
+
+def all_names(names: frozenset[str] | set[str]) -> set[str]:
+    """Return names with those that other releases have for them."""
+    return {*names, *(RENAMED[name] for name in names if name in RENAMED)}

@@ -1,0 +1,165 @@
+"""Gears as people read them: the full text of a gear names all its dims, its short name those that tell it apart.
+
+The full text is what gears are stored and compared by; nothing is looked up by a short name.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from msgspec import Struct
+
+_TERM = re.compile(r"(?P<path>.+?)(?P<dim>\.size\([0-9]+\))=(?P<size>[0-9]+(?: to [0-9]+)?)(?:, |\Z)", re.DOTALL)
+#: An index in a path: a number, a key in quotes, or the `*` of a gear spec.
+_INDEX = re.compile(r"\[(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[^\]]*)\]", re.DOTALL)
+#: Of more dims than these it is not tried which few are the fewest.
+_MOST_TRIED = 10
+
+
+class _Dim(Struct, frozen=True):
+    """A dim as texts name it; `skeleton` is the text without its indices."""
+
+    text: str
+    skeleton: str
+    indices: tuple[str, ...]
+
+    @classmethod
+    def of(cls, path: str, dim: str) -> _Dim:
+        return cls(path + dim, _INDEX.sub("[]", path) + dim, tuple(_INDEX.findall(path)))
+
+    def is_like(self, other: _Dim, fixed: Collection[int]) -> bool:
+        """Whether it has the path of another one but for indices at other places than the fixed ones."""
+        return self.skeleton == other.skeleton and all(self.indices[at] == other.indices[at] for at in fixed)
+
+    def folded(self, fixed: Collection[int]) -> str:
+        """Return its text with `[*]` at all places that are not fixed."""
+        places = itertools.count()
+        return _INDEX.sub(lambda found: found[0] if next(places) in fixed else "[*]", self.text)
+
+
+class _Tied(Struct, frozen=True):
+    """Dims of one size in each gear: the place of the one that names them, their name, and the size by gear."""
+
+    place: int
+    name: str
+    sizes: tuple[str, ...]
+    is_plain: bool
+
+
+def short_names(texts: Iterable[str]) -> dict[str, str]:
+    """Return full text -> short name for the gears of a method; different texts get different names.
+
+    A name has the fewest dims that tell the gears apart, in the order in which the text has them; of dims that are of
+    one size in every gear it has the first one. A single gear is named by one dim for each of its sizes. What is no
+    list of sizes is its own name.
+    """
+    names = {text: text for text in texts}
+    for dims, rows in _by_dims(names).items():
+        tied = _tied(dims, list(rows.values()))
+        names.update(_names(tied if len(rows) == 1 else _telling(tied, len(rows)), rows))
+    return _distinct(names)
+
+
+def by_short_name(calls: Mapping[str, int]) -> dict[str, int]:
+    """Return a count of each gear by its short name."""
+    return {name: calls[text] for text, name in short_names(calls).items()}
+
+
+def sizes_name(text: str, gears: Iterable[str] = ()) -> str:
+    """Return how sizes are named that are none of the gears, or a gear where the others are not known.
+
+    All dims are named that vary, or are of another size than in the gears; without gears all but those that differ from
+    others in an index alone.
+    """
+    dims, sizes = _terms(text)
+    rows = _by_dims([text, *gears]).get(dims, {})
+    if not rows:
+        return text
+    tied = _tied(dims, list(rows.values()), is_across=len(rows) > 1)
+    return _names(_varying(tied), {text: sizes})[text]
+
+
+def _distinct(names: dict[str, str]) -> dict[str, str]:
+    """Give the full text to all but one of those that share a name: gears of other dims, such as size 1 of a range."""
+    while len(set(names.values())) < len(names):
+        owners: dict[str, str] = {}
+        for text, name in names.items():
+            owners[name] = text if text == name else owners.get(name, text)
+        names = {text: name if owners[name] == text else text for text, name in names.items()}
+    return names
+
+
+def _terms(text: str) -> tuple[tuple[_Dim, ...], tuple[str, ...]]:
+    """Return the dims of a text and their sizes; nothing for a text of another form."""
+    dims, sizes, at = [], [], 0
+    while at < len(text) and not text.endswith(", "):
+        term = _TERM.match(text, at)
+        if term is None:
+            return (), ()
+        dims.append(_Dim.of(term["path"], term["dim"]))
+        sizes.append(term["size"])
+        at = term.end()
+    return tuple(dims), tuple(sizes)
+
+
+def _by_dims(texts: Iterable[str]) -> dict[tuple[_Dim, ...], dict[str, tuple[str, ...]]]:
+    found: dict[tuple[_Dim, ...], dict[str, tuple[str, ...]]] = {}
+    for text in texts:
+        dims, sizes = _terms(text)
+        if dims:
+            found.setdefault(dims, {})[text] = sizes
+    return found
+
+
+def _tied(dims: Sequence[_Dim], rows: Sequence[tuple[str, ...]], *, is_across: bool = True) -> list[_Tied]:
+    """Return the dims that are tied; unless `is_across`, only dims that differ in an index are."""
+    places: dict[tuple[tuple[str, ...], str], list[int]] = {}
+    for place, sizes in enumerate(zip(*rows, strict=True)):
+        places.setdefault((sizes, "" if is_across else dims[place].skeleton), []).append(place)
+    found = []
+    for (sizes, _), own in places.items():
+        first = next((place for place in own if not dims[place].indices), own[0])
+        found.append(_Tied(first, _name(dims, own, first), sizes, not dims[first].indices))
+    return sorted(found, key=lambda tied: tied.place)
+
+
+def _name(dims: Sequence[_Dim], own: Sequence[int], first: int) -> str:
+    """Return the name of tied dims: that of the first one, with `[*]` where others differ from it in an index alone."""
+    named = dims[first]
+    alike = [dims[place] for place in own if dims[place].skeleton == named.skeleton]
+    fixed = [at for at in range(len(named.indices)) if len({dim.indices[at] for dim in alike}) == 1]
+    # `[*]` says that all are of this size, so it must cover none that is not tied to these.
+    is_true = all(place in own for place, dim in enumerate(dims) if dim.is_like(named, fixed))
+    return named.folded(fixed) if is_true else named.text
+
+
+def _varying(tied: Sequence[_Tied]) -> list[_Tied]:
+    return [each for each in tied if len(set(each.sizes)) > 1] or list(tied)
+
+
+def _telling(tied: Sequence[_Tied], gears: int) -> list[_Tied]:
+    """Return the fewest that tell all gears apart; of equally few, those without an index and at the front."""
+    patterns: dict[tuple[int, ...], _Tied] = {}
+    for each in sorted(_varying(tied), key=lambda each: (not each.is_plain, each.place)):
+        known: dict[str, int] = {}
+        patterns.setdefault(tuple(known.setdefault(size, len(known)) for size in each.sizes), each)
+    rest = list(patterns.values())
+    chosen: Sequence[_Tied] = rest
+    if len(rest) <= _MOST_TRIED:
+        few = (few for count in range(1, len(rest)) for few in itertools.combinations(rest, count))
+        chosen = next((each for each in few if _told_apart(each) == gears), rest)
+    else:
+        for each in reversed(rest):
+            less = [other for other in chosen if other is not each]
+            chosen = less if _told_apart(less) == gears else chosen
+    return sorted(chosen, key=lambda each: each.place)
+
+
+def _told_apart(chosen: Sequence[_Tied]) -> int:
+    return len(set(zip(*(each.sizes for each in chosen), strict=True)))
+
+
+def _names(chosen: Sequence[_Tied], rows: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    return {text: ", ".join(f"{each.name}={sizes[each.place]}" for each in chosen) for text, sizes in rows.items()}

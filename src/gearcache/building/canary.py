@@ -1,0 +1,226 @@
+"""A small method that is traced on a release of torch that nobody tested, and shows which of our hooks are called.
+
+That a function of Dynamo's has its name and its parameters does not say that Dynamo still calls it, and what watches a
+trace there would see nothing. `Canary` does a little of all that hooks watch; what becomes of its graphs is no matter.
+"""
+
+from __future__ import annotations
+
+import collections
+import copy
+import functools
+import importlib.util
+import itertools
+import logging
+import math
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from gearcache.errors import CaptureError, UncalledHooks
+from gearcache.ge_cache.capture.capture import capture_method
+from gearcache.ge_cache.capture.exchanged import Hooks, watched_hooks
+from gearcache.ge_cache.capture.numbers import NumberChoice
+from gearcache.ge_cache.capture.turns import turn
+from gearcache.ge_cache.graphs.static import input_spec, lift_attributes, trace_gear
+from gearcache.ge_cache.private_torch import core as private_core
+from gearcache.ge_cache.private_torch import fake as private_fake
+from gearcache.telemetry.interrupts import raise_interrupt
+from gearcache.torch_release import NEWEST, TESTED_TEXT
+
+logger = logging.getLogger("gearcache")
+#: Our files whose hooks `Canary` does not reach: they watch process groups, which a process may have none of.
+_UNREACHED = ("script_objects.py",)
+#: Those that watch arrays, where there is no NumPy.
+_OF_NUMPY = ("numpy_wrappers.py",)
+#: How errors begin that tell of a trace which Dynamo has not finished; the others are refusals of ours.
+_FAILURES = ("Dynamo ", "its trace ends")
+_FACTOR = 2.0
+
+
+def check_hooks(version: str) -> None:
+    """Raise `UncalledHooks` where Dynamo and what records graphs do not call what stands in place of their functions.
+
+    For a release that was not tested; it is asked once in a process.
+    """
+    if private_core.torch_function_modes() > 0:  # under which nothing is traced
+        return
+    uncalled, cause = uncalled_hooks()
+    if uncalled:
+        raise UncalledHooks(version, TESTED_TEXT, NEWEST, uncalled, cause)
+
+
+@functools.cache
+def uncalled_hooks() -> tuple[tuple[str, ...], str]:
+    """Return the functions of torch in whose place one of ours stands that is not called when `Canary` is traced.
+
+    With it, where a trace fails that should not: why.
+    """
+    cause = ""
+    with watched_hooks() as hooks, private_fake.normal_modes():
+        for method, arguments in _calls(Canary()):
+            try:
+                with turn():
+                    _record(method, arguments)
+            except CaptureError as error:  # some of what is watched is refused
+                raise_interrupt(error)
+                cause = cause or (error.cause if error.cause.startswith(_FAILURES) else "")
+            except Exception as error:
+                raise_interrupt(error)
+                cause = cause or f"{type(error).__name__}: {error}"
+    return _reachable(hooks), cause
+
+
+def _reachable(hooks: Hooks) -> tuple[str, ...]:
+    left_out = _UNREACHED if importlib.util.find_spec("numpy") else (*_UNREACHED, *_OF_NUMPY)
+    return tuple(sorted({place for file, place in hooks.uncalled if file not in left_out}))
+
+
+def _calls(canary: Canary) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+    """Yield what is traced, and with which arguments."""
+    x = torch.ones(3, 2, device="cpu")
+    yield canary.watched, (x, 5, x[0].numpy() if importlib.util.find_spec("numpy") else x[0])
+    yield canary.refused_at_once, (x,)
+    yield canary.recorded, (x,)
+
+
+def _record(method: Any, arguments: tuple[Any, ...]) -> None:
+    numbers = NumberChoice(arguments=True)
+    name = f"{Canary.__name__}.{method.__name__}"
+    capture = capture_method(method, arguments, {}, method=name, dynamic=bool(arguments[1:]), numbers=numbers)
+    try:
+        inputs = [input_spec(item, int) for item in capture.inputs]
+        trace_gear(capture, lift_attributes(capture), inputs, None, {})
+    finally:
+        capture.drop_references()
+
+
+class Kind:
+    """A class whose objects, attributes and texts are asked for."""
+
+    size = 2
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __contains__(self, item: object) -> bool:
+        return item == self.name
+
+
+class Slotted:
+    """A class whose objects have a slot."""
+
+    __slots__ = ("part",)
+    part: int
+
+    def __init__(self, part: int) -> None:
+        self.part = part
+
+
+class Table(dict[str, int]):
+    """A dictionary of a user's class."""
+
+
+class Ordered(collections.OrderedDict[str, int]):
+    """An ordered one."""
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _constant() -> int:
+    return 3
+
+
+def _generated(n: int) -> Iterator[int]:
+    for each in range(n):  # noqa: UP028  # with Python 3.10 Dynamo cannot trace `yield from`
+        yield each
+
+
+class Canary(torch.nn.Module):
+    """Does a little of all that hooks watch; each line is there for the hooks that no other line reaches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kind: Any = Kind("a")
+        self.slotted, self.own = Slotted(2), Table(a=1)
+        self.table, self.names = {"a": 1, "b": 2}, {"a", "b"}
+        self.ordered, self.subclass = collections.OrderedDict(a=1), Ordered(a=1)
+        self.queue = collections.deque([1, 2], maxlen=2)
+
+    def watched(self, x: Any, n: int, array: Any) -> Any:
+        """Return what refers to all that was done; what is refused in it is refused at the end of the trace."""
+        made = Kind("b")
+        iterator = iter([1, 2])
+        total = x * _FACTOR * _constant() + next(iterator)
+        total = total + self._objects(made) + self._containers() + self._ordered() + self._iterated(n)
+        total = total + self._raised() + self._numbers(n, made) + self._tensors(x, n) + array.ndim
+        logger.debug("said by a canary")
+        return total, _generated(2), vars(made), map(str, [1]), iterator, weakref.ref(made)
+
+    def _objects(self, made: Any) -> Any:
+        made.more = 1
+        slots: Any = Slotted
+        copied = copy.copy(self.kind)
+        asked = hasattr(Kind, "size") + hasattr(math, "pi") + hasattr(self.kind, "other") + isinstance(copied, Kind)
+        asked += issubclass(Kind, Slotted) + ("a" in self.kind) + (type(self.kind) is Kind) + Kind.size
+        asked += slots.part.__get__(self.slotted) + len(Kind.__name__) + (self.kind == self.slotted)
+        asked += ("name" in self.kind.__dict__) + len(list(self.kind.__dict__)) + ("more" in vars(made))
+        return asked + len([*vars(made)])
+
+    def _containers(self) -> Any:
+        items, some, pair = [1], {1, 2}, (self.kind, 1)
+        items.extend({3, 4})
+        some.add(3)
+        found = self.table["a"] + self.table.get("b", 0) + ("c" in self.table) + self.own["a"] + bool(self.table)
+        for name in self.table:
+            found += len(name)
+        found += len(str(self.table)) + (1 in [2, 1]) + len(sorted(self.names)) + len(dict.fromkeys(self.names))
+        return found + len(items) + len(pair[0].name)
+
+    def _ordered(self) -> Any:
+        queue = collections.deque([1, 2], maxlen=2)
+        queue.append(3)
+        self.queue.append(3)
+        self.ordered.move_to_end("a")
+        copied, joined = self.subclass.copy(), self.subclass | self.subclass
+        return len(queue * 2) + len(repr(self.ordered)) + len(repr(self.subclass)) + len(copied) + len(joined)
+
+    def _iterated(self, n: int) -> Any:
+        found = sum(_generated(2)) + (2 in range(3)) + max(1, 2) + all([1, n])
+        for _, group in itertools.groupby([1, 1, 2]):
+            found += len(list(group))
+        return found
+
+    def _raised(self) -> Any:
+        try:
+            return self.table["c"]
+        except KeyError as error:
+            return len(str(error)) + len(repr(error))
+
+    def _numbers(self, n: Any, made: Any) -> Any:
+        if n > 3:
+            n = round(n) + max(n, 3)
+        text = f"{self.kind}" + "{}".format(self.kind.size)  # noqa: UP032
+        return n * 0.5 + ([n] < [4]) + hash("a") % 2 + len({id(made): 1}) + len(text)
+
+    def _tensors(self, x: Any, n: int) -> Any:
+        y = x + n
+        y.transpose_(0, 1)
+        asked = x.shape[0] + x.size(0) + x.is_contiguous() + (x is y) + x.ndim
+        (x + 1).requires_grad_()
+        with torch.no_grad():
+            asked = asked + x.real
+        torch.set_grad_enabled(False)
+        return asked + y.T
+
+    def refused_at_once(self, x: Any) -> Any:
+        """Ask for what ends a trace."""
+        return x * len(f"{x}")
+
+    def recorded(self, x: Any) -> Any:
+        """Compute what is recorded as operators of a gear."""
+        return torch.nn.functional.dropout(x.view(3, 1, 2), 0.5, False)

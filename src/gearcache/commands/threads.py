@@ -1,0 +1,16 @@
+"""How many threads compiled code is for: what `OMP_NUM_THREADS` says is not always what torch takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+def told_of_threads(environ: Mapping[str, str], found: int) -> str:
+    """Return that torch uses fewer threads (`found`) than `OMP_NUM_THREADS` says; empty where it does not."""
+    named = environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # a list has one for each level of nesting
+    if not named.isdecimal() or int(named) <= found:
+        return ""
+    return (
+        f"OMP_NUM_THREADS is {named}, and torch uses {found} of them, as this host has no more cores: hosts with more "
+        f"cores have another key; `--threads {named}` is for those that have {named}"
+    )

@@ -1,0 +1,141 @@
+"""The slots of one layer, which graphs write, and a layer that grows over them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from msgspec import Struct
+from transformers.cache_utils import DynamicLayer
+
+#: Heads, size of a key's head and of a value's, of each layer.
+LayerShapes = list[tuple[int, int, int]]
+_claims = threading.Lock()
+
+
+class Form(Struct, frozen=True):
+    """What all slots of one layer have in common: heads, sizes of a key's head and of a value's, and their number."""
+
+    heads: int
+    key_size: int
+    value_size: int
+    length: int
+    dtype: torch.dtype
+    device: torch.device
+
+
+def forms_of(shapes: LayerShapes, length: int, model: Any) -> list[Form]:
+    """Return the form of the slots of each layer of a model."""
+    return [Form(*shape, length, model.dtype, model.device) for shape in shapes]
+
+
+class Slots:
+    """Static keys and values of one layer and a batch of a gear.
+
+    What is written stays: a layer that goes on from where another one has gone on before takes slots of its own. So
+    copies of a layer, and tensors that somebody has taken from one, are what they were, as those of transformers.
+    """
+
+    def __init__(self, form: Form, batch: int) -> None:
+        self.form, self.batch = form, batch
+        #: How many slots are some layer's.
+        self.written = 0
+        #: Whether others than one layer may hold what is in the slots; then nothing of it may change.
+        self.is_seen = False
+        # Tensors of inference mode could not be written in a later call outside of it. Zeros: hidden slots have the
+        # weight 0, and what else lies there could be a NaN.
+        with torch.inference_mode(False):
+            self.keys, self.values = (
+                torch.zeros(batch, form.heads, form.length, size, dtype=form.dtype, device=form.device)
+                for size in (form.key_size, form.value_size)
+            )
+
+    def claim(self, begin: int, end: int) -> bool:
+        """Take these slots for one layer; returns False where another one has them."""
+        with _claims:
+            if self.written != begin:
+                return False
+            self.written = end
+            return True
+
+
+class SlotView(DynamicLayer):  # type: ignore[misc]
+    """The first slots of one layer as a layer that grows: whoever sets keys or values has a layer of its own tensors.
+
+    It changes by new values of its attributes alone, so that a shallow copy goes its own way.
+    """
+
+    def __init__(self, slots: Slots, rows: int) -> None:
+        self.show(slots, rows, 0)
+        self.dtype, self.device = slots.form.dtype, slots.form.device
+        self.is_initialized = True
+
+    def show(self, slots: Slots, rows: int, length: int) -> None:
+        """Hold what is in the first `length` slots of the first `rows`."""
+        self.slots, self.slot_rows, self.slot_length = slots, rows, length
+        self._own: dict[str, Any] = {}
+
+    def __copy__(self) -> SlotView:
+        self.slots.is_seen = True
+        copied = type(self).__new__(type(self))
+        copied.__dict__.update(vars(self))
+        return copied
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the slots hold what this layer holds."""
+        return not self._own
+
+    def held(self, name: str) -> Any:
+        """Return keys or values for a moment: for who keeps nothing of them."""
+        if name in self._own:
+            return self._own[name]
+        return getattr(self.slots, name)[: self.slot_rows, :, : self.slot_length]
+
+    def _get(self, name: str) -> Any:
+        if name not in self._own:
+            self.slots.is_seen = True
+        return self.held(name)
+
+    def _set(self, name: str, value: Any) -> None:
+        self._own = {**self._own, name: value}
+
+    keys: Any = property(lambda self: self._get("keys"), lambda self, value: self._set("keys", value))
+    values: Any = property(lambda self: self._get("values"), lambda self, value: self._set("values", value))
+
+    def get_seq_length(self) -> int:
+        """Return how many tokens the layer holds."""
+        return self.slot_length if self.is_shared else super().get_seq_length()
+
+    def reorder_cache(self, beam_idx: torch.Tensor) -> None:
+        """Take other rows, at each step of beams: copies, so that the slots are written anew and none are made."""
+        if self.get_seq_length() > 0:
+            for name in ("keys", "values"):
+                self._set(name, self.held(name).index_select(0, beam_idx.to(self.device)))
+
+    def sizes(self, form: Form) -> tuple[int, int] | None:
+        """Return rows and length; None where slots of this form cannot hold what the layer holds."""
+        if self.is_shared:
+            return (self.slot_rows, self.slot_length) if self.slots.form == form else None
+        found = set()
+        for name, size in (("keys", form.key_size), ("values", form.value_size)):
+            tensor = self.held(name)
+            if not isinstance(tensor, torch.Tensor) or tensor.ndim != 4:
+                return None
+            if (tensor.dtype, tensor.device) != (form.dtype, form.device):
+                return None
+            if (tensor.shape[1], tensor.shape[3]) != (form.heads, size):
+                return None
+            found.add((tensor.shape[0], tensor.shape[2]))
+        return found.pop() if len(found) == 1 else None
+
+
+def copy_into(targets: Sequence[Slots], layers: Sequence[SlotView], rows: int, length: int) -> None:
+    """Write what layers hold into slots, and have them show those."""
+    for slots, layer in zip(targets, layers, strict=True):
+        for name in ("keys", "values"):
+            getattr(slots, name)[:rows, :, :length] = layer.held(name)
+        slots.written = length
+        layer.show(slots, rows, length)

@@ -1,0 +1,63 @@
+"""The parameters of torch's private functions, as the releases have them that tests were run with.
+
+A function that is there and takes other arguments fails in the middle of a trace as one that is not. What was seen
+is in `torch_parameters.txt`, one function and form a line, with the releases that have it.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import re
+import types
+from pathlib import Path
+from typing import Any
+
+from gearcache.ge_cache.private_torch.renamed import RENAMED, name_here
+
+PARAMETERS = Path(__file__).with_name("torch_parameters.txt")
+_LINE = re.compile(r"(torch[\w.]*)\((.*)\): ([\d. ]+)")
+
+
+def value_of(name: str) -> Any:
+    """Return what torch has below a name, or below what this release calls it; `LookupError` where there is nothing."""
+    parts = name.split(".")
+    found: Any = importlib.import_module(parts[0])
+    for index, part in enumerate(parts[1:], 1):
+        try:
+            found = getattr(found, name_here(found, part) if part in RENAMED else part)
+        except AttributeError:
+            try:
+                found = importlib.import_module(".".join(parts[: index + 1]))
+            except ImportError:
+                raise LookupError(name) from None
+    return found
+
+
+def parameters_of(value: Any) -> str | None:
+    """Return the names of parameters, `=` where one may be left out; None where it is no function."""
+    function = getattr(value, "__func__", value)
+    if not isinstance(function, types.FunctionType):
+        return None
+    found = inspect.signature(function).parameters.values()
+    plain = [each.replace(annotation=each.empty, default=each.empty) for each in found]
+    return ", ".join(f"{each}{'' if own.default is own.empty else '='}" for each, own in zip(plain, found, strict=True))
+
+
+@functools.cache
+def known() -> dict[str, dict[str, list[str]]]:
+    """Return name -> parameters -> releases of all functions that were seen; those of the last release come last."""
+    seen: dict[str, dict[str, list[str]]] = {}
+    for line in PARAMETERS.read_text(encoding="utf-8").splitlines():
+        if (found := _LINE.fullmatch(line)) is not None:
+            seen.setdefault(found[1], {})[found[2]] = found[3].split()
+    return seen
+
+
+def other_parameters(name: str) -> str:
+    """Return the form that a function of torch does not have any more; empty where it has one that was seen."""
+    seen = known().get(name)
+    if seen is None or parameters_of(value_of(name)) in seen:
+        return ""
+    return f"{name}({list(seen)[-1]})"

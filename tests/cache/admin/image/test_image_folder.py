@@ -1,0 +1,264 @@
+"""An image in a folder: the same for the same entries, what it holds, and that it is a cache where it is mounted."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import tarfile
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.admin.image.image_folder import write_image
+from gearcache.cache.admin.image.layer import ROOT
+from gearcache.cache.admin.verify import verify
+from gearcache.cache.key import FORMAT_VERSION, CacheKey
+from gearcache.cache.layout import Layout
+from gearcache.cache.signature import Signer
+from gearcache.cache.store import DiskStore, Hit
+from gearcache.errors import CacheError, CorruptEntry
+
+VERSIONS = {"torch": "2.13.0", "machine": "x86_64"}
+KEYS = [
+    CacheKey("Model.decode", (("versions", VERSIONS), ("backend", {"capability": "AVX512"}), ("a", number)))
+    for number in range(3)
+]
+LONG = CacheKey("Model." + "x" * 74, (("versions", VERSIONS),))
+CODE = random.Random(1).randbytes(3000)
+PRODUCER = {"torch": "2.13.0", "gears": ["x.size(0)=1", "x.size(0)=2"]}
+
+
+def fill(root: Path, *, keys: list[CacheKey] = KEYS, ranks: str = "", signer: Signer | None = None) -> Layout:
+    layout = Layout(root, ranks)
+    store = DiskStore(layout, clock=lambda: 1.5, signer=signer)
+    for key in keys:
+        with store.writing():
+            sizes = {store.put_blob(data): len(data) for data in (CODE, key.digest.encode())}
+            store.publish(key, {"method": key.label}, sizes, PRODUCER)
+    return layout
+
+
+def pack(layout: Layout, folder: Path) -> str:
+    return write_image(layout, Catalog(layout).entries(), folder).digest
+
+
+def document(folder: Path, digest: str) -> Any:
+    return json.loads((folder / "blobs" / "sha256" / digest.removeprefix("sha256:")).read_bytes())
+
+
+def named(folder: Path) -> str:
+    """The digest of the manifest that the index names."""
+    (listed,) = json.loads((folder / "index.json").read_bytes())["manifests"]
+    return str(listed["digest"])
+
+
+def assert_whole(folder: Path) -> None:
+    """Each part of the image is there with the digest that names it."""
+    manifest = document(folder, named(folder))
+    for part in (named(folder), manifest["config"]["digest"], manifest["layers"][0]["digest"]):
+        data = (folder / "blobs" / "sha256" / part.removeprefix("sha256:")).read_bytes()
+        assert f"sha256:{sha256(data).hexdigest()}" == part
+
+
+def parts(folder: Path) -> tuple[Any, Any, Path]:
+    """Manifest, config, and the file of the layer."""
+    manifest = document(folder, named(folder))
+    layer = folder / "blobs" / "sha256" / manifest["layers"][0]["digest"].removeprefix("sha256:")
+    return manifest, document(folder, manifest["config"]["digest"]), layer
+
+
+def test_the_same_entries_give_the_same_image_whatever_time_mask_and_order(tmp_path: Path) -> None:
+    first = fill(tmp_path / "first")
+    pack(first, tmp_path / "one")
+    old = os.umask(0o077)
+    try:
+        second = fill(tmp_path / "second", keys=KEYS[::-1])
+        for path in (tmp_path / "second").rglob("*"):
+            os.utime(path, (1e9, 1e9))
+        DiskStore(second).use(KEYS[0])
+        (second.quarantine_folder / "damaged").write_bytes(b"x")
+        pack(second, tmp_path / "two")
+    finally:
+        os.umask(old)
+    files = [
+        {
+            path.relative_to(tmp_path / name): path.read_bytes()
+            for path in (tmp_path / name).rglob("*")
+            if path.is_file()
+        }
+        for name in ("one", "two")
+    ]
+    assert files[0] == files[1]
+    assert len(files[0]) == 5
+    assert pack(fill(tmp_path / "other", keys=KEYS[:2]), tmp_path / "three") != named(tmp_path / "one")
+
+
+def test_a_layer_holds_entries_and_blobs_of_root_and_nothing_else(tmp_path: Path) -> None:
+    layout = fill(tmp_path / "cache")
+    fill(tmp_path / "cache", keys=[LONG], ranks="world2global_rank1")
+    pack(layout, tmp_path / "image")
+    with tarfile.open(parts(tmp_path / "image")[2]) as tar:
+        members = tar.getmembers()
+    digests = {sha256(data).hexdigest() for data in (CODE, *(key.digest.encode() for key in (*KEYS, LONG)))}
+    top = f"{ROOT}/v{FORMAT_VERSION}"
+    assert {member.name for member in members if member.isreg()} == {
+        *(f"{top}/blobs/{digest[:2]}/{digest}" for digest in digests),
+        *(f"{top}/entries/Model.decode/{key.digest}/manifest.msgpack" for key in KEYS),
+        f"{top}/entries/{LONG.label}/{LONG.digest}/world2global_rank1/manifest.msgpack",
+    }
+    files = [member.name for member in members if member.isreg()]
+    assert files == sorted(files), "blobs come before the manifests that name them"
+    for member in members:
+        assert (member.uid, member.gid, member.mtime) == (0, 0, 0)
+        assert (member.isdir(), member.mode) in ((True, 0o755), (False, 0o644))
+    folders = {member.name for member in members if member.isdir()}
+    assert {str(parent) for name in files for parent in Path(name).parents} - {"."} == folders
+
+
+def test_what_is_unpacked_is_a_cache_for_another_user(tmp_path: Path) -> None:
+    pack(fill(tmp_path / "cache"), tmp_path / "image")
+    with tarfile.open(parts(tmp_path / "image")[2]) as tar:
+        tar.extractall(tmp_path / "container", filter="data")
+    mounted = Layout(tmp_path / "container" / ROOT)
+    for path in mounted.root.rglob("*"):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    for key in KEYS:
+        found = DiskStore(mounted).load(key)
+        assert isinstance(found, Hit)
+        assert all(DiskStore(mounted).read_blob(digest) for digest in found.manifest.blobs)
+    assert verify(mounted).faults == []
+
+
+def test_manifest_config_and_index_are_those_of_an_image(tmp_path: Path) -> None:
+    layout = fill(tmp_path / "cache")
+    made = write_image(layout, Catalog(layout).entries(), tmp_path / "image")
+    manifest, config, layer = parts(tmp_path / "image")
+    assert json.loads((tmp_path / "image" / "oci-layout").read_text()) == {"imageLayoutVersion": "1.0.0"}
+    (listed,) = json.loads((tmp_path / "image" / "index.json").read_text())["manifests"]
+    assert listed["digest"] == made.digest
+    assert listed["platform"] == {"architecture": "amd64", "os": "linux"}
+    assert listed["annotations"] == {"org.opencontainers.image.ref.name": "latest"}
+    assert (manifest["schemaVersion"], manifest["mediaType"]) == (2, "application/vnd.oci.image.manifest.v1+json")
+    (described,) = manifest["layers"]
+    assert described["mediaType"] == "application/vnd.oci.image.layer.v1.tar+gzip"
+    assert described["size"] == layer.stat().st_size
+    assert (config["architecture"], config["os"]) == ("amd64", "linux")
+    assert config["rootfs"]["diff_ids"] == [f"sha256:{sha256(gzip.decompress(layer.read_bytes())).hexdigest()}"]
+    assert config["created"] == "1970-01-01T00:00:00Z"
+    assert config["history"] == [{"created": config["created"], "created_by": "gearcache pack"}]
+    assert (sorted(made.entries), made.blobs, made.size) == (sorted(key.name for key in KEYS), 4, 3000 + 3 * 64)
+
+
+def test_labels_are_those_of_kserve_and_ours(tmp_path: Path) -> None:
+    pack(fill(tmp_path / "cache"), tmp_path / "image")
+    _, config, layer = parts(tmp_path / "image")
+    labels = config["config"]["Labels"]
+    assert {name: value for name, value in labels.items() if name.startswith("io.kserve.km/")} == {
+        "io.kserve.km/cache-type": "gearcache",
+        "io.kserve.km/framework": "torch",
+        "io.kserve.km/cache-root-env": "TORCHAIR_CACHE_HOME=/var/cache/gearcache",
+        "io.kserve.km/cache-mount-subpath": "var/cache/gearcache",
+        "io.kserve.km/cache-hash": config["rootfs"]["diff_ids"][0].removeprefix("sha256:"),
+    }
+    with tarfile.open(layer) as tar:
+        size = sum(member.size for member in tar if member.isreg())
+    ours = {name.rpartition("/")[2]: value for name, value in labels.items() if name.startswith("io.gearcache.cache/")}
+    assert json.loads(ours.pop("gears")) == {f"Model.decode-{key.digest[:12]}": PRODUCER["gears"] for key in KEYS}
+    assert ours == {
+        "format": str(FORMAT_VERSION),
+        "entry-count": "3",
+        "cache-size-bytes": str(size),
+        "keys": ",".join(sorted(key.digest for key in KEYS)),
+        "methods": "Model.decode",
+        "torch": "2.13.0",
+        "target": "x86_64 AVX512",
+    }
+    assert config["config"]["Env"] == ["TORCHAIR_CACHE_HOME=/var/cache/gearcache"]
+
+
+def test_a_label_that_would_be_too_long_is_left_out(tmp_path: Path) -> None:
+    keys = [CacheKey("Model.decode", (("a", number),)) for number in range(70)]
+    pack(fill(tmp_path / "cache", keys=keys), tmp_path / "image")
+    labels = parts(tmp_path / "image")[1]["config"]["Labels"]
+    assert "io.gearcache.cache/keys" not in labels
+    assert labels["io.gearcache.cache/entry-count"] == "70"
+    assert all(len(name) + len(value) < 4096 for name, value in labels.items())
+
+
+def test_entries_for_two_kinds_of_machines_are_no_image(tmp_path: Path) -> None:
+    other = CacheKey("Model.decode", (("versions", {"machine": "aarch64"}),))
+    assert parts_of_machine(tmp_path / "arm", [other]) == "arm64"
+    layout = fill(tmp_path / "cache", keys=[KEYS[0], other])
+    with pytest.raises(CacheError, match="for amd64 and arm64; an image is for one kind of machine"):
+        pack(layout, tmp_path / "image")
+    assert not (tmp_path / "image" / "index.json").exists()
+    assert not (tmp_path / "image" / ".layer").exists()
+
+
+def parts_of_machine(root: Path, keys: list[CacheKey]) -> Any:
+    pack(fill(root / "cache", keys=keys), root / "image")
+    return parts(root / "image")[1]["architecture"]
+
+
+@pytest.mark.parametrize("damage", ["blob", "missing", "longer", "manifest", "gone"])
+def test_a_damaged_entry_is_not_packed_and_an_old_image_stays(tmp_path: Path, damage: str) -> None:
+    layout, image = fill(tmp_path / "cache"), tmp_path / "image"
+    entries = Catalog(layout).entries()
+    write_image(layout, entries[:1], image)
+    before = (image / "index.json").read_bytes()
+    blob = layout.blob(sha256(CODE).hexdigest())
+    if damage in ("blob", "longer"):
+        blob.write_bytes(CODE[:-1] + b"!" if damage == "blob" else CODE + b"!")
+    elif damage == "missing":
+        blob.unlink()
+    elif damage == "manifest":
+        layout.manifest(KEYS[0]).write_bytes(b"damaged")
+    else:
+        layout.manifest(KEYS[0]).unlink()
+    with pytest.raises(CacheError) as caught:
+        write_image(layout, entries, image)
+    assert isinstance(caught.value, CorruptEntry) or damage == "gone"
+    assert (image / "index.json").read_bytes() == before
+    assert_whole(image)
+    assert not (image / ".layer").exists()
+
+
+def test_a_manifest_that_says_another_size_of_a_blob_is_not_packed(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "cache")
+    store = DiskStore(layout)
+    with store.writing():
+        digest = store.put_blob(CODE)
+        store.publish(KEYS[0], {}, {digest: len(CODE)}, {})
+        data = layout.manifest(KEYS[0]).read_bytes()
+        layout.blob(digest).write_bytes(b"")
+        store.publish(KEYS[0], {}, {digest: 0}, {})
+        layout.blob(digest).write_bytes(CODE)
+    assert layout.manifest(KEYS[0]).read_bytes() != data
+    with pytest.raises(CorruptEntry, match="has 3000 bytes, where an entry says 0"):
+        pack(layout, tmp_path / "image")
+
+
+def test_another_image_takes_the_place_of_one(tmp_path: Path) -> None:
+    layout, image = fill(tmp_path / "cache"), tmp_path / "image"
+    entries = Catalog(layout).entries()
+    first = write_image(layout, entries[:1], image).digest
+    second = write_image(layout, entries, image).digest
+    assert named(image) == second != first
+    assert_whole(image)
+
+
+def test_signatures_travel_inside(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_bytes(os.urandom(32))
+    key.chmod(0o600)
+    signer = Signer(key)
+    pack(fill(tmp_path / "cache", signer=signer), tmp_path / "image")
+    with tarfile.open(parts(tmp_path / "image")[2]) as tar:
+        tar.extractall(tmp_path / "container", filter="data")
+    mounted = DiskStore(Layout(tmp_path / "container" / ROOT), signer=signer)
+    assert isinstance(mounted.lookup(KEYS[0]), Hit)

@@ -1,0 +1,38 @@
+"""What a trace asks and sets of autograd is compared when its graph is loaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import gearcache
+from gearcache import CompilerConfig
+from gearcache.errors import CaptureError
+
+
+@pytest.mark.parametrize("by_function", [False, True], ids=["method", "function"])
+def test_a_tensor_whose_requires_grad_the_method_sets_is_compared(by_function: bool, cache_dir: Path) -> None:
+    """A trace takes what is set as it is already for nothing; of a tensor that has changed eager sets it."""
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = torch.ones(2)
+
+        def run(self, x: torch.Tensor) -> torch.Tensor:
+            if by_function:
+                torch.Tensor.requires_grad_(self.table, False)
+            else:
+                self.table.requires_grad_(False)
+            return x * self.table
+
+    net, x = Net(), torch.ones(2)
+    cached = gearcache.cache_compile(net.run, config=CompilerConfig(backend="eager", strict=True))
+    with torch.no_grad():
+        assert torch.equal(cached(x), x)
+        net.table.requires_grad_(True)
+        cached.refresh()
+        with pytest.raises(CaptureError, match="requires_grad_"):
+            cached(x)

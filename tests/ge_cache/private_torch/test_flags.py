@@ -1,0 +1,73 @@
+"""Flags of torch's functions that a method computes from sizes: the answer is taken, others get another graph."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import gearcache
+from gearcache.ge_cache.private_torch.flags import _is_flag
+from tests.support.bodies import Nets, nets_of
+from tests.support.scenarios import strict_config
+
+MODULE = """
+import torch
+import torch.nn.functional as F
+
+class Net(torch.nn.Module):
+    def method(self, x):
+"""
+#: Answers are the same at all sizes that are tried, or are not.
+ALIKE: dict[str, str] = {
+    "attention": "return F.scaled_dot_product_attention(x, x, x, is_causal=x.shape[1] > 1)",
+    "a method": "return x.sum(-1, keepdim=x.shape[1] > 1)",
+    "a function": "return torch.sum(x, -1, x.shape[1] > 1)",
+    "a function in Python": "return F.dropout(x, 0.5, x.shape[1] > 1000)",
+    "a flag that may be None": "return F.interpolate(x, scale_factor=2, mode='bilinear', align_corners=x.shape[1] > 1)",
+}
+OTHER: dict[str, str] = {
+    "attention": "return F.scaled_dot_product_attention(x, x, x, is_causal=x.shape[1] > 4)",
+    "a method": "return x.argsort(-1, x.shape[1] > 4)",
+    "a function in Python": "return F.dropout(x, 1.0, x.shape[1] > 4)",
+}
+#: What takes a symbol needs no graph for each answer.
+SYMBOLIC: dict[str, str] = {
+    "a number": "return torch.where(x > 0, x, x.shape[1] > 4)",
+    "a factor": "return x * (x.shape[1] > 4)",
+    "a value": "return x.new_full((2,), x.shape[1] > 4)",
+}
+
+
+@pytest.fixture
+def nets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nets:
+    return nets_of(MODULE, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("body", "traces"),
+    [(body, traces) for bodies, traces in ((ALIKE, 1), (OTHER, 2), (SYMBOLIC, 1)) for body in bodies.values()],
+)
+def test_a_flag_of_sizes_is_what_python_gives(nets: Nets, body: str, traces: int, tmp_path: Path) -> None:
+    net, twin = nets(body)
+    cached: Any = gearcache.cache_compile(
+        net.method, dynamic=True, cache_dir=tmp_path / "cache", config=strict_config()
+    )
+    for size in (3, 6, 4, 7):
+        x = torch.randn(2, size, 5, 8)
+        torch.testing.assert_close(cached(x), twin.method(x))
+    assert cached.stats.traces == traces
+
+
+def test_the_schemas_of_torch_tell_which_arguments_are_flags() -> None:
+    attention = torch.nn.functional.scaled_dot_product_attention
+    assert _is_flag(attention, "is_causal")
+    assert _is_flag(attention, 5)
+    assert not _is_flag(attention, "dropout_p")
+    assert _is_flag(torch.nn.functional.dropout, 2)
+    assert not _is_flag(torch.where, 2)
+    assert not _is_flag(torch.full, 1)
+    assert not _is_flag(len, 0)
+    assert not _is_flag("aten::clamp", 1)

@@ -1,0 +1,156 @@
+"""What a method says to loggers is left out of its graphs, and `.explain()` names it; other uses are refused."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import gearcache
+from gearcache.errors import CaptureError
+from tests.support.bodies import Nets, nets_of
+from tests.support.scenarios import strict_config
+
+MODULE = """
+import functools, logging
+import torch
+
+log = logging.getLogger("app.layers")
+adapter = logging.LoggerAdapter(log, {"request": 1})
+
+
+class Scaling(logging.Logger):
+    def scale(self, x):
+        self.debug("scaling")
+        return x * 3
+
+    @functools.lru_cache(None)
+    def once(self, *args):
+        self.warning(*args)
+
+
+scaling = Scaling("app.scaling")
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.log, self.say = log, log.info
+
+    def method(self, x):
+"""
+#: What is left out, and the body of the method.
+LEFT_OUT: dict[str, tuple[str, str]] = {
+    "a text": ("`debug` of the logger `app.layers`", 'log.debug("shape %s", x.shape)\nreturn x + 1'),
+    "an f-string with a tensor": ("`info` of the logger `app.layers`", 'log.info(f"sum {x.sum()}")\nreturn x + 1'),
+    "a level": ("`log` of the logger `app.layers`", 'self.log.log(30, "x", exc_info=True)\nreturn x + 1'),
+    "an error in a finally": (
+        "`error` of the logger `app.layers`",
+        'try:\n    return x + 1\nfinally:\n    log.error("end")',
+    ),
+    "a question first": (
+        "`critical` of the logger `app.layers`",
+        'if log.isEnabledFor(logging.CRITICAL):\n    log.critical("%s", x.sum())\nreturn x + 1',
+    ),
+    "a bound method": ("`Logger.info`", 'self.say("x")\nreturn x + 1'),
+    "an adapter": ("`LoggerAdapter.warning`", 'adapter.warning("x")\nreturn x + 1'),
+    "a logger by its name": ("`info` of the logger `app.x`", 'logging.getLogger("app.x").info("x")\nreturn x + 1'),
+    "functions of logging": ("`logging.warning`", 'logging.warning("x %s", x)\nreturn x + 1'),
+    "a method that a library has added": ("`warning` of the logger `app.scaling`", 'scaling.once("x")\nreturn x + 1'),
+    "a method that gives something": ("`debug` of the logger `app.scaling`", "return scaling.scale(x)"),
+}
+REFUSED: dict[str, tuple[str, str]] = {
+    "a level that is set": ("it calls `setLevel` of the logger `app.layers`", "log.setLevel(10)\nreturn x"),
+    "a level that is asked for": ("it calls `getEffectiveLevel`", "return x + log.getEffectiveLevel()"),
+    "a level of a logger by its name": (
+        "it calls `isEnabledFor` of the logger `app.x`",
+        'return x + logging.getLogger("app.x").isEnabledFor(10)',
+    ),
+    "an attribute": ("it reads `level` of the logger `app.layers`", "return x + log.level"),
+}
+
+
+@pytest.fixture
+def nets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nets:
+    return nets_of(MODULE, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_what_is_said_to_loggers_is_left_out_and_named(
+    nets: Nets, name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever the level is: raised while a graph is loaded, it changes neither the result nor the graph."""
+    said, body = LEFT_OUT[name]
+    net, twin = nets(body)
+    expected = twin.method(torch.ones(3))
+    caplog.clear()
+    cached, again = (
+        gearcache.cache_compile(each.method, cache_dir=tmp_path / "cache", config=strict_config())
+        for each in (net, net)
+    )
+    assert torch.equal(cached(torch.ones(3)), expected)
+    assert torch.equal(again(torch.ones(3)), expected)
+    with caplog.at_level(logging.DEBUG, "app"):
+        assert torch.equal(cached(torch.ones(3)), expected)
+    assert (cached.stats.traces, again.stats.traces, cached.stats.misses) == (1, 0, 1)
+    for method in (cached, again):
+        assert said in method.explain().splitlines()[-1].removeprefix("left out of the graphs: ")
+    assert not [record for record in caplog.records if record.name.startswith("app") or record.name == "root"]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_else_is_done_with_a_logger_is_refused_by_name(nets: Nets, name: str, tmp_path: Path) -> None:
+    words, body = REFUSED[name]
+    net: Any = nets(body)[0]
+    cached = gearcache.cache_compile(net.method, cache_dir=tmp_path, config=strict_config())
+    with pytest.raises(CaptureError, match=words):
+        cached(torch.ones(3))
+
+
+def test_whether_a_level_is_enabled_is_answered_and_seen_to_change(nets: Nets, tmp_path: Path) -> None:
+    """At a load, and between calls: also where a logger above it is changed."""
+    body = 'if log.isEnabledFor(logging.DEBUG):\n    log.debug("x")\n    return x * 2\nreturn x * 3'
+    net: Any = nets(body)[0]
+    options: dict[str, Any] = {"cache_dir": tmp_path / "cache", "config": strict_config()}
+    cached = gearcache.cache_compile(net.method, **options)
+    above, found = logging.getLogger("app"), []
+    try:
+        for level in (logging.WARNING, logging.ERROR, logging.DEBUG, logging.WARNING):
+            above.setLevel(level)
+            found.append((cached(torch.ones(1)).item(), cached.stats.traces))
+        above.setLevel(logging.DEBUG)
+        again = gearcache.cache_compile(net.method, **options)
+        found.append((again(torch.ones(1)).item(), again.stats.traces))
+    finally:
+        above.setLevel(logging.NOTSET)
+    assert found == [(3, 1), (3, 1), (2, 2), (3, 2), (2, 0)]
+
+
+def test_a_method_that_says_nothing_is_explained_without_it(nets: Nets, tmp_path: Path) -> None:
+    net: Any = nets("return x + 1")[0]
+    cached = gearcache.cache_compile(net.method, cache_dir=tmp_path, config=strict_config())
+    cached(torch.ones(3))
+    assert "left out" not in cached.explain()
+
+
+def test_a_class_of_loggers_that_speaks_otherwise_is_a_miss(nets: Nets, tmp_path: Path) -> None:
+    net: Any = nets('return x + (scaling.info("x") or 1)')[0]
+    options: dict[str, Any] = {"cache_dir": tmp_path, "config": strict_config()}
+    first = gearcache.cache_compile(net.method, **options)
+    assert torch.equal(first(torch.ones(3)), torch.full((3,), 2.0))
+    kind = type(net.method.__globals__["scaling"])
+    kind.info = lambda self, *args: 5
+    assert torch.equal(gearcache.cache_compile(net.method, **options)(torch.ones(3)), torch.full((3,), 6.0))
+
+
+def test_other_threads_and_plain_calls_still_say_it(
+    nets: Nets, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    net, twin = nets('log.warning("said")\nreturn x + 1')
+    gearcache.cache_compile(net.method, cache_dir=tmp_path, config=strict_config())(torch.ones(3))
+    assert "said" not in caplog.text
+    twin.method(torch.ones(3))
+    assert "said" in caplog.text

@@ -1,0 +1,186 @@
+"""Several continuations of one prefix: whoever copies a cache, a layer or takes its tensors, keeps what was there."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("transformers")
+
+import transformers
+
+import gearcache
+from gearcache.integrations.transformers import AttachedModel, attach_generate
+from gearcache.integrations.transformers.cache_name import CACHE
+from gearcache.integrations.transformers.sequence_cache import SequenceCache
+from gearcache.integrations.transformers.slots import Form
+from tests.support.language_models import language_model, tokens
+
+OPTIONS: dict[str, Any] = {"do_sample": False, "max_new_tokens": 5, "return_dict_in_generate": True}
+
+
+def with_layers(cache: Any, copied: Callable[[Any], Any]) -> Any:
+    branch = copy.copy(cache)
+    branch.layers = [copied(layer) for layer in cache.layers]
+    return branch
+
+
+#: What makes a branch of a cache.
+BRANCHES: dict[str, Callable[[Any], Any]] = {
+    "copies of layers": lambda cache: with_layers(cache, copy.copy),
+    "deep copies of layers": lambda cache: with_layers(cache, copy.deepcopy),
+    "a deep copy": copy.deepcopy,
+}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("branches") / "cache"
+    attached_to(root).warm()
+    return root
+
+
+def attached_to(root: Path) -> AttachedModel:
+    config = gearcache.CompilerConfig(backend="eager", strict=True, on_miss="raise")
+    model = language_model("llama")
+    return attach_generate(model, batch=[2], prompt=[4], cache_length=48, config=config, cache_dir=root)
+
+
+def first_turn(model: Any) -> tuple[Any, torch.Tensor]:
+    found = model.generate(tokens(2, 6), **OPTIONS)
+    return getattr(found, CACHE), found.sequences
+
+
+def going_on(model: Any, cache: Any, ids: torch.Tensor, seed: int, **options: Any) -> Any:
+    """The texts of another turn, which is another one for each seed."""
+    ids = torch.cat([ids, tokens(2, 3, seed)], 1)
+    return model.generate(ids, **{CACHE: cache}, **{**OPTIONS, **options}).sequences.tolist()
+
+
+@pytest.mark.parametrize("name", BRANCHES)
+def test_branches_of_one_prefix_go_their_own_ways(name: str, root: Path) -> None:
+    """As those of plain transformers, in which order ever they go on."""
+    found = []
+    for model in (language_model("llama"), attached_to(root).model):
+        cache, ids = first_turn(model)
+        branches = [cache, *(BRANCHES[name](cache) for _ in range(2))]
+        found.append([going_on(model, branch, ids, seed) for seed, branch in enumerate(branches)])
+    assert found[0] == found[1]
+    assert len({str(texts) for texts in found[0]}) == len(found[0])
+
+
+def test_a_branch_goes_on_between_two_turns_of_another(root: Path) -> None:
+    found = []
+    for model in (language_model("llama"), attached_to(root).model):
+        cache, ids = first_turn(model)
+        branch = with_layers(cache, copy.copy)
+        first = going_on(model, cache, ids, 1)
+        other = going_on(model, branch, ids, 2)
+        found.append((first, other, going_on(model, cache, torch.tensor(first), 3)))
+    assert found[0] == found[1]
+
+
+def test_a_copied_cache_shares_its_layers_as_one_of_transformers_does(root: Path) -> None:
+    found = []
+    for model in (language_model("llama"), attached_to(root).model):
+        cache, ids = first_turn(model)
+        going_on(model, copy.copy(cache), ids, 1)
+        found.append(cache.get_seq_length())
+    assert found[0] == found[1]
+
+
+def test_beams_leave_a_copy_as_it_was(root: Path) -> None:
+    """They reorder the cache at each step, and write it anew."""
+    found = []
+    for model in (language_model("llama"), attached_to(root).model):
+        cache, ids = first_turn(model)
+        branch = with_layers(cache, copy.copy)
+        kept = [(layer.keys, layer.values) for layer in cache.layers]
+        before = [(keys.clone(), values.clone()) for keys, values in kept]
+        cache.batch_select_indices(torch.tensor([0, 0]))
+        beams = model.generate(
+            torch.cat([ids[:1], tokens(1, 3, 1)], 1), **{CACHE: cache}, **{**OPTIONS, "num_beams": 2}
+        )
+        for pair, expected in zip(kept, before, strict=True):
+            assert all(map(torch.equal, pair, expected))
+        found.append((beams.sequences.tolist(), going_on(model, branch, ids, 2)))
+    assert found[0] == found[1]
+
+
+def test_branches_of_an_encoder_decoder_go_their_own_ways(tmp_path: Path) -> None:
+    config = gearcache.CompilerConfig(backend="eager", strict=True, on_miss="raise")
+    found = []
+    for model in (language_model("t5"), language_model("t5")):
+        if found:
+            attach_generate(model, batch=[2], prompt=[8], cache_length=24, config=config, cache_dir=tmp_path)
+        call: dict[str, Any] = {"inputs": tokens(2, 6), **OPTIONS, "eos_token_id": None}
+        turn = model.generate(**call)
+        pair = getattr(turn, CACHE)
+        branch = transformers.EncoderDecoderCache.__new__(type(pair))
+        vars(branch).update(vars(pair))
+        branch.self_attention_cache = with_layers(pair.self_attention_cache, copy.copy)
+        branch.cross_attention_cache = with_layers(pair.cross_attention_cache, copy.copy)
+        texts = []
+        for seed, cache in ((1, pair), (2, branch)):
+            ids = torch.cat([turn.sequences, tokens(2, 1, seed)], 1)
+            texts.append(model.generate(**call, decoder_input_ids=ids, **{CACHE: cache}).sequences.tolist())
+        found.append(texts)
+    assert found[0] == found[1]
+
+
+def test_threads_go_on_from_one_prefix_at_once(root: Path) -> None:
+    model = attached_to(root).model
+    cache, ids = first_turn(model)
+    branches = [with_layers(cache, copy.copy) for _ in range(4)]
+    found: dict[int, Any] = {}
+    threads = [
+        threading.Thread(target=lambda seed=seed: found.update({seed: going_on(model, branches[seed], ids, seed)}))
+        for seed in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    plain = language_model("llama")
+    cache, ids = first_turn(plain)
+    assert found == {seed: going_on(plain, copy.deepcopy(cache), ids, seed) for seed in range(4)}
+
+
+def made() -> SequenceCache:
+    cache = SequenceCache([Form(1, 2, 2, 8, torch.float32, torch.device("cpu"))] * 2, "owner", 2, 2)
+    cache.open(2, 3)
+    cache.advance(3)
+    return cache
+
+
+def test_slots_are_copied_only_where_somebody_else_has_gone_on() -> None:
+    cache = made()
+    keys = cache.layers[0].slots.keys
+    branch = with_layers(cache, copy.copy)
+    assert cache.open(2, 1).keys[0] is keys
+    opened = branch.open(2, 1)
+    assert (opened.begin, opened.keys[0] is keys) == (3, False)
+    assert branch.open(2, 1).keys[0] is not opened.keys[0]  # the first one was not advanced, so it may be written
+
+
+def test_reordered_rows_are_written_into_the_same_slots_where_nobody_else_sees_them() -> None:
+    cache = made()
+    slots = cache.layers[0].slots
+    cache.reorder_cache(torch.tensor([1, 0]))
+    assert cache.open(2, 1).keys[0] is slots.keys
+    cache.advance(1)
+    assert cache.layers[0].keys.shape == (2, 1, 4, 2)  # now somebody has seen them
+    cache.reorder_cache(torch.tensor([1, 0]))
+    assert cache.open(2, 1).keys[0] is not slots.keys
+
+
+def test_one_layer_in_two_places_is_left_to_the_model() -> None:
+    cache = made()
+    cache.layers[1] = cache.layers[0]
+    assert cache.rows is None

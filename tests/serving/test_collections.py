@@ -1,0 +1,70 @@
+"""gearcache makes Python's collector walk the whole heap neither in its import nor in a load."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.source_tree import ROOT
+
+#: Counts full collections in each phase, with thresholds at which some thousand new objects suffice for one.
+PROGRAM = """
+import collections, gc, json, sys
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(8, 8) for _ in range(8)])
+
+    def decode(self, x):
+        for layer in self.layers:
+            x = layer(x).relu()
+        return x
+
+model, phase, full = Model(), "", collections.Counter()
+
+def note(when, info):
+    if when == "start" and info["generation"] == 2:
+        full[phase] += 1
+
+def begin(name):
+    global phase
+    phase = "between"
+    gc.freeze()
+    gc.collect()  # of nothing: the next full pass comes as soon as something is new
+    phase = name
+
+gc.set_threshold(100, 2, 2)
+gc.callbacks.append(note)
+begin("import")
+from gearcache import CompilerConfig, cache_compile
+begin("made")
+gears = {"x": {0: [1, 2, 4]}}
+method = cache_compile(model.decode, config=CompilerConfig(backend="eager"), gears=gears, cache_dir=sys.argv[1])
+begin("load")
+method(torch.ones(2, 8))
+begin("end")
+made = [[] for _ in range(10000)]
+begin("")
+print(json.dumps([gc.isenabled(), method.stats.hits, full["import"], full["load"], full["end"]]))
+"""
+
+
+def run(cache_dir: Path, program: str = PROGRAM) -> list[int]:
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(cache_dir)], cwd=ROOT, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return list(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_neither_the_import_nor_a_load_sets_off_a_full_collection(tmp_path: Path) -> None:
+    run(tmp_path)
+    is_enabled, hits, imported, loaded, at_the_end = run(tmp_path)
+    assert (is_enabled, hits) == (True, 1)
+    assert (imported, loaded) == (0, 0)
+    assert at_the_end > 0  # at these thresholds 10,000 objects are enough

@@ -1,0 +1,181 @@
+"""What a graph holds of a module goes with the module: a server that swaps models stays as small as one of them."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.overrides import TorchFunctionMode
+
+import gearcache
+from tests.support.modes import strict_config
+
+SIZE = 64
+GEARS = {"x": {0: [1, 2]}}
+X = torch.linspace(-1, 1, SIZE).repeat(2, 1)
+
+
+class Net(nn.Module):
+    """A layer whose weight lies in a file: `/proc/self/maps` shows whether the process has let go of it."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self.file = file
+        self.layer = nn.Linear(SIZE, SIZE, bias=False)
+        self.layer.weight = self.mapped()
+
+    def mapped(self) -> nn.Parameter:
+        values = torch.from_file(str(self.file), shared=True, size=SIZE * SIZE).view(SIZE, SIZE)
+        return nn.Parameter(values, requires_grad=False)
+
+    def decode(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        return self.layer(x).relu(), self.layer.weight, torch.arange(3.0).to(x.device)
+
+
+@pytest.fixture(autouse=True)
+def one_cache(tmp_path_factory: pytest.TempPathFactory, compiled_here: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let all tests of a process serve what the first has compiled: it is the same code."""
+    monkeypatch.setenv("TORCHAIR_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "unloaded"))
+    gc.collect()
+    gc.freeze()  # collections look at what the test makes
+
+
+@pytest.fixture
+def net(tmp_path: Path) -> Callable[[], Net]:
+    numbers = iter(range(100))
+
+    def made() -> Net:
+        number = next(numbers)
+        file = tmp_path / f"weights{number}"
+        file.write_bytes(torch.full((SIZE, SIZE), 0.01 * (number + 1)).numpy().tobytes())
+        return Net(file)
+
+    return made
+
+
+def serve(net: Net, backend: str, change: str = "") -> gearcache.CachedMethod:
+    method = gearcache.cache_compile(net.decode, gears=GEARS, config=strict_config(backend=backend))
+    expect_equal(method, net)
+    if change == "refreshed":
+        method.refresh()
+    elif change == "another parameter":
+        net.layer.weight = net.mapped()
+    elif change == "other values":
+        net.layer.weight.data = net.mapped().data
+    elif change == "written in place":
+        net.layer.weight.mul_(3)
+    expect_equal(method, net)
+    return method
+
+
+def expect_equal(method: gearcache.CachedMethod, net: Net) -> None:
+    for x in (X[:1], X):
+        for ours, eager in zip(method(x), net.decode(x), strict=True):
+            torch.testing.assert_close(ours, eager)
+
+
+def mapped() -> int:
+    gc.collect()
+    return sum("/weights" in line for line in Path("/proc/self/maps").read_text().splitlines())
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_the_memory_of_the_weights_goes_with_the_module(net: Callable[[], Net], backend: str) -> None:
+    for change in ("", "refreshed", "another parameter", "other values", "written in place", ""):
+        method = serve(net(), backend, change)
+        assert mapped()
+        del method
+        assert not mapped()
+
+
+def test_results_outlive_the_module(net: Callable[[], Net]) -> None:
+    model = net()
+    kept = serve(model, "inductor")(X)
+    expected = [result.clone() for result in model.decode(X)]
+    del model
+    for _ in range(3):
+        serve(net(), "inductor")
+    for ours, eager in zip(kept, expected, strict=True):
+        torch.testing.assert_close(ours, eager)
+
+
+class Upset(TorchFunctionMode):
+    """Raises for whatever is called of torch."""
+
+    def __torch_function__(self, *arguments: Any, **keywords: Any) -> Any:
+        raise AssertionError(arguments)
+
+
+@pytest.mark.parametrize("mode", [FakeTensorMode, Upset])
+def test_the_collector_may_come_under_any_mode(net: Callable[[], Net], mode: Any) -> None:
+    faults: list[Any] = []
+    method = serve(net(), "inductor")
+    with pytest.MonkeyPatch.context() as patch, mode():
+        patch.setattr(sys, "unraisablehook", faults.append)
+        del method
+        gc.collect()
+    assert not faults
+    assert not mapped()
+    serve(net(), "inductor")
+
+
+def test_a_server_that_swaps_models_keeps_neither_descriptors_nor_mappings(net: Callable[[], Net]) -> None:
+    def held() -> tuple[int, int]:
+        gc.collect()
+        return len(list(Path("/proc/self/fd").iterdir())), len(Path("/proc/self/maps").read_text().splitlines())
+
+    for _ in range(2):
+        serve(net(), "inductor")
+    before = held()
+    for _ in range(6):
+        serve(net(), "inductor")
+    descriptors, mappings = held()
+    assert descriptors <= before[0]
+    assert mappings <= before[1] + 2  # of the allocator
+
+
+def test_models_that_are_served_at_once_and_after_each_other_share_no_weights(net: Callable[[], Net]) -> None:
+    serve(net(), "inductor")
+    faults: list[BaseException] = []
+
+    def swap() -> None:
+        try:
+            for _ in range(5):
+                first, second = net(), net()
+                methods = serve(first, "inductor"), serve(second, "inductor")
+                for _ in range(3):
+                    expect_equal(methods[0], first)
+                    expect_equal(methods[1], second)
+        except BaseException as error:
+            faults.append(error)
+
+    threads = [threading.Thread(target=swap) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not faults
+
+
+def test_an_attached_model_lets_go_of_its_weights(net: Callable[[], Net]) -> None:
+    class Whole(Net):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer(x)
+
+    for is_detached in (False, True):
+        model = Whole(net().file)
+        attached = gearcache.attach(model)
+        torch.testing.assert_close(model(X), model.forward(X))
+        assert attached.stats.calls == 1
+        if is_detached:
+            attached.detach()
+        del model, attached
+        assert not mapped()

@@ -1,0 +1,133 @@
+"""Fresh interpreters that have imported torch and nothing of ours: forks of one that waits for orders.
+
+A start of Python with torch takes more than a second of a processor, and the tests start hundreds. A fork runs its code
+as the main program and ends as every interpreter does. What an interpreter reads before its first line (`PYTHON…`,
+`OMP_…`) is that of the server, so who sets that starts a process of their own. `THOROUGH=1` lets all do so.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import types
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+#: Variables that are read before a fork can set them.
+_READ_EARLY = ("PYTHON", "OMP_", "MKL_", "KMP_", "GOMP_", "LD_", "TORCH_")
+
+
+class ForkServer:
+    """The server of this process."""
+
+    def __init__(self, environ: Mapping[str, str], cwd: Path) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="forks-")
+        self._address = str(Path(self._folder.name, "orders"))
+        program = f"from {__name__} import main; main({self._address!r}, {os.getpid()})"
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", program], env=environ, cwd=cwd, stdout=subprocess.PIPE, start_new_session=True
+        )
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == b"ready\n"
+        atexit.register(self.close)
+
+    def run(
+        self, code: str, arguments: tuple[str, ...], *, cwd: Path, environ: Mapping[str, str], timeout: float
+    ) -> subprocess.CompletedProcess[str]:
+        """Run code to its end; as `subprocess.run` with texts, `TimeoutExpired` included."""
+        with (
+            tempfile.NamedTemporaryFile(dir=self._folder.name) as out,
+            tempfile.NamedTemporaryFile(dir=self._folder.name) as errors,
+            socket.socket(socket.AF_UNIX) as orders,
+        ):
+            order = {"code": code, "argv": ["-c", *arguments], "cwd": str(cwd), "environ": dict(environ)}
+            orders.settimeout(timeout)
+            orders.connect(self._address)
+            orders.sendall(json.dumps(order | {"out": out.name, "errors": errors.name}).encode() + b"\n")
+            answers = orders.makefile()
+            pid = int(answers.readline())
+            try:
+                status = int(answers.readline())
+            except TimeoutError:
+                os.kill(pid, signal.SIGKILL)
+                raise subprocess.TimeoutExpired(code, timeout) from None
+            texts = [Path(file.name).read_text(errors="replace") for file in (out, errors)]
+        return subprocess.CompletedProcess([code, *arguments], os.waitstatus_to_exitcode(status), *texts)
+
+    def close(self) -> None:
+        """End the server; forks that run go on."""
+        self._process.kill()
+        self._process.wait()
+        self._folder.cleanup()
+
+
+def may_set(environ: Mapping[str, str]) -> bool:
+    """Whether a fork can be given these variables."""
+    return not any(name.startswith(_READ_EARLY) for name in environ)
+
+
+@functools.cache
+def fork_server(cwd: Path, environ: tuple[tuple[str, str], ...], pid: int) -> ForkServer:
+    """Return the server of a process, started with these variables."""
+    del pid  # a fork of this process starts its own
+    return ForkServer(dict(environ), cwd)
+
+
+def main(address: str, parent: int) -> None:
+    """Be the server: a fork of it leaves this function, and so runs its order with nothing of it on the stack."""
+    import torch  # noqa: F401
+
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(address)
+    listener.listen(64)
+    listener.settimeout(5.0)
+    print("ready", flush=True)
+    while True:
+        try:
+            connection, _ = listener.accept()
+        except TimeoutError:
+            if os.getppid() != parent:
+                os._exit(0)
+            continue
+        connection.setblocking(True)
+        if os.fork() == 0:
+            break
+        connection.close()
+    listener.close()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    order: dict[str, Any] = json.loads(connection.makefile().readline())
+    if (child := os.fork()) != 0:  # waits for it, and tells how it ended
+        connection.sendall(f"{child}\n".encode())
+        connection.sendall(f"{os.waitpid(child, 0)[1]}\n".encode())
+        os._exit(0)
+    connection.close()
+    _become(order)
+
+
+def _become(order: dict[str, Any]) -> None:
+    os.chdir(order["cwd"])
+    os.environ.clear()
+    os.environ.update(order["environ"])
+    for descriptor, name in ((1, order["out"]), (2, order["errors"])):
+        file = os.open(name, os.O_WRONLY | os.O_APPEND)
+        os.dup2(file, descriptor)
+        os.close(file)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    sys.argv[:] = order["argv"]
+    for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
+        del sys.modules[name]
+    tempfile.tempdir = None
+    program = types.ModuleType("__main__")
+    sys.modules["__main__"] = program
+    exec(compile(order["code"], "<string>", "exec"), vars(program))  # noqa: S102 - the code of a test

@@ -1,0 +1,100 @@
+"""Gears are shown by their short names, and known to programs by their full texts."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+import torch
+
+import gearcache
+from gearcache.errors import CompileError, PaddedResultError, UnknownGear
+from gearcache.prewarming.report import Prewarmed
+from tests.support.commands import run, run_json
+from tests.support.recorded import store_geared
+from tests.support.scenarios import strict_config
+
+LAYERS = 4
+PATHS = ["ids", *(f"ks[{layer}]" for layer in range(LAYERS)), *(f"vs[{layer}]" for layer in range(LAYERS))]
+
+GEARS = {path: {0: [2, 4]} for path in PATHS}
+
+
+def full(size: int) -> str:
+    return ", ".join(f"{path}.size(0)={size}" for path in PATHS)
+
+
+class Decoder(torch.nn.Module):
+    def decode(self, ids: torch.Tensor, ks: list[torch.Tensor], vs: list[torch.Tensor]) -> torch.Tensor:
+        for keys, values in zip(ks, vs, strict=True):
+            ids = ids + keys * values
+        return ids
+
+
+def call(size: int) -> tuple[torch.Tensor, list[torch.Tensor], list[torch.Tensor]]:
+    def layers() -> list[torch.Tensor]:
+        return [torch.ones(size, 2) for _ in range(LAYERS)]
+
+    return torch.ones(size, 2), layers(), layers()
+
+
+def test_stats_explain_and_errors_name_a_gear_by_its_batch(cache_dir: Path) -> None:
+    cached = gearcache.cache_compile(Decoder().decode, config=strict_config(), gears=GEARS)
+    cached(*call(2))
+    assert cached.stats.gears == {full(2): 1, full(4): 0}
+    assert cached.stats.to_dict()["gears"] == cached.stats.gears
+    assert "gears={'ids.size(0)=2': 1, 'ids.size(0)=4': 0})" in repr(cached.stats)
+    assert "loaded gears: ids.size(0)=2; ids.size(0)=4" in cached.explain()
+    with pytest.raises(UnknownGear) as outside:
+        cached(*call(3))
+    assert outside.value.found == "outside all gears: ids.size(0)=3"
+    assert outside.value.allowed == "ids.size(0)=2; ids.size(0)=4"
+    mixed = call(2)
+    mixed[1][3] = torch.ones(4, 2)
+    with pytest.raises(UnknownGear) as outside:
+        cached(*mixed)
+    assert outside.value.found == "outside all gears: ids.size(0)=2, ks[3].size(0)=4"
+
+
+def test_the_log_of_a_build_names_gears_short(cache_dir: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "gearcache"):
+        gearcache.cache_compile(Decoder().decode, config=strict_config(), gears=GEARS)(*call(2))
+    done = [line for line in caplog.messages if " done after " in line]
+    assert [line.partition(" done")[0] for line in done] == [
+        "Decoder.decode: gear ids.size(0)=2",
+        "Decoder.decode: gear ids.size(0)=4",
+    ]
+
+
+def test_errors_without_the_other_gears_name_each_argument_once() -> None:
+    name = "ids.size(0)=2, ks[*].size(0)=2, vs[*].size(0)=2"
+    error = CompileError("M.f", full(2), "cause")
+    assert (str(error), error.gear) == (f"`M.f`, gear {name}: the backend failed: cause", full(2))
+    assert name in str(PaddedResultError(full(2), "x.size(0)=1"))
+
+
+def test_a_prewarm_names_missing_gears_beside_those_that_are_there() -> None:
+    entry = Prewarmed("M.f", "path", present=["x.size(0)=2, x.size(1)=2"], missing=["x.size(0)=2, x.size(1)=4"])
+    assert entry.named(entry.missing) == ["x.size(1)=4"]
+    assert entry.to_plain()["missing"] == ["x.size(0)=2, x.size(1)=4"]
+
+
+def test_show_has_short_names_and_in_full_the_whole_ones(cache_dir: Path) -> None:
+    gearcache.cache_compile(Decoder().decode, config=strict_config(), gears=GEARS)(*call(2))
+    assert "\n  ids.size(0)=2: " in run("show", "Decoder.decode").stdout
+    for more in (["--full"], ["--only", "gears"]):
+        assert f"\n  {full(2)}: " in run("show", "Decoder.decode", *more).stdout
+    (variant,) = run_json("show", "Decoder.decode")["variant_details"]
+    assert variant["gears"][0].startswith(f"{full(2)}: ")
+
+
+def test_a_diff_and_a_report_have_texts_and_names(tmp_path: Path) -> None:
+    store_geared(tmp_path / "a", "Decoder.decode", [full(2)])
+    store_geared(tmp_path / "b", "Decoder.decode", [full(2), full(4)])
+    paths = str(tmp_path / "a"), str(tmp_path / "b")
+    (shared,) = run_json("explain", *paths)["shared"]
+    assert (shared["gears_only_b"], shared["compiles"]) == ([full(4)], [full(4)])
+    assert "gears only in B: ids.size(0)=4\n" in run("explain", *paths).stdout
+    (method,) = run_json("report", "--cache-dir", paths[1], "--output", str(tmp_path / "page.html"))["methods"]
+    assert method["names"] == {full(size): f"ids.size(0)={size}" for size in (2, 4)}
