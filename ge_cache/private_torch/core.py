@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -30,11 +30,11 @@ def emptied(tensors: Mapping[str, Any], nothing: Sequence[torch.Tensor]) -> bool
     """Let tensors that a runner has as `user_managed` constants have no memory; False where one may be a result.
 
     Besides `tensors`, the container alone refers to them. It may be called at any moment, as within the fake kernel of
-    an operator, so nothing here goes through the dispatcher.
+    an operator.
     """
     if any(tensor._use_count() > 2 for tensor in tensors.values()):
         return False
-    with torch._C.DisableTorchFunction():
+    with _unseen():
         for tensor, empty in zip(tensors.values(), nothing, strict=True):
             tensor.data = empty
     return True
@@ -42,11 +42,18 @@ def emptied(tensors: Mapping[str, Any], nothing: Sequence[torch.Tensor]) -> bool
 
 def rebind(runner: Any, tensors: Mapping[str, Any], others: Mapping[str, torch.Tensor]) -> None:
     """Let the `user_managed` constants of a runner have the memory of others of their sizes, strides and dtypes."""
-    with torch._C.DisableTorchFunction():
+    with _unseen():
         for name, tensor in tensors.items():
             tensor.data = others[name]
     # Without names it makes no new handles, and reads the addresses of all anew.
     runner.update_constant_buffer({}, False, False, True)
+
+
+@contextlib.contextmanager
+def _unseen() -> Iterator[None]:
+    """Keep `tensor.data = other` from every mode: below autograd it dispatches an operator (`VariableHooks::set_data`)."""
+    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+        yield
 
 
 def storage_key(tensor: torch.Tensor) -> int:

@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -67,16 +68,28 @@ def test_the_runner_of_a_shared_object_takes_a_path_and_a_count() -> None:
         private_core.aoti_runner("/nothing.so")
 
 
-def test_the_memory_of_tensors_is_exchanged_and_given_up_unseen_by_modes() -> None:
+@pytest.mark.parametrize(
+    "within",
+    [
+        lambda: torch._C._IncludeDispatchKeyGuard(torch._C.DispatchKey.Meta),
+        torch._C._AutoDispatchBelowAutograd,
+        torch.inference_mode,
+    ],
+    ids=["fake kernel", "below autograd", "inference mode"],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8], ids=str)
+def test_the_memory_of_tensors_is_exchanged_and_given_up_unseen_by_modes(
+    dtype: torch.dtype, within: Callable[[], Any]
+) -> None:
     runner = SimpleNamespace(update_constant_buffer=lambda *given: None)
-    for dtype in (torch.float32, torch.bfloat16, torch.int8):
-        bound, other = torch.ones(3, dtype=dtype), torch.zeros(3, dtype=dtype)
-        nothing = private_core.without_memory({"x": bound})
+    bound, other = torch.ones(3, dtype=dtype), torch.zeros(3, dtype=dtype)
+    nothing = private_core.without_memory({"x": bound})
+    with private_fake.fake_mode(), within():
         private_core.rebind(runner, {"x": bound}, {"x": other})
-        assert bound.data_ptr() == other.data_ptr()
-        with private_fake.fake_mode(), torch._C._IncludeDispatchKeyGuard(torch._C.DispatchKey.Meta):
-            assert private_core.emptied({"x": bound}, nothing)
-        assert (bound.numel(), other.numel(), bound.dtype) == (0, 3, dtype)
+    assert bound.data_ptr() == other.data_ptr()
+    with private_fake.fake_mode(), within():
+        assert private_core.emptied({"x": bound}, nothing)
+    assert (bound.numel(), other.numel(), bound.dtype) == (0, 3, dtype)
 
 
 def test_views_have_the_storage_key_of_their_base_also_when_fake() -> None:
