@@ -11,6 +11,7 @@ import logging
 from msgspec.structs import replace
 
 from gearcache.ge_cache.inductor.interpreter_lock import INTERFACE, INTERFACE_END, with_lock_released
+from gearcache.ge_cache.inductor.number_reads import with_numbers_read
 from gearcache.ge_cache.private_torch.cpp_objects import Lowered, Make, Written
 
 logger = logging.getLogger("gearcache")
@@ -25,7 +26,7 @@ def make_object(make: Make, lowered: Lowered) -> str:
 
 def make_linked(make: Make, written: Written) -> str:
     """Make an object that is linked to the runtime; one with a runtime of its own, where that fails."""
-    written = with_lock_released(written)
+    written = with_numbers_read(with_lock_released(written))
     parted = without_runtime(written)
     if not parted.runtime:
         return make(written)

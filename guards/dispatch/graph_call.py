@@ -14,7 +14,7 @@ from gearcache.guards.access import Scope
 from gearcache.guards.dispatch.generated import define
 from gearcache.guards.dispatch.memory import BoundSpans, find_overlap
 from gearcache.guards.dispatch.native import tensor_check
-from gearcache.guards.dispatch.number_slots import NumberSlots
+from gearcache.guards.dispatch.number_tensors import NUMBER_TENSORS
 from gearcache.guards.dispatch.results import result_lines
 from gearcache.guards.dispatch.tensor_checks import TensorChecks
 from gearcache.guards.dispatch.variant import StoredGear, StoredVariant
@@ -153,22 +153,13 @@ class GraphCall:
         numbers = [checked_expression(name) for name, _ in self.variant.numbers]
         taken = numbers
         if numbers and self._is_native:  # compiled code reads a number off a tensor
-            namespace["slots"] = slots = NumberSlots(len(numbers))
-            namespace["pop"], namespace["push"] = slots.free.pop, slots.free.append
-            lines += [
-                "try: slot = pop()",
-                "except IndexError: slot = slots.make()",
-                "values, tensors = slot",
-                f"try: {'; '.join(f'values[{index}] = {name}' for index, name in enumerate(numbers))}",
-                f"except OverflowError: mismatch(({listed}))",
-            ]
-            taken = [f"tensors[{index}]" for index in range(len(numbers))]
+            namespace["tensor_of"] = NUMBER_TENSORS
+            taken = [f"tensor_{name}" for name in numbers]
+            made = "; ".join(f"{tensor} = tensor_of[{name}]" for tensor, name in zip(taken, numbers, strict=True))
+            lines += [f"try: {made}", f"except OverflowError: mismatch(({listed}))"]
         lines.append("tick()")
         call = f"run([{', '.join([*names, *taken])}])"
-        before = []
-        if taken is not numbers:
-            before, call = [f"found = {call}", "push(slot)"], "found"
-        results = [*before, *result_lines(self.variant, self.gear, self._attributes, call, namespace)]
+        results = result_lines(self.variant, self.gear, self._attributes, call, namespace)
         if self._is_native:  # its exceptions hold pages of C++
             namespace["failed"] = self._failed
             results = ["try:", *(f"    {line}" for line in results), "except RuntimeError as error: failed(error)"]

@@ -1,0 +1,29 @@
+"""Numbers as compiled code takes them: tensors of one int64, which no graph writes, so that all graphs share them."""
+
+from __future__ import annotations
+
+from array import array
+
+import torch
+
+#: How many values are kept: positions in a long text; making one takes about as long as a small graph.
+_MOST = 8192
+
+
+class NumberTensors(dict[int, torch.Tensor]):
+    """The tensor of each number that was looked up; threads may look up at once.
+
+    Raises `OverflowError` for an int that needs more than 64 bits.
+    """
+
+    def __missing__(self, number: int) -> torch.Tensor:
+        memory = array("q", [number])
+        with torch.inference_mode(False):
+            made = torch.frombuffer(memory, dtype=torch.int64)[0]
+        if len(self) >= _MOST:
+            self.clear()
+        self[number] = made
+        return made
+
+
+NUMBER_TENSORS = NumberTensors()
