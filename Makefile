@@ -18,6 +18,8 @@ THOROUGH ?=
 PROCESSES ?= $(shell cores=$$(env -u OMP_NUM_THREADS nproc 2>/dev/null || echo 2); echo $$((cores < 7 ? cores + 1 : 8)))
 BIN := $(VENV)/bin
 
+# Hundreds of processes import the same modules: each would compile them anew where this is set.
+unexport PYTHONDONTWRITEBYTECODE
 # No model hub is ever asked; tests load no device backend that they did not import.
 export HF_HUB_OFFLINE := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
