@@ -33,7 +33,7 @@ from gearcache.terminal import is_drawable
 _GEARS = Parts(held_gears, without_blobs)
 
 
-#: Beyond so many gears an entry's line gives their number.
+#: With more gears than this, an entry's line shows only their number.
 _GEARS_NAMED = 4
 
 
@@ -83,7 +83,7 @@ def _print(found: Verification, layout: Layout, repair: bool) -> None:
 
 
 def _sentence(fault: Fault, layout: Layout) -> str:
-    """Return what is wrong and with which gears of which entry, and what was done."""
+    """Return what is wrong, the entry and gears that are affected, and what was done."""
     names = ", ".join(_short(name) for name in dict.fromkeys(fault.entries))
     if fault.kind != "incomplete":
         parts = f", {_gears(fault)}" if fault.parts else ""
