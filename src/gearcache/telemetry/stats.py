@@ -1,4 +1,4 @@
-"""Counters and times of one cached method, kept by the events that its calls cause."""
+"""Counters and times of one cached method, updated by the events that its calls cause."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _Use(Protocol):
-    """What is asked about the use of gears."""
+    """The queries about the use of gears."""
 
     def calls(self) -> dict[str, int]:
         """Return calls per gear."""
@@ -29,7 +29,7 @@ class _Use(Protocol):
 
 
 class _UseTogether:
-    """The use of gears by several methods."""
+    """The combined use of gears by several methods."""
 
     def __init__(self, parts: Sequence[_Use]) -> None:
         self._parts = parts
@@ -47,7 +47,7 @@ class _UseTogether:
 
 
 class Stats:
-    """Read-only view of the counters of one cached method in this process; `to_dict` gives them as plain data."""
+    """Read-only view of the counters of one cached method in this process; `to_dict` returns them as plain data."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Stats:
 
     @classmethod
     def together(cls, parts: Sequence[Stats]) -> Stats:
-        """Return the sums of several, as they are now."""
+        """Return the current sums of several views."""
         counters = Counters()
         for part in parts:
             for name in Counters.__struct_fields__:
@@ -79,7 +79,8 @@ class Stats:
         """Return everything that is counted as plain data for JSON.
 
         The names are those of the properties. `shapes` is a list of `{"shape": [...], "calls": n}`, as JSON has no
-        tuples for keys; `dims` names the sizes, `declared` has the gears, and `gearcache suggest-gears` reads all that.
+        tuples for
+        keys; `dims` names the sizes, and `declared` has the gears; `gearcache suggest-gears` reads these fields.
         `miss_reasons` has the texts.
         """
         plain = {name: getattr(self, name) for name in _PLAIN}
@@ -93,7 +94,7 @@ class Stats:
 
     @property
     def misses(self) -> int:
-        """Lookups that did not."""
+        """Lookups that found no stored variant."""
         return self._counters.misses
 
     @property
