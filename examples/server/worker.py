@@ -3,8 +3,7 @@
     python worker.py LISTENING_FD CHANNEL_FD
 
 Writes a line of JSON to the channel when it is ready or has failed, and stops when the other end is closed, so no
-worker
-outlives the parent.
+worker outlives the parent.
 """
 
 from __future__ import annotations

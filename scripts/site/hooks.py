@@ -1,8 +1,7 @@
 """Extends mkdocs: adds pages from outside `docs/`, and links that lead to files of the repository.
 
 On GitHub a link leads from file to file. On the site it leads to the page of that file; a file without a page (a test,
-a
-script) gets one with its text, so the site needs no address of a repository.
+a script) gets one with its text, so the site needs no address of a repository.
 """
 
 from __future__ import annotations

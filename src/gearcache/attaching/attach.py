@@ -82,8 +82,8 @@ def attach(
 
     The options are those of `cache_compile`, except that the default of `dynamic` is that of `module.compile()`: the
     first graph is static, and sizes and ints that differ in a later call become dynamic. Arguments in `gears` and
-    `input_signature` are named as in the module's `forward`, even if it is decorated. The module's hooks run around
-    the graph.
+    `input_signature` are named as in the module's `forward`, even if it is decorated. The module's hooks run around the
+    graph.
 
     - `repeated`: attach the blocks of the module instead of the module itself. A path (`"layers"`) or several paths
       name the lists of blocks; True means all lists with equal blocks. Equal blocks are compiled once. `gears` and all

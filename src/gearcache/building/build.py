@@ -35,8 +35,8 @@ class _Compiled(Struct):
 def build(request: BuildRequest, counters: Counters) -> BuildResult:
     """Trace and compile; a gear that fails is reported and the others are kept.
 
-    Raises `CaptureError` or `GearSpecError` if the method or the spec cannot be compiled at all, and
-    `BuildInterrupted` with the finished variants at Ctrl-C.
+    Raises `CaptureError` or `GearSpecError` if the method or the spec cannot be compiled at all, and `BuildInterrupted`
+    with the finished variants at Ctrl-C.
     """
     request.backend.check_compiler()
     expected = max(1, len(request.spec.gears))

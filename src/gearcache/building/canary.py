@@ -1,7 +1,7 @@
 """Traces a small method on an untested release of torch, to check that Dynamo still calls our hooks.
 
-A function of Dynamo may keep its name and parameters although Dynamo no longer calls it; the hook there would then
-see nothing. `Canary` uses a little of everything that hooks watch; its graphs are discarded.
+A function of Dynamo may keep its name and parameters although Dynamo no longer calls it; the hook there would then see
+nothing. `Canary` uses a little of everything that hooks watch; its graphs are discarded.
 """
 
 from __future__ import annotations

@@ -71,8 +71,7 @@ class Tracer:
                     capture = self.capture(request.arguments, dynamic=is_dynamic)
             except CaptureError as error:
                 # The exception may come from an operation that Dynamo does not support for symbols. Otherwise, if no
-                # dim has
-                # changed, most likely no trace of the method is possible at all.
+                # dim has changed, most likely no trace of the method is possible at all.
                 may_be_symbols = isinstance(error, MethodRaises) and not error.is_by_statement
                 if not self.may_be_static or not (may_be_symbols or request.changing):
                     raise
@@ -115,8 +114,7 @@ class Tracer:
         """Trace with only those dims symbolic that have a geared dim's size, which is three times as fast.
 
         If that freezes a geared dim (another dim is a multiple of it), trace again with all dims symbolic. If Dynamo
-        does
-        not support an operation for symbols (`divmod`), trace with none: every gear then needs its own trace.
+        does not support an operation for symbols (`divmod`), trace with none: every gear then needs its own trace.
         """
         spec = self._request.spec
         try:

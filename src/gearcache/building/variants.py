@@ -99,8 +99,7 @@ def split_checks(capture: Capture, instance: str) -> tuple[list[Check], list[Che
 
     Per call: the types and values of arguments, grad mode, everything that the frame writes, and the tensors that the
     graph takes, wherever they live. Everything below `type(argument)` belongs to a class, which the type check of the
-    call
-    fixes, so it is evidence.
+    call fixes, so it is evidence.
     """
     tensors = {item.access for item in capture.inputs} | {check.access for check in capture.tensor_checks}
 

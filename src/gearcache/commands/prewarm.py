@@ -250,8 +250,7 @@ def looked_up(
 
     The exception is printed. In a job, the lookup is for the rank of the environment. With `reads` every byte is read;
     with `fetches` missing entries are fetched from the tiers; `threads` is the thread count of the serving process, if
-    it
-    differs from this one. A usage error if the name does not refer to a function.
+    it differs from this one. A usage error if the name does not refer to a function.
     """
     process = launched(os.environ)
     function = find_target(target)

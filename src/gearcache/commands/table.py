@@ -23,8 +23,8 @@ def print_table(
 ) -> None:
     """Print columns; on a terminal that is too narrow for them, each row is a paragraph. In a pipe a row is a line.
 
-    Columns named in `spare` are left out if there is no room, in that order; then names are cut.
-    This is not rich's table, which takes 40 s for the 100,000 rows of a large cache; this one takes half a second.
+    Columns named in `spare` are left out if there is no room, in that order; then names are cut. This is not rich's
+    table, which takes 40 s for the 100,000 rows of a large cache; this one takes half a second.
     """
     rows = [[printable(cell) for cell in row] for row in rows]
     columns = dict(zip(titles, zip(*rows, strict=True), strict=True))

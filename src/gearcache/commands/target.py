@@ -24,8 +24,7 @@ def find_target(text: str) -> Callable[[], object]:
     """Import the module and return the function; a usage error names the missing part.
 
     The working folder is importable, as with `python -m`. A file is imported under its name, so the serving process
-    must
-    import it under that name too: the module's name is part of the key.
+    must import it under that name too: the module's name is part of the key.
     """
     module_name, colon, function_name = text.rpartition(":")
     if not colon or not module_name or not function_name:

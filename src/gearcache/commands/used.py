@@ -16,8 +16,7 @@ from gearcache.options import resolve_settings
 
 class Used(Struct):
     """What the cache saved, for one method or for all. `compiled` and `saved` are seconds; `saved` is an estimate:
-    hits,
-    times the average compile time of a variant.
+    hits, times the average compile time of a variant.
     """
 
     label: str = ""

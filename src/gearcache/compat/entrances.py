@@ -26,8 +26,7 @@ def entrances(
     """Return module -> name -> our function, from the replacements for each package.
 
     `dynamo_export` of `torchair` is a name of the package itself; all others are names of its `inference`. Every
-    entrance
-    gets its own function object, so that `uninstall` can find what was there before.
+    entrance gets its own function object, so that `uninstall` can find what was there before.
     """
     found: dict[str, dict[str, types.FunctionType]] = {}
     inference = {name: function for name, function in torchair.items() if name != "dynamo_export"}

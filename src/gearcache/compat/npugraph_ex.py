@@ -37,8 +37,7 @@ def of_torch_npu(
     """Cache a bound method of an `nn.Module`, as `torch.npu.npugraph_ex.inference.cache_compile` does.
 
     `options` are attributes of `npugraph_ex.CompilerConfig`. `ValueError` for a function that is not such a method and
-    for
-    an unknown option; `TypeError` for any keyword that npugraph_ex would drop silently.
+    for an unknown option; `TypeError` for any keyword that npugraph_ex would drop silently.
     """
     check_method(func)
     check_owner(cache_dir)
@@ -73,8 +72,7 @@ def cache_compile(
     """Cache a bound method of an `nn.Module`, as `npugraph_ex.inference.cache_compile` does.
 
     `config` is an `npugraph_ex.CompilerConfig`, read here, and `backend` is the result of `get_npu_backend` for it.
-    Errors
-    are those of `of_torch_npu`.
+    Errors are those of `of_torch_npu`.
     """
     config = config_of(config, backend)
     return of_torch_npu(

@@ -68,9 +68,8 @@ def cache_compile(
     """Cache a bound method of an `nn.Module`, as `torchair.inference.cache_compile` does.
 
     `config` is a `torchair.CompilerConfig`, `backend` the result of `get_npu_backend` for it. `ValueError` for a
-    function
-    that is not such a method, and for a config that is not a config or differs from the backend's; `TypeError` for any
-    keyword that torchair would drop silently.
+    function that is not such a method, and for a config that is not a config or differs from the backend's; `TypeError`
+    for any keyword that torchair would drop silently.
     """
     config = config_of(config, backend)
     check_method(func)
@@ -144,9 +143,8 @@ def install() -> None:
     """Put these functions in place of torchair's and npugraph_ex's own, at every entrance. Safe to call twice.
 
     Imports neither package: one that is imported later is changed at its import. Names that modules bound earlier
-    (`from
-    torchair.inference import cache_compile`) are replaced too; a `UserWarning` names classes and partials that hold
-    one.
+    (`from torchair.inference import cache_compile`) are replaced too; a `UserWarning` names classes and partials that
+    hold one.
     """
     _replacement.begin()
     watch_ge()

@@ -37,9 +37,8 @@ def export(cached: Any, path: str | os.PathLike[str]) -> None:
     """Write every loaded gear of a cached method and its weights to one file, which replaces an old one atomically.
 
     `cached` is the result of `cache_compile`, called or warmed before, with backend `inductor` on a CPU. `ValueError`
-    for
-    anything else, `MissingTorchNames` if this torch lacks a name that a graph needs, `CaptureError` for a method whose
-    variants differ in more than sizes: a C++ program passes only tensors.
+    for anything else, `MissingTorchNames` if this torch lacks a name that a graph needs, `CaptureError` for a method
+    whose variants differ in more than sizes: a C++ program passes only tensors.
     """
     binding = getattr(cached, "_binding", None)
     if binding is None or not binding.loaded_variants()[0]:

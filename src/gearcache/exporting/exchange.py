@@ -18,8 +18,7 @@ def put_in_place(new: Path, target: Path, aside: Path) -> None:
     """Rename the folder `new` to `target`; the old folder is then at `new`, or at `aside` with a number.
 
     If the system can exchange two folders, `target` exists at every moment. Otherwise it is missing between two
-    renames,
-    while both complete folders exist beside it. `OSError` if `target` is not a folder or cannot be renamed.
+    renames, while both complete folders exist beside it. `OSError` if `target` is not a folder or cannot be renamed.
     """
     attempt = 0
     while True:

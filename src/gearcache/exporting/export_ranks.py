@@ -87,8 +87,7 @@ class Ranks:
         """Return the work folders of all ranks that export into this `target`, including this one's, by rank.
 
         Waits until all ranks have converted their graphs. A folder of the same name may be on another host: only ranks
-        that
-        share a folder can see one another's work folders.
+        that share a folder can see one another's work folders.
         """
         self.tell("converted", [str(target), str(work)])
         found: dict[int | None, Path] = {self.rank: work}

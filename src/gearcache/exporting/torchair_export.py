@@ -42,10 +42,8 @@ def dynamo_export(
     """Export one call of `model` into the folder `export_path`: `<name>.air`, `dynamo.pbtxt`, weight files.
 
     It is written beside the folder and moved into place as a whole: readers see the old export or the new one, even
-    after
-    a crash. A folder that contains anything other than an export, or an edited export, is refused; with
-    `overwrite=True`
-    it is replaced, together with everything in it.
+    after a crash. A folder that contains anything other than an export, or an edited export, is refused; with
+    `overwrite=True` it is replaced, together with everything in it.
 
     In a process group every rank has to call it. Each writes `<name><rank>.air` and `rank_<n>/`, and with
     `config.export.experimental.auto_atc_config_generated` rank 0 also writes `model_relation_config.json` and
@@ -53,11 +51,10 @@ def dynamo_export(
     `<name>.modeldef-not-an-air`: it is torchair's output, which no ATC has accepted.
 
     `TypeError` is for a model that is not a module and for arguments that its `forward` does not take, `ValueError` for
-    a name that is not a file name, `NotExportable` for a model that is not a single graph, or raises.
-    `FileExistsError` names a file in the folder that is not from an export, or was edited;
-    `ValueError` is for a symbolic link, a mount point, the working folder or a mode other than `max-autotune`,
-    `GearSpecError` for inputs with gears, `CompileError` if torchair cannot convert the model or another rank failed,
-    `TimeoutError` if another rank does not arrive.
+    a name that is not a file name, `NotExportable` for a model that is not a single graph, or raises. `FileExistsError`
+    names a file in the folder that is not from an export, or was edited; `ValueError` is for a symbolic link, a mount
+    point, the working folder or a mode other than `max-autotune`, `GearSpecError` for inputs with gears, `CompileError`
+    if torchair cannot convert the model or another rank failed, `TimeoutError` if another rank does not arrive.
     """
     _check_arguments(model, export_name, args, kwargs)
     name, target = export_name, Path(export_path)

@@ -1,7 +1,7 @@
 """Divides a prewarm among the processes of one `torchrun`: each announces its work, all compute the same division.
 
-They meet in the store of the launcher, before any of them compiles; none waits for the compile of another. Processes
-on other hosts, or with another cache, divide their work separately, because their results would not be stored here.
+They meet in the store of the launcher, before any of them compiles; none waits for the compile of another. Processes on
+other hosts, or with another cache, divide their work separately, because their results would not be stored here.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@
     report = gearcache.prewarm(build)      # or `gearcache prewarm deploy:build`
 
 Each call compiles what is missing and then runs the original method, so that its results can be passed on; `.warm(...)`
-compiles without running. A method with declared arguments (`input_signature=`, `.set_inputs(...)`) needs no call:
-the function only has to create it, or, if the method is decorated, to return the model. A relaunch with real weights
-on the target device loads what was made from `meta` or fake ones.
+compiles without running. A method with declared arguments (`input_signature=`, `.set_inputs(...)`) needs no call: the
+function only has to create it, or, if the method is decorated, to return the model. A relaunch with real weights on the
+target device loads what was made from `meta` or fake ones.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def run_prewarm(
 ) -> tuple[PrewarmReport, BaseException | None]:
     """Like `prewarm`, but returns the report and the exception that the function raised, if any.
 
-    With `reads` a dry run reads stored entries to the last byte, as a load does.
-    With `sharing` the function runs twice: the first run compiles nothing and counts the work that is to be divided.
+    With `reads` a dry run reads stored entries to the last byte, as a load does. With `sharing` the function runs
+    twice: the first run compiles nothing and counts the work that is to be divided.
     """
     _check(function, jobs, ranks, world_size)
     chosen: list[int | None] = list(ranks) or (list(range(world_size)) if world_size else [None])

@@ -160,8 +160,7 @@ class PrewarmSession:
         named: str = "",
     ) -> None:
         """Compile what a call needs. If no graph can be made for a call that is not needed, because the method may
-        refuse
-        such sizes, that fact is stored. `named`: its name in the report."""
+        refuse such sizes, that fact is stored. `named`: its name in the report."""
         with self._lock, method.locked(), stand_ins(self._device):
             self._called.add(method)
             self._silent.pop(self._serials.get(method, -1), None)

@@ -40,12 +40,9 @@ def agree(
 
     Every rank calls it once, after `torch.distributed.init_process_group` and before the first collective. The ranks
     communicate through the store of the job, never in a collective. Each looks up its entries. If several ranks lack
-    the
-    same entry, one compiles, and the others adopt the result if their own trace is the same; then all load. Afterwards,
-    a
-    call that no loaded graph serves is an error (`CompileNotAgreed`), or runs eagerly if `on_miss` says so, until
-    `agree`
-    is called again.
+    the same entry, one compiles, and the others adopt the result if their own trace is the same; then all load.
+    Afterwards, a call that no loaded graph serves is an error (`CompileNotAgreed`), or runs eagerly if `on_miss` says
+    so, until `agree` is called again.
 
     - `model`: a module with cached methods or attached parts, a cached method, the result of `attach`, or a list, tuple
       or dict of these. The ranks agree on what `.warm()` compiles: the gears of methods with declared arguments.
@@ -56,12 +53,10 @@ def agree(
     - `warm`: a function that calls `.warm(...)` of methods without declared arguments.
 
     Returns whether all ranks serve graphs. With a single process, without a process group, and in a process forked from
-    a rank, it only lets methods on which an earlier job has agreed compile again.
-    `RanksDisagree` (`.rank`, `.reason`) is raised on all ranks if one of them fails, dies, or does not arrive.
-    `OptionError` or `TypeError` is raised for an invalid parameter, after the other ranks were informed (they raise
-    `RanksDisagree`). `OptionError` is also raised while another thread of this process is in this call, and in a
-    process
-    that `warm` has forked.
+    a rank, it only lets methods on which an earlier job has agreed compile again. `RanksDisagree` (`.rank`, `.reason`)
+    is raised on all ranks if one of them fails, dies, or does not arrive. `OptionError` or `TypeError` is raised for an
+    invalid parameter, after the other ranks were informed (they raise `RanksDisagree`). `OptionError` is also raised
+    while another thread of this process is in this call, and in a process that `warm` has forked.
     """
     job, lock = present_job(), _running.lock
     if not lock.acquire(blocking=False):

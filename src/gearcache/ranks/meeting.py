@@ -4,8 +4,8 @@ Every rank ends a meeting the same way: with the decision, or with `Stopped`, wh
 holds even if a rank dies, hangs, or never arrives: the first rank stops the meeting at its deadline. If the first rank
 does not answer, all others name it as the cause.
 
-Names in the store contain the token of the first rank's process, and it only reads answers to that token. So a job
-that was restarted with the same store reads nothing of the previous one.
+Names in the store contain the token of the first rank's process, and it only reads answers to that token. So a job that
+was restarted with the same store reads nothing of the previous one.
 """
 
 from __future__ import annotations

@@ -35,8 +35,7 @@ def without_blobs(manifest: Manifest, lost: frozenset[str]) -> Manifest | None:
     """Return the entry without the gears that need one of these blobs; None if no gear would be left.
 
     Also None for a payload of an unknown form, and if the entry names a blob that belongs to no gear: such an entry
-    cannot
-    be reduced. The rest can be loaded as usual, because each gear of a variant works alone.
+    cannot be reduced. The rest can be loaded as usual, because each gear of a variant works alone.
     """
     try:
         rows = [

@@ -12,8 +12,7 @@ from gearcache.cache.manifest import Manifest
 from gearcache.guards.dispatch.stored_rows import IMPOSSIBLE, blobs_of_rows, covers, rows, shared, union
 
 #: The most traces of a joined entry, including those of other versions of the code. If a process adds a trace beyond
-#: its
-#: `max_variants`, it drops those of edited code.
+#: its `max_variants`, it drops those of edited code.
 MOST_VARIANTS = 64
 _OTHER_FORM = (ValueError, KeyError, TypeError, IndexError, AttributeError)
 
@@ -22,10 +21,8 @@ def joined(own: Manifest | None, others: Sequence[Manifest], is_there: Callable[
     """Return an entry with the gears of this host and of others; None if this host's entry has all of them.
 
     The traces of this host are first, then one trace of each other host in turn, the newest first, so that no release
-    that
-    many hosts have stored displaces another one. Only gears whose blobs exist according to `is_there` (digest and
-    bytes)
-    count. An entry whose payload has an unknown form is returned unchanged if there is no other.
+    that many hosts have stored displaces another one. Only gears whose blobs exist according to `is_there` (digest and
+    bytes) count. An entry whose payload has an unknown form is returned unchanged if there is no other.
     """
     ordered = sorted(others, key=lambda each: each.created, reverse=True)
     held = _whole(own, is_there) if own is not None else None

@@ -28,9 +28,8 @@ def gears_to_compile(wanted: Manifest, stored: Manifest) -> list[Anew]:
     """Return the gears of `wanted` that `stored` does not serve.
 
     A gear is served by a gear of a variant with equal checks that takes tensors of its sizes and strides, including
-    dims
-    that no gear names. If the checks of the variants differ, only the program could decide, so a compile is assumed.
-    `CacheError` for payloads of an unknown form.
+    dims that no gear names. If the checks of the variants differ, only the program could decide, so a compile is
+    assumed. `CacheError` for payloads of an unknown form.
     """
     with understood(stored):
         served = [(_asked(variant), variant["gears"]) for variant in variants_of(stored)]

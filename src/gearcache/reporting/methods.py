@@ -43,8 +43,7 @@ def method_rows(
     """Return the methods as JSON data, in the order of `methods`; then those that the cache does not know.
 
     `rows` are the entries as `EntryDetails` returns them. If several methods share a label, each has a row, and one
-    more
-    row has the misses, which are counted by label only.
+    more row has the misses, which are counted by label only.
     """
     by_label: dict[str, list[_Method]] = {}
     for entry, row in zip(entries, rows, strict=True):

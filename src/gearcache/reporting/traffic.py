@@ -39,8 +39,7 @@ def traffic_of(records: Sequence[Mapping[str, Any]], stored: Sequence[str]) -> d
     """Return the calls of a method in some recorded processes; None if there are none.
 
     Each record has its `start` and when that `began`. The current gears are those that the latest record declares, or
-    else
-    `stored`. Every call has a row, even one with unknown sizes or with dims that the gears do not have.
+    else `stored`. Every call has a row, even one with unknown sizes or with dims that the gears do not have.
     """
     if not records:
         return None

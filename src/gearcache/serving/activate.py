@@ -155,8 +155,7 @@ def activate(
     `keeps_compiled`, also those of the compiler that it uses.
 
     None if another thread changed something that the variant rests on. `CacheError` if a blob is missing, corrupt or
-    not
-    to be trusted.
+    not to be trusted.
     """
     basis = bases.of(method, variant, scope)
     if basis is None:

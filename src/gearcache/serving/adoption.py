@@ -30,8 +30,7 @@ def adopt(binding: Binding, call: Call, ranks: Ranks, made: Sequence[Made], trac
     """Store the result of another rank in this rank's own entry; False if it differs, or is not there.
 
     `traced` are the digests of what this rank would build: all of them have to be among the digests in `made`. An
-    adopted
-    variant was compiled from equal data, and its evidence holds here too.
+    adopted variant was compiled from equal data, and its evidence holds here too.
     """
     from gearcache.building.same import stored_digest
 

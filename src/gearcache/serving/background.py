@@ -108,8 +108,7 @@ class BackgroundBuilds:
         self._useless, self._seconds = 0, 0.0
         self._told: set[str] = set()
         #: The number of failed builds since the last success, and the time until which none is started at all: the
-        #: calls may
-        #: differ in something that has nothing to do with the failure.
+        #: calls may differ in something that has nothing to do with the failure.
         self._failures, self._rest = 0, 0.0
         #: If nothing more can be built, the reason for which the method itself runs.
         self._ended = ""

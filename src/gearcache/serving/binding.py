@@ -121,8 +121,7 @@ class Binding:
         It has to run if `on_miss` or the stance says so, or if the host cannot compile and the cache has failed.
 
         Raises `InputError` or a related error for a call that no graph may take, `CaptureError` and `CompileError` if
-        the
-        method or a gear cannot be compiled.
+        the method or a gear cannot be compiled.
         """
         try:
             found, told = self._look_up(call)

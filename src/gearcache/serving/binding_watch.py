@@ -32,8 +32,7 @@ class BindingWatch:
         """Whether the basis of these loaded graphs has changed, even if no dispatch has checked it yet.
 
         If objects were exchanged, but the evidence holds and the same weights are in place, the graphs are still right,
-        and
-        the present objects are watched from here on. `scope` is that of a call.
+        and the present objects are watched from here on. `scope` is that of a call.
         """
         if not variants or self.over(variants)() or self._watched is None:
             return False

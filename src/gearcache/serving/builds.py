@@ -61,8 +61,7 @@ class Builds:
 
         If the cache fails, the result is loaded from memory. Returns False if that is impossible, or if the host lacks
         something that a compile needs: the method itself then serves the call. `why` is the reason why no stored graph
-        serves
-        the call, for errors. `is_padded`: a larger gear is to serve the call.
+        serves the call, for errors. `is_padded`: a larger gear is to serve the call.
         """
         try:
             with contextlib.ExitStack() as lock:

@@ -48,12 +48,10 @@ class Compiles:
         """Compile the gears of a spec; at Ctrl-C, finished gears are stored beside `present`.
 
         `why` tells a waiting user why no stored graph serves the call. `MissingTorchNames` if this release of torch
-        lacks
-        something.
+        lacks something.
         """
         # A relaunch needs no tracer or compilers, and does not import the modules that use them. Names of torch are
-        # checked
-        # first, because the import of those modules fails if one is missing.
+        # checked first, because the import of those modules fails if one is missing.
         check_torch()
         from gearcache.building.build import build
         from gearcache.building.request import BuildInterrupted

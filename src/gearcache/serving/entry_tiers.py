@@ -74,8 +74,8 @@ class EntryTiers:
                     self._entry,
                     self._history,
                     self._variants.renew,
-                    # A failing tier must not stop a prewarm, which is strict, from compiling: its report
-                    # names the failure.
+                    # A failing tier must not stop a prewarm, which is strict, from compiling: its report names the
+                    # failure.
                     strict=settings.strict and self._method.serves,
                     lock_timeout=settings.lock_timeout,
                 )

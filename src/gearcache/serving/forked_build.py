@@ -1,9 +1,8 @@
 """A build in a forked process, which has the module and the arguments in their present state.
 
 A thread of this process would trace a module that other threads change, and would compete for the interpreter. A fork
-of
-a process that has used OpenMP hangs when it begins a parallel region, so the child works with one thread. Its compile
-workers, which are separate processes, do the long work.
+of a process that has used OpenMP hangs when it begins a parallel region, so the child works with one thread. Its
+compile workers, which are separate processes, do the long work.
 """
 
 from __future__ import annotations

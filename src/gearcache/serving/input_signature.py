@@ -151,8 +151,7 @@ class InputSignature:
         arguments.
 
         An entry is shared with programs that declare less, so it may have graphs of other dtypes. The function takes
-        the
-        values of the method's parameters without the instance; None if the gears compare everything themselves.
+        the values of the method's parameters without the instance; None if the gears compare everything themselves.
         """
         specs = [leaf for name, place in places.items() for leaf in leaves(self._specs[name], place)]
         tensors = [(path, leaf) for path, leaf in specs if isinstance(leaf, TensorSpec)]

@@ -57,8 +57,8 @@ _ATTEMPTS = 3
 class CachedMethod:
     """A bound method that runs through compiled graphs kept on disk. Safe to call from several threads.
 
-    Nothing is resolved before the first call: ranks may be unknown until then, and `set_dim_gears` marks tensors.
-    Each instance has its own class, whose `__call__` is the dispatch function written for it.
+    Nothing is resolved before the first call: ranks may be unknown until then, and `set_dim_gears` marks tensors. Each
+    instance has its own class, whose `__call__` is the dispatch function written for it.
     """
 
     #: Type checkers know `CachedMethod[[torch.Tensor], torch.Tensor]`; this makes it valid at run time.
@@ -192,10 +192,8 @@ class CachedMethod:
         """Declare the arguments of all later calls, as `input_signature=` of `cache_compile` does.
 
         Positional specs declare all arguments, specs by name some of them. They replace all earlier declarations;
-        without
-        specs nothing is declared any more. Loaded graphs are looked up again at the next call. Raises `GearSpecError`
-        for
-        specs that do not fit the method; then nothing was changed.
+        without specs nothing is declared any more. Loaded graphs are looked up again at the next call. Raises
+        `GearSpecError` for specs that do not fit the method; then nothing was changed.
         """
         specs = InputSpecs.of_inputs("set_inputs", inputs, named)
         parameters = replace(self._parameters, input_signature=specs)
@@ -213,8 +211,7 @@ class CachedMethod:
         Declared arguments (`input_signature=`, `set_inputs`) need not be given: zeros stand for tensors. With
         `on_miss="background"` it returns after starting the compile, unless `wait=True` is given too; `OptionError` for
         `wait=False` with another `on_miss`, which always waits. If the method has an argument named `wait`, it is
-        passed to
-        the method.
+        passed to the method.
         """
         from gearcache.serving.warming import begin_build, take_wait
 
@@ -250,8 +247,7 @@ class CachedMethod:
         """Return at most `k` gears that minimise the padded work for the recorded shapes (`.stats.shapes`).
 
         `.gears` of the result is an argument for `cache_compile`; `.today` describes the changes from the current
-        gears, and
-        the savings. Raises `GearSpecError` if no shape was recorded yet.
+        gears, and the savings. Raises `GearSpecError` if no shape was recorded yet.
         """
         from gearcache.telemetry.fleet_gears import propose, summed
         from gearcache.telemetry.suggest import suggest

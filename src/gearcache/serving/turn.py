@@ -52,8 +52,7 @@ class Turn:
         seconds = waiting_time(self._seconds)
         while not self._lease.take():
             # The results of these holders are of no use here, for whatever reason: hosts that wait for each other in
-            # turn
-            # would compile one after the other.
+            # turn would compile one after the other.
             if ended >= _MOST_WAITED_FOR:
                 return False
             looked = seen = time.monotonic()

@@ -65,8 +65,7 @@ class UnservedCalls:
         """Return the frame that serves a call after all; None if the method itself has to run.
 
         `problems` are the reasons of the loaded graphs; `told` is the reason of a miss that the lookup has logged.
-        Raises as
-        `Binding.prepare` does.
+        Raises as `Binding.prepare` does.
         """
         rules = replace(self._rules, spec=call.spec(self._rules.spec))
         reasons = () if told else self._reasons(call, problems)

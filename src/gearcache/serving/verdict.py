@@ -85,8 +85,7 @@ class _Wanted(Struct, frozen=True):
     #: Whether its sizes are outside the gears and ranges of the spec.
     is_outside: bool = False
     #: Whether only this gear is compiled: a loaded gear of these sizes is for other strides, or assumes more than the
-    #: spec
-    #: says; or only sizes distinguish this graph from those of another dtype.
+    #: spec says; or only sizes distinguish this graph from those of another dtype.
     is_alone: bool = False
 
 

@@ -15,8 +15,7 @@ def at_their_places(
     """Return a mapping of argument paths; paths to arguments behind a wrapper are changed to their places in a call.
 
     `input_ids` is `kwargs['input_ids']` in a call by keyword, and `args[0]` in one by position. A path that begins with
-    a
-    parameter of the wrapper itself, or with a name that the call does not give, is not changed.
+    a parameter of the wrapper itself, or with a name that the call does not give, is not changed.
     """
     if not values:
         return dict(values) if values is not None else None

@@ -40,8 +40,7 @@ class Proposal(Struct, frozen=True):
 
     `unserved` calls fit into none of the current gears; `padded_now` is the share of padding in `work_now`, the current
     work over the calls that fit. `left_out` calls have shapes beyond the considered ones, or a dim of size 0. If
-    `keeps`
-    is set, the current gears are as good, and stay.
+    `keeps` is set, the current gears are as good, and stay.
     """
 
     found: SuggestedGears
@@ -85,8 +84,7 @@ def summed(found: Iterable[MethodShapes]) -> list[MethodTraffic]:
 
 def propose(traffic: MethodTraffic, k: int | None = None, effort: int = MOST_EFFORT) -> Proposal:
     """Return at most `k` gears for the recorded shapes; None means as many as there are now. `GearSpecError` if there
-    are no
-    shapes. `effort` bounds how much is tried."""
+    are no shapes. `effort` bounds how much is tried."""
     looked_at = _looked_at(
         {shape: calls for shape, calls in traffic.shapes.items() if calls and all(size > 0 for size in shape)}
     )

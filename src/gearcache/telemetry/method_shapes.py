@@ -40,8 +40,7 @@ class MethodShapes(Struct, frozen=True):
 
 def read_shapes(document: Any) -> Iterator[MethodShapes]:
     """Yield the methods in JSON data, at any depth: `.stats.to_dict()`, a list of those, or a server's data that
-    contains
-    them. `ValueError` if a method has an unknown form."""
+    contains them. `ValueError` if a method has an unknown form."""
     if isinstance(document, list):
         for item in document:
             yield from read_shapes(item)

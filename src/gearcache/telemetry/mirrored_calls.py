@@ -22,9 +22,8 @@ class MirroredCalls:
     """Adds the calls of this process to counters, each second and again when it is closed or the process exits.
 
     Nothing is counted during a call. A scrape of this process could read the calls, but a scrape of another one only
-    sees
-    what prometheus_client's counters have written into their files. Threads do not survive a fork: create the object in
-    the process that serves.
+    sees what prometheus_client's counters have written into their files. Threads do not survive a fork: create the
+    object in the process that serves.
     """
 
     def __init__(self, families: Sequence[tuple[str, Any, Read]]) -> None:

@@ -46,11 +46,9 @@ def best_sizes(counts: Mapping[int, float], k: int) -> list[int]:
 def _with_one_more(before: list[float], sizes: list[int], weights: list[float]) -> tuple[list[float], list[int]]:
     """Return the least work with one more size, and the index where the smaller ones end.
 
-    The work for the first j sizes, if smaller chosen sizes hold the first i of them, is `before[i] + size * (weights[j]
-    -
-    weights[i])`: for each i, this is a line over the size. The lines get flatter and the sizes larger, so a line that
-    was
-    overtaken is never needed again, and each line is examined at most twice.
+    If smaller chosen sizes hold the first i of the first j sizes, the work for these j sizes is
+    `before[i] + size * (weights[j] - weights[i])`: for each i, this is a line over the size. The lines get flatter and
+    the sizes larger, so a line that was overtaken is never needed again, and each line is examined at most twice.
     """
     best, chosen = [0.0], [0]
     lines: deque[int] = deque()

@@ -1,10 +1,9 @@
 """Records how a process starts, if `GEARCACHE_TRACE` names a file: key, evidence, blobs, gears, first answers.
 
 Times are relative to `import gearcache`. The file is in the Chrome trace format, which Perfetto opens; under
-`gearcache`
-it also has the outcomes of the calls of each method. It is written when methods give their first answers, and, with
-`final` set, when the process ends. `%p` in its name stands for the process id. Without the variable nothing is
-recorded, at no cost per call.
+`gearcache` it also has the outcomes of the calls of each method. It is written when methods give their first answers,
+and, with `final` set, when the process ends. `%p` in its name stands for the process id. Without the variable nothing
+is recorded, at no cost per call.
 """
 
 from __future__ import annotations

@@ -79,9 +79,8 @@ class Stats:
         """Return everything that is counted as plain data for JSON.
 
         The names are those of the properties. `shapes` is a list of `{"shape": [...], "calls": n}`, as JSON has no
-        tuples for
-        keys; `dims` names the sizes, and `declared` has the gears; `gearcache suggest-gears` reads these fields.
-        `miss_reasons` has the texts.
+        tuples for keys; `dims` names the sizes, and `declared` has the gears; `gearcache suggest-gears` reads these
+        fields. `miss_reasons` has the texts.
         """
         plain = {name: getattr(self, name) for name in _PLAIN}
         met = self._met()

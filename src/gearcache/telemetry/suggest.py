@@ -3,8 +3,7 @@
 The smallest gear that holds a call serves it, so the work of a call is the product of the gear's sizes
 (`size_lists.py`). If a dim was always a multiple of another one, or larger by a constant, it follows that dim, if the
 current gears or enough sizes show it and no current gear contradicts it. Dims that have gears now keep some, and dims
-that the
-current gears leave open stay open.
+that the current gears leave open stay open.
 """
 
 from __future__ import annotations

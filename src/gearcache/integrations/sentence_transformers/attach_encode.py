@@ -39,9 +39,9 @@ def attach_encode(
       they are counted in `stats.eager_reasons`, with one warning per reason. `"raise"` raises `UnknownGear`. `filling`
       is "vouched" for the models that were tried (docs/sentence-transformers.md); for others the config decides.
     - `options`: `cache_dir`, ranks and others of `cache_compile`.
+
     Raises `UnsupportedMethod` for a model that does not read texts, `GearSpecError` for invalid sizes, `OptionError`
-    for
-    another `on_miss`, and `AlreadyAttached` for a model whose calls are already served.
+    for another `on_miss`, and `AlreadyAttached` for a model whose calls are already served.
     """
     for name in ("gears", "input_signature", "dynamic"):
         if name in options:

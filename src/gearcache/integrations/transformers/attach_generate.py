@@ -34,8 +34,7 @@ def attach_generate(
     - `options`: `cache_dir`, ranks and others of `cache_compile`.
 
     Raises `UnsupportedMethod` for a model that cannot be served, `GearSpecError` for invalid sizes, and
-    `AlreadyAttached`
-    for a model whose calls are already served. Training the model works as before.
+    `AlreadyAttached` for a model whose calls are already served. Training the model works as before.
     """
     if config is None:
         config = CompilerConfig()

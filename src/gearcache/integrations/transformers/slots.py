@@ -45,8 +45,7 @@ class Slots:
         #: Whether anything besides one layer may refer to the content of the slots; then none of it may change.
         self.is_seen = False
         # Inference tensors could not be written by a later call outside inference mode. Zeros, because hidden slots
-        # have
-        # the weight 0, and uninitialised memory could hold a NaN.
+        # have the weight 0, and uninitialised memory could hold a NaN.
         with torch.inference_mode(False):
             self.keys, self.values = (
                 torch.zeros(batch, form.heads, form.length, size, dtype=form.dtype, device=form.device)
