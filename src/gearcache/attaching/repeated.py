@@ -75,7 +75,7 @@ class RepeatedAttachment:
         return tuple(dict.fromkeys(path for path in paths if path is not None))
 
     def explain(self) -> str:
-        """Return what happened at the lookups so far, block by block."""
+        """Return a text about the lookups so far, block by block."""
         return "\n".join(f"[{path}] {block.explain()}" for path, block in self.blocks.items())
 
     def warm(self, /, *args: Any, **kwargs: Any) -> None:

@@ -28,7 +28,7 @@ class Findings(Struct, frozen=True):
 
 
 class BuildRequest(Struct, frozen=True):
-    """What to build: one call of a bound method under one set of options."""
+    """The request of a build: one call of a bound method under one set of options."""
 
     name: str
     function: Any
@@ -57,7 +57,7 @@ class BuildRequest(Struct, frozen=True):
     threads: int = field(default_factory=torch.get_num_threads)
     #: Whether to make digests that show whether another process would build the same.
     compares: bool = False
-    #: What earlier builds have shown.
+    #: The findings of earlier builds.
     findings: Findings = Findings()
     #: Shown to a user who waits: why no stored graph fits, and the folder of the graphs ("" if they cannot be stored).
     why: str = ""

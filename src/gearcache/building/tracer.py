@@ -56,7 +56,7 @@ class Tracer:
 
     @property
     def findings(self) -> Findings:
-        """What the traces so far have shown."""
+        """The findings of the traces so far."""
         return Findings(self._numbers.changing - self._request.numbers.changing, frozenset(self._unbound))
 
     def free(self) -> Capture:
@@ -216,7 +216,7 @@ class Tracer:
         return capture
 
     def _check_numbers(self, capture: Capture) -> None:
-        """Raise `CaptureError` where the numbers of a capture cannot be inputs of its graphs.
+        """Raise `CaptureError` if the numbers of a capture cannot be inputs of its graphs.
 
         To find out, its graph is recorded once, at the sizes of the call.
         """

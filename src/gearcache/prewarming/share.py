@@ -80,7 +80,7 @@ class Shard(Struct, frozen=True):
 
 
 def divide(work: Mapping[str, int], count: int) -> dict[str, int]:
-    """Return which of `count` shares each entry is in, from 0: the largest first, each to the share with the least work."""
+    """Return which of `count` shares each entry is in, from 0: the largest first, each to the share with the least."""
     loads = [0] * count
     shares: dict[str, int] = {}
     for name in sorted(work, key=lambda name: (-work[name], name)):

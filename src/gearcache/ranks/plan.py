@@ -24,7 +24,7 @@ class PieceVote(Struct, frozen=True):
 
     `state` is `stored`, `loaded` or `missing`, or, for a call that is not needed and cannot be made, `out` (this start
     found it) or `impossible` (an earlier start found it). Ranks with equal `work` and `place` need one compile;
-    `reason` says why it is missing, or left out.
+    `reason` is why it is missing, or left out.
     """
 
     name: str

@@ -168,7 +168,7 @@ class Stats:
 
     @property
     def fetches(self) -> int:
-        """Gears that came from tiers beyond this host."""
+        """Gears that were fetched from tiers beyond this host."""
         return self._counters.fetches
 
     @property
@@ -178,7 +178,7 @@ class Stats:
 
     @property
     def bytes_fetched(self) -> int:
-        """Bytes of blobs that came from tiers."""
+        """Bytes of blobs that were fetched from tiers."""
         return self._counters.bytes_fetched
 
     @property
@@ -203,21 +203,21 @@ class Stats:
 
     @property
     def shapes(self) -> dict[tuple[int, ...], int]:
-        """Calls per shape met, served or not: sizes of the geared dims, or of all dims of all arguments without gears.
+        """Calls per shape, served or not: sizes of the geared dims, or of all dims of all arguments without gears.
 
-        Those of a dynamic graph are only counted with `count_shapes`.
+        Calls of a dynamic graph are only counted with `count_shapes`.
         """
         met = self._met()
         return dict(met.shapes) if met else {}
 
     @property
     def miss_reasons(self) -> tuple[str, ...]:
-        """Why each miss was one, in order."""
+        """The reason of each miss, in order."""
         return tuple(self._counters.miss_reasons)
 
     @property
     def reasons(self) -> tuple[Reason, ...]:
-        """The reasons of all misses as objects: what differed first, with both values, file and line."""
+        """The reasons of all misses as objects: the first difference, with both values, file and line."""
         return tuple(self._counters.reasons)
 
     def __repr__(self) -> str:
@@ -230,7 +230,7 @@ class Stats:
 
 
 def _met_together(parts: Sequence[MethodShapes]) -> MethodShapes | None:
-    """Return the sums of what equal blocks have met; of one that has other dims there is no sum."""
+    """Return the summed shapes of equal blocks; blocks with other dims than the first one are left out."""
     if not parts:
         return None
     shapes = Counter[tuple[int, ...]]()
@@ -240,7 +240,7 @@ def _met_together(parts: Sequence[MethodShapes]) -> MethodShapes | None:
     return replace(parts[0], shapes=shapes)
 
 
-#: The properties that `Stats.to_dict` takes as they are.
+#: The properties that `Stats.to_dict` copies unchanged.
 _PLAIN = (
     "hits",
     "misses",

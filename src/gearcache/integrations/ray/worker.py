@@ -24,7 +24,7 @@ from gearcache.readable.joined import joined
 
 
 class Work(Struct, frozen=True):
-    """What to prewarm; `target` is a function, or the `module:function` of one."""
+    """The work of a prewarm; `target` is a function, or the `module:function` of one."""
 
     target: Callable[[], object] | str
     cache_dir: str | None
