@@ -150,7 +150,7 @@ def _blocks_at(module: torch.nn.Module, path: str) -> Blocks:
 
 
 def _equal_blocks(module: torch.nn.Module) -> Blocks:
-    """Return the outermost blocks: at least two in one list that share a class and have equal structure.
+    """Return the outermost blocks: modules of one class in one list, if at least two have equal structure.
 
     If a diffusers model names block classes (`_repeated_blocks`), modules of these classes are its blocks.
     """

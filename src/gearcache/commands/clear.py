@@ -1,4 +1,4 @@
-"""`gearcache clear`."""
+"""`gearcache clear`: removes entries and the blobs that only they need."""
 
 from __future__ import annotations
 

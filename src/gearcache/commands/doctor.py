@@ -1,4 +1,4 @@
-"""`gearcache doctor`."""
+"""`gearcache doctor`: checks whether this host can compile and load graphs."""
 
 from __future__ import annotations
 

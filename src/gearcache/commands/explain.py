@@ -1,4 +1,4 @@
-"""`gearcache explain`."""
+"""`gearcache explain`: shows how entries, caches and deploys differ."""
 
 from __future__ import annotations
 

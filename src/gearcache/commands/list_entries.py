@@ -1,4 +1,4 @@
-"""`gearcache list`."""
+"""`gearcache list`: lists the entries of a cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gearcache prewarm`."""
+"""`gearcache prewarm`: compiles what a function calls, without serving it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gearcache prune`."""
+"""`gearcache prune`: removes the least recently used entries until the cache is within its limits."""
 
 from __future__ import annotations
 

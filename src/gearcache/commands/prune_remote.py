@@ -1,4 +1,4 @@
-"""`gearcache prune --remote`."""
+"""`gearcache prune --remote`: removes outdated manifests and unused blobs from tiers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gearcache pull`."""
+"""`gearcache pull`: brings entries of tiers or of a bundle to this host."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def command(
 
     ENTRY is a method, a pattern such as `Model.*`, a key or its start, or `<method>-<start of the key>`; URLs may stand
     there too, as with `--from`. Every byte and signature is verified; what several hosts have stored of one entry is
-    joined with the entry here, and nothing is lost. Exit code 1 when an entry or a tier failed; with `--require`
-    when gears are missing, and for nothing else.
+    joined with the entry here, and nothing is lost. Exit code 1 when an entry or a tier failed; with `--require` when
+    gears are missing, and for nothing else.
 
     A bundle holds code that your process will run: take only what you trust. Each digest is verified, which shows
     damage but not who wrote it: a file that other users own or can write is refused. With $GEARCACHE_TRUSTED_KEYS or

@@ -1,4 +1,4 @@
-"""`gearcache show`."""
+"""`gearcache show`: prints one entry as text."""
 
 from __future__ import annotations
 

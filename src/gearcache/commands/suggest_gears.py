@@ -1,4 +1,4 @@
-"""`gearcache suggest-gears`."""
+"""`gearcache suggest-gears`: proposes gears from the shapes of calls in running processes."""
 
 from __future__ import annotations
 

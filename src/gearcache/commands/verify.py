@@ -1,4 +1,4 @@
-"""`gearcache verify`."""
+"""`gearcache verify`: checks every manifest and blob against its digest."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def command(repair: bool, cache_dir: Path | None, as_json: bool) -> None:
 
     Exit code 1 when an entry cannot be used as it was stored. What is damaged would be found at a load too, and the
     gears of its trace are compiled again. `--repair` moves it to the quarantine and keeps the sound gears: only those
-    that are gone are compiled, at their next call or prewarm. Leftovers of killed processes are listed, and
-    are not an error.
+    that are gone are compiled, at their next call or prewarm. Leftovers of killed processes are listed, and are not an
+    error.
     """
     layout = layout_at(cache_dir)
     found = _verify_with_bar(layout, repair)

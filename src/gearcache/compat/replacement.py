@@ -32,8 +32,7 @@ class Replacement(importlib.abc.MetaPathFinder):
         self._is_active = False
 
     def begin(self) -> None:
-        """Replace in imported modules, and from now on in modules at their import. Names bound earlier are replaced
-        too.
+        """Replace in imported modules, and from now on in modules at their import. Names bound earlier follow.
 
         Warns of class attributes and partials that hold a replaced function: these are not changed.
         """

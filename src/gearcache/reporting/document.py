@@ -36,8 +36,7 @@ def report_document(
     other: Path | None = None,
     details: int = 1000,
 ) -> dict[str, Any]:
-    """Return the report of a cache. `traces` are files of `GEARCACHE_TRACE`, `other` is a cache or bundle to compare
-    with.
+    """Return the report of a cache. `traces` are files of `GEARCACHE_TRACE`, `other` is a cache or bundle to compare.
 
     Only the manifests of the `details` last used entries are read. Anything that cannot be read is named in `faults`.
     """
@@ -124,8 +123,7 @@ def _misses(records: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
 
 
 def _eviction(catalog: Catalog, entries: list[EntryRow], limits: Limits) -> dict[str, Any]:
-    """Return the entries that the limits would remove at the next publish, as in a dry run of `prune`, and the next
-    ones.
+    """Return the entries that the limits would remove at the next publish, as in a dry run of `prune`.
 
     Entries that a process uses stay, and others are removed instead.
     """

@@ -47,7 +47,7 @@ class Compiles:
     def compile(self, call: Call, spec: GearSpec, present: list[StoredVariant], why: str = "") -> BuildResult:
         """Compile the gears of a spec; at Ctrl-C, finished gears are stored beside `present`.
 
-        `why` tells a waiting user why no stored graph serves the call. `MissingTorchNames` if this release of torch
+        `why` shows a waiting user why no stored graph serves the call. `MissingTorchNames` if this release of torch
         lacks something.
         """
         # A relaunch needs no tracer or compilers, and does not import the modules that use them. Names of torch are

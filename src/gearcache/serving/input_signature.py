@@ -147,11 +147,10 @@ class InputSignature:
     def for_dispatch(
         self, gears: list[BoundGear], places: Mapping[str, str]
     ) -> tuple[list[BoundGear], Callable[..., bool] | None]:
-        """Return the gears whose checks admit only tensors of the specs, and a function that checks the other
-        arguments.
+        """Return the gears whose checks admit only tensors of the specs, and a check of the other arguments.
 
-        An entry is shared with programs that declare less, so it may have graphs of other dtypes. The function takes
-        the values of the method's parameters without the instance; None if the gears compare everything themselves.
+        An entry is shared with programs that declare less, so it may have graphs of other dtypes. The check takes the
+        values of the method's parameters without the instance; None if the gears compare everything themselves.
         """
         specs = [leaf for name, place in places.items() for leaf in leaves(self._specs[name], place)]
         tensors = [(path, leaf) for path, leaf in specs if isinstance(leaf, TensorSpec)]

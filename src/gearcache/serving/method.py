@@ -167,7 +167,7 @@ class CachedMethod:
     def explain(self) -> str:
         """Return what happened at the lookups so far: entry, hits, misses with their reasons, loaded gears.
 
-        The text also says why the last call that was looked up got no graph, and which log messages the graphs omit.
+        The text also says why the last call got no graph, if it got none, and which log messages the graphs omit.
         """
         binding = self._binding or self._tried
         if binding is None:

@@ -66,7 +66,7 @@ class History:
     def fault(self, error: Exception) -> None:
         """Apply the failure policy: a fault of the cache never breaks the model, unless `strict`.
 
-        An error that is not one of the cache's own must come only from the cache's work, too.
+        `error` may be of any type, but only the cache's own work may have raised it.
         """
         raise_interrupt(error)
         found = error if isinstance(error, GearcacheError) else CacheError(f"{type(error).__name__}: {error}")

@@ -62,8 +62,7 @@ class Line(Struct, frozen=True):
 
 
 def fitted(width: int, method: str, share: float, count: str, seconds: float, state: State) -> Line:
-    """Return the parts fitted to a width: the bar is shortened first and dropped, then the method, then the state is
-    cut.
+    """Return the parts fitted to a width: the bar is shortened first and dropped, then the method, then the state.
 
     `share` is the share of all the work that is done, from 0 to 1; `count` is how many gears of how many.
     """
