@@ -1,4 +1,4 @@
-"""`gearcache suggest-gears`: proposes gears from the shapes of calls in running processes."""
+"""`gearcache suggest-gears`: proposes gears from the recorded shapes of calls."""
 
 from __future__ import annotations
 

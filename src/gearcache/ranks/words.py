@@ -1,9 +1,9 @@
 """Messages that a rank leaves in the store of its job for ranks that arrive late or miss it.
 
 The values of a meeting answer the token of the first rank, but a message does not, so it may be left from an earlier
-start of the job with the same store. It therefore carries the time, and counts only if it is newer than the process that reads it. All ranks
-of a start exist before one of them leaves a message: `init_process_group` waits for all. If the clocks of hosts differ,
-a message may not count; then the deadline ends the wait.
+start of the job with the same store. It therefore carries the time, and counts only if it is newer than the process
+that reads it. All ranks of a start exist before one of them leaves a message: `init_process_group` waits for all. If
+the clocks of hosts differ, a message may not count; then the deadline ends the wait.
 """
 
 from __future__ import annotations

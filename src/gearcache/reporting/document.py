@@ -123,7 +123,7 @@ def _misses(records: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
 
 
 def _eviction(catalog: Catalog, entries: list[EntryRow], limits: Limits) -> dict[str, Any]:
-    """Return the entries that the limits would remove at the next publish, as in a dry run of `prune`.
+    """Return how many entries a dry run of `prune` would remove for the limits, and the next entries to be removed.
 
     Entries that a process uses stay, and others are removed instead.
     """
