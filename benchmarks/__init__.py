@@ -1,1 +1,1 @@
-"""Start-up, call and memory figures of gearcache beside torch.compile's; `python -m benchmarks` prints one table."""
+"""Measures start-up, calls and memory of gearcache beside torch.compile; `python -m benchmarks` prints one table."""

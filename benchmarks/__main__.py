@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks._process import ContestantFailed, Session
 from benchmarks._sample import Ratio, print_table
 
-#: Section -> the models it is measured on in a full run; `dispatch` and `first` have their own, `store` needs none.
+#: Section -> its models in a full run; `dispatch` and `first` have their own, `store` needs none.
 SECTIONS = {
     "relaunch": ("decode8", "smollm2"),
     "dispatch": ("",),
@@ -29,7 +29,7 @@ QUICK_MODEL = "decode2"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the sections that were asked for; the exit code is 1 when a contestant of ours failed."""
+    """Run the requested sections; the exit code is 1 if one of our contestants failed."""
     options = _options(arguments)
     if options.threads:
         os.environ["OMP_NUM_THREADS"] = str(options.threads)

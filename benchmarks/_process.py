@@ -1,4 +1,4 @@
-"""Runs one contestant in a fresh process with caches of its own, and watches how much memory that takes."""
+"""Runs one contestant in a fresh process with its own caches, and measures its memory."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Peak:
 
 @dataclass
 class Outcome:
-    """What a contestant reported, the processor time and the peaks of its own process and of those it started."""
+    """The report of a contestant, its processor time, and the peaks of its own process and of its child processes."""
 
     report: dict[str, Any]
     processor_seconds: float
@@ -48,14 +48,14 @@ class Outcome:
         return max(workers, key=lambda peak: peak.megabytes, default=None)
 
     def total(self) -> float:
-        """Return the sum of the peaks of all its Python processes: an upper bound of what was held at once."""
+        """Return the sum of the peaks of all its Python processes: an upper bound of their memory at any moment."""
         others = [peak for peak in self.others if peak.program.startswith(("python", "pt_"))]
         return self.own.megabytes + sum(peak.megabytes for peak in others)
 
 
 @dataclass
 class Session:
-    """One run of the benchmarks: its options, its folder, and what was measured already."""
+    """One run of the benchmarks: its options, its folder, and the results so far."""
 
     options: argparse.Namespace
     folder: Path
@@ -63,7 +63,7 @@ class Session:
     _homes: dict[str, int] = field(default_factory=dict)
 
     def once(self, name: str, work: Callable[[], Outcome]) -> Outcome:
-        """Return what `work` gave the first time: sections share expensive contestants."""
+        """Return the first result of `work`: sections share expensive contestants."""
         if name not in self._known:
             begin = time.perf_counter()
             print(f"benchmarks: {name} ...", end="", file=sys.stderr, flush=True)
@@ -81,8 +81,8 @@ class Session:
         return found
 
     def run(self, name: str, target: str, order: dict[str, Any], *, home: str, timeout: float = 1200) -> Outcome:
-        """Run `module:function` on an order in a fresh process whose caches lie in the folder `home`, once."""
-        # Short, without spaces: Inductor puts paths into compiler command lines, and sockets into the temporary one.
+        """Run `module:function` on an order in a fresh process whose caches are in the folder `home`, once."""
+        # Short, without spaces: Inductor puts paths into compiler command lines, and sockets into the temporary folder.
         folder = self.folder / str(self._homes.setdefault(home, len(self._homes)))
         return self.once(name, lambda: run_fresh(target, order, folder, timeout))
 
@@ -94,7 +94,7 @@ def _figures(outcome: Outcome) -> str:
 
 
 def run_fresh(target: str, order: dict[str, Any], home: Path, timeout: float) -> Outcome:
-    """Run `module:function` on an order in a fresh interpreter; `ContestantFailed` when it ends with an error."""
+    """Run `module:function` on an order in a fresh interpreter; `ContestantFailed` if it ends with an error."""
     # Inductor keeps precompiled headers in the temporary folder, wherever its other files are.
     (home / "tmp").mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="gearcache-bench-") as folder:
@@ -112,7 +112,7 @@ def run_fresh(target: str, order: dict[str, Any], home: Path, timeout: float) ->
             "HF_HUB_OFFLINE": "1",
             "TOKENIZERS_PARALLELISM": "false",
         }
-        # Users import compiled modules: without this each process would compile our sources anew.
+        # Users import compiled modules: without this each process would compile our sources again.
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         command = [sys.executable, "-c", "from benchmarks._process import child; child()", str(order_file)]
         with errors.open("wb") as stream:
@@ -135,7 +135,7 @@ def run_fresh(target: str, order: dict[str, Any], home: Path, timeout: float) ->
 
 
 def child() -> None:
-    """Be the fresh process: do what the order in the file named by the first argument says."""
+    """Act as the fresh process: execute the order in the file named by the first argument."""
     ordered = json.loads(Path(sys.argv[1]).read_text())
     module, _, name = ordered["target"].partition(":")
     result = getattr(importlib.import_module(module), name)(ordered["order"])
@@ -146,12 +146,12 @@ def child() -> None:
 
 
 def peak_megabytes(process: int | str) -> float:
-    """Return the largest resident size that a process has had; 0.0 when it is gone."""
+    """Return the largest resident size that a process has had; 0.0 if it has ended."""
     return _status(process).get("VmHWM", 0.0)
 
 
 def resident() -> dict[str, float]:
-    """Return this process's resident memory in MB: all of it, and the part that it shares with no other."""
+    """Return this process's resident memory in MB: all of it, and the part that no other process shares."""
     sizes: dict[str, float] = {}
     for line in Path("/proc/self/smaps_rollup").read_text().splitlines()[1:]:
         name, _, rest = line.partition(":")
@@ -169,7 +169,7 @@ def _status(process: int | str) -> dict[str, float]:
 
 
 class _MemoryWatch(threading.Thread):
-    """Looks at all descendants of a process again and again; the kernel keeps each one's peak until it ends."""
+    """Polls all descendants of a process; the kernel keeps the peak of each one until it ends."""
 
     def __init__(self, root: int) -> None:
         super().__init__(daemon=True)
@@ -179,7 +179,7 @@ class _MemoryWatch(threading.Thread):
         self._peaks: dict[int, Peak] = {}
 
     def run(self) -> None:
-        """Look until stopped."""
+        """Poll until stopped."""
         while not self._ended.wait(_POLL_SECONDS):
             for process in _descendants(self._root):
                 peak = peak_megabytes(process)
@@ -189,7 +189,7 @@ class _MemoryWatch(threading.Thread):
                         self._changed.notify_all()
 
     def wait_for(self, count: int, seconds: float) -> None:
-        """Wait until so many descendants were seen."""
+        """Wait until this many descendants were seen."""
         with self._changed:
             self._changed.wait_for(lambda: len(self._peaks) >= count, seconds)
 

@@ -1,4 +1,4 @@
-"""What a benchmark measured, and how it compares: samples, rows of ratios, the table, the line about the host."""
+"""The results of a benchmark and their comparison: samples, rows of ratios, the table, the line about the host."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-#: Units of which more is better; of all others, less is.
+#: Units in which more is better; in all others, less is better.
 RATES = ("tokens/s",)
 
 
@@ -27,7 +27,7 @@ class Sample:
 
     @classmethod
     def of(cls, name: str, values: Sequence[float], unit: str) -> Sample:
-        """Return the sample of at least one value; `p95` is a value that was measured (nearest rank)."""
+        """Return the sample of at least one value; `p95` is one of the values (nearest rank)."""
         if not values:
             raise ValueError(f"sample `{name}` has no values")
         ordered = sorted(values)
@@ -36,7 +36,7 @@ class Sample:
 
     @property
     def text(self) -> str:
-        """The median with its unit, to three figures; seconds as they read best."""
+        """The median with its unit, to three figures; seconds in a readable unit."""
         if self.unit == "s":
             for factor, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "µs")):
                 if abs(self.median) * factor >= 1 or unit == "µs":
@@ -46,7 +46,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Budget:
-    """What a row has to reach: the ratio at least, and our own figure at most (in its unit)."""
+    """The requirements of a row: at least this ratio, and at most this value of ours (in its unit)."""
 
     ratio_at_least: float | None = None
     ours_at_most: float | None = None
@@ -57,7 +57,7 @@ NO_BUDGET = Budget()
 
 @dataclass(frozen=True)
 class Ratio:
-    """One row: a peer's sample beside ours. Either may be missing: ours alone, or a peer that failed."""
+    """One row: a peer's sample beside ours. Either may be missing: we have no peer, or the peer failed."""
 
     what: str
     peer: Sample | None
@@ -66,7 +66,7 @@ class Ratio:
 
     @property
     def ratio(self) -> float | None:
-        """How many times better ours is; None where one of the two is missing or has no size."""
+        """How many times better ours is; None if one of the two is missing or zero."""
         if self.peer is None or self.ours is None:
             return None
         better, worse = (self.ours, self.peer) if self.ours.unit in RATES else (self.peer, self.ours)
@@ -74,7 +74,7 @@ class Ratio:
 
     @property
     def met(self) -> bool | None:
-        """Whether the budget is kept; None where there is none, or nothing to judge by."""
+        """Whether the budget is met; None if there is no budget, or no value to compare."""
         checks: list[bool] = []
         if self.budget.ours_at_most is not None and self.ours is not None:
             checks.append(self.ours.median <= self.budget.ours_at_most)
@@ -84,7 +84,7 @@ class Ratio:
 
     @property
     def budget_text(self) -> str:
-        """The budget as a reader sees it."""
+        """The budget as text."""
         texts = []
         if self.budget.ours_at_most is not None:
             unit = self.ours.unit if self.ours is not None else ""
@@ -102,7 +102,7 @@ def _three_figures(value: float) -> str:
 
 
 def environment_line() -> str:
-    """Return the host, the versions and the commit that figures belong to."""
+    """Return the host, the versions and the commit of the figures."""
     import torch
 
     parts = [

@@ -1,4 +1,4 @@
-"""The first start of all: every gear compiled on empty caches, seconds and memory, beside torch.compile."""
+"""Measures the first start: every gear compiled on empty caches, seconds and memory, beside torch.compile."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from benchmarks._sample import NO_BUDGET, Budget, Ratio, Sample
 
 #: Runs of one cold start differ by a few percent.
 NOT_SLOWER = 0.95
-#: How many times sooner than torch.compile, where layers are compiled once.
+#: How many times faster than torch.compile, if layers are compiled once.
 TIMES_SOONER = {"decode8": 1.5, "decode30": 3.0, "smollm2": 3.0}
 
 

@@ -1,7 +1,7 @@
-"""The ways to a running decode step, each made to run in a fresh process: eager, torch's, ours.
+"""The contestants, each of which runs a decode step in a fresh process: eager, torch's variants, gearcache.
 
-Every clock starts with the model and the arguments made and stops when every gear has answered: `whole` before the
-imports that a way needs beside torch (Dynamo and Inductor; gearcache), `seconds` after them.
+Every clock starts when the model and the arguments exist and stops when every gear has answered: `whole` starts before
+the imports that a contestant needs beside torch (Dynamo and Inductor; gearcache), `seconds` after them.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from benchmarks import models
 
 
 def eager(order: dict[str, Any]) -> dict[str, Any]:
-    """No compiler."""
+    """Without a compiler."""
     decoder, calls = _model(order)
     return _answers(decoder.decode, calls)
 
 
 def compiled(order: dict[str, Any]) -> dict[str, Any]:
-    """`torch.compile`, one static graph per shape; cold or warm, as the disk cache is."""
+    """`torch.compile`, one static graph per shape; cold or warm, depending on the disk cache."""
     decoder, calls = _model(order)
     first = time.perf_counter()
     _import_compiler()
@@ -40,7 +40,7 @@ def aot_saved(order: dict[str, Any]) -> dict[str, Any]:
     with torch.no_grad():
         for number, call in enumerate(calls):
             torch._dynamo.reset()
-            # Its default guards on a module of transformers cannot be serialized (`ID_MATCH`).
+            # Its default guards on a transformers module cannot be serialized (`ID_MATCH`).
             kept: Any = {"guard_filter_fn": torch.compiler.keep_portable_guards_unsafe}
             compiled: Any = torch.compile(_step, fullgraph=True, dynamic=False, options=kept)
             compiled.aot_compile(((decoder, *call), {})).save_compiled_function(f"{order['files']}{number}")
@@ -64,7 +64,7 @@ def aot_loaded(order: dict[str, Any]) -> dict[str, Any]:
 
 
 def ours(order: dict[str, Any]) -> dict[str, Any]:
-    """gearcache; cold or relaunched, as the cache folder is. Splits a relaunch into what it does."""
+    """gearcache; cold or relaunched, depending on the cache folder. Reports the parts of a relaunch."""
     decoder, calls = _model(order)
     begin = time.perf_counter()
     import gearcache
@@ -123,7 +123,7 @@ def background(order: dict[str, Any]) -> dict[str, Any]:
             start = time.perf_counter()
             method(*call)
             meanwhile.append(time.perf_counter() - start)
-            # As a server that is busy half of the time: one that always is leaves little to processes of low priority.
+            # As a server that is busy half of the time: a busier one would leave little time to low-priority processes.
             time.sleep(meanwhile[-1])
         served, alone = time.perf_counter() - begin, []
         for _ in range(60):
@@ -132,7 +132,7 @@ def background(order: dict[str, Any]) -> dict[str, Any]:
             decoder.decode(*call)
             alone.append(time.perf_counter() - start)
             time.sleep(alone[-1])
-    # The last one loaded the graphs.
+    # The last call loaded the graphs.
     return {"first": first, "served": served, "meanwhile": meanwhile[:-1], "alone": alone[10:], "tokens": tokens}
 
 

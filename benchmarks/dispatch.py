@@ -1,4 +1,4 @@
-"""What a call costs over the bare compiled graph, by the number of its input tensors."""
+"""Measures the overhead of a call over the bare compiled graph, by the number of its input tensors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MICROSECOND = 1e-6
 
 
 def rows(session: Session, model: str) -> list[Ratio]:
-    """Return the rows of all sizes; the model is always a sum, whose graph costs next to nothing."""
+    """Return the rows of all sizes; the model is always a sum, whose graph takes almost no time."""
     del model
     sizes = QUICK_SIZES if session.options.quick else SIZES
     order = {
@@ -52,10 +52,10 @@ def rows(session: Session, model: str) -> list[Ratio]:
 
 
 def measure(order: dict[str, Any]) -> dict[str, dict[str, float]]:
-    """Return, per size, the seconds per call that each way takes over the bare graph."""
+    """Return, per size, the overhead in seconds per call of each contestant over the bare graph."""
     import torch
 
-    # A group of one thread: the graph is too small to be shared out, and idle threads would only add noise.
+    # A group of one thread: the graph is too small to be divided, and idle threads would only add noise.
     torch.set_num_threads(1)
     with torch.no_grad():
         found = {str(size): _measure(size, order) for size in order["sizes"]}
@@ -63,7 +63,7 @@ def measure(order: dict[str, Any]) -> dict[str, dict[str, float]]:
 
 
 def _measure_numbers(order: dict[str, Any]) -> dict[str, float]:
-    """Return how many seconds a call with an int takes longer where the int is an input than where it is a constant."""
+    """Return the overhead in seconds of an int that is an input of the graph, over one that is a constant."""
     import torch
 
     import gearcache
@@ -84,7 +84,7 @@ def _measure_numbers(order: dict[str, Any]) -> dict[str, float]:
     for name, method in methods.items():
         for n in (3,) if "constant" in name else (3, 4, 5):
             method(x, n)
-    # Each has met one value before: its static graph would serve that, and the number's serves the others.
+    # Each has seen one value before: its static graph would serve that value, and the number's graph the others.
     ways = {name: _loop_over_number(method, x, 3 if "constant" in name else 5) for name, method in methods.items()}
     seconds = dict.fromkeys(ways, float("inf"))
     for _ in range(order["rounds"]):
@@ -164,7 +164,7 @@ def _skipping_guards() -> Iterator[None]:
 
 
 def _loop_over(method: Callable[..., Any], x: Any, rest: list[Any]) -> Callable[[int], None]:
-    """Return a function that calls the method so often: no wrapper of ours is in what is measured."""
+    """Return a function that calls the method this many times: the measurement includes no wrapper of ours."""
 
     def loop(calls: int) -> None:
         for _ in range(calls):
@@ -182,7 +182,7 @@ def _loop_over_bare(run: Callable[[list[Any]], Any], x: Any, rest: list[Any]) ->
 
 
 def _median(loop: Callable[[int], None], *, chunks: int = 15, calls: int = 200) -> float:
-    """Return the median seconds per call: of the loop itself, each way pays the same."""
+    """Return the median seconds per call, including the loop, which costs every contestant the same."""
     seconds = []
     for _ in range(chunks):
         begin = time.perf_counter()

@@ -1,4 +1,4 @@
-"""The first run of a small model, as a newcomer meets it: on an empty host, again in the process, again on the host."""
+"""Measures a newcomer's first run of a small model: on an empty host, again in the process, again on the host."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOT_TWICE_AS_LONG = 0.6
 
 
 class Scaled(torch.nn.Module):
-    """README's layer; another factor is another graph, which no compiler's own cache has."""
+    """README's layer; with another factor it is another graph, which no compiler has in its own cache."""
 
     def __init__(self, factor: float) -> None:
         super().__init__()

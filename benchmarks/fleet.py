@@ -1,11 +1,11 @@
-"""Many cold hosts on one key: who compiles, who waits for how long, and what the tier is asked.
+"""Simulates many cold hosts on one key: who compiles, how long the others wait, and the requests to the tier.
 
     python -m benchmarks.fleet [--engines redis folder bucket] [--hosts 1000] [--compile 20] [--cases plain faults ...]
 
-Engines are real servers started here, the protocol is the product's own code (`gearcache.serving.remote_entry`) with
-real entries and blobs; hosts are threads with a cache folder each, and the compile is a sleep. Of the processes of one
-host only one talks to a tier, under the lock of the key: `tests/product/test_fleet_processes.py` shows it with real
-ones, so each thread stands for all processes of its host. Needs the extras of `dev`.
+Engines are real servers started here. The protocol is the product's own code (`gearcache.serving.remote_entry`) with
+real entries and blobs. Hosts are threads with one cache folder each, and the compile is a sleep. Only one process of a
+host uses a tier, under the lock of the key, which `tests/product/test_fleet_processes.py` shows with real processes; so
+each thread stands for all processes of its host. Needs the extras of `dev`.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from msgspec.structs import replace
 CASES = ("plain", "faults", "latency", "killed", "no lease")
 FAULTS = 0.05
 LATENCY = 0.04
-#: Objects are not written to the disk of this host: it has one, and a fleet has many.
+#: Objects are not written to the disk of this host: a fleet has many disks, this host only one.
 ROOT = "/dev/shm" if os.path.isdir("/dev/shm") else None  # noqa: PTH112
 
 
 class Watched:
-    """An engine whose requests are counted, and delayed or failed as the case says."""
+    """An engine that counts its requests, and delays or fails them if the case says so."""
 
     def __init__(self, remote: Any, case: str, seed: int) -> None:
         self._remote = remote
@@ -81,7 +81,7 @@ class Watched:
 
 
 class Seed:
-    """What every host would compile: a real entry, with blobs of the size that gears have."""
+    """The entry that every host would compile, with blobs of the size of real gears."""
 
     def __init__(self, blobs: int, size: int) -> None:
         import torch
@@ -109,7 +109,7 @@ class Seed:
         self._variants = variants
 
     def store(self, entry: Any) -> None:
-        """Store what a compile makes."""
+        """Store the result of a compile."""
         with entry.store.writing():
             digests = [entry.store.put_blob(data) for data in self.blobs]
             variant = self._variants[0]
@@ -161,7 +161,7 @@ class Host:
         turn = self.remote._turn
         if self._options.case == "killed" and turn is not None and _first_dies(self._options):
             self.killed = True
-            turn._lease._ended.set()  # its beats end, and nobody takes the lease away
+            turn._lease._ended.set()  # its beats end, and no code releases the lease
             return
         self.compiled = True
         time.sleep(self._options.compile)
@@ -171,7 +171,7 @@ class Host:
 
 
 def _first_dies(options: argparse.Namespace) -> bool:
-    """Whether this is the first that compiles, of all processes of the benchmark."""
+    """Whether this is the first host to compile, among all processes of the benchmark."""
     try:
         os.close(os.open(Path(options.folder) / "died", os.O_CREAT | os.O_EXCL))
     except FileExistsError:
@@ -180,7 +180,7 @@ def _first_dies(options: argparse.Namespace) -> bool:
 
 
 def work(options: argparse.Namespace) -> dict[str, Any]:
-    """Be one process with its share of the hosts."""
+    """Act as one process with its share of the hosts."""
     logging.disable(logging.CRITICAL)
     threading.stack_size(512 << 10)
     seed = Seed(options.blobs, options.size)
@@ -235,7 +235,7 @@ def fleet(engine: str, case: str, options: argparse.Namespace) -> dict[str, Any]
 
 
 def _empty(remote: Any) -> None:
-    """Delete what an earlier case has stored: one server of buckets serves all of them."""
+    """Delete what an earlier case has stored: all cases use the same server of buckets."""
     from gearcache.cache.remote.protocol import Deadline
 
     for name in remote.names("v4/", 1 << 20, Deadline.after(60.0)):
@@ -248,7 +248,8 @@ def summed(engine: str, case: str, parts: list[dict[str, Any]], options: argpars
     rest, polls = [], []
     for part in parts:
         for requests, compiled in zip(part["requests"], part["compiled"], strict=True):
-            # While a host waits it looks at what is stored, and now and then at the lease; the first look is none.
+            # While a host waits it looks at what is stored, and now and then at the lease; the first look does not
+            # count.
             polling = requests.get("get leases", 0) + requests.get("names entries", 0) - 1
             polls.append(polling)
             if not compiled:
@@ -286,7 +287,7 @@ def main() -> None:
     if options.work:
         print(json.dumps(work(argparse.Namespace(**json.loads(options.work)))))
         return
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # it tells each request to the server of buckets
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # it logs each request to the server of buckets
     rows = []
     for engine in options.engines:
         for case in options.cases:

@@ -1,4 +1,4 @@
-"""Two hosts with homes of their own and one Redis: one compiles, the other fetches; beside torch's Redis cache."""
+"""Measures two hosts with separate homes and one Redis: one compiles, the other fetches; beside torch's Redis cache."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks import relaunch
 from benchmarks._process import ContestantFailed, Outcome, Session
 from benchmarks._sample import Budget, Ratio, Sample
 
-#: How many times sooner a host that fetches answers than one that fetches from torch's cache.
+#: How many times faster a fetching host answers than one that fetches from torch's cache.
 TIMES_SOONER = 10.0
 
 

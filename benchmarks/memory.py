@@ -1,4 +1,4 @@
-"""What loaded gears add to the resident memory of a process, and what models leave that it has let go of."""
+"""Measures the memory that loaded gears add to a process, and the memory that released models leave behind."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from benchmarks import relaunch
 from benchmarks._process import Outcome, Session
 from benchmarks._sample import NO_BUDGET, Budget, Ratio, Sample
 
-#: Of the weights, what loading all gears may add.
+#: The share of the weights' size that loading all gears may add.
 _SHARE = 0.10
 #: How many times a process loads, calls and deletes a model.
 _SWAPS = 50
@@ -70,7 +70,7 @@ def measure(order: dict[str, Any]) -> dict[str, float]:
     decoder = models.load(order["model"])
     calls = [decoder.call(batch) for batch in batches]
     with torch.no_grad():
-        # Touches every weight page, the caches, and what eager allocates for good.
+        # Touches every weight page, the caches, and eager's permanent allocations.
         models.first_answers(decoder.decode, calls)
         method = models.cached(decoder, order["cache_dir"], batches=batches, options={}, backend=order["backend"])
         gc.collect()
@@ -91,7 +91,7 @@ def measure(order: dict[str, Any]) -> dict[str, float]:
 
 
 def swap(order: dict[str, Any]) -> dict[str, float]:
-    """Return what this process has grown by in MB since its first model, after it has swapped models."""
+    """Return the growth of this process in MB since its first model, after it has swapped models."""
     import gc
 
     import torch

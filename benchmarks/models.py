@@ -1,4 +1,4 @@
-"""The models that are measured: one decode step of a language model with a static key-value cache."""
+"""The measured models: one decode step of a language model with a static key-value cache."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Decoder(torch.nn.Module):
         return logits[:, -1].argmax(-1, keepdim=True)
 
     def call(self, batch: int) -> tuple[Any, ...]:
-        """Return arguments for one batch size, with an empty cache of their own."""
+        """Return arguments for one batch size, with their own empty cache."""
         config = self.model.config
         cache = transformers.StaticCache(config=config, max_cache_len=ROOM)
         cache.early_initialization(

@@ -1,4 +1,4 @@
-"""torchair's own `cache_compile` beside ours, same graphs, on the emulated NPU: `python -m benchmarks.npu [LAYERS]`.
+"""Compares torchair's own `cache_compile` with ours on the emulated NPU: `python -m benchmarks.npu [LAYERS]`.
 
 Needs the environment of `make test-npu`. Only the Python around GE is compared: GE itself is emulated, and while calls
 are timed its graphs return at once. One static shape, since torchair's cache holds one.
@@ -21,10 +21,10 @@ BATCH, CALLS, ROUNDS = 2, 2000, 11
 
 
 def main(layers: int = 4) -> None:
-    """Run the contestants cold and relaunched, in processes of their own, and print the table."""
+    """Run the contestants cold and relaunched, in separate processes, and print the table."""
     runs: dict[tuple[str, str], list[dict[str, float]]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        # In turn: a host that is slower for a while is so for both.
+        # In turn, so that a host that is slower for a while affects both.
         for phase, rounds in (("cold", 1), ("relaunched", ROUNDS), ("imported", ROUNDS)):
             for name in ("torchair", "gearcache") * rounds:
                 runs.setdefault((name, phase), []).append(_process(name, Path(folder) / name, layers, phase))

@@ -1,8 +1,8 @@
 """What an agreement of the ranks of a job costs, beside a barrier of gloo in the same run.
 
-`python -m benchmarks.ranks`: a vote is one round over the store, in which all ranks tell, the first decides, and all
-read. `agree` of a warm job has two votes, and before them the ranks come together. The first one makes connections
-too. Times are of the slowest rank, on one host.
+`python -m benchmarks.ranks`: a vote is one round over the store: all ranks vote, the first decides, and all read the
+decision. `agree` of a warm job has two votes, and before them the ranks arrive. The first `agree` also opens
+connections. Times are of the slowest rank, on one host.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LIMIT = 0.005
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure, print a table, and return 1 where a vote takes more than it may at 8 ranks."""
+    """Measure, print a table, and return 1 if a vote of 8 ranks takes too long."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ranks", description=__doc__)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4, 8])
     parser.add_argument("--rounds", type=int, default=200)
@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def measure(world: int, rounds: int) -> dict[str, float]:
-    """Return the median seconds of the slowest rank by what was measured."""
+    """Return the median seconds of the slowest rank, by the measured operation."""
     with socket.socket() as free, tempfile.TemporaryDirectory() as folder:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -94,7 +94,7 @@ def _rank(rank: int, world: int, port: int, rounds: int, folder: str, reports: A
     report["vote"] = _mean(lambda: meeting.decide({"pieces": ["x" * 100] * 4}, lambda votes: {"do": "load"}), rounds)
     report["barrier"] = _mean(dist.barrier, rounds)
     meeting.close()
-    # Connections are made anew in a job that has none.
+    # A job without connections opens them again.
     from gearcache.ranks import job as jobs
 
     jobs._present.clear()
@@ -116,7 +116,7 @@ def _median(work: Callable[[], object], times: int, before: Callable[[], object]
 
 
 def _mean(work: Callable[[], object], times: int) -> float:
-    """Return the time of one of many in a row, which wait for each other anyway: the median of ten parts."""
+    """Return the time of one of many calls in a row, which wait for each other anyway: the median of ten parts."""
     parts = []
     for _ in range(10):
         begin = time.perf_counter()

@@ -1,4 +1,4 @@
-"""From imports and model construction to an answer of every gear, in a fresh process, beside torch's ways."""
+"""Measures a fresh process from imports and model construction to an answer of every gear, beside torch's ways."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def rows(session: Session, model: str) -> list[Ratio]:
             f"{label}: of it, the evidence check", None, _sample("ours", relaunched, "evidence"), Budget(None, 0.005)
         ),
         Ratio(f"{label}: load of an entry with one gear", None, _sample("ours", single, "load")),
-        # Gear 1 has a trace of its own, so this counts a second variant too.
+        # Gear 1 has its own trace, so this counts a second variant too.
         Ratio(f"{label}: each gear that an entry has more", None, Sample.of("ours", more, "s")),
         Ratio(f"{label}: of it, each gear", None, _sample("ours", relaunched, "gear"), Budget(ours_at_most=0.002)),
         Ratio(f"{label}: `import gearcache`, after torch", None, _sample("ours", relaunched, "import")),
@@ -86,7 +86,7 @@ def ours(
         "backend": session.options.backend,
         "relaunch": stage.startswith("relaunch"),
     }
-    # Inductor's own folder is new each time: nothing but our entry is warm.
+    # Inductor's own folder is new each time: only our entry is warm.
     return session.run(f"{model}, ours, {stage}", "benchmarks.contestants:ours", order, home=f"ours {model} {stage}")
 
 
@@ -129,7 +129,7 @@ def aot_loaded(session: Session, model: str) -> Outcome:
 
 
 def aot_moved(session: Session, model: str) -> Outcome:
-    """Return the same where only the saved files have come along, as into a new container: it runs g++ again."""
+    """Return the same if only the saved files were copied, as into a new container: it runs g++ again."""
     aot_loaded(session, model)
     order = {**_order(model), "files": str(session.folder / f"aot-{model}-")}
     name = f"{model}, load compiled functions elsewhere"
@@ -152,7 +152,7 @@ def _sample(name: str, outcomes: list[Outcome], figure: str) -> Sample:
 
 
 def _check_tokens(session: Session, model: str, relaunched: list[Outcome]) -> None:
-    """Fail unless every relaunch gave the tokens of eager: a fast wrong answer is no figure."""
+    """Fail unless every relaunch gave the tokens of eager: the time of a wrong answer does not count."""
     expected = eager(session, model).report["tokens"]
     for outcome in relaunched:
         if outcome.report["tokens"] != expected:

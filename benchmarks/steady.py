@@ -1,4 +1,4 @@
-"""Tokens per second of a decode step once everything is compiled: eager, torch.compile and ours, taking turns."""
+"""Measures tokens per second of a decode step once everything is compiled: eager, torch.compile and ours, in turns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def rows(session: Session, model: str) -> list[Ratio]:
         "backend": session.options.backend,
         "rounds": 5 if session.options.quick else 9,
         "steps": 20,
-        # A full second set of gears: too long for a large model.
+        # A full second set of gears: this takes too long for a large model.
         "levels": ["O1"] if model != "smollm2" and session.options.backend == "inductor" else [],
     }
     # torch.compile's own cache folder, warm if an earlier section has filled it.

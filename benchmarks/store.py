@@ -1,7 +1,7 @@
-"""The store by itself: publish, load and lookup by size, many writers, 100,000 entries; beside diskcache and torch.
+"""Measures the store by itself, beside diskcache and torch: publish, load, lookup, many writers, 100,000 entries.
 
-torch's side is `write_atomic` of `torch._inductor.codecache`, with which FxGraphCache puts a graph on disk, and reading
-that file. Neither it nor diskcache waits for the disk (`fsync`) or verifies what it reads; the store does both.
+torch's side is `write_atomic` of `torch._inductor.codecache`, with which FxGraphCache writes a graph to disk, and
+reading that file. Neither it nor diskcache waits for the disk (`fsync`) or verifies what it reads; the store does both.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WRITERS = (1, 2, 4, 8)
 
 
 def rows(session: Session, model: str) -> list[Ratio]:
-    """Return all rows; `model` has no meaning here."""
+    """Return all rows; `model` is not used."""
     quick = session.options.quick
     order = {"repeats": 10 if quick else 40}
     ours = session.run("store, by size", "benchmarks.store:our_sizes", order, home="store sizes").report
@@ -49,7 +49,7 @@ def rows(session: Session, model: str) -> list[Ratio]:
         found.append(Ratio(name, _sample(theirs.report, "each"), _sample(mine.report, "each")))
     count = 10_000 if quick else 100_000
     many = session.run(f"store, {count:,} entries", "benchmarks.store:our_many", {"entries": count}, home="many").report
-    # In a process of its own, as the commands are.
+    # In a separate process, as the commands are.
     many |= session.run("store, their list", "benchmarks.store:our_lists", {"entries": count}, home="many").report
     theirs = session.run(
         f"diskcache, {count:,} entries", "benchmarks.store:diskcache_many", {"entries": count}, home="diskcache many"
@@ -159,17 +159,17 @@ def torch_sizes(order: dict[str, Any]) -> dict[str, Any]:
 
 
 def our_writers(order: dict[str, Any]) -> dict[str, Any]:
-    """Many processes that publish entries of their own into one root."""
+    """Run many processes that publish their own entries into one root."""
     return _writers("our_writer", order)
 
 
 def diskcache_writers(order: dict[str, Any]) -> dict[str, Any]:
-    """Many processes that set values into one diskcache."""
+    """Run many processes that set values into one diskcache."""
     return _writers("diskcache_writer", order)
 
 
 def _writers(name: str, order: dict[str, Any]) -> dict[str, Any]:
-    """Seconds from the start of the first to the end of the last, for each publish of one process."""
+    """Return the seconds from the start of the first process to the end of the last, per publish of one process."""
     command = [sys.executable, "-c", f"from benchmarks.store import {name}; {name}()", str(order["publishes"])]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     processes = [subprocess.Popen([*command, str(number)], cwd=ROOT, **pipes) for number in range(order["writers"])]
@@ -186,7 +186,7 @@ def _writers(name: str, order: dict[str, Any]) -> dict[str, Any]:
 
 
 def our_writer() -> None:
-    """One of many: publish so many entries when told."""
+    """Act as one of many writers: publish this many entries on a signal."""
     from gearcache.cache.key import CacheKey
     from gearcache.cache.layout import Layout
     from gearcache.cache.store import DiskStore
@@ -202,7 +202,7 @@ def our_writer() -> None:
 
 
 def diskcache_writer() -> None:
-    """The same with diskcache."""
+    """Do the same with diskcache."""
     import diskcache
 
     publishes, number = map(int, sys.argv[1:])
@@ -219,7 +219,7 @@ def _ready() -> None:
 
 
 def our_many(order: dict[str, Any]) -> dict[str, Any]:
-    """Entries under a thousand labels, and as many again under one."""
+    """Make entries under a thousand labels, and as many again under one."""
     from gearcache.cache.key import CacheKey
     from gearcache.cache.layout import Layout
     from gearcache.cache.result import Hit
@@ -249,14 +249,14 @@ def our_many(order: dict[str, Any]) -> dict[str, Any]:
 
 
 def our_lists(order: dict[str, Any]) -> dict[str, Any]:
-    """List what `our_many` left, and evict some of it."""
+    """List the entries of `our_many`, and evict some of them."""
     from gearcache.cache.admin.catalog import Catalog
     from gearcache.cache.layout import Layout
 
     count = order["entries"]
     layout = Layout(_root() / "spread")
     catalog = Catalog(layout)
-    assert len(catalog.entries()) == count  # takes in the journal
+    assert len(catalog.entries()) == count  # merges the journal
     report = {"list": _timed(catalog.entries, 5)}
     for path in layout.index_folder.iterdir():
         path.unlink()
@@ -277,7 +277,7 @@ def _key(number: int, labels: int) -> Any:
 
 
 def diskcache_many(order: dict[str, Any]) -> dict[str, Any]:
-    """As many values, read one by one and all."""
+    """Store as many values in diskcache, and read them one by one and all at once."""
     import diskcache
 
     count = order["entries"]

@@ -1,4 +1,4 @@
-"""A graph that costs next to nothing, with as many input tensors as wanted."""
+"""A graph that takes almost no time, with any number of input tensors."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import torch
 
 
 def add(x: torch.Tensor, rest: list[torch.Tensor]) -> torch.Tensor:
-    """Return the sum of all."""
+    """Return the sum of all tensors."""
     for tensor in rest:
         x = x + tensor
     return x
 
 
 class Sum(torch.nn.Module):
-    """The same as a method."""
+    """The same sum as a method."""
 
     def add(self, x: torch.Tensor, rest: list[torch.Tensor]) -> torch.Tensor:
-        """Return the sum of all."""
+        """Return the sum of all tensors."""
         return add(x, rest)
 
     def shifted(self, x: torch.Tensor, n: int) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Processor time of a step compiled for each target that this CPU has, beside one for the CPU itself, in turns."""
+"""Measures the processor time of a step compiled for each target of this CPU, beside one for the CPU itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks import relaunch
 from benchmarks._process import Session
 from benchmarks._sample import Ratio, Sample
 
-#: Nothing but code that Inductor writes; the operators of other models are torch's, and choose instructions themselves.
+#: Only code that Inductor writes; operators of other models belong to torch, which selects instructions itself.
 POINTWISE = "pointwise"
 _ROWS = (1, 64)
 
@@ -30,7 +30,7 @@ class Pointwise(torch.nn.Module):
 
 
 def rows(session: Session, model: str) -> list[Ratio]:
-    """Return a row for each target and size; the ratio is how many times as fast as `native` it is."""
+    """Return a row for each target and size; the ratio is the speed relative to `native`."""
     batches = _ROWS if model == POINTWISE else relaunch.BATCHES
     order = {
         "model": model,
@@ -50,7 +50,7 @@ def rows(session: Session, model: str) -> list[Ratio]:
 
 
 def measure(order: dict[str, Any]) -> dict[str, dict[str, list[float]]]:
-    """Return, per size and target, the processor seconds of a step in each round; `native again` tells the noise."""
+    """Return, per size and target, the processor seconds of a step in each round; `native again` shows the noise."""
     from gearcache.ge_cache.inductor.targets import host_targets
 
     torch.manual_seed(0)
@@ -66,7 +66,7 @@ def measure(order: dict[str, Any]) -> dict[str, dict[str, list[float]]]:
             seconds: dict[str, list[float]] = {name: [] for name in methods}
             names = list(methods)
             for turn in range(order["rounds"]):
-                # Each begins as often as any other: what runs first finds the caches as the last one left them.
+                # Each is first equally often: the first one finds the caches as the last one left them.
                 for name in names[turn % len(names) :] + names[: turn % len(names)]:
                     seconds[name].append(_steps(methods[name], call, order["steps"]))
             found[str(batch)] = seconds

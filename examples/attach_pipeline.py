@@ -1,10 +1,10 @@
-"""A pipeline of diffusers whose UNet runs from graphs on disk: each resolution is a gear. Random weights.
+"""Run the UNet of a diffusers pipeline from graphs on disk: each resolution is a gear. Random weights.
 
     pip install 'gearcache[torch,diffusers]'
     python examples/attach_pipeline.py                      # compiles; started again, it traces nothing
     python examples/attach_pipeline.py --backend eager
 
-Fails unless the images are those of the plain pipeline.
+Fails unless the images equal those of the plain pipeline.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SIDES = [8, 16]
 
 
 def pipeline() -> Any:
-    """Return a pipeline with a small UNet, with attention; the same weights each time."""
+    """Return a pipeline with a small UNet with attention; the weights are the same each time."""
     torch.manual_seed(0)
     network = UNet2DModel(
         sample_size=SIDES[0],
@@ -40,7 +40,7 @@ def pipeline() -> Any:
 
 def images(made: Any, side: int) -> torch.Tensor:
     """Return an image (1, side, side, 3) of a fixed seed."""
-    made.unet.register_to_config(sample_size=side)  # what this pipeline reads the resolution from
+    made.unet.register_to_config(sample_size=side)  # this pipeline reads the resolution from here
     generator = torch.Generator().manual_seed(3)
     return torch.as_tensor(made(generator=generator, num_inference_steps=2, output_type="np").images)
 

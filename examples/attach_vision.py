@@ -1,10 +1,10 @@
-"""A model of timm with random weights whose forward runs from graphs on disk: each batch size is a gear.
+"""Run the forward of a timm model with random weights from graphs on disk: each batch size is a gear.
 
     pip install 'gearcache[torch,timm]'                     # timm imports torchvision, which must fit torch
     python examples/attach_vision.py                        # compiles; started again, it traces nothing
     python examples/attach_vision.py --model vit_tiny_patch16_224 --backend eager
 
-Fails unless the scores are those of the plain model.
+Fails unless the scores equal those of the plain model.
 """
 
 from __future__ import annotations

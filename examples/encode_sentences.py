@@ -1,7 +1,7 @@
 """Encode sentences with all-MiniLM-L6-v2 through a cached method with batch × sequence gears: cold, then relaunched.
 
-The `product` policy makes one static graph for each pair of a batch size and a length. Ends with an error unless
-both processes got the embeddings of eager PyTorch, and unless the relaunched one traced and compiled nothing.
+The `product` policy makes one static graph for each pair of a batch size and a length. Ends with an error unless both
+processes got the embeddings of eager PyTorch and the relaunched one traced and compiled nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def server(options: argparse.Namespace, recorder: stages.Recorder) -> dict[str, 
         import transformers
 
         names = transformers.AutoTokenizer, transformers.BertModel
-        transformers.utils.logging.set_verbosity_error()  # it would tell of the pooler, which is left out
+        transformers.utils.logging.set_verbosity_error()  # it would report the pooler, which is left out
     with recorder.stage("load the model"):
         from sentence_encoder import SentenceEncoder
 
@@ -57,7 +57,7 @@ def server(options: argparse.Namespace, recorder: stages.Recorder) -> dict[str, 
 
 
 def main() -> None:
-    """Run both processes and compare them; or be one of them."""
+    """Run both processes and compare them; or act as one of them."""
     options = stages.parse_options(__doc__, "encode_sentences")
     if options.process:
         stages.serve(options, server)

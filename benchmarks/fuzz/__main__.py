@@ -7,7 +7,7 @@ import sys
 
 
 def main() -> int:
-    """Run one of the fuzzers; the exit code is 1 where something was found."""
+    """Run one of the fuzzers; the exit code is 1 if it found something."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fuzz", description=__doc__)
     kinds = parser.add_subparsers(dest="kind", required=True)
     manifest = kinds.add_parser("manifest", help="hostile bytes for the decoder of manifests")

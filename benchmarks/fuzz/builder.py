@@ -1,4 +1,4 @@
-"""Puts a module together, line by line; each line is tried on real tensors before it is taken."""
+"""Builds a module line by line; each line is tried on real tensors before it is kept."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 
 from benchmarks.fuzz import names, world
 
-#: The value that stands for the batch size in shapes of arguments, and the one that lines are tried with.
+#: The value that stands for the batch size in shapes of arguments, and the batch size with which lines are tried.
 BATCH = "B"
 TRIED = 3
 
@@ -35,7 +35,7 @@ from benchmarks.fuzz.world import cached
 
 @dataclass
 class Argument:
-    """One parameter of the method: how its value is written in a call, for a batch size and a number of the call."""
+    """One parameter of the method: how a call writes its value, from a batch size and the number of the call."""
 
     name: str
     value: Callable[[random.Random, int, int], str]
@@ -68,7 +68,7 @@ class Rewrite:
 
 @dataclass
 class Builder:
-    """The parts of one module, and a live instance of what there is so far."""
+    """The parts of one module, and a live instance of the module so far."""
 
     chance: random.Random
     top: list[str] = field(default_factory=list)
@@ -80,14 +80,14 @@ class Builder:
     edits: list[Edit] = field(default_factory=list)
     rewrites: list[Rewrite] = field(default_factory=list)
     features: list[str] = field(default_factory=list)
-    #: What an ABC, a base class or a decorator of the model would be.
+    #: The text of the model's base classes.
     bases: str = "torch.nn.Module"
     #: Requirements of features on the rest of the case.
     wants: dict[str, Any] = field(default_factory=dict)
     method: str = "compute"
-    #: Variables that no other line may use.
+    #: Variables that other lines may not use.
     hidden: set[str] = field(default_factory=set)
-    #: The feature that adds lines now, and the lines that each feature added.
+    #: The feature that is adding lines, and the lines that each feature added.
     feature: str = ""
     origins: dict[str, list[str]] = field(default_factory=dict)
     _taken: set[str] = field(default_factory=set)
@@ -96,7 +96,7 @@ class Builder:
     # Names
 
     def name(self, kind: str = "v") -> str:
-        """Return a name that is not taken: mostly a plain one, sometimes one that somebody else uses."""
+        """Return a free name: mostly a plain one, sometimes one that other code uses."""
         while True:
             odd = self.wants.get("odd names", 0.02)
             found = names.odd(self.chance) if self.chance.random() < odd else f"{kind}{len(self._taken)}"
@@ -142,7 +142,7 @@ class Builder:
         is_keyword: bool = False,
         stars: str = "",
     ) -> str:
-        """Add a parameter; `value(chance, batch, number of the call)` is the text of what is passed."""
+        """Add a parameter; `value(chance, batch, number of the call)` is the text of the value to pass."""
         if name is None:
             name = self.name("a")
         else:
@@ -171,7 +171,7 @@ class Builder:
         return self.add_argument(value, is_tensor=True, **options)
 
     def add_choice(self, *texts: str, default: str | None = None, **options: Any) -> str:
-        """Add a parameter whose value is one of these; mostly the first."""
+        """Add a parameter with one of these values; mostly the first."""
 
         def value(chance: random.Random, batch: int, number: int) -> str:
             return texts[0] if chance.random() < 0.6 else chance.choice(texts)
@@ -183,7 +183,7 @@ class Builder:
             self.origins.setdefault(self.feature, []).extend(line.strip() for line in text.splitlines())
 
     def statement(self, text: str, *, tried: bool = True) -> bool:
-        """Add a line to the method if it can be run after those before it."""
+        """Add a line to the method if it can be run after the lines before it."""
         if tried:
             space = self.space()
             before = dict(space)
@@ -199,18 +199,18 @@ class Builder:
         return True
 
     def set(self, expression: str, kind: str = "v") -> str | None:
-        """Add `name = expression`; returns the name, or None where the expression cannot be run."""
+        """Add `name = expression`; returns the name, or None if the expression cannot be run."""
         name = self.name(kind)
         return name if self.statement(f"{name} = {expression}") else None
 
     def give(self, *expressions: str) -> None:
-        """Make these a part of the result."""
+        """Add these to the result."""
         self.given += expressions
 
     # What there is
 
     def space(self) -> dict[str, Any]:
-        """Return the variables of the method as they are after the lines so far."""
+        """Return the variables of the method after the lines so far."""
         if self._space is None:
             self._space = self._made()
         return self._space
@@ -242,7 +242,7 @@ class Builder:
         return self.space()["self"]
 
     def tensors(self, fits: Callable[[torch.Tensor], bool] = lambda _: True) -> list[str]:
-        """Return the variables that are tensors for which `fits`."""
+        """Return the tensor variables for which `fits` is true."""
         return [
             name
             for name, value in self.space().items()
@@ -250,7 +250,7 @@ class Builder:
         ]
 
     def pick(self, fits: Callable[[torch.Tensor], bool] = lambda _: True) -> str:
-        """Return one of these variables, rather a late one; adds an argument where there is none."""
+        """Return one of these variables, preferably a late one; adds an argument if there is none."""
         found = self.tensors(fits)
         if not found:
             return self.add_tensor()
@@ -263,7 +263,7 @@ class Builder:
     # The text
 
     def signature(self) -> str:
-        """Return the parameters as they are written in the method."""
+        """Return the parameters in the method's source."""
         by_position = [item for item in self.arguments if not item.is_keyword and not item.stars]
         ordered = sorted(by_position, key=lambda item: item.default is not None)
         keywords = [item for item in self.arguments if item.is_keyword]

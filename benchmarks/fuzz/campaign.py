@@ -1,4 +1,4 @@
-"""Runs many cases in processes of many cases each, and says what was found."""
+"""Runs many cases, many in each process, and summarises the findings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MEMORY = "/dev/shm"
 #: Cases per process.
 BATCH = 100
-#: Seconds after which a worker that tells nothing is killed: longer than it gives a case itself.
+#: Seconds of silence after which a worker is killed: longer than the worker's own limit for a case.
 LIMIT = {"eager": 60.0, "inductor": 600.0}
 
 
@@ -42,9 +42,9 @@ class Campaign:
 
     seed: str
     backend: str
-    #: A bug that workers put back (`put_back.BUGS`); the run ends with the first failure then.
+    #: A bug that workers put back (`put_back.BUGS`); the run then ends with the first failure.
     bug: str = ""
-    #: The module that workers run, and what else it is told.
+    #: The module that workers run, and its other arguments.
     worker: str = "benchmarks.fuzz.worker"
     more: dict[str, Any] = field(default_factory=dict)
     cases: int = 0
@@ -59,11 +59,11 @@ class Campaign:
     refused: Counter[str] = field(default_factory=Counter)
     known: Counter[str] = field(default_factory=Counter)
     found: list[Found] = field(default_factory=list)
-    #: Cases by number that are run instead of drawn ones.
+    #: Cases by number that are run in place of drawn ones.
     written: dict[int, Case] = field(default_factory=dict)
 
     def run(self, numbers: Sequence[int], *, minutes: float | None = None, processes: int = 1) -> None:
-        """Run the cases of these numbers, in batches; stops in time."""
+        """Run the cases of these numbers, in batches; stops at the time limit."""
         begin = time.perf_counter()
         waiting: queue.Queue[list[int]] = queue.Queue()
         for start in range(0, len(numbers), BATCH):
@@ -99,7 +99,7 @@ class Campaign:
         return bool(self.bug and self.found)
 
     def _phase(self, cases: list[int], phase: int, folder: Path, until: float | None) -> list[int]:
-        """Run one phase of these cases; returns those that go on."""
+        """Run one phase of these cases; returns those that continue."""
         going: list[int] = []
         left = list(cases)
         while left and (until is None or time.perf_counter() < until):
@@ -155,14 +155,14 @@ class Campaign:
             self.invalid[report.invalid] += 1
 
     def line(self) -> str:
-        """Return where the run stands."""
+        """Return the progress of the run."""
         refused = sum(self.refusals.values())
         found = f"{self.raised} raised alike, {len(self.found)} failures"
         return f"{self.cases} cases, {self.calls} calls, {refused} refused, {found}"
 
 
 class Silence:
-    """Kills a process that says nothing for some seconds."""
+    """Kills a process that prints nothing for some seconds."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -187,7 +187,7 @@ class Silence:
 
 
 def started(order: dict[str, Any], phase: int) -> subprocess.Popen[str]:
-    """Start a worker and give it its order. Hashes of texts differ from phase to phase."""
+    """Start a worker and send it its order. Hashes of texts differ from phase to phase."""
     environ = os.environ | {
         "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH")])),
         "PYTHONHASHSEED": str(phase + 1),

@@ -8,13 +8,13 @@ from typing import Any
 
 #: Steps with this mark change the process and not one of the two worlds: they run once.
 PROCESS = "process"
-#: The label of steps that make the arguments of the call that follows.
+#: The label of steps that make the arguments of the following call.
 ARGUMENTS = "arguments"
 
 
 @dataclass(frozen=True)
 class Step:
-    """A few lines of code. `label` says what kind of call or edit it is, `scope` whose namespace it changes."""
+    """A few lines of code. `label` is the kind of call or edit, `scope` is the namespace that it changes."""
 
     label: str
     text: str
@@ -23,17 +23,17 @@ class Step:
 
 @dataclass(frozen=True)
 class Phase:
-    """What one process does: it imports `source` and takes the steps."""
+    """The work of one process: it imports `source` and executes the steps."""
 
     source: str
     steps: tuple[Step, ...]
-    #: Whether the first call has to find what the process before it left, where that served it.
+    #: Whether the first call has to find what the previous process left, if it was served there.
     hits: bool = False
 
 
 @dataclass(frozen=True)
 class Case:
-    """Everything that a run depends on, beside the code of gearcache and torch. `features` say what was drawn."""
+    """Everything that a run depends on, besides the code of gearcache and torch. `features` were drawn at random."""
 
     name: str
     seed: str
@@ -42,7 +42,7 @@ class Case:
     features: tuple[str, ...] = ()
     #: The lines that each feature added.
     origins: dict[str, list[str]] = field(default_factory=dict)
-    #: Whether `.refresh()` is called before each call: tells what only that makes seen.
+    #: Whether `.refresh()` is called before each call: finds edits that are seen only after it.
     refreshed: bool = False
 
     def edits(self) -> tuple[str, ...]:
@@ -51,7 +51,7 @@ class Case:
         return tuple(dict.fromkeys(label for label in labels if label not in ("build", "call", ARGUMENTS)))
 
     def present(self) -> tuple[str, ...]:
-        """Return the features of which a line is still there."""
+        """Return the features that still have a line."""
         lines = {line.strip() for phase in self.phases for line in phase.source.splitlines()}
         return tuple(name for name, own in self.origins.items() if any(line in lines for line in own if line != "pass"))
 
@@ -90,18 +90,18 @@ class Failure:
     step: int
     label: str
     detail: str
-    #: For an error: where in gearcache it came from.
+    #: For an error: where in gearcache it was raised.
     where: str = ""
     text: str = ""
 
     def signature(self) -> str:
-        """Return what is equal for findings that look alike."""
+        """Return a value that is equal for similar findings."""
         return " | ".join(filter(None, [self.kind, self.detail, self.where]))
 
 
 @dataclass
 class Report:
-    """What came out of one phase of a case."""
+    """The result of one phase of a case."""
 
     calls: int = 0
     #: Calls that raised in both worlds.
@@ -109,7 +109,7 @@ class Report:
     refusals: dict[str, int] = field(default_factory=dict)
     events: dict[str, int] = field(default_factory=dict)
     failure: Failure | None = None
-    #: The plain method itself cannot do what the case says.
+    #: Why the case is invalid: the plain method itself cannot do what it says.
     invalid: str = ""
     known: str = ""
     seconds: float = 0.0

@@ -1,4 +1,4 @@
-"""Walks two object graphs side by side: values, dtypes, layouts, types, and who shares memory or identity with whom."""
+"""Compares two object graphs: values, dtypes, layouts, types, shared memory and identities."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SKIPPED = (types.ModuleType, types.BuiltinFunctionType, torch.Generator)
 
 
 class Different(Exception):
-    """The first difference: where it is, of what kind, and both sides."""
+    """The first difference: its place, its kind, and both sides."""
 
     def __init__(self, path: str, kind: str, eager: Any, cached: Any) -> None:
         super().__init__(path, kind, eager, cached)
@@ -28,7 +28,7 @@ class Different(Exception):
 
 
 class Comparison:
-    """One walk. Objects that were met are remembered, so that identity and shared memory are compared as well."""
+    """One walk. It remembers the objects that it has visited, to compare identity and shared memory as well."""
 
     def __init__(self, names: dict[str, str], tolerance: float = 0.0) -> None:
         self._names = names
@@ -40,7 +40,7 @@ class Comparison:
         self._kept: list[Any] = []
 
     def compare(self, left: Any, right: Any, path: str) -> None:
-        """Raise `Different` where the right side (cached) is not what the left (eager) is."""
+        """Raise `Different` if the right side (cached) differs from the left (eager)."""
         if isinstance(left, _SKIPPED):
             return
         if isinstance(left, types.MethodType) and isinstance(right, CachedMethod):
@@ -157,7 +157,7 @@ class Comparison:
         if type(left) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) and hasattr(
             left, "__tensor_flatten__"
         ):
-            return  # the tensors within are attributes
+            return  # the tensors inside are attributes
         if left.layout != torch.strided or left.device.type == "meta":
             return
         if left.numel() and left.storage_offset() != right.storage_offset():
@@ -207,14 +207,14 @@ _FACTS = (
 
 
 def _is_constant(value: Any) -> bool:
-    """Whether a value is a tuple of scalars: whether equal ones are one object is not the program's to know."""
+    """Whether a value is a tuple of scalars: Python may or may not represent equal ones by one object."""
     return type(value) is tuple and all(
         type(item) in _SCALARS or isinstance(item, _TORCH_SCALARS) or _is_constant(item) for item in value
     )
 
 
 def _is_ours(name: str, left: Any, right: Any) -> bool:
-    """Whether an attribute is one that gearcache keeps at the module, or is known to be left behind."""
+    """Whether gearcache stores this attribute at the module, or it is known to be left behind."""
     return is_left_behind(name) or (isinstance(right, (CachedMethod, CachedFunction)) and left is None)
 
 

@@ -1,4 +1,4 @@
-"""Draws one case: a module of a few features, a way to wrap it, calls, and edits between them and between processes."""
+"""Draws one case: a module of a few features, a wrapper, calls, and edits between them and between processes."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ MODES = ("", "torch.no_grad()", "torch.inference_mode()")
 
 
 def draw_case(seed: str, backend: str) -> Case:
-    """Return the case that a seed stands for."""
+    """Return the case of a seed."""
     chance = random.Random(seed)
     for _ in range(5):
         g = Builder(chance)
         try:
             _body(g)
             return _Steps(g, _result(g), seed, backend).case()
-        except Exception as error:  # names that the class mangles, lines that leave nothing to go on with
+        except Exception as error:  # names that the class mangles, or lines after which nothing can follow
             last = error
     raise last
 
@@ -174,8 +174,8 @@ class _Steps:
             if self.chance.random() < 0.5:
                 steps += self._edit()
             steps += self._call(again=self.chance.random() < 0.3)
-        # What is there is found again: another mode of the call or of the build is no reason to trace. A set is one,
-        # and an argument that was left out before, or given by position where a wrapper takes `*args`.
+        # The second process has to find the entry: another mode of the call or of the build is not a reason to trace. A
+        # set is, and so is an argument that was left out before, or given by position where a wrapper takes `*args`.
         is_stable = not (self.g.wants.get("second process") or was_around or self.began_around)
         is_stable = is_stable and self.first_passed == self.last_passed
         return Phase(source, tuple(steps), hits=is_repeated and is_stable)
@@ -194,7 +194,7 @@ class _Steps:
     def _edit(self) -> list[Step]:
         if not self.edits or self.chance.random() < 0.1:
             return []
-        # The features' own edits are more to the point than those of any model.
+        # The features' own edits are more relevant than those for any model.
         own = self.g.edits
         edit = self.chance.choice(own if own and self.chance.random() < 0.7 else self.edits)
         return [Step(edit.label, edit.text, edit.scope)]
@@ -242,7 +242,7 @@ class _Steps:
         return steps
 
     def _batch(self, common: int) -> int:
-        """Return the batch of one argument: of its own where each dim has gears of its own."""
+        """Return the batch of one argument: its own if each dim has its own gears."""
         return self.chance.choice([1, 2, 3]) if self.is_product and self.chance.random() < 0.6 else common
 
     def _around(self) -> str:
@@ -266,7 +266,7 @@ class _Steps:
         return self.chance.choice(found)
 
     def _relate(self, texts: list[str], first: bool) -> None:
-        """Let arguments be one object or share memory, or take them from the module."""
+        """Make arguments identical or share memory, or take them from the module."""
         names = [argument.name for argument in self.g.arguments]
         chance = self.chance
         if "alias" in self.g.wants and chance.random() < (0.3 if first else 0.5):

@@ -1,7 +1,7 @@
-"""Fuzzing the manifest decoder: `python -m benchmarks.fuzz manifest [inputs]`, a million by default.
+"""Fuzzes the manifest decoder: `python -m benchmarks.fuzz manifest [inputs]`, a million by default.
 
-Half of the inputs carry a digest that matches, or the decoder would never get to the body. An input that takes more
-than a second, needs more than `MAX_MEGABYTES` in all, or ends otherwise than read or refused, is a failure.
+Half of the inputs have a digest that matches; otherwise the decoder would never reach the body. An input is a failure
+if it takes more than a second, needs more than `MAX_MEGABYTES` in all, or is neither read nor refused.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _INTERESTING = bytes.fromhex("00017f80909f8fc0c1c4c5c6c7c8c9cbcfd3d4d5d6d8d9dadb
 
 
 def outcome(data: bytes) -> str:
-    """`read` or `refused`; anything else that decoding does is an exception."""
+    """Return `read` or `refused`; any other behaviour of the decoder is an exception."""
     try:
         decode_manifest(data, _PATH)
     except CorruptEntry:
@@ -34,12 +34,12 @@ def outcome(data: bytes) -> str:
 
 
 def sealed(body: bytes) -> bytes:
-    """A body behind the header that belongs to it."""
+    """Return a body after its matching header."""
     return bytes(_HEADER.pack(MAGIC, FORMAT_VERSION, len(body), sha256(body).digest())) + body
 
 
 def mutated(payload: Any, seed: int | None) -> bytes:
-    """A manifest with this payload, a few bytes of its body changed, and a digest that matches."""
+    """Return a manifest with this payload, a few changed bytes in its body, and a digest that matches."""
     digest = sha256(b"key").hexdigest()
     blobs = {sha256(b"blob").hexdigest(): 7}
     manifest = Manifest(f"M.f-{digest}", digest, {"a": [1, None]}, payload, blobs, 1.5, {"torch": "2"})
@@ -79,7 +79,7 @@ def _payload(chance: random.Random, depth: int = 0) -> Any:
 
 
 def main(inputs: int) -> int:
-    """Fuzz, print what came out, and return the number of failures."""
+    """Fuzz, print the results, and return the number of failures."""
     chance = random.Random(7)
     samples = [encode_manifest(_sample(chance)) for _ in range(500)]
     found: Counter[str] = Counter()

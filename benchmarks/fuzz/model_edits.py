@@ -10,7 +10,7 @@ import torch
 from benchmarks.fuzz.builder import Edit
 from gearcache.cache.module_tree import named_buffers, named_parameters
 
-#: Python cannot load the private method of an object (`self.__compute` kept in an attribute); a `CachedMethod` can be.
+#: Python cannot load an object's private method (`self.__compute` kept in an attribute); it can load a `CachedMethod`.
 _PICKLED = """import copy, pickle
 try:
     m = pickle.loads(pickle.dumps(m))
@@ -19,7 +19,7 @@ except AttributeError:
 
 
 def model_edits(model: torch.nn.Module, chance: random.Random) -> list[Edit]:
-    """Return a few edits of a live model, by chance."""
+    """Return a few random edits of a live model."""
     edits: list[Edit] = []
     names = [name for name, _ in named_parameters(model) if name.replace(".", "_").isidentifier()]
     buffers = [name for name, _ in named_buffers(model) if name.replace(".", "_").isidentifier()]

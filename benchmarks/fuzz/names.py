@@ -1,4 +1,4 @@
-"""Names that somebody else uses: gearcache's own, builtins, and odd ones. All are legal for a user's variables."""
+"""Names that other code uses: gearcache's own, builtins, and odd ones. All are legal for a user's variables."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ODD = (
 
 @functools.cache
 def own_names() -> tuple[str, ...]:
-    """Return the identifiers of gearcache's sources that are on the way of a call."""
+    """Return the identifiers in gearcache's sources on the path of a call."""
     folder = Path(gearcache.__file__).parent
     found: set[str] = set()
     for file in [

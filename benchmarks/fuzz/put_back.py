@@ -1,13 +1,13 @@
-"""Puts back what gearcache once got wrong, one bug at a time, and counts the cases until the fuzzer finds it.
+"""Reintroduces former bugs of gearcache, one at a time, and counts the cases until the fuzzer finds each.
 
     python -m benchmarks.fuzz put-back              all of them
     python -m benchmarks.fuzz put-back watch names  some
 
-Each bug takes away one mechanism; a mechanism without which nothing is found guards nothing that the fuzzer tries.
+Each bug removes one mechanism. If nothing is found without it, the mechanism guards nothing that the fuzzer tries.
 
-Not here is what a second mechanism makes up for: buffers that a method assigns would be bound (`Weights.are_replaced`),
-but the watch sees the assignment, and each call loads anew; absent attributes are guarded by Dynamo as well.
-Overlapping inputs are wrong with `inductor` alone.
+Bugs that a second mechanism hides are not included. Buffers that a method assigns would be bound
+(`Weights.are_replaced`), but the watch sees the assignment, and each call loads again. Absent attributes are guarded by
+Dynamo as well. Overlapping inputs are wrong only with `inductor`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _nothing(*_: Any, **__: Any) -> None:
 
 
 def _in_place(module: str, path: str, value: Any) -> None:
-    """Exchange what a dotted path in a module leads to, for the life of this process."""
+    """Replace the object at a dotted path in a module, for the rest of this process."""
     *owners, name = path.split(".")
     owner: Any = importlib.import_module(f"gearcache.{module}")
     for each in owners:
@@ -83,7 +83,7 @@ def _classes_unchecked() -> None:
 
 
 def _read_shared(key: str, make: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Find the method of whatever instance the dictionary was copied from."""
+    """Return the method of any instance that the dictionary was copied from."""
     return lambda instance: instance.__dict__[key] if key in instance.__dict__ else make(instance)
 
 
@@ -91,7 +91,7 @@ def _no_names(parameters: Any) -> str:
     return ""
 
 
-#: What is taken away, by the section of `docs/fuzzing.md` that the mechanism belongs to.
+#: The removed mechanisms, by their section in `docs/fuzzing.md`.
 BUGS: dict[str, Callable[[], None]] = {
     "2 modules in arguments are bound": _exchange(
         ("ge_cache.capture.weights", "Weights.are_bound", lambda self, source: True),
@@ -124,12 +124,12 @@ BUGS: dict[str, Callable[[], None]] = {
 
 
 def put_back(name: str) -> None:
-    """Take one mechanism away from this process."""
+    """Remove one mechanism from this process."""
     BUGS[name]()
 
 
 def main(given: argparse.Namespace) -> int:
-    """Look for each bug; 1 where one was not found."""
+    """Search for each bug; 1 if one was not found."""
     wanted = [name for name in BUGS if not given.bugs or any(word in name for word in given.bugs)]
     table = Table("bug", "cases until it was found", "as")
     missed = 0

@@ -1,4 +1,4 @@
-"""Runs one written case again, each phase in a process of its own, and says how it ends. Reproducers call this."""
+"""Runs one written case again, each phase in its own process, and reports the result. Reproducers call this."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.fuzz.case import Case, Failure, Phase, Report, Step
 
 
 def replayed(case: Case, say: Callable[[str], object] = lambda _: None) -> Failure | None:
-    """Run the phases of a case in processes of their own; returns its failure."""
+    """Run the phases of a case in separate processes; returns its failure."""
     with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
         folder = Path(name)
         (folder / "0.json").write_text(case.to_text())

@@ -1,4 +1,4 @@
-"""Runs a campaign, makes what it found small, and prints each finding once, with a program that shows it."""
+"""Runs a campaign, shrinks its findings, and prints each finding once, with a program that shows it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from benchmarks.fuzz.campaign import LIMIT, ROOT, Campaign, Found, Silence
 from benchmarks.fuzz.case import Case, Failure
 from benchmarks.fuzz.replay import script
 
-#: Seconds for making one case small, and how many cases of one coarse signature are made small.
+#: Seconds for shrinking one case, and how many cases of one coarse signature are shrunk.
 PATIENCE = 30.0
 EACH = 1
 
 
 def fuzz_modules(given: argparse.Namespace) -> int:
-    """Run the cases, print sums and findings; 1 where something was found."""
+    """Run the cases, print sums and findings; 1 if something was found."""
     campaign = Campaign(given.seed, given.backend)
     numbers: Sequence[int] = range(given.first, given.first + given.cases)
     if given.again:
@@ -44,7 +44,7 @@ def fuzz_modules(given: argparse.Namespace) -> int:
 
 
 def keep(campaign: Campaign, out: Path) -> None:
-    """Write every failure with its case, one a line."""
+    """Write every failure with its case, one per line."""
     out.mkdir(parents=True, exist_ok=True)
     with (out / "found.jsonl").open("w") as file:
         for found in campaign.found:
@@ -59,7 +59,7 @@ def kept(folder: Path) -> dict[int, Case]:
 
 
 def coarse(found: Found) -> str:
-    """Return what is equal for findings that are probably the same: errors by place, differences by what was edited."""
+    """Return a value that is equal for findings that are probably the same: errors by place, differences by edits."""
     failure = found.failure
     if failure.where or found.case is None:
         return failure.signature()
@@ -70,7 +70,7 @@ def coarse(found: Found) -> str:
 
 
 def fine(case: Case, failure: Failure, *, heals: bool, alone: bool) -> str:
-    """Return the signature of a small case: what is left in it of features and edits."""
+    """Return the signature of a shrunk case: its remaining features and edits."""
     parts = [failure.signature()]
     if not failure.where:
         parts += [", ".join([*case.present(), *case.edits()]), f"process {failure.phase + 1}"]
@@ -87,7 +87,7 @@ def shrunk(
     worker: str = "benchmarks.fuzz.shrink",
     replays: str = "benchmarks.fuzz.replay",
 ) -> dict[str, list[Found]]:
-    """Make the first of each group small, in a process that runs `worker`."""
+    """Shrink the first case of each group, in a process that runs `worker`."""
     environ = os.environ | {
         "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
         "OMP_NUM_THREADS": "1",

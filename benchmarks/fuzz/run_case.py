@@ -22,17 +22,17 @@ from benchmarks.fuzz.compare import Comparison, Different
 from benchmarks.fuzz.world import World
 from gearcache.errors import CacheError, GearcacheError, MethodRaises, PreparationError
 
-#: Seconds after which a phase counts as hung; the campaign ends a worker that does not hear of it.
+#: Seconds after which a phase counts as hung; the campaign kills a worker that does not notice.
 PATIENCE = {"eager": 45, "inductor": 500}
 TOLERANCE = {"eager": 0.0, "inductor": 2e-4}
 
 
 class TooSlow(BaseException):
-    """A phase that did not end."""
+    """A phase did not end in time."""
 
 
 def run_phase(case: Case, number: int, folder: Path) -> Report:
-    """Run one phase in this process; `folder` holds what the phases share: the cache and the file of the module."""
+    """Run one phase in this process; `folder` has the files that phases share: the cache and the file of the module."""
     report, patience = Report(), PATIENCE[case.backend]
     begin = time.perf_counter()
     events: Counter[str] = Counter()
@@ -109,7 +109,7 @@ def _run(case: Case, number: int, folder: Path, report: Report, events: Counter[
 
 
 def _first_call(hits: bool, traces: int, number: int, index: int, report: Report, folder: Path) -> Failure | None:
-    """Note that the first call of a case was served; later processes have to find what it left."""
+    """Record that the first call of a case was served; later processes have to find what it left."""
     served = folder / "served"
     if number == 0:
         if not report.refusals:
@@ -120,19 +120,19 @@ def _first_call(hits: bool, traces: int, number: int, index: int, report: Report
 
 
 def _step(label: str, text: str, index: int, number: int, plain: World, cached: World, report: Report) -> bool:
-    """Take one step in both worlds; False where nothing can follow it."""
+    """Execute one step in both worlds; False if no step can follow it."""
     found = cached.take(text, index)
     rng = torch.get_rng_state()
     report.calls += cached.calls
     if isinstance(found, GearcacheError):
-        if isinstance(found, (CacheError, PreparationError)):  # the second: what nobody foresaw
+        if isinstance(found, (CacheError, PreparationError)):  # the second is an unforeseen error
             report.failure = raw(found, number, index, label)
             return False
         text = reason(found)
         report.refusals[text] = report.refusals.get(text, 0) + 1
         if isinstance(found, MethodRaises):  # the method has run once, its result is lost
             return False
-        # Nothing may have happened; what the step was to do is left out in the plain world.
+        # The step may have had no effect; it is then left out in the plain world.
         return cached.calls > 0
     expected = plain.take(text, index)
     if expected is not None and found is None:
@@ -165,7 +165,7 @@ def _difference(
 
 
 def place(path: str) -> str:
-    """Return what of the world a path leads to: results, arguments, the module, globals."""
+    """Return the part of the world that a path leads to: results, arguments, the module, globals."""
     if path.startswith("['globals']"):
         return "globals"
     name = path.removeprefix("['space']['").partition("'")[0]
@@ -186,7 +186,7 @@ def raw(error: BaseException, number: int, index: int, label: str) -> Failure:
 
 
 def _where(error: BaseException) -> str:
-    """Return the innermost function of gearcache that an error came through."""
+    """Return the innermost function of gearcache that an error passed through."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if "/gearcache/" in frame.filename or "<gearcache" in frame.filename]
     if not ours:
@@ -231,7 +231,7 @@ def limited(seconds: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def same_process_state() -> Iterator[None]:
-    """Undo what steps changed in the process: environment, global hooks, functions that they put in torch's place."""
+    """Undo the changes of steps in the process: environment, global hooks, replaced functions of torch."""
     environ = dict(os.environ)
     hooks = [
         (value, value.copy())

@@ -1,6 +1,6 @@
-"""Makes a failing case small: leaves out steps, statements, parameters and parts of expressions while it still fails.
+"""Shrinks a failing case: leaves out steps, statements, parameters and parts of expressions while it still fails.
 
-Each attempt runs in a forked process, so that nothing is left of the one before it.
+Each attempt runs in a forked process, so that it leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def forked_trial(case: Case) -> Failure | None:
 
 
 def fresh_trial(case: Case) -> Failure | None:
-    """Run all phases of a case, each in an interpreter of its own, where hashes of texts differ."""
+    """Run all phases of a case, each in its own interpreter, where hashes of texts differ."""
     from benchmarks.fuzz.replay import replayed
 
     return replayed(case)
@@ -70,7 +70,7 @@ def _forked_phase(case: Case, number: int, folder: Path) -> tuple[Failure | None
 
 
 def shrink(case: Case, failure: Failure, trial: Trial, seconds: float = 60.0) -> tuple[Case, Failure]:
-    """Return the smallest case found that fails alike, and its failure."""
+    """Return the smallest case found that fails in the same way, and its failure."""
     begin = time.perf_counter()
     best, last = case, failure
     changed = True
@@ -116,7 +116,7 @@ def _fewer_steps(case: Case, failure: Failure) -> Iterator[Case]:
 
 
 def _fewer_statements(case: Case, failure: Failure) -> Iterator[Case]:
-    """Leave out statements of the file, many at once and then one by one."""
+    """Leave out statements of the file, first many at once and then one by one."""
     texts = list(dict.fromkeys(text for phase in case.phases for text in _statements(phase.source)))
     size = len(texts)
     while size >= 1:
@@ -156,7 +156,7 @@ def _without(tree: ast.Module, texts: set[str]) -> ast.Module:
 
 
 def _fewer_parameters(case: Case, failure: Failure) -> Iterator[Case]:
-    """Leave out a parameter of the method, and what the calls pass for it."""
+    """Leave out a parameter of the method, and the values that calls pass for it."""
     for position, name in enumerate(_parameters(case.phases[0].source)):
 
         def without(tree: ast.Module, name: str = name) -> ast.Module:
@@ -210,7 +210,7 @@ def _drop(arguments: ast.arguments, name: str) -> None:
 
 
 def _simpler(case: Case, failure: Failure) -> Iterator[Case]:
-    """Put a part of an expression in place of the whole, and bodies in place of `with`."""
+    """Replace an expression by a part of it, and `with` statements by their bodies."""
     for source in dict.fromkeys(phase.source for phase in case.phases):
         for count in range(_replaceable(ast.parse(source))):
             for variant in range(3):
@@ -277,7 +277,7 @@ def _with_step(case: Case, number: int, index: int, change: Callable[[ast.Module
 
 
 def main(ways: Sequence[Trial] = (forked_trial, fresh_trial)) -> None:
-    """Serve `campaign.py`: one line with a case and a failure in, one with both made small out."""
+    """Serve `campaign.py`: reads a line with a case and a failure, prints a line with the shrunk case and failure."""
     sys.dont_write_bytecode = True
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     import torch._dynamo  # noqa: F401 - once, before the forks

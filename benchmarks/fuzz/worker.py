@@ -1,7 +1,7 @@
-"""The process that runs cases: `python -m benchmarks.fuzz.worker`, ordered by `campaign.py`.
+"""The process that runs cases: `python -m benchmarks.fuzz.worker`, started by `campaign.py`.
 
-Phase 0 draws the cases and leaves those that go on in another process in the folder; later phases find them there.
-One line of JSON per case tells what came out; a line before it tells which one has begun.
+Phase 0 draws the cases and stores those that continue in another process in the folder, where later phases find them.
+It prints one line of JSON per case with the result, and a line before it when the case begins.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def main(order: dict[str, Any]) -> None:
 
 
 def _excused(case: Case, number: int, folder: Path, report: Report) -> Report:
-    """Turn a failure into a known deviation where a sentence says so and `.refresh()` mends it."""
+    """Turn a failure into a known deviation if a sentence documents it and `.refresh()` removes it."""
     sentence = excuse(case, report.failure) if report.failure is not None else ""
     if sentence and run_phase(replace(case, refreshed=True), number, folder).failure is None:
         report.failure, report.known = None, sentence
@@ -75,7 +75,7 @@ _count = 0
 
 
 def _forget() -> None:
-    """Let go of what a case left behind in Dynamo, now and then of all garbage."""
+    """Release what a case left behind in Dynamo, and collect garbage now and then."""
     global _count
     _count += 1
     if _count % 10 == 0 and "torch._dynamo" in sys.modules:

@@ -48,7 +48,7 @@ class World:
         self._own = set(self.space) | {"__builtins__"}
 
     def take(self, text: str, number: int) -> BaseException | None:
-        """Take one step; returns what it raised."""
+        """Execute one step; returns the exception that it raised."""
         self.error, self.calls = None, 0
         torch.manual_seed(number)
         try:
@@ -59,11 +59,11 @@ class World:
         return None
 
     def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call the method, as it is or without autograd, which is what a cached call is compared with."""
+        """Call the method. The plain world runs it without autograd, which is the reference for a cached call."""
         self.calls += 1
         try:
             if not self.is_cached:
-                # What sees the operators themselves sees those of the method as it is, autograd's included.
+                # A mode that sees the operators has to see those of the unchanged method, including autograd's.
                 is_seen = torch._C._len_torch_dispatch_stack() > 0
                 with contextlib.nullcontext() if is_seen else torch.no_grad():
                     return function(*args, **kwargs)
@@ -81,7 +81,7 @@ class World:
         return gearcache.cache_compile(function, **self.given(options))
 
     def given(self, options: dict[str, Any]) -> dict[str, Any]:
-        """Return what gearcache is given for the options of a case."""
+        """Return the arguments of gearcache for the options of a case."""
         options = dict(options)
         config = {"backend": self._backend, "strict": True, **options.pop("config", {})}
         if "policy" in config:
@@ -109,7 +109,7 @@ class World:
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
-        """Make this the world for which `cached` answers."""
+        """Make this the world that `cached` uses."""
         _present.append(self)
         try:
             yield
@@ -143,7 +143,7 @@ def spoil(value: Any) -> None:
 
 
 def cached(function: Any = None, /, **options: Any) -> Any:
-    """Stand for `cache_compile` in the text of a case."""
+    """Stands for `cache_compile` in the text of a case."""
     if function is None:
         return lambda given: _present[-1].cached(given, options)
     return _present[-1].cached(function, options)

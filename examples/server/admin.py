@@ -1,4 +1,4 @@
-"""Health and metrics of all workers, on a port that no worker has: it answers also while every one of them compiles."""
+"""Health and metrics of all workers, on a separate port, which also answers while all workers compile."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class Admin:
-    """Answers `/live`, `/ready` and `/metrics` from threads of its own."""
+    """Answers `/live`, `/ready` and `/metrics` from its own threads."""
 
     def __init__(self, supervisor: Supervisor, address: tuple[str, int], metrics: Path) -> None:
-        """Open the port (0: any free one). `OSError` where it is taken."""
+        """Open the port (0: any free one). `OSError` if it is in use."""
         self._supervisor = supervisor
         self._metrics = metrics
         admin = self
@@ -36,7 +36,7 @@ class Admin:
                 self.wfile.write(body)
 
             def log_message(self, *_: object) -> None:
-                """Say nothing of probes."""
+                """Do not log probes."""
 
         self._server = ThreadingHTTPServer(address, Handler)
         self._server.daemon_threads = True
@@ -60,7 +60,7 @@ class Admin:
         return 404, "text/plain", b"no such page\n"
 
     def collect(self) -> Iterable[Metric]:
-        """Return what the parent knows of its workers."""
+        """Return the parent's data about its workers."""
         workers = GaugeMetricFamily("server_workers", "Worker processes", labels=["state"])
         ready = sum(worker.is_ready for worker in self._supervisor.workers)
         workers.add_metric(["ready"], ready)

@@ -24,9 +24,9 @@ seconds = Histogram("server_request_seconds", "Time of a request in the worker",
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """Warm up; with `SERVER_COLD=wait` before the first connection is accepted, else beside requests."""
+    """Warm up: with `SERVER_COLD=wait` before the first connection is accepted, else while requests are served."""
     remove_metrics = gearcache.metrics.register()
-    # A daemon: a worker that is told to stop does not wait for a compile.
+    # A daemon thread, so that a worker that stops does not wait for a compile.
     threading.Thread(target=service.warm, name="warm", daemon=True).start()
     if service.settings.cold == "wait":
         await anyio.to_thread.run_sync(service.is_decided.wait)
@@ -45,10 +45,10 @@ class Texts(BaseModel):
     texts: Annotated[list[Annotated[str, Field(max_length=10_000)]], Field(min_length=1, max_length=64)]
 
 
-# A plain function: FastAPI runs it in a thread of its pool, and the event loop goes on. Calls of gears take no lock.
+# A plain function: FastAPI runs it in a thread of its pool, so the event loop is not blocked. Gears take no lock.
 @app.post("/embed")
 def embed(body: Texts) -> dict[str, Any]:
-    """Return an embedding for each text, and who computed it."""
+    """Return an embedding for each text, and what computed it."""
     begin = time.perf_counter()
     embeddings, served_with = service.encode(body.texts)
     seconds.labels(model.RELEASE, served_with).observe(time.perf_counter() - begin)
@@ -75,7 +75,7 @@ async def ready(response: Response) -> dict[str, Any]:
 
 @app.get("/metrics")
 def metrics() -> Response:
-    """Return the metrics for Prometheus: of all workers where they share a folder, else of this one."""
+    """Return the metrics for Prometheus: of all workers if they share a folder, else of this one."""
     from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest
     from prometheus_client.multiprocess import MultiProcessCollector
 

@@ -19,7 +19,7 @@ import gearcache
 
 
 class EncoderAPI(litserve.LitAPI):
-    """Embeddings of texts. LitServe tells its server of a worker when `setup` has returned."""
+    """Embeddings of texts. LitServe reports a worker to its server when `setup` has returned."""
 
     def __init__(self, name: str, backend: str) -> None:
         super().__init__()

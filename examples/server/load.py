@@ -3,8 +3,8 @@
     python examples/server/load.py                                   # all-MiniLM-L6-v2, about ten minutes on 2 cores
     python examples/server/load.py --model tiny --backend eager      # random weights, no compiler: about a minute
 
-Starts `serve.py` from a copy in a temporary folder. Ends with an error unless each answer is what eager gives for the
-release that it names, and unless restarted workers traced nothing.
+Starts `serve.py` from a copy in a temporary folder. Ends with an error unless each answer equals eager's for the
+release that it names, and restarted workers traced nothing.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ import httpx
 from running import Running
 
 WORDS = ("the", "cat", "sits", "on", "a", "warm", "stone", "while", "rain", "falls", "over", "the", "old", "town")
-#: Rows and words of requests: at gears of all-MiniLM-L6-v2, between them, and beyond the largest. A word is one token
-#: of it, and two more stand around a text.
+#: Rows and words of requests: at gears of all-MiniLM-L6-v2, between them, and beyond the largest. A word is one of its
+#: tokens, and two more surround a text.
 TRAFFIC = {
     "sizes of gears": ((1, 14), (4, 14), (4, 62), (8, 14)),
     "odd sizes": ((1, 3), (2, 9), (3, 25), (5, 7), (6, 40), (7, 1)),
@@ -40,7 +40,7 @@ KINDS = {"gears": "gearcache", "compile": "torch.compile", "eager": "eager"}
 
 
 def texts_of(rows: int, words: int) -> list[str]:
-    """Return texts of so many words, each another one."""
+    """Return texts with this many words, all different."""
     return [" ".join(WORDS[(row + number) % len(WORDS)] for number in range(words)) for row in range(rows)]
 
 
@@ -49,7 +49,7 @@ REQUESTS = {name: [texts_of(*size) for size in sizes] for name, sizes in TRAFFIC
 
 @dataclass
 class Traffic:
-    """Clients in threads, each of which sends its next request when the last one was answered."""
+    """Clients in threads; each sends its next request when the previous one was answered."""
 
     server: Running
     requests: list[list[str]]
@@ -105,13 +105,13 @@ def difference(answer: dict[str, Any], right: dict[str, Any]) -> float:
 
 
 class Comparison:
-    """Runs the servers one after the other, and notes what is wrong."""
+    """Runs the servers one after the other, and records what is wrong."""
 
     def __init__(self, options: argparse.Namespace, folder: Path) -> None:
         self.options = options
         self.folder = folder
         self.faults: list[str] = []
-        #: Traffic -> for each request what eager answers: release "mean".
+        #: Traffic -> eager's answer to each request: release "mean".
         self.right: dict[str, list[dict[str, Any]]] = {}
 
     def start(self, kind: str, *, cold: str = "wait") -> Running:
@@ -120,13 +120,13 @@ class Comparison:
         return Running(self.folder / "server", self.folder / kind, *options)
 
     def check(self, name: str, answers: list[tuple[int, dict[str, Any]]], right: list[dict[str, Any]]) -> None:
-        """Note an answer that is not eager's."""
+        """Record an answer that differs from eager's."""
         worst = max((difference(answer, right[number]) for number, answer in answers), default=0.0)
         if not worst < 1e-5:
             self.faults.append(f"{name}: an embedding differs from eager's by {worst:.1e}")
 
     def measure(self) -> None:
-        """Print the tables: eager first, whose answers the others are compared with."""
+        """Print the tables: eager first, whose answers are the reference for the others."""
         rows: list[str] = []
         columns: dict[str, dict[str, str]] = {}
         heads = f"{'launch':>8} {'import':>9} {'transf.':>9} {'load':>9} {'warm':>9}   traces / compiles"
@@ -150,7 +150,7 @@ class Comparison:
         requests = REQUESTS[name]
         with httpx.Client() as client:
             answers = [server.embed(client, texts) for texts in requests]
-        self.right.setdefault(name, answers)  # those of eager, which comes first
+        self.right.setdefault(name, answers)  # eager's answers, as eager is first
         Traffic(server, requests, self.options.clients).stop()
         traffic = Traffic(server, requests, self.options.clients)
         time.sleep(self.options.seconds)
@@ -160,7 +160,7 @@ class Comparison:
         return traffic.text(self.options.seconds)
 
     def operate(self) -> None:
-        """Start on an empty cache while clients ask, deploy other code and go back, and print what they met."""
+        """Start on an empty cache under traffic, deploy other code and roll back, and print the results."""
         shutil.rmtree(self.folder / "gears")
         requests = REQUESTS["odd sizes"]
         with self.start("gears", cold="eager") as server:
@@ -178,7 +178,7 @@ class Comparison:
             print(f"stopped in {server.stop():.1f} s")
 
     def deploy(self, server: Running, name: str, changes: Any, right: dict[str, list[dict[str, Any]]]) -> None:
-        """Exchange the code under traffic; every answer has to be that of the release that it names."""
+        """Exchange the code under traffic; every answer has to be correct for the release that it names."""
         requests = REQUESTS["odd sizes"]
         begin = time.perf_counter()
         traffic = Traffic(server, requests, self.options.clients)
@@ -206,7 +206,7 @@ class Comparison:
 
 
 def main() -> None:
-    """Measure, and end with an error where an answer was wrong."""
+    """Measure, and end with an error if an answer was wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", choices=("minilm", "tiny"), default="minilm", help="tiny: random weights")
     parser.add_argument("--backend", choices=("inductor", "eager"), default="inductor", help="of gearcache")

@@ -10,16 +10,16 @@ from weights import Tokenize
 
 import gearcache
 
-#: Every answer names it, so that a client can tell the code that has answered. Change it with `encode`.
+#: Every answer names it, so that a client can see which code has answered. Change it with `encode`.
 RELEASE = "mean"
 
-#: A call is padded to the next batch and the next length; what is larger than all of them runs eagerly.
+#: A call is padded to the next batch and the next length; a larger call runs eagerly.
 BATCHES = (1, 4, 8)
 LENGTHS = (16, 64)
 
 
 class Encoder(nn.Module):
-    """Embeddings of texts, each of length 1."""
+    """Computes embeddings of texts, each of length 1."""
 
     def __init__(self, bert: nn.Module, tokenize: Tokenize, *, backend: str) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Encoder(nn.Module):
         return nn.functional.normalize(pooled, dim=-1)
 
     def inputs(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """Return ids and mask (texts, tokens of the longest), int64. What is left to a gear, `cached` pads."""
+        """Return ids and mask (texts, tokens of the longest), int64. The cached method pads them up to a gear."""
         rows = self.tokenize(texts)
         longest = max(len(row) for row in rows)
         ids = torch.tensor([row + [0] * (longest - len(row)) for row in rows])

@@ -1,4 +1,4 @@
-"""A worker process as its parent sees it."""
+"""A worker process, from the view of its parent."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import threading
 from pathlib import Path
 from typing import Any
 
-#: Seconds that a worker has to answer the requests under way; uvicorn itself takes 20 at most.
+#: Seconds that a worker has to answer the current requests; uvicorn itself takes 20 at most.
 GRACE = 30
 
 
 class Worker:
-    """Starts `worker.py`, and knows what it has reported. Its channel tells the worker when this process ends."""
+    """Starts `worker.py`, and records its reports. Its channel shows the worker when this process ends."""
 
     def __init__(self, listening: socket.socket) -> None:
         self._channel, theirs = socket.socketpair()
         fds = (listening.fileno(), theirs.fileno())
         command = [sys.executable, str(Path(__file__).with_name("worker.py")), *map(str, fds)]
-        # A session of its own: Ctrl-C reaches the parent alone, which lets the workers finish.
+        # A separate session: Ctrl-C reaches only the parent, which lets the workers finish.
         self._process = subprocess.Popen(command, pass_fds=fds, start_new_session=True)
         theirs.close()
         self.pid = self._process.pid
@@ -36,17 +36,17 @@ class Worker:
 
     @property
     def was_ready(self) -> bool:
-        """Whether it has told that it is warm."""
+        """Whether it has reported that it is warm."""
         return bool(self.report["state"] == "ready")
 
     @property
     def is_ready(self) -> bool:
-        """Whether it is warm and runs."""
+        """Whether it is warm and running."""
         return self.was_ready and not self.has_ended
 
     @property
     def has_ended(self) -> bool:
-        """Whether the process is gone."""
+        """Whether the process has ended."""
         return self._process.poll() is not None
 
     @property
@@ -56,16 +56,16 @@ class Worker:
 
     @property
     def exit_code(self) -> int | None:
-        """What the process has ended with."""
+        """The exit code of the process."""
         return self._process.poll()
 
     def ask_stop(self, cold: str) -> None:
-        """Have it answer the requests under way, and end. One that has not been warm may have accepted none."""
+        """Let it answer the current requests, and end. One that was never warm may not have accepted any."""
         accepts = self.was_ready or cold == "eager"
         self._process.send_signal(signal.SIGTERM if accepts else signal.SIGKILL)
 
     def wait(self) -> None:
-        """Wait until it is gone; a worker that takes longer than `GRACE` is killed."""
+        """Wait until it has ended; a worker that takes longer than `GRACE` is killed."""
         try:
             self._process.wait(GRACE)
         except subprocess.TimeoutExpired:

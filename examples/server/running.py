@@ -1,4 +1,4 @@
-"""A running `serve.py` as its client and its operator see it: requests, health, deploys, and the end."""
+"""A running `serve.py`, from the view of its client and its operator: requests, health, deploys, and shutdown."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Running:
     def __init__(self, folder: Path, cache: Path, *options: str) -> None:
         self.folder = folder
         self.lines: list[str] = []
-        #: Requests that were sent once more.
+        #: The number of requests that were sent again.
         self.retries = 0
         self._begin = time.perf_counter()
         command = [sys.executable, str(folder / "serve.py"), "--port", "0", "--admin-port", "0", *options]
-        # The compilers' own caches lie beside, so that each start finds what the one before has left, and nothing else.
+        # The compilers' own caches are beside it, so that each start finds only what the previous start has left.
         environment = {
             **os.environ,
             "TORCHAIR_CACHE_HOME": str(cache),
@@ -44,7 +44,7 @@ class Running:
         try:
             self.stop()
         except RuntimeError:
-            if kind is None:  # else what went wrong is under way
+            if kind is None:  # else another exception is already being raised
                 raise
 
     def _read(self) -> None:
@@ -71,7 +71,7 @@ class Running:
         return answer.status_code, answer.json()
 
     def wait_ready(self, seconds: float = 600) -> tuple[float, list[dict[str, Any]]]:
-        """Wait for a green probe; the seconds from the start of the server to it, and the workers' reports."""
+        """Wait for a green probe; returns the seconds since the start of the server, and the workers' reports."""
         self._wait(self._is_ready, seconds)
         return self.age(), self.health()[1]["workers"]
 
@@ -83,7 +83,7 @@ class Running:
         return status == 200
 
     def embed(self, client: httpx.Client, texts: list[str]) -> dict[str, Any]:
-        """Send a request; once more where a worker that stops has closed the connection meanwhile."""
+        """Send a request; send it again if a stopping worker has closed the connection in the meantime."""
         try:
             answer = client.post(f"{self.url}/embed", json={"texts": texts}, timeout=600)
         except (httpx.RemoteProtocolError, httpx.ReadError):
@@ -98,7 +98,7 @@ class Running:
         return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[:1] != "#")}
 
     def deploy(self, *changes: tuple[str, str], seconds: float = 600) -> str:
-        """Write texts of `model.py` anew, tell the server, and wait: `done` or `failed`."""
+        """Replace texts in `model.py`, signal the server, and wait: `done` or `failed`."""
         file = self.folder / "model.py"
         text = file.read_text()
         for old, new in changes:

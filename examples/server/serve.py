@@ -8,8 +8,8 @@
     curl -s localhost:8001/metrics    # the sums of all workers, those that have ended included
 
 SIGHUP is a deploy: one worker after the other is replaced by one that imports the code anew. Each new one has to be
-warm before an old one stops, and if it cannot be, the old ones stay. SIGTERM and Ctrl-C stop, when the requests under
-way are answered. This process never imports torch.
+warm before an old one stops, and if it cannot become warm, the old ones stay. SIGTERM and Ctrl-C stop the server after
+the current requests are answered. This process never imports torch.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from process import Worker
 
 #: Seconds between two looks at the workers.
 TICK = 0.05
-#: So many workers in a row that end before they are ready, with none that ever was: there is nothing to serve.
+#: The server stops if this many workers in a row end before they are ready, and none ever was.
 TRIES = 3
 
 
@@ -54,7 +54,7 @@ class Supervisor:
         return self.was_ready and any(worker.is_ready for worker in self.workers)
 
     def run(self) -> int:
-        """Serve until a signal says stop; the exit code."""
+        """Serve until a signal says stop; returns the exit code."""
         for signum in (signal.SIGTERM, signal.SIGINT):
             signal.signal(signum, self._ask_stop)
         signal.signal(signal.SIGHUP, self._ask_deploy)
@@ -153,7 +153,7 @@ def main() -> None:
     )
     listening = socket.create_server((options.host, options.port), backlog=2048)
     with tempfile.TemporaryDirectory(prefix="server-metrics-") as folder:
-        # Each worker keeps its counters in files there; they stay when it ends, so that no sum ever goes down.
+        # Each worker keeps its counters in files there; they remain when it ends, so that no sum ever decreases.
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
         supervisor = Supervisor(listening, options.workers, options.cold)
         admin = Admin(supervisor, (options.host, options.admin_port), Path(folder))

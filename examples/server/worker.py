@@ -1,9 +1,9 @@
-"""One worker process of `serve.py`: uvicorn on a socket that it was given, and a channel to its parent.
+"""One worker process of `serve.py`: uvicorn on a given socket, and a channel to its parent.
 
     python worker.py LISTENING_FD CHANNEL_FD
 
-Writes a line of JSON to the channel when it is ready or cannot be, and stops when the other end is closed: no worker
-outlives the parent.
+Writes a line of JSON to the channel when it is ready or has failed, and stops when the other end is closed, so no
+worker outlives the parent.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Any
 
 
 def leave(signum: int, frame: Any) -> None:
-    """End the process as it is: a thread that still compiles would find an interpreter that is being taken down."""
+    """End the process immediately: a thread that still compiles would find an interpreter in shutdown."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
 
 
 def main() -> None:
-    """Import the application, and serve it until SIGTERM. Then requests under way are answered, for 20 s at most."""
+    """Import the application, and serve it until SIGTERM. Then current requests are answered, for 20 s at most."""
     begin = time.perf_counter()
     # Before uvicorn has its own handler there is nothing to finish; when it has finished, it raises the signal again.
     signal.signal(signal.SIGTERM, leave)

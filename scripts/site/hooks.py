@@ -1,7 +1,7 @@
-"""What mkdocs does not do by itself: pages from outside of `docs/`, and links that lead to files of the repository.
+"""Extends mkdocs: adds pages from outside `docs/`, and links that lead to files of the repository.
 
-On GitHub a link leads from file to file. On the site it leads to the page that a file became, and to a page with the
-text of the file where it is no page (a test, a script), so that no address of a repository need be known.
+On GitHub a link leads from file to file. On the site it leads to the page of that file; a file without a page (a test,
+a script) gets one with its text, so the site needs no address of a repository.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[2]
-#: File of the repository -> page of the site; those of `docs/` keep their names.
+#: File of the repository -> page of the site; files in `docs/` keep their names.
 PAGES = {
     "README.md": "index.md",
     "ARCHITECTURE.md": "architecture.md",
@@ -31,7 +31,7 @@ logger = logging.getLogger("mkdocs.hooks.gearcache")
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages from outside of `docs/`, and one for each file that a page links to."""
+    """Add the pages from outside `docs/`, and one for each file that a page links to."""
     sources = {file.src_uri: f"docs/{file.src_uri}" for file in files}
     for name, page in PAGES.items():
         files.append(File.generated(config, page, abs_src_path=str(ROOT / name)))
@@ -62,7 +62,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
-    """Find lists and tables without an empty line above them: GitHub shows them, mkdocs takes them for text."""
+    """Find lists and tables without an empty line above them: GitHub shows them, mkdocs treats them as text."""
     for paragraph in re.findall(r"<p>(.*?)</p>", html, re.DOTALL):
         found = re.search(r"^(- |\|).*", re.sub(r"<[^>]+>", "", paragraph), re.MULTILINE)
         if found is not None:

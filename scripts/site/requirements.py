@@ -1,4 +1,4 @@
-"""Prints what the extra `docs` of setup.cfg needs: pip would install gearcache itself, and torch, beside it."""
+"""Prints the requirements of the extra `docs` in setup.cfg: pip would also install gearcache itself, and torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a random module can have: each feature adds lines to a builder, and the edits that may matter to it."""
+"""The features of a random module: each adds lines to a builder, and edits that may affect them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Section 2 and 3: attributes of all kinds, read by the method and changed by others."""
+"""Sections 2 and 3: attributes of all kinds, read by the method and changed by other code."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def mapping(g: Builder) -> None:
 
 @feature("2 tensor attribute", 1.5)
 def tensor_attribute(g: Builder) -> None:
-    """A ordinary tensor attribute."""
+    """An ordinary tensor attribute."""
     main, name = g.main(), g.name("plain")
     g.add_setup(f"self.{name} = torch.ones(4)")
     found = g.set(f"{main} * self.{name}")
@@ -188,7 +188,7 @@ def config(g: Builder) -> None:
 
 @feature("5 absent attribute", 1.5)
 def absent(g: Builder) -> None:
-    """An attribute that is not there, and may come."""
+    """An attribute that does not exist, and may be set later."""
     main, name = g.main(), g.name("maybe")
     owner = "self"
     if g.chance.random() < 0.5:
@@ -219,7 +219,7 @@ def absent(g: Builder) -> None:
 
 @feature("6 odd attribute", 1.0)
 def odd(g: Builder) -> None:
-    """Values that few have thought of."""
+    """Unusual values."""
     main, name = g.main(), g.name("odd")
     g.add_top(
         "import decimal\nimport fractions\nimport pathlib\nimport datetime\nimport uuid\nimport re\nimport weakref"

@@ -1,4 +1,4 @@
-"""Section 2: submodules, and what is done to them."""
+"""Section 2: submodules, and changes of them."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def argument(g: Builder) -> None:
 
 @feature("2 hooks", 1.0)
 def hooks(g: Builder) -> None:
-    """Hooks that are there from the start."""
+    """Hooks that exist from the start."""
     main, name = g.main(), g.name("hooked")
     g.add_top(f"def {name}_hook(module, args, out):\n    return out + 1.0")
     g.add_setup(

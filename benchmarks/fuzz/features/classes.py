@@ -1,4 +1,4 @@
-"""Section 5: what a process has beside the code: sets, hashes, abstract classes, protocols, special methods."""
+"""Section 5: state of a process besides the code: sets, hashes, abstract classes, protocols, special methods."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from benchmarks.fuzz.features import feature
 
 @feature("5 set or hash", 2.0)
 def unordered(g: Builder) -> None:
-    """Sets that are iterated, and hashes of texts: other processes have other ones."""
+    """Sets that are iterated, and hashes of texts, which differ in other processes."""
     main, name = g.main(), g.name("words")
     words = "{'alpha', 'beta', 'gamma', 'delta', 'epsilon'}"
     kind = g.chance.randrange(7)
@@ -44,7 +44,7 @@ def isinstance_(g: Builder) -> None:
     main, name, kind, base = g.main(), g.name("thing"), g.name("Thing"), g.name("Base")
     form = g.chance.randrange(6)
     edits = {}
-    # An abstract class remembers answers, also those that one of the worlds alone asked for.
+    # An abstract class remembers its answers, even those that only one of the worlds asked for.
     forget = f"getattr(s.{base}, '_abc_caches_clear', int)()"
     if form == 0:
         g.add_top(f"class {base}(abc.ABC):\n    pass\nclass {kind}:\n    pass")

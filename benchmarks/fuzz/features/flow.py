@@ -84,7 +84,7 @@ def control(g: Builder) -> None:
 
 @feature("4 names", 4.0)
 def odd_names(g: Builder) -> None:
-    """Arguments, attributes, globals and closures with names that others use."""
+    """Arguments, attributes, globals and closures with names that other code uses."""
     g.wants["odd names"] = 0.9
     main = g.main()
     parts = []
@@ -306,7 +306,7 @@ def stars(g: Builder) -> None:
 
 @feature("6 odd argument", 1.0)
 def odd_argument(g: Builder) -> None:
-    """Arguments of types that few have thought of."""
+    """Arguments of unusual types."""
     main, kind = g.main(), g.name("Kind")
     g.add_top(
         f"import decimal\nimport fractions\nimport pathlib\nimport numpy\nclass {kind}(enum.Enum):\n    A = 1.5\n    B = 2.5"

@@ -1,11 +1,11 @@
-"""Section 3: what is no graph input and therefore checked nowhere: metadata, identity, aliases."""
+"""Section 3: values that are not graph inputs and therefore not checked: metadata, identity, aliases."""
 
 from __future__ import annotations
 
 from benchmarks.fuzz.builder import BATCH, Builder
 from benchmarks.fuzz.features import feature
 
-#: What is read of a tensor that is not computed with; each gives a number.
+#: Properties of a tensor that is not computed with; each gives a number.
 FACTS = (
     "{t}.shape[0]",
     "{t}.size(-1)",
@@ -72,7 +72,7 @@ def _values(g: Builder, wrapped: str = "{}"):  # type: ignore[no-untyped-def]
 
 @feature("3 metadata of an argument", 2.0)
 def argument(g: Builder) -> None:
-    """A tensor argument of which only facts are used."""
+    """A tensor argument of which only metadata is used."""
     g.main()
     name = g.add_argument(_values(g))
     if g.chance.random() < 0.8:
@@ -83,7 +83,7 @@ def argument(g: Builder) -> None:
 
 @feature("3 metadata of an item", 1.0)
 def item(g: Builder) -> None:
-    """An item of a list, tuple or dict argument of which only facts are used."""
+    """An item of a list, tuple or dict argument of which only metadata is used."""
     g.main()
     form, access = g.chance.choice(
         [("[{}]", "[0]"), ("({}, 1.0)", "[0]"), ("{{'k': {}}}", "['k']"), ("[[{}], 2]", "[0][0]")]
@@ -94,7 +94,7 @@ def item(g: Builder) -> None:
 
 @feature("3 metadata of an attribute", 1.0)
 def attribute(g: Builder) -> None:
-    """A tensor attribute, list of tensors or buffer of which only facts are used."""
+    """A tensor attribute, list of tensors or buffer of which only metadata is used."""
     g.main()
     name = g.name("ghost")
     kind = g.chance.randrange(4)
@@ -118,7 +118,7 @@ def attribute(g: Builder) -> None:
 
 @feature("3 metadata of a global", 1.0)
 def of_global(g: Builder) -> None:
-    """A global tensor of which only facts are used."""
+    """A global tensor of which only metadata is used."""
     g.main()
     name = g.name("GHOST")
     g.add_top(f"{name} = torch.ones(3, 4)")
@@ -206,7 +206,7 @@ def overlapping(g: Builder) -> None:
 
 @feature("3 dims compared", 2.0)
 def dims(g: Builder) -> None:
-    """Two dims compared or combined, where one tensor may be no input."""
+    """Two dims compared or combined; one of the tensors may not be an input."""
     x = g.add_tensor(shape=(BATCH, 4), layouts=("plain", "step", "turned"))
     y = g.add_tensor(
         shape=g.chance.choice([(BATCH, 4), (BATCH, BATCH), (5, 4), (BATCH,), (4, BATCH)]),

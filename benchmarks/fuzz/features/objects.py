@@ -1,4 +1,4 @@
-"""Objects that the method makes: their attributes, texts and life; iterators that it leaves early or gives away."""
+"""Objects that the method makes: their attributes, texts and lifetime; iterators that it leaves early or returns."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from benchmarks.fuzz.features import feature
 
 
 def _give(g: Builder, expression: str) -> None:
-    """Make a part of the result of an expression, where it can be run."""
+    """Add the result of an expression to the result, if the expression can be run."""
     if name := g.set(expression):
         g.give(name)
 
 
 @feature("objects made", 1.0)
 def made_object(g: Builder) -> None:
-    """An object of a class of the file, of which the method reads more than its attributes."""
+    """An object of a class of the file; the method reads more than its attributes."""
     main, kind, made = g.main(), g.name("Made"), g.name("made")
     text = g.chance.choice(
         [
@@ -56,7 +56,7 @@ def made_object(g: Builder) -> None:
 
 @feature("own attributes listed", 0.6)
 def own_attributes(g: Builder) -> None:
-    """The `__dict__` of the module after attributes came, changed and went."""
+    """The `__dict__` of the module after attributes were added, changed and removed."""
     name = g.name("late")
     g.statement(
         g.chance.choice(
@@ -75,7 +75,7 @@ def own_attributes(g: Builder) -> None:
 
 @feature("iterators left", 1.0)
 def iterator_left(g: Builder) -> None:
-    """A generator with something to do at its end, of which the method takes a part; iterators that leave it."""
+    """A generator that does something at its end, of which the method takes only a part; other unfinished iterators."""
     main, numbers, count = g.main(), g.name("numbers"), g.name("count")
     g.statement(f"{count} = []")
     body = g.chance.choice(

@@ -1,4 +1,4 @@
-"""Single lines: operators, views and in-place operations on whatever tensors there are."""
+"""Single lines: operators, views and in-place operations on the available tensors."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ IN_PLACE = tuple(
 
 
 def random_line(g: Builder, *, in_place: float = 0.08) -> bool:
-    """Add one line; False where none of a few attempts could be run."""
+    """Add one line; False if none of a few attempts could be run."""
     for _ in range(6):
         floats = g.tensors(lambda value: value.dtype == torch.float32 and value.dim() > 0 and value.numel() < 4000)
         if not floats:

@@ -32,7 +32,7 @@ def buffer_assigned(g: Builder) -> None:
 
 @feature("2 buffers swapped", 1.0)
 def buffers_swapped(g: Builder) -> None:
-    """Two buffers change places."""
+    """Two buffers are swapped."""
     main, one, two = g.main(), g.name("front"), g.name("back")
     g.add_setup(f"self.register_buffer('{one}', torch.zeros(4))\nself.register_buffer('{two}', torch.ones(4))")
     g.statement(f"self.{one}, self.{two} = self.{two}, self.{one}")
@@ -43,7 +43,7 @@ def buffers_swapped(g: Builder) -> None:
 
 @feature("2 buffer grows", 1.5)
 def buffer_grows(g: Builder) -> None:
-    """A key-value cache as a buffer or an attribute that is concatenated to."""
+    """A key-value cache as a buffer or an attribute that grows by concatenation."""
     main, name = g.main(), g.name("kv")
     form = g.chance.choice([f"self.register_buffer('{name}', torch.zeros(1, 4))", f"self.{name} = torch.zeros(1, 4)"])
     g.add_setup(form)
@@ -87,7 +87,7 @@ def parameter_written(g: Builder) -> None:
         g.chance.choice(
             [
                 f"self.{name}.data.add_(1.0)",
-                # A tensor of a subclass as `.data` of a plain parameter ends the process inside of torch, in eager.
+                # A tensor of a subclass as `.data` of a plain parameter ends the process inside torch, in eager.
                 f"self.{name}.data = {main}.sum(0)" if type(g.space()[main]) is torch.Tensor else "pass",
                 f"self.{name}.mul_(0.5)",
                 f"self.{name}.data.copy_({main}[0])",
@@ -167,7 +167,7 @@ def remembered(g: Builder) -> None:
 
 @feature("2 state read again", 1.0)
 def read_again(g: Builder) -> None:
-    """What an earlier call left is used by the next."""
+    """A value that an earlier call left is used by the next."""
     main, name = g.main(), g.name("memory")
     g.add_setup(f"self.{name} = []")
     given = g.set(f"{main} + (self.{name}[-1] if self.{name} else 0.0)")

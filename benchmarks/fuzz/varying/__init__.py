@@ -1,1 +1,1 @@
-"""Cases of which sizes and ints change from call to call: `python -m benchmarks.fuzz varying`, `docs/fuzzing.md`."""
+"""Cases whose sizes and ints change from call to call: `python -m benchmarks.fuzz varying`, `docs/fuzzing.md`."""

@@ -1,4 +1,4 @@
-"""Draws the calls of a case and spreads them over launches; each is tried on the method itself first."""
+"""Draws the calls of a case and spreads them over launches; each is first tried on the method itself."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from benchmarks.fuzz.case import ARGUMENTS, Step
 from benchmarks.fuzz.varying.draft import Draft
 from benchmarks.fuzz.varying.values import Values, next_values
 
-#: What callers set on the module before a call.
+#: The attributes that callers set on the module before a call.
 STATE = "state"
-#: Tries for a call that the method itself can serve.
+#: Attempts to draw a call that the method itself can serve.
 _TRIES = 8
 _LARGEST = 300_000
 
@@ -55,7 +55,7 @@ def _flat(calls: list[list[Step]]) -> list[Step]:
 
 
 def _repeated(chance: random.Random, draft: Draft, first: Step, launches: list[list[list[Step]]]) -> list[Step]:
-    """Return the launch that finds all that it needs: all calls, in another order where each stands for itself."""
+    """Return the launch that has to find everything stored: all calls, in another order if they are independent."""
     if draft.has_order:
         return [step for launch in launches for step in [first, *_flat(launch)]]
     calls = [steps for launch in launches for steps in launch]
@@ -64,7 +64,7 @@ def _repeated(chance: random.Random, draft: Draft, first: Step, launches: list[l
 
 
 def _call(draft: Draft, values: Values, target: str, index: int, chance: random.Random) -> list[Step]:
-    """Return the steps of one call: what is set on the module, the tensors, and the call itself."""
+    """Return the steps of one call: the attributes set on the module, the tensors, and the call itself."""
     made, positional, named = [], [target], []
     in_order = [item for item in draft.parameters if not item.is_keyword]
     by_name = chance.random() < 0.12

@@ -12,9 +12,9 @@ from benchmarks.fuzz.varying.calls import draw_calls
 from benchmarks.fuzz.varying.draft import Draft
 from benchmarks.fuzz.varying.parameters import add_numbers, add_state, add_tensors
 
-#: The mark of a case whose later launches are processes of their own.
+#: The mark of a case whose later launches are separate processes.
 NEW_PROCESS = "new process"
-#: The mark of a case in which a call hangs on those before it.
+#: The mark of a case in which a call depends on earlier calls.
 IN_ORDER = "in order"
 
 
@@ -43,7 +43,7 @@ def draw_case(seed: str, backend: str) -> Case:
 
 
 def _drafted(chance: random.Random) -> tuple[Draft, str]:
-    """Return a method in the making, and what it returns."""
+    """Return a draft of a method, and its result."""
     while True:
         draft = Draft(chance, wants={"odd names": 0.0, "gears": []})
         add_tensors(draft)
@@ -65,7 +65,7 @@ def _drafted(chance: random.Random) -> tuple[Draft, str]:
 
 
 def _result(draft: Draft) -> str:
-    """Return the text of what the method returns: late tensors, at times ints, floats and bools, in some structure."""
+    """Return the text of the method's result: late tensors, at times ints, floats and bools, in some structure."""
     chance = draft.chance
     arguments = {parameter.name for parameter in draft.parameters}
     made = [name for name in draft.tensors() if name not in arguments] or draft.tensors()
@@ -89,7 +89,7 @@ def _result(draft: Draft) -> str:
 
 
 def _options(chance: random.Random, draft: Draft) -> str:
-    """Return how the method is cached, and note the gears."""
+    """Return the options of the cached method, and record the gears."""
     dynamic = chance.choices([True, None, False], [5, 5, 1])[0]
     options: dict[str, Any] = {"dynamic": dynamic}
     config: dict[str, Any] = {}

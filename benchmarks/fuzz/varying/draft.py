@@ -1,4 +1,4 @@
-"""One module in the making: its parameters and state, and the numbers that lines may use."""
+"""A draft of one module: its parameters and state, and the numbers that lines may use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import torch.nn.functional as F
 
 from benchmarks.fuzz.world import cached
 """
-#: What lines are tried with.
+#: The values with which lines are tried.
 TRIED: Values = {"B": 3, "L": 5, "K": 2, "T": 4}
 _TRIED_NUMBERS = (2, 3, 1, 4)
 SLOT = re.compile(r"\{([a-z])(\d?)\}")
@@ -27,18 +27,18 @@ SLOT = re.compile(r"\{([a-z])(\d?)\}")
 
 @dataclass
 class Draft(Builder):
-    """A builder whose arguments follow from values of sizes and ints."""
+    """A builder whose arguments are derived from values of sizes and ints."""
 
     numbers: list[Number] = field(default_factory=list)
     parameters: list[Parameter] = field(default_factory=list)
     sizes: list[str] = field(default_factory=list)
-    #: What lines have made: ints by kind, floats, bools.
+    #: The results of lines: ints by kind, floats, bools.
     ints: dict[str, str] = field(default_factory=dict)
     floats: list[str] = field(default_factory=list)
     bools: list[str] = field(default_factory=list)
-    #: How the caller sets what is on the module, before each call.
+    #: How the caller sets attributes on the module, before each call.
     setters: list[Any] = field(default_factory=list)
-    #: Whether what one call does hangs on those before it.
+    #: Whether a call depends on earlier calls.
     has_order: bool = False
     tried: Values = field(default_factory=lambda: dict(TRIED))
 
@@ -78,7 +78,7 @@ class Draft(Builder):
     # Parts of lines
 
     def line(self, template: str) -> bool:
-        """Add a line whose slots are filled with what there is; False where it cannot be run."""
+        """Add a line whose slots are filled with available values; False if it cannot be run."""
         chosen: dict[str, str] = {}
         made: list[tuple[str, str]] = []
         for slot in SLOT.finditer(template):
@@ -150,7 +150,7 @@ class Draft(Builder):
         return f"{name}.{self.chance.choice([f'size({dim})', f'shape[{dim}]'])}"
 
     def condition(self, depth: int = 0) -> str:
-        """Return a text of a bool."""
+        """Return the text of a bool expression."""
         chance = self.chance
         if self.bools and chance.random() < 0.35:
             return chance.choice(self.bools)

@@ -1,4 +1,4 @@
-"""What methods do with ints and sizes, as templates: each slot is filled with something of its kind.
+"""Templates for what methods do with ints and sizes: each slot is filled with a value of its kind.
 
 `{f}` and `{g}` are float tensors, `{w}` tensors of ints, `{t}` of any dtype, a digit after them says how many dims;
 `{s}` small ints, `{n}` and `{m}` sizes, `{a}` and `{c}` any ints, `{q}` floats, `{b}` bools; `{v}`, `{i}`, `{j}`,
@@ -163,7 +163,7 @@ WRITES = (
     "{f}.zero_() if {b} else {f}.add_(1)",
 )
 
-#: By what they need of the module.
+#: By their requirements on the module.
 STATE = {
     "cache": (
         "self.cache[:, {n}:{n} + 1] = {a}",
@@ -239,5 +239,5 @@ GROUPS = (
     (NUMBERS, 3),
     (WRITES, 1),
 )
-#: How a line of the state is weighed beside `GROUPS`.
+#: The weight of a line about the state, beside `GROUPS`.
 STATE_WEIGHT = 3

@@ -1,4 +1,4 @@
-"""The parameters of a drafted method, and the state of its module: what calls pass and what callers change."""
+"""The parameters of a drafted method, and the state of its module: the values that calls pass and callers change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _INT_DTYPES = ("int64", "int64", "int32", "uint8", "int16", "bool")
 
 
 def tensor_text(shape: Sequence[str | int], dtype: str, offset: int) -> Callable[[Values], str]:
-    """Return what writes a tensor argument whose sizes follow from the values of a call."""
+    """Return the text of a tensor argument whose sizes follow from the values of a call."""
 
     def text(values: Values) -> str:
         sizes = tuple(values[size] if isinstance(size, str) else size for size in shape)
@@ -47,7 +47,7 @@ def add_tensors(draft: Draft) -> None:
 
 
 def add_numbers(draft: Draft) -> None:
-    """Add one to four ints, each where a call may have it."""
+    """Add one to four ints, each at a possible place of a call."""
     chance = draft.chance
     by_place: dict[str, list[Number]] = {}
     for name in "nmkp"[: chance.choice([1, 1, 1, 2, 2, 3, 4])]:
@@ -74,7 +74,7 @@ _READ = {
 
 
 def value_text(number: Number, values: Values) -> str:
-    """Return how the value of a number is written."""
+    """Return the text of the value of a number."""
     value = values[number.name]
     return repr(bool(value)) if number.kind == "flag" else repr(value)
 

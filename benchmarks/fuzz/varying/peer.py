@@ -1,4 +1,4 @@
-"""What `torch.compile` makes of the calls of a case, all of them in one process: how many graphs, or which error."""
+"""Runs the calls of a case under `torch.compile` in one process: returns the number of graphs, or the error."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _MANY = 1000
 
 
 def peer_graphs(case: Case, folder: Path) -> int | None:
-    """Return the number of graphs; None where `torch.compile` refuses a call."""
+    """Return the number of graphs; None if `torch.compile` refuses a call."""
     with _world(case, folder, 0) as world:
         return world.graphs if _served(case, world) else None
 
 
 def peer_error(case: Case, folder: Path, number: int, index: int) -> BaseException | None:
-    """Return what one step of one launch raises under `torch.compile`, after the steps before it in that launch."""
+    """Return the exception of one step of one launch under `torch.compile`, after the earlier steps of that launch."""
     with _world(case, folder, number) as world:
         error = None
         for place, step in enumerate(case.phases[number].steps[: index + 1]):
@@ -48,7 +48,7 @@ def _world(case: Case, folder: Path, number: int) -> Iterator[PeerWorld]:
 
 
 def _served(case: Case, world: PeerWorld) -> bool:
-    """Take all steps but the builds of later launches, which would be other modules."""
+    """Execute all steps except the builds of later launches, which would be other modules."""
     is_built = False
     for phase in case.phases[:-1] if len(case.phases) > 1 else case.phases:
         for index, step in enumerate(phase.steps):

@@ -1,4 +1,4 @@
-"""Runs one written case again, its launches in this process or each in one of its own. Reproducers call this."""
+"""Runs one written case again, its launches in this process or in separate ones. Reproducers call this."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def forked(case: Case) -> Failure | None:
 
 
 def forked_each(case: Case) -> Failure | None:
-    """Run each launch of a case in a fork of its own."""
+    """Run each launch of a case in a separate fork."""
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
         for number in range(len(case.phases)):
             failure, goes_on = _forked_part(case, range(number, number + 1), Path(folder))
@@ -56,13 +56,13 @@ def _forked_part(case: Case, numbers: range, folder: Path) -> tuple[Failure | No
 
 
 def replay(phases: Sequence[tuple[str, Sequence[tuple[str, ...]], bool]], backend: str = "eager") -> None:
-    """Run a case given as (source, steps, whether nothing may be traced) per launch, and say what each call gives."""
+    """Run a case given as (source, steps, whether nothing may be traced) per launch, and print each call's result."""
     made = tuple(Phase(source, tuple(Step(*step) for step in steps), hits) for source, steps, hits in phases)
     sys.exit(_shown(Case(NAME, "", backend, made)))
 
 
 def run_only(seed: str, number: int, backend: str) -> int:
-    """Run one case of a seed, and say what each call gives; 1 where something was found."""
+    """Run one case of a seed, and print each call's result; 1 if something was found."""
     case = draw_case(f"{seed}:{number}", backend)
     print(case.phases[0].source)
     print(f"# {', '.join(case.features)}")

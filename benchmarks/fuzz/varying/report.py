@@ -1,4 +1,4 @@
-"""Runs a campaign, and says what was found: a table of sums, a line per finding, and the smallest case of each kind."""
+"""Runs a campaign, and prints a table of sums, a line per finding, and the smallest case of each kind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.fuzz.report import keep, kept, shrunk, write
 from benchmarks.fuzz.varying.replay import run_only
 
 REPLAYS = "benchmarks.fuzz.varying.replay"
-#: Kinds that say nothing of what a call gave.
+#: Kinds of findings that do not concern the result of a call.
 _OTHER = ("graphs", "traced again", "error", "raw error", "not raised", "hang", "crash", "harness", "generator")
 
 
@@ -37,7 +37,7 @@ class VaryingCampaign(Campaign):
 
 
 def fuzz_varying(given: argparse.Namespace) -> int:
-    """Run the cases, print sums and findings; 1 where something was found."""
+    """Run the cases, print sums and findings; 1 if something was found."""
     if given.only is not None:
         return run_only(given.seed, given.only, given.backend)
     campaign = VaryingCampaign(given.seed, given.backend, more={"count_peer": given.count_peer})
@@ -69,7 +69,7 @@ def fuzz_varying(given: argparse.Namespace) -> int:
 
 
 def _group(found: Found) -> str:
-    """Return what is equal for findings that look alike."""
+    """Return a value that is equal for similar findings."""
     failure = found.failure
     is_value = failure.kind not in _OTHER and found.case is not None
     options = [item for item in found.case.features if item.startswith(("dynamic", "gears"))] if is_value else []

@@ -1,4 +1,4 @@
-"""Runs launches of a case in this process: each call beside the method itself, on a module of its own."""
+"""Runs launches of a case in this process, and compares each call with the method itself on a separate module."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.layout import Layout
 from gearcache.errors import GearcacheError, InputError, MethodRaises, UnknownGear
 
-#: What makes floats of numbers, which then are constants of a graph (docs/limits.md).
+#: Operations that make floats from numbers, which are then constants of a graph (docs/limits.md).
 _FLOATS = re.compile(r"\d\.\d|[^/]/[^/]|factor")
-#: Told of each step: the phase, the step, and how both worlds ended.
+#: Called with a text about each step: the phase, the step, and the results of both worlds.
 Say = Callable[[str], object]
 
 
 def run_launches(
     case: Case, numbers: range, folder: Path, *, count_peer: bool = False, say: Say = lambda text: None
 ) -> Report:
-    """Run these launches of a case; after the last one, count graphs. `folder` holds what launches share."""
+    """Run these launches of a case; after the last one, count graphs. `folder` has the files that launches share."""
     report, begin = Report(), time.perf_counter()
     launch = _Launches(case, folder, report, say)
     remove = gearcache.add_listener(launch.note)
@@ -91,14 +91,14 @@ class _Launches:
         self.counts: Counter[str] = Counter()
 
     def note(self, event: Any) -> None:
-        """Hear of what gearcache does."""
+        """Record an event of gearcache."""
         self.counts[event.kind] += 1
         if event.kind == "miss":
             self._misses.append(f"{event.reason}: {event.detail}")
         self._say(f"      {event.kind} {event.reason} {event.gear} {event.detail}".rstrip())
 
     def hears(self, record: logging.LogRecord) -> bool:
-        """Note, for launches in other processes too, whether numbers stayed constants for a float or bool of them."""
+        """Record, for launches in other processes too, whether numbers stayed constants for a float or bool of them."""
         if "stay constants" in str(record.msg):
             self._constants.touch()
         self._is_idle |= "nothing to compile" in str(record.msg)
@@ -171,14 +171,14 @@ class _Launches:
         return failure
 
     def _peer_is_alike(self, found: BaseException | None, number: int, index: int) -> bool:
-        """Whether `torch.compile` answers a call that eager fails, or refuses one that eager answers, as we do."""
+        """Whether `torch.compile` also answers a call that eager fails, or refuses one that eager answers."""
         error = peer_error(self._case, self._folder, number, index)
         is_alike = error is None if found is None else isinstance(error, torch._dynamo.exc.TorchDynamoException)
         self.counts["differs from eager as torch.compile does"] += is_alike
         return is_alike
 
     def _raised(self, plain: VaryingWorld, cached: VaryingWorld) -> None:
-        """Go on with new modules: what is written before an error is no result (docs/limits.md)."""
+        """Continue with new modules: values written before an error do not count (docs/limits.md)."""
         self._report.raised += 1
         build = self._case.phases[0].steps[0]
         for world in (cached, plain):
@@ -216,7 +216,7 @@ class _Launches:
         return any(variants >= self._limit for variants in self._variants())
 
     def count(self, count_peer: bool) -> None:
-        """Count what is stored, and the graphs of `torch.compile` beside it."""
+        """Count stored graphs, and compare them with the number of graphs of `torch.compile`."""
         stored = sum(self._variants())
         self.counts["graphs"] += stored
         if (
@@ -231,14 +231,14 @@ class _Launches:
             return
         self.counts.update({"graphs, compared": stored, "graphs of torch.compile": peer, "cases compared": 1})
         self._say(f"graphs: ours {stored}, torch.compile {peer}")
-        # Each declared gear, met or not, has a graph, and one more until it is known which other dims vary.
+        # Each declared gear has a graph, whether it was called or not, and one more until other varying dims are known.
         if stored > ((peer + 1) * self._gears if self._gears else peer):
             text = f"{stored} graphs, torch.compile makes {peer}"
             self._report.failure = Failure("graphs", len(self._case.phases) - 1, -1, "", self._option(), text=text)
 
 
 def _is_alike(found: BaseException, expected: BaseException) -> bool:
-    # A gear at which the method itself would raise has no graph: sizes are told before the method would be asked.
+    # A gear at which the method itself would raise has no graph: sizes are checked before the method could raise.
     return type(found).__name__ == type(expected).__name__ or isinstance(found, (type(expected), InputError))
 
 

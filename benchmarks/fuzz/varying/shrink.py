@@ -1,4 +1,4 @@
-"""The process that makes cases small: `python -m benchmarks.fuzz.varying.shrink`."""
+"""The process that shrinks cases: `python -m benchmarks.fuzz.varying.shrink`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ints and sizes of a case: what they may be, how a call passes them, and how they go from call to call."""
+"""The ints and sizes of a case: their possible values, how a call passes them, and how they change between calls."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-#: What each size and int of a case is in one call.
+#: The value of each size and int of a case in one call.
 Values = dict[str, int]
 
-#: How large a number may be: `small` for what is repeated, `size` for what is as long, `plain` for arithmetic alone.
+#: How large a number may be: `small` for repetitions, `size` for lengths, `plain` for arithmetic only.
 KINDS = ("small", "size", "plain")
 SMALL = (0, 1, 1, 2, 2, 2, 3, 3, 4, 4, 5, 6)
 SIZES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 6, 7, 8, 12)
 LARGE = (16, 33, 40, 129, 300)
 HUGE = (-7, 1000, 2**31 - 1, 2**31 + 1, 2**40, -(2**33))
 
-#: Where a call has an int: `module` is an attribute that the caller sets before it.
+#: The place of an int in a call: `module` is an attribute that the caller sets before it.
 PLACES = (
     "positional",
     "positional",
@@ -43,10 +43,10 @@ class Number:
     kind: str
     place: str
     read: str
-    #: free, walk, few, equal, constant: how it goes from call to call.
+    #: free, walk, few, equal, constant: how it changes from call to call.
     habit: str
     few: tuple[int, ...] = ()
-    #: The number that it is equal to at times.
+    #: The number that it sometimes equals.
     twin: str = ""
 
 

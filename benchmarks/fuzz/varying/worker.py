@@ -1,7 +1,7 @@
-"""The process that runs cases: `python -m benchmarks.fuzz.varying.worker`, ordered by the campaign.
+"""The process that runs cases: `python -m benchmarks.fuzz.varying.worker`, started by the campaign.
 
-Part 0 draws the cases and runs all their launches, but for those marked `new process`: of these it runs the first
-one, and part 1, another process, the others. One line of JSON per case tells what came out.
+Part 0 draws the cases and runs all their launches. Of a case marked `new process` it runs only the first launch, and
+part 1, another process, runs the others. It prints one line of JSON per case with the result.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def main(order: dict[str, Any]) -> None:
 
 
 def _settle() -> None:
-    """Import what every case needs, and leave it out of collections, which took a quarter of the time."""
+    """Import what every case needs, and exclude it from garbage collection, which took a quarter of the time."""
     import torch._dynamo  # noqa: F401
 
     import gearcache.building.build  # noqa: F401

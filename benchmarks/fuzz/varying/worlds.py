@@ -18,9 +18,9 @@ class VaryingWorld(World):
 
     def __init__(self, name: str, file: Path, backend: str, root: Path | None) -> None:
         self.limit = 16
-        #: Whether the last call was of a size that no gear allows, and misses raise.
+        #: Whether the last call had a size that no gear allows, and misses raise.
         self.is_outside = False
-        #: The sizes that gears declare of dim 0.
+        #: The sizes that gears declare for dim 0.
         self.gears: list[int] = []
         self._raises = True
         super().__init__(name, file, backend, root)
@@ -33,7 +33,7 @@ class VaryingWorld(World):
         return super().cached(function, options)
 
     def attach(self, module: torch.nn.Module, **options: Any) -> torch.nn.Module:
-        """Stand for `gearcache.attach` in the steps of a case."""
+        """Stands for `gearcache.attach` in the steps of a case."""
         self._note(options)
         if self.is_cached:
             gearcache.attach(module, **self.given(options))

@@ -1,4 +1,4 @@
-"""What the deployment calls, from shapes alone: for `gearcache prewarm deploy:build`, and for all checks."""
+"""The calls of the deployment, from shapes alone: for `gearcache prewarm deploy:build`, and for all checks."""
 
 import torch
 from model import Classifier

@@ -1,4 +1,4 @@
-"""The model of the deployment: builder, checks and server import it by this one name, which is in the key."""
+"""The model of the deployment; builder, checks and server import it under this name, which is in the key."""
 
 import torch
 
@@ -8,14 +8,14 @@ GEARS = [1, 2, 4, 8]
 
 
 class Classifier(torch.nn.Module):
-    """Features, and scores of 10 classes, for rows of 64 numbers."""
+    """Computes features, and scores of 10 classes, for rows of 64 numbers."""
 
     def __init__(self) -> None:
         super().__init__()
         self.body = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU())
         self.head = torch.nn.Linear(128, 10)
         config = gearcache.CompilerConfig(
-            target="x86-64-v3",  # what all nodes have: else the key holds the CPU of the builder
+            target="x86-64-v3",  # all nodes have it; by default the key contains the CPU of the builder
             on_miss="pad",
             pad_values={"rows": 0.0},
         )

@@ -1,4 +1,4 @@
-"""A server of the standard library: POST rows as JSON to /features or /scores; GET /health says what it compiled."""
+"""A server of the standard library: POST rows as JSON to /features or /scores; GET /health reports compiles."""
 
 import json
 import os

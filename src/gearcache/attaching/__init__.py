@@ -1,1 +1,1 @@
-"""`gearcache.attach`: a module whose calls, whoever makes them, run through compiled graphs kept on disk."""
+"""`gearcache.attach`: serves every call of a module from compiled graphs on disk, whatever code makes the call."""

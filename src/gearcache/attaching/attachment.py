@@ -1,4 +1,4 @@
-"""One attached module: its calls are served by a cached method, with its hooks around them."""
+"""Attaches one module: a cached method serves its calls, and its hooks run around the graph."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from gearcache.telemetry.stats import Stats
     from gearcache.telemetry.suggest import SuggestedGears
 
-#: Where `torch.nn.Module.__call__` looks for what runs in place of the forward and its hooks.
+#: Where `torch.nn.Module.__call__` looks for a function to run in place of the forward and its hooks.
 SEAM = "_compiled_call_impl"
 _ABSENT = object()
 _ATTACHMENT = "gearcache_attachment"
-#: Taken while a module is attached or detached, or its forward was exchanged.
+#: Held while a module is attached or detached, or while its forward is exchanged.
 _exchange = threading.RLock()
 os.register_at_fork(after_in_child=_exchange._at_fork_reinit)  # type: ignore[attr-defined]
 
 
 class _Served(Struct, frozen=True, eq=False):
-    """The forward of a module, by what it was found at, and the cached method that serves it."""
+    """The forward of a module, where it was found, and the cached method that serves it."""
 
     kind: type
     function: Any
@@ -44,16 +44,16 @@ class _Served(Struct, frozen=True, eq=False):
 class Attachment:
     """What `gearcache.attach` returns, and what calls of the module run. Safe to call from several threads.
 
-    The module refers to it and it to the module, so both go together. A copy of the module is a plain one.
+    The module and its attachment refer to each other, so both are freed together. A copy of the module is not attached.
     """
 
     def __init__(self, module: torch.nn.Module, parameters: Parameters) -> None:
         check_module(module)
-        #: Whose calls are served.
+        #: The module whose calls are served.
         self.module = module
         self._parameters = parameters
         self._before: Any = _ABSENT
-        #: Whether calls came while the module had another forward.
+        #: Whether calls arrived while the module had another forward.
         self._was_called_before = False
         self._served = self._serve_forward()
         self._entrance = _entrance(self)
@@ -101,18 +101,18 @@ class Attachment:
             return served.method(*args, **kwargs)
         except CaptureError as error:
             if not _fits(served.method, args, kwargs):
-                served.method.function(*args, **kwargs)  # the forward says it better
+                served.method.function(*args, **kwargs)  # the forward raises the clearer error
                 raise error
             raise
 
     def _follow(self) -> _Served:
-        """Serve the forward that the module has now."""
+        """Serve the current forward of the module."""
         with _exchange:
             check_module(self.module)
             right = self._served.method.right
             self._was_called_before = self.was_called
             self._served = self._serve_forward()
-            if right.is_missing:  # the ranks of a job have agreed on the forward that it had
+            if right.is_missing:  # the ranks of a job have agreed on the previous forward
                 self._served.method.right.withdraw(is_eager=right.is_eager)
                 self._served.method.follow_stance()
             return self._served
@@ -122,14 +122,15 @@ class Attachment:
 
     @property
     def state(self) -> str:
-        """What is served and from where, in one line, as messages of errors show it."""
+        """Which forward is served and from where, in one line, for error messages."""
         return f"<{'attached' if self.is_attached else 'detached'} {repr(self.method)[len('<cached ') : -1]}>"
 
     @property
     def was_called(self) -> bool:
-        """Whether a call of the module ever came here, and hooks and arguments let it reach the forward.
+        """Whether any call of the module has arrived here and passed hooks and argument checks to reach the forward.
 
-        The counters know it, so that no call has to note it, and a trace of the module by others is none.
+        It is derived from the counters, so no call has to record it, and a trace of the module by other code does not
+        count.
         """
         stats = self.stats
         return self._was_called_before or bool(stats.calls or stats.eager_calls or stats.refused_calls)
@@ -144,12 +145,12 @@ class Attachment:
 
     @property
     def is_attached(self) -> bool:
-        """Whether calls of the module come here."""
+        """Whether calls of the module are served here."""
         return vars(self.module).get(SEAM) is self._entrance
 
     @property
     def stats(self) -> Stats:
-        """Counters and times, see `gearcache.telemetry.stats.Stats`; they begin anew with another forward."""
+        """Counters and times, see `gearcache.telemetry.stats.Stats`; they restart from zero with another forward."""
         return self.method.stats
 
     @property
@@ -160,27 +161,27 @@ class Attachment:
     def explain(self) -> str:
         """Return what happened at the lookups so far: entry, hits, misses with their reasons, loaded gears.
 
-        If no call of the module has come here, that is told as well.
+        If no call of the module has arrived here, the text says so.
         """
         return "\n".join([self.method.explain(), *self._words_without_calls()])
 
     def suggest_gears(self, k: int) -> SuggestedGears:
-        """Return the at most `k` gears that minimise padded work for the shapes met so far (`.stats.shapes`)."""
+        """Return at most `k` gears that minimise the padded work for the recorded shapes (`.stats.shapes`)."""
         return self.method.suggest_gears(k)
 
     def refresh(self) -> None:
-        """Check the evidence and bind the weights again at the next call, after the module was changed."""
+        """Check the evidence and bind the weights again at the next call, for use after the module was changed."""
         self.method.refresh()
 
     def set_inputs(self, /, *inputs: Any, **named: Any) -> None:
-        """Declare what the arguments of the forward look like, as `CachedMethod.set_inputs` does."""
+        """Declare the arguments of the forward, as `CachedMethod.set_inputs` does."""
         self.method.set_inputs(*inputs, **named)
         self._parameters = self.method.parameters
 
     def warm(self, /, *args: Any, **kwargs: Any) -> None:
-        """Compile and load every gear for a call like this one, without running it: neither forward nor hooks.
+        """Compile and load every gear for a call like this one; neither the forward nor its hooks run.
 
-        Arguments that are declared (`input_signature=`, `set_inputs`) need not be given: zeros stand for tensors.
+        Declared arguments (`input_signature=`, `set_inputs`) need not be given: zeros stand for tensors.
         """
         args, kwargs = self.method.filled(args, kwargs)
         if args and self._served.counts_positions:
@@ -188,7 +189,7 @@ class Attachment:
         self.method.warm(*args, **kwargs)
 
     def attach(self) -> None:
-        """Have the module's calls come here; `AlreadyAttached` where another attachment serves them."""
+        """Serve the module's calls here; `AlreadyAttached` if another attachment serves them."""
         with _exchange:
             held = vars(self.module)
             present = held.get(SEAM, _ABSENT)
@@ -201,9 +202,9 @@ class Attachment:
             held[SEAM] = self._entrance
 
     def detach(self) -> None:
-        """Put back what calls of the module ran before: its forward, or what `module.compile()` has made of it.
+        """Restore what calls of the module ran before: its forward, or what `module.compile()` has made of it.
 
-        Nothing happens where its calls do not come here (any more).
+        Nothing happens if its calls are not served here (any more).
         """
         with _exchange:
             if not self.is_attached:
@@ -225,25 +226,25 @@ class Attachment:
 
 
 def attachment_of(seam: Any) -> Attachment | None:
-    """Return the attachment whose entrance a module holds at its seam; None where it holds something else."""
+    """Return the attachment at a module's seam; None if the seam holds something else."""
     found = getattr(seam, _ATTACHMENT, None)
     return found if isinstance(found, Attachment) else None
 
 
 def words_without_calls(what: str, name: str, themselves: str, is_attached: bool) -> str:
-    """Return what to say where no call has come: a forward that is called past the module leaves no trace."""
+    """Return the message for an attachment without calls: a direct call of the forward bypasses it unseen."""
     words = f"no call of {what} has come here; a direct `{name}.forward(...)` is not served"
     return f"{words}: call {what} {themselves}" if is_attached else words
 
 
 def _whose(seam: Any) -> Any:
-    """Return the module that what a module holds at its seam was made for; None for what is not gearcache's."""
+    """Return the module that the object at a seam was made for; None for an object that is not gearcache's."""
     found = attachment_of(seam)
     return found.module if found is not None else getattr(seam, "attached_module", None)
 
 
 def _entrance(attachment: Attachment) -> Callable[..., Any]:
-    """Return what a module holds: a function, as `module.compile()` leaves one; `torch.jit.script` passes over it."""
+    """Return what to put at the seam: a function, as in `module.compile()`, since `torch.jit.script` skips it."""
     module, call_forward = attachment.module, attachment._call_forward
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -256,7 +257,7 @@ def _entrance(attachment: Attachment) -> Callable[..., Any]:
 
 
 def _fits(method: CachedMethod, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether the forward inside all decorators could be called so."""
+    """Whether the forward inside all decorators accepts these arguments."""
     given = {name: value for name, value in kwargs.items() if name != BY_POSITION}
     try:
         inspect.signature(method.function).bind(*args, **given)

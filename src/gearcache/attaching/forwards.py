@@ -1,4 +1,4 @@
-"""The forward of a module that can be attached, or why it cannot be."""
+"""Finds the forward of a module that can be attached, or the reason why it cannot be."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gearcache.serving.method import CachedMethod
 
 
 def check_module(module: Any) -> None:
-    """Refuse what is no module, and modules whose calls do not lead through `torch.nn.Module`."""
+    """Refuse anything that is not a module, and modules whose calls bypass `torch.nn.Module`."""
     if not isinstance(module, torch.nn.Module):
         advice = ": give the instance, not its class" if isinstance(module, type) else ""
         advice = ": give its module, as in `attach(model)`" if isinstance(module, types.MethodType) else advice
@@ -37,7 +37,7 @@ def check_module(module: Any) -> None:
 
 
 def forward_of(module: torch.nn.Module) -> types.MethodType:
-    """Return what a call of the module runs, as a bound method; `UnsupportedMethod` where it is none."""
+    """Return what a call of the module runs, as a bound method; `UnsupportedMethod` if it is not one."""
     name = type(module).__name__
     own = vars(module).get("forward")
     if own is not None:

@@ -1,4 +1,4 @@
-"""What `attach` says of a model that generates: there is a function that is made for it."""
+"""Recommends `attach_generate` when `attach` is used on a model that generates text."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import weakref
 from typing import Any
 
 logger = logging.getLogger("gearcache")
-#: Classes of which this process was told, each with what told of it. They may go when nothing else needs them.
+#: Classes that this process has warned about, each with the token of the warning. The keys are weak references.
 _told: weakref.WeakKeyDictionary[type, object] = weakref.WeakKeyDictionary()
 
 
 def hint_at_generation(module: Any) -> None:
-    """Name `attach_generate` once for each class of models that it takes.
+    """Recommend `attach_generate`, once for each class of models that it accepts.
 
-    A warning, because whoever needs it has set up no log.
+    This is a warning because the users who need it have set up no logging.
     """
     kind = type(module)
     if kind in _told or not _is_of_transformers(kind) or not _is_taken(module):
         return
     token = object()
     if _told.setdefault(kind, token) is not token:
-        return  # another thread has just said it
+        return  # another thread has just logged it
     logger.warning(
         "`%s` generates: for `model.generate(...)` there is gearcache.integrations.transformers.attach_generate(model, "
         "batch=..., prompt=..., cache_length=...), whose graphs have static shapes and serve every step; plain attach "
@@ -35,15 +35,15 @@ def _is_of_transformers(kind: type) -> bool:
 
 
 def _is_taken(module: Any) -> bool:
-    """Whether a model can generate, and `attach_generate` would take it: nobody is sent where they are refused."""
+    """Whether a model can generate and `attach_generate` accepts it: the hint must not send users into a refusal."""
     try:
         can_generate = getattr(module, "can_generate", None)
         if not callable(getattr(module, "generate", None)) or (callable(can_generate) and not can_generate()):
             return False
-        # Not before: its import needs transformers, which a class of transformers has imported, in the right release.
+        # Not before: its import needs transformers, which a transformers class has imported, in a supported release.
         from gearcache.integrations.transformers.support import check_model
 
         check_model(module)
-    except Exception:  # `attach` does not fail for want of advice
+    except Exception:  # `attach` does not fail because the hint does
         return False
     return True

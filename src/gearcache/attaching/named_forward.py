@@ -1,8 +1,8 @@
-"""A forward behind decorators, with the parameters that its user wrote.
+"""Gives a decorated forward the parameter names that its author wrote.
 
-Decorators of transformers and diffusers take `*args, **kwargs`, so that a trace of them knows its arguments as
-`kwargs['input_ids']`. Dispatch, gears, evidence and messages go by the parameters of the function that is traced;
-a function written here has those of the innermost one, and calls the outermost one as it was itself called.
+Decorators of transformers and diffusers take `*args, **kwargs`, so a trace of them knows its arguments as
+`kwargs['input_ids']`. Dispatch, gears, evidence and messages use the parameters of the traced function. The function
+written here has the parameters of the innermost function, and calls the outermost one exactly as it was called.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from msgspec import Struct
 from gearcache.guards.dispatch.generated import define
 from gearcache.serving.decorators import INFERENCE_MODE, NO_GRAD, undecorated
 
-#: The parameter that says how many arguments a call gives by position: a decorator may look at its `args`.
+#: The parameter that holds the number of arguments given by position: a decorator may look at its `args`.
 BY_POSITION = "by_position"
 _BY_POSITION_KINDS = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
 class Given(enum.Enum):
-    """Stands for an argument that a call does not give; None is another thing to a decorator."""
+    """Stands for an argument that a call does not give; to a decorator, None is a value."""
 
     NOT = "not given"
 
@@ -36,7 +36,7 @@ class Given(enum.Enum):
 
 
 class NamedForward(Struct, frozen=True):
-    """A bound forward, and whether its calls have to say how many of their arguments are by position."""
+    """A bound forward, and whether its calls have to pass the number of their positional arguments."""
 
     method: types.MethodType
     counts_positions: bool
@@ -45,8 +45,8 @@ class NamedForward(Struct, frozen=True):
 def with_own_names(forward: types.MethodType) -> NamedForward:
     """Return a forward that takes its arguments by the names that its user gave them.
 
-    It is returned as it is where no decorator hides them, or where a decorator has parameters of its own that the
-    forward inside does not have.
+    The forward is returned unchanged if no decorator hides the names, or if a decorator has parameters of its own that
+    the inner forward does not have.
     """
     inside = undecorated(forward)
     outer: Any = inside.function.__func__
@@ -66,9 +66,9 @@ def with_own_names(forward: types.MethodType) -> NamedForward:
 
 
 def _parameters(outer: Any) -> list[Parameter] | None:
-    """Return the parameters of the innermost function, without the instance, as far as the outermost takes them.
+    """Return the parameters of the innermost function that the outermost one accepts, without the instance.
 
-    None where nothing is hidden, or a parameter of the outermost is none of the innermost.
+    None if nothing is hidden, or if the outermost function has a parameter that the innermost one lacks.
     """
     shown = list(inspect.signature(outer, follow_wrapped=False).parameters.values())
     hides = {parameter.kind for parameter in shown} & {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}
@@ -92,7 +92,7 @@ def _parameters(outer: Any) -> list[Parameter] | None:
 
 
 def _written(outer: Any, parameters: list[Parameter]) -> Callable[..., Any]:
-    """Write the function: what a call gives by position it gives by position, and what it does not give it leaves."""
+    """Write the function. It passes positional arguments by position and leaves out arguments that were not given."""
     instance = next(iter(inspect.signature(outer).parameters))
     taken = {instance, *(parameter.name for parameter in parameters)}
     outermost, absent, named = (_free(name, taken) for name in ("outermost", "absent", "named"))
@@ -141,7 +141,7 @@ def _written(outer: Any, parameters: list[Parameter]) -> Callable[..., Any]:
         ]
     )
     made: Any = define(source, "make", {}, f"parameters of {outer.__qualname__}")(outer, Given.NOT)
-    # Its globals are those of the forward: evidence and messages go by them.
+    # Its globals are those of the forward, because evidence and messages use them.
     function = types.FunctionType(made.__code__, outer.__globals__, closure=made.__closure__)
     function.__defaults__, function.__kwdefaults__ = made.__defaults__, made.__kwdefaults__
     return functools.update_wrapper(function, outer)

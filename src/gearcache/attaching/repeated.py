@@ -1,4 +1,4 @@
-"""The equal blocks of a model: which they are, and what stands for their attachments together."""
+"""Finds the equal blocks of a model, and handles their attachments as one."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Blocks = dict[str, torch.nn.Module]
 
 
 class RepeatedAttachment:
-    """The attachments of the blocks of a model, in the order in which the model has them.
+    """The attachments of the blocks of a model, in the order of the blocks in the model.
 
-    Each block is attached by itself, with weights of its own. Blocks of one structure have one key, so what the first
-    one compiles the others load, and each shared object is in memory once.
+    Each block is attached by itself and has its own weights. Blocks of the same structure have the same key: the first
+    block compiles, the others load its graphs. Each shared object is in memory once.
     """
 
     def __init__(self, module: torch.nn.Module, blocks: Blocks, parameters: Parameters) -> None:
-        #: The model that has the blocks.
+        #: The model that contains the blocks.
         self.module = module
         #: One attachment per block, by its path in the model.
         self.blocks: dict[str, Attachment] = {}
@@ -65,36 +65,36 @@ class RepeatedAttachment:
 
     @property
     def stats(self) -> Stats:
-        """The counters of all blocks together; a shared object counts as loaded for each block that it is bound to."""
+        """The combined counters of all blocks; a shared object counts as loaded for each block that it is bound to."""
         return Stats.together([block.stats for block in self])
 
     @property
     def entry_paths(self) -> tuple[str, ...]:
-        """Paths of the manifests, each once: one, where all blocks are of one structure and were called."""
+        """Paths of the manifests, each once: a single one if all blocks have the same structure and were called."""
         paths = (block.entry_path for block in self)
         return tuple(dict.fromkeys(path for path in paths if path is not None))
 
     def explain(self) -> str:
-        """Return what happened at the lookups so far, block by block."""
+        """Return a text about the lookups so far, block by block."""
         return "\n".join(f"[{path}] {block.explain()}" for path, block in self.blocks.items())
 
     def warm(self, /, *args: Any, **kwargs: Any) -> None:
-        """Compile and load every gear for a call of a block like this one, for all blocks; nothing is run."""
+        """Compile and load every gear for all blocks, from one example call of a block; nothing is run."""
         for block in self:
             block.warm(*args, **dict(kwargs))
 
     def set_inputs(self, /, *inputs: Any, **named: Any) -> None:
-        """Declare what the arguments of the blocks look like, as `CachedMethod.set_inputs` does."""
+        """Declare the arguments of the blocks, as `CachedMethod.set_inputs` does."""
         for block in self:
             block.set_inputs(*inputs, **named)
 
     def refresh(self) -> None:
-        """Check the evidence and bind the weights of all blocks again at their next calls."""
+        """Check the evidence of all blocks and bind their weights again at their next calls."""
         for block in self:
             block.refresh()
 
     def detach(self) -> None:
-        """Put back what calls of the blocks ran before."""
+        """Restore what calls of the blocks ran before."""
         for block in self:
             block.detach()
 
@@ -104,7 +104,7 @@ def find_blocks(module: torch.nn.Module, repeated: Any) -> Blocks:
 
     `repeated` is the path of a list of modules, several paths, or True: all lists that have equal blocks.
 
-    `UnsupportedMethod` for what is no module, `ValueError` where there are no blocks.
+    `UnsupportedMethod` for anything that is not a module, `ValueError` if there are no blocks.
     """
     if not isinstance(module, torch.nn.Module):
         raise UnsupportedMethod(f"attach takes a torch.nn.Module, not {a_type(module)}")
@@ -150,9 +150,9 @@ def _blocks_at(module: torch.nn.Module, path: str) -> Blocks:
 
 
 def _equal_blocks(module: torch.nn.Module) -> Blocks:
-    """Return the outermost blocks that are of one class with others in their list, two at least of equal structure.
+    """Return the outermost blocks: modules of one class in one list, if at least two have equal structure.
 
-    Classes that a model of diffusers names (`_repeated_blocks`) are its blocks.
+    If a diffusers model names block classes (`_repeated_blocks`), modules of these classes are its blocks.
     """
     named = getattr(module, "_repeated_blocks", None)
     if isinstance(named, (list, tuple)) and named:
@@ -179,7 +179,7 @@ def _collect(module: torch.nn.Module, path: str, found: Blocks) -> None:
 
 
 def _are_blocks(modules: list[torch.nn.Module]) -> bool:
-    """Whether modules of one class are worth an entry of their own: made of others, and two of equal structure."""
+    """Whether modules of one class deserve their own entry: they contain modules, and two have equal structure."""
     if len({id(module) for module in modules}) < 2 or isinstance(
         modules[0], (torch.nn.ModuleList, torch.nn.ModuleDict)
     ):

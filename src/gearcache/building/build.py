@@ -1,4 +1,4 @@
-"""Builds what one call needs: traces it, compiles its gears meanwhile, and puts the finished ones together."""
+"""Builds what one call needs: traces it, compiles its gears in parallel, and combines the finished ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gearcache.telemetry.stats import Counters
 
 
 class _Compiled(Struct):
-    """What the compilers gave so far: artifacts and seconds by number of the job, and errors."""
+    """Results of the compilers so far: artifacts and seconds by job number, and errors."""
 
     artifacts: dict[int, Artifact] = field(default_factory=dict)
     seconds: dict[int, float] = field(default_factory=dict)
@@ -35,8 +35,8 @@ class _Compiled(Struct):
 def build(request: BuildRequest, counters: Counters) -> BuildResult:
     """Trace and compile; a gear that fails is reported and the others are kept.
 
-    `CaptureError` or `GearSpecError` when the method or the spec cannot be compiled at all, `BuildInterrupted` with
-    what was finished at Ctrl-C.
+    Raises `CaptureError` or `GearSpecError` if the method or the spec cannot be compiled at all, and `BuildInterrupted`
+    with the finished variants at Ctrl-C.
     """
     request.backend.check_compiler()
     expected = max(1, len(request.spec.gears))
@@ -46,7 +46,7 @@ def build(request: BuildRequest, counters: Counters) -> BuildResult:
     names = request.names
 
     def shown(gear: str, stage: str) -> None:
-        # A graph of all gears is named by all of them.
+        # A graph for all gears is named after all of them.
         named = (names.get(text) or sizes_name(text) for text in gear.split("; "))
         progress.update("; ".join(named), stage)
 
@@ -88,7 +88,7 @@ def trace(request: BuildRequest, counters: Counters) -> list[str]:
 
 
 def _take(outcomes: Iterable[Outcome], compiled: _Compiled, jobs: GearJobs, name: str, counters: Counters) -> None:
-    """Collect what the compilers give, as it comes."""
+    """Collect the results of the compilers as they arrive."""
     for outcome in outcomes:
         if outcome.artifact is not None:
             blobs = outcome.artifact.blobs
@@ -104,7 +104,7 @@ def _take(outcomes: Iterable[Outcome], compiled: _Compiled, jobs: GearJobs, name
 
 
 def _variants(request: BuildRequest, jobs: GearJobs, compiled: _Compiled, impossible: list[str]) -> list[BuiltVariant]:
-    """Return a variant per unit, of those gears that were compiled."""
+    """Return a variant per unit, with the gears that were compiled."""
     members: dict[int, list[int]] = {}
     for number, gear in enumerate(jobs.gears):
         if gear.job in compiled.artifacts:

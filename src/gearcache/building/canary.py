@@ -1,7 +1,7 @@
-"""A small method that is traced on a release of torch that nobody tested, and shows which of our hooks are called.
+"""Traces a small method on an untested release of torch, to check that Dynamo still calls our hooks.
 
-That a function of Dynamo's has its name and its parameters does not say that Dynamo still calls it, and what watches a
-trace there would see nothing. `Canary` does a little of all that hooks watch; what becomes of its graphs is no matter.
+A function of Dynamo may keep its name and parameters although Dynamo no longer calls it; the hook there would then see
+nothing. `Canary` uses a little of everything that hooks watch; its graphs are discarded.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from gearcache.telemetry.interrupts import raise_interrupt
 from gearcache.torch_release import NEWEST, TESTED_TEXT
 
 logger = logging.getLogger("gearcache")
-#: Our files whose hooks `Canary` does not reach: they watch process groups, which a process may have none of.
+#: Our files whose hooks `Canary` does not reach: they watch process groups, which a process may not have.
 _UNREACHED = ("script_objects.py",)
-#: Those that watch arrays, where there is no NumPy.
+#: Our files that watch arrays; skipped if NumPy is not installed.
 _OF_NUMPY = ("numpy_wrappers.py",)
-#: How errors begin that tell of a trace which Dynamo has not finished; the others are refusals of ours.
+#: How errors of an unfinished Dynamo trace begin; other errors are refusals of gearcache.
 _FAILURES = ("Dynamo ", "its trace ends")
 _FACTOR = 2.0
 
 
 def check_hooks(version: str) -> None:
-    """Raise `UncalledHooks` where Dynamo and what records graphs do not call what stands in place of their functions.
+    """Raise `UncalledHooks` if Dynamo or the recording of graphs does not call a hook that replaces a function.
 
-    For a release that was not tested; it is asked once in a process.
+    Meant for an untested release; the check runs once per process.
     """
-    if private_core.torch_function_modes() > 0:  # under which nothing is traced
+    if private_core.torch_function_modes() > 0:  # nothing is traced under such a mode
         return
     uncalled, cause = uncalled_hooks()
     if uncalled:
@@ -54,9 +54,9 @@ def check_hooks(version: str) -> None:
 
 @functools.cache
 def uncalled_hooks() -> tuple[tuple[str, ...], str]:
-    """Return the functions of torch in whose place one of ours stands that is not called when `Canary` is traced.
+    """Return the functions of torch whose hooks are not called when `Canary` is traced.
 
-    With it, where a trace fails that should not: why.
+    Also returns the reason if a trace fails that should succeed.
     """
     cause = ""
     with watched_hooks() as hooks, private_fake.normal_modes():
@@ -64,7 +64,7 @@ def uncalled_hooks() -> tuple[tuple[str, ...], str]:
             try:
                 with turn():
                     _record(method, arguments)
-            except CaptureError as error:  # some of what is watched is refused
+            except CaptureError as error:  # some of the watched operations are refused
                 raise_interrupt(error)
                 cause = cause or (error.cause if error.cause.startswith(_FAILURES) else "")
             except Exception as error:
@@ -79,7 +79,7 @@ def _reachable(hooks: Hooks) -> tuple[str, ...]:
 
 
 def _calls(canary: Canary) -> Iterator[tuple[Any, tuple[Any, ...]]]:
-    """Yield what is traced, and with which arguments."""
+    """Yield the functions to trace, with their arguments."""
     x = torch.ones(3, 2, device="cpu")
     yield canary.watched, (x, 5, x[0].numpy() if importlib.util.find_spec("numpy") else x[0])
     yield canary.refused_at_once, (x,)
@@ -98,7 +98,7 @@ def _record(method: Any, arguments: tuple[Any, ...]) -> None:
 
 
 class Kind:
-    """A class whose objects, attributes and texts are asked for."""
+    """A class whose objects, attributes and texts the trace uses."""
 
     size = 2
 
@@ -123,11 +123,11 @@ class Slotted:
 
 
 class Table(dict[str, int]):
-    """A dictionary of a user's class."""
+    """A dictionary of a user-defined class."""
 
 
 class Ordered(collections.OrderedDict[str, int]):
-    """An ordered one."""
+    """An ordered dictionary of a user-defined class."""
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
@@ -141,7 +141,7 @@ def _generated(n: int) -> Iterator[int]:
 
 
 class Canary(torch.nn.Module):
-    """Does a little of all that hooks watch; each line is there for the hooks that no other line reaches."""
+    """Uses a little of everything that hooks watch; each line reaches hooks that no other line reaches."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -152,7 +152,7 @@ class Canary(torch.nn.Module):
         self.queue = collections.deque([1, 2], maxlen=2)
 
     def watched(self, x: Any, n: int, array: Any) -> Any:
-        """Return what refers to all that was done; what is refused in it is refused at the end of the trace."""
+        """Return a reference to every result; what is refused here is refused at the end of the trace."""
         made = Kind("b")
         iterator = iter([1, 2])
         total = x * _FACTOR * _constant() + next(iterator)
@@ -218,9 +218,9 @@ class Canary(torch.nn.Module):
         return asked + y.T
 
     def refused_at_once(self, x: Any) -> Any:
-        """Ask for what ends a trace."""
+        """Do something that ends a trace."""
         return x * len(f"{x}")
 
     def recorded(self, x: Any) -> Any:
-        """Compute what is recorded as operators of a gear."""
+        """Compute something that is recorded as operators of a gear."""
         return torch.nn.functional.dropout(x.view(3, 1, 2), 0.5, False)

@@ -1,4 +1,4 @@
-"""The graphs of the gears and their compile jobs, recorded while earlier jobs compile."""
+"""Records the graphs of the gears and makes their compile jobs, while earlier jobs compile."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ logger = logging.getLogger("gearcache")
 
 
 class RecordedGear(Struct, frozen=True):
-    """A gear whose graph is recorded: the unit it belongs to, and the number of the job that compiles it."""
+    """A gear whose graph is recorded: its unit, and the number of the job that compiles it."""
 
     unit: TraceUnit
     graph: GearGraph
@@ -42,19 +42,19 @@ class RecordedGear(Struct, frozen=True):
 
 
 class GearJobs:
-    """The compile jobs of one build, made one after the other; remembers which gears each of them serves."""
+    """The compile jobs of one build, made one after the other; records which gears each job serves."""
 
     def __init__(self, request: BuildRequest, units: Iterable[TraceUnit]) -> None:
         self._request = request
         self._units = units
         self.gears: list[RecordedGear] = []
-        #: Per job, its graph for readers.
+        #: For each job, its graph in the form for readers.
         self.packed: list[bytes] = []
-        #: Per job, the digest of all that a compiler gets, where it was asked for.
+        #: For each job, the digest of everything that the compiler gets, if it was requested.
         self.digests: list[str] = []
 
     def __iter__(self) -> Iterator[CompileJob]:
-        """Yield a job per gear, or per unit where the backend takes all gears at once."""
+        """Yield a job per gear, or per unit if the backend compiles all gears at once."""
         for unit in self._units:
             yield from self._jobs_of(unit)
 
@@ -84,7 +84,7 @@ class GearJobs:
             yield self._packed(_all_gears_job(request, unit))
 
     def text(self, job: int) -> str:
-        """Return the gear of a job, the first one where it serves several."""
+        """Return the text of the gear of a job, of the first one if it serves several."""
         return next(gear.stored.text for gear in self.gears if gear.job == job)
 
     def _packed(self, job: CompileJob) -> CompileJob:
@@ -97,7 +97,7 @@ class GearJobs:
 def _record(
     request: BuildRequest, unit: TraceUnit, text: str, gear: PlannedGear | None
 ) -> tuple[GearGraph, StoredGear]:
-    """Return the graph of one gear, and what is stored of it but for its artifact."""
+    """Return the graph of one gear, and its stored form without the artifact."""
     capture = unit.capture
     _refuse_answering(capture)
     if request.backend.compiles:
@@ -155,7 +155,7 @@ def _record(
 
 
 def _refuse_answering(capture: Capture) -> None:
-    """Refuse quantized weights and their like: what they make of `linear` is no operator that a graph could call."""
+    """Refuse tensors such as quantized weights, whose `linear` is not an operator that a graph could call."""
     for path, tensor in _tensors(capture):
         cls = type(tensor)
         answers = private_core.has_own_dispatch(tensor) and private_core.has_own_functions(cls)
@@ -207,7 +207,7 @@ def _shapes_text(capture: Capture, graph: GearGraph) -> str:
 def _job(
     request: BuildRequest, capture: Capture, text: str, graph: GearGraph, groups: Sequence[Sequence[Any]] = ()
 ) -> CompileJob:
-    """Return the job of one graph, which names process groups by role; `groups` are those with a role."""
+    """Return the job of one graph. It names process groups by role; `groups` are the groups that have a role."""
     symbols = dict(graph.symbols)
     if graph.numbers and not symbols:  # compilers need an environment in which a number is a symbol
         symbols = {name: [list(getattr(spec, name)) for spec in graph.inputs] for name in ("sizes", "strides")}

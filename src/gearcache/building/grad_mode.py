@@ -1,4 +1,4 @@
-"""Captures of a method that asks for grad mode: one for both modes where they agree, else one for each."""
+"""Captures a method that asks for the grad mode: one capture for both modes if they agree, else one for each."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from gearcache.guards.evidence.constants import to_plain
 
 
 def settled(capture: Capture, with_grad: bool, capture_as: Callable[[bool], Capture] | None) -> Capture:
-    """Return a capture that says in which grad mode it holds, if not in both.
+    """Return a capture that records the grad mode in which it holds, unless it holds in both.
 
-    `capture_as` makes that of a mode; None where the modes are known to differ.
+    `capture_as` makes the capture of a mode; None if the modes are known to differ.
     """
     if not capture.asks_grad_mode:
         return capture
@@ -41,7 +41,7 @@ def _joined(left: list[Check], right: list[Check]) -> list[Check]:
 
 
 def _program(capture: Capture) -> list[Any]:
-    """Return what a capture runs, without the name that is its own."""
+    """Return the program of a capture, without the name that is unique to the capture."""
     try:
         frame = repr(encode_code(capture.frame_code)).replace(capture.graph_name, "")
     except UnstorableConstant:

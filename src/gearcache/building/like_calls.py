@@ -1,4 +1,4 @@
-"""Calls like the one at hand with tensors of other sizes, and its dims that are to be dynamic: for tracing."""
+"""Makes calls with tensors of other sizes for tracing, and finds the dims that are to be dynamic."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gearcache.guards.gears.spec import GearSpec
 
 
 def enlarged_call(spec: GearSpec, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the call with geared dims, and dims of the same index and size, at a gear of sizes of at least 2."""
+    """Return the call with its geared dims, and dims of equal index and size, at a gear whose sizes are at least 2."""
     gear = next((gear for gear in spec.gears if all(size >= 2 for size in gear)), None)
     tensors = find_tensors(arguments)
     sizes = call_sizes(spec, tensors)
@@ -32,9 +32,9 @@ def enlarged_call(spec: GearSpec, arguments: Mapping[str, Any]) -> dict[str, Any
 
 
 def sized_call(spec: GearSpec, arguments: Mapping[str, Any], gear: tuple[int, ...]) -> dict[str, Any] | None:
-    """Return a call with its geared dims at a gear; None where another dim may have to follow one that moves.
+    """Return a call with its geared dims at a gear; None if another dim may have to change with one of them.
 
-    That is a dim of the same index and size: nothing tells whether it is a batch too, or broadcast.
+    That is a dim of the same index and size: it may be a batch too, or broadcast, and the call does not show which.
     """
     tensors = find_tensors(arguments)
     sizes = call_sizes(spec, tensors)
@@ -55,7 +55,7 @@ def sized_call(spec: GearSpec, arguments: Mapping[str, Any], gear: tuple[int, ..
 
 
 def like_dims(spec: GearSpec, arguments: Mapping[str, Any], module: torch.nn.Module) -> list[tuple[torch.Tensor, int]]:
-    """Return the dims, in arguments and in what the module holds, whose size is that of a geared dim."""
+    """Return the dims, in arguments and in the module, whose size is that of a geared dim."""
     given = find_tensors(arguments)
     sizes = set(call_sizes(spec, given))
     held = {
@@ -75,7 +75,7 @@ def like_dims(spec: GearSpec, arguments: Mapping[str, Any], module: torch.nn.Mod
 
 
 def range_dims(spec: GearSpec, tensors: Mapping[str, torch.Tensor]) -> list[tuple[torch.Tensor, int]]:
-    """Return the dims of a call that were declared to stay dynamic; those of size 0 and 1 cannot."""
+    """Return the dims of a call that were declared to stay dynamic; dims of size 0 and 1 cannot."""
     return [
         (tensor, axis.dim)
         for axis in spec.dynamic_axes
@@ -85,7 +85,7 @@ def range_dims(spec: GearSpec, tensors: Mapping[str, torch.Tensor]) -> list[tupl
 
 
 def like_tensor(tensor: torch.Tensor, shape: list[int]) -> torch.Tensor:
-    """Return a tensor of another shape with the dtype, the device and the order of strides of one."""
+    """Return a tensor of another shape with the dtype, device and stride order of the given one."""
     if list(tensor.shape) == shape:
         return tensor
     order = sorted(range(tensor.dim()), key=lambda dim: (tensor.stride(dim), -dim))

@@ -1,4 +1,4 @@
-"""What to build: one call of a method under one set of options; and what came of it."""
+"""Data types of a build: the request (one call of a method under one set of options) and its result."""
 
 from __future__ import annotations
 
@@ -19,47 +19,47 @@ from gearcache.guards.gears.short_names import short_names
 
 
 class Findings(Struct, frozen=True):
-    """What traces of a method have shown: later ones begin with it."""
+    """What traces of a method have shown; later traces start from it."""
 
-    #: Where ints are that the frame writes.
+    #: The places of ints that the frame writes.
     written_ints: frozenset[Access] = frozenset()
     #: Dynamo's names of parameters and buffers that the method replaces.
     unbound: frozenset[str] = frozenset()
 
 
 class BuildRequest(Struct, frozen=True):
-    """What to build: one call of a bound method under one set of options."""
+    """The request of a build: one call of a bound method under one set of options."""
 
     name: str
     function: Any
     arguments: Mapping[str, Any]
     spec: GearSpec
     dynamic: bool
-    #: Dims to make dynamic where the trace allows it, although `dynamic` is False or gears say nothing of them.
+    #: Dims to make dynamic if the trace allows it, although `dynamic` is False or gears do not mention them.
     changing: list[tuple[Access, int]]
-    #: Which ints are to be numbers, where the trace allows it.
+    #: Which ints are to be numbers, if the trace allows it.
     numbers: NumberChoice
     backend: Backend
     options: Mapping[str, Any]
     decompositions: Mapping[Any, Any] | None
     jobs: int
-    #: Seconds that a worker may take for a gear.
+    #: Seconds after which the compile of a gear in a worker times out.
     compile_timeout: float
-    #: The mode of autograd that decorators put the method under, see `gearcache.serving.decorators`.
+    #: The autograd mode that decorators set for the method, see `gearcache.serving.decorators`.
     mode: str = ""
-    #: The grad modes to build for, where the method asks: that of the call, before it off.
+    #: The grad modes to build for, if the method asks for the mode: that of the call first, then off.
     grad_modes: tuple[bool, ...] = (False,)
-    #: With `on_miss="pad"`: what to fill with.
+    #: With `on_miss="pad"`: the values to pad with.
     fills: Fills | None = None
-    #: Whether operations that come again and again are compiled once.
+    #: Whether repeated operations are compiled once.
     repeats: bool = True
-    #: Threads that the compiled code is for.
+    #: The thread count of the compiled code.
     threads: int = field(default_factory=torch.get_num_threads)
-    #: Whether digests are made, which tell whether another process would build the same.
+    #: Whether to make digests that show whether another process would build the same.
     compares: bool = False
-    #: What earlier builds have shown.
+    #: The findings of earlier builds.
     findings: Findings = Findings()
-    #: For who waits: why nothing stored does, and the folder that will have the graphs, "" where none can.
+    #: Shown to a user who waits: why no stored graph fits, and the folder of the graphs ("" if they cannot be stored).
     why: str = ""
     place: str = ""
 
@@ -74,12 +74,12 @@ class BuiltVariant(Struct):
 
     variant: StoredVariant
     artifacts: list[Artifact]
-    #: Equal where another process would store the same (`building.same`); empty where nobody asked.
+    #: Equal if another process would store the same (`building.same`); empty if it was not requested.
     digest: str = ""
 
 
 class BuildResult(Struct):
-    """The variants that were compiled, the gears that failed, and findings."""
+    """The compiled variants, the failed gears, and the findings."""
 
     variants: list[BuiltVariant] = field(default_factory=list)
     errors: list[CompileError] = field(default_factory=list)
@@ -87,7 +87,7 @@ class BuildResult(Struct):
 
 
 class BuildInterrupted(KeyboardInterrupt):
-    """Ctrl-C during a build; carries what was finished before."""
+    """Ctrl-C during a build; carries the finished variants."""
 
     def __init__(self, result: BuildResult) -> None:
         super().__init__()

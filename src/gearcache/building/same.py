@@ -1,8 +1,8 @@
-"""Whether two processes would compile and store the same: digests of what compilers are given, and of what is stored.
+"""Digests that show whether two processes would compile and store the same.
 
-Ranks of a job share one compile where these are equal. A trace that has a rank, a share of a table or another device in
-it differs, in the graph or in what it depends on, and so do its digests. Process groups count by role: which of the
-groups it is, in the order in which the variant comes to them, and how many ranks it has.
+Ranks of a job share one compile if these are equal. If a trace contains a rank, a share of a table or another device,
+its digests differ, because the graph or its dependencies differ. Process groups count by role: their position in the
+order in which the variant uses them, and their number of ranks.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from gearcache.ge_cache.backend import CompileJob
 from gearcache.guards.dispatch.variant import StoredVariant
 from gearcache.guards.dispatch.variant_groups import with_groups
 
-#: What a compile adds to a gear, and what of that need not be equal where its blobs are.
+#: Fields that a compile adds to a gear; and fields that may differ although the blobs are equal.
 _COMPILED = ("header", "blobs", "seconds")
 _TIMES = ("header", "seconds", "conditions")
 
 
 def job_digest(job: CompileJob) -> str:
-    """Return the digest of all that a compiler is given."""
+    """Return the digest of everything that a compiler is given."""
     inputs = [_spec(item) for item in job.inputs]
     attributes = {name: _spec(item) for name, item in job.attributes.items()}
     return _digest(asdict(job) | {"inputs": inputs, "attributes": attributes})
@@ -36,7 +36,7 @@ def variant_digest(variant: StoredVariant, jobs: Sequence[str]) -> str:
 
 
 def stored_digest(variant: StoredVariant, *, by_role: bool = True) -> str:
-    """Return the digest of a variant after its compile, its blobs included; with the names of its groups if wanted."""
+    """Return the digest of a variant after its compile, including its blobs, and the names of its groups if wanted."""
     return _digest(_without(_by_role(variant) if by_role else variant, _TIMES))
 
 
@@ -56,5 +56,5 @@ def _spec(spec: Any) -> list[Any]:
 
 
 def _digest(value: Any) -> str:
-    """Return the sha256 of some data; what is not plain counts as it shows itself."""
+    """Return the sha256 of some data; values that are not plain are represented by their `repr`."""
     return hashlib.sha256(msgpack.packb(value, default=repr)).hexdigest()

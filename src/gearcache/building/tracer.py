@@ -1,4 +1,4 @@
-"""Makes the captures of one call: at its own sizes, at a gear's, with few or all dims symbolic."""
+"""Traces one call: at its own sizes, at a gear's sizes, with some or all dims symbolic."""
 
 from __future__ import annotations
 
@@ -40,27 +40,27 @@ class Tracer:
     def __init__(self, request: BuildRequest, counters: Counters) -> None:
         self._request = request
         self._counters = counters
-        # What the arguments were bound to: a decorator's own `*args, **kwargs`, not what it wraps.
+        # The signature that the arguments were bound to: a decorator's own `*args, **kwargs`, not what it wraps.
         self._signature = inspect.signature(request.function, follow_wrapped=False)
-        #: Whether captures are as with autograd on, and whether that is known to make a difference.
+        #: Whether captures behave as with autograd on, and whether that is known to make a difference.
         self.with_grad = False
         self.asks_grad_mode = False not in request.grad_modes
-        #: Which ints are to be numbers, as far as it is known.
+        #: Which ints are to be numbers, as far as traces have shown.
         self._numbers = request.numbers.with_changing(request.findings.written_ints)
-        #: What is left of a choice of numbers after the traces that refused some, and why they did.
+        #: For each choice of numbers: the choice that remained after traces refused some of them, and their reasons.
         self._left: dict[NumberChoice, tuple[NumberChoice, dict[str, None]]] = {}
         self._captures: list[Capture] = []
-        #: Whether only what was declared or marked is dynamic: no graph could be made otherwise.
+        #: Whether only declared or marked dims are dynamic, because no graph could be made otherwise.
         self._is_static = False
         self._unbound = set(request.findings.unbound)
 
     @property
     def findings(self) -> Findings:
-        """What the traces so far have shown."""
+        """The findings of the traces so far."""
         return Findings(self._numbers.changing - self._request.numbers.changing, frozenset(self._unbound))
 
     def free(self) -> Capture:
-        """Trace with all dims dynamic, or only those of a declared range, or none."""
+        """Trace with all dims dynamic, with only those of a declared range, or with none."""
         request = self._request
         if request.spec.ranges:
             capture = self.ranged(request.arguments)
@@ -70,33 +70,33 @@ class Tracer:
                 with private_dynamo.marked_dynamic(self._open_dims(request.arguments)):
                     capture = self.capture(request.arguments, dynamic=is_dynamic)
             except CaptureError as error:
-                # An exception may come of an operation that Dynamo lacks for symbols. Otherwise, without a dim that has
-                # changed, most likely nothing can be traced of it at all.
+                # The exception may come from an operation that Dynamo does not support for symbols. Otherwise, if no
+                # dim has changed, most likely no trace of the method is possible at all.
                 may_be_symbols = isinstance(error, MethodRaises) and not error.is_by_statement
                 if not self.may_be_static or not (may_be_symbols or request.changing):
                     raise
                 self.stay_static(error)
                 return self.free()
         if request.backend.compiles and any(size < 2 for size in capture.unbacked.values()):
-            # Compilers take every symbol for at least 2: a smaller size gets a graph of its own.
+            # Compilers assume that every symbol is at least 2: a smaller size gets its own graph.
             with private_shapes.unmarked(find_tensors(request.arguments).values()):
                 capture = self.capture(request.arguments, dynamic=False)
         return capture
 
     @property
     def may_be_static(self) -> bool:
-        """Whether sizes or ints are dynamic of which the caller has not said that they must be."""
+        """Whether sizes or ints are dynamic although the caller does not require it."""
         request = self._request
         return not self._is_static and bool(request.dynamic or request.changing or self._numbers)
 
     def stay_static(self, error: CaptureError) -> None:
-        """Make static captures from now on: no graph can be made with what varies as a symbol."""
+        """Make static captures from now on, because no graph could be made with symbols for the varying sizes."""
         raise_interrupt(error)
         logger.info("%s: sizes and ints that vary stay static: %s", self._request.name, error.cause)
         self._is_static, self._numbers = True, NO_NUMBERS
 
     def geared(self) -> tuple[Capture, list[PlannedGear]]:
-        """Trace at the call's own sizes, or, when those hold a 0 or 1, at another gear's."""
+        """Trace at the call's own sizes, or, if those contain a 0 or 1, at another gear's."""
         spec, arguments = self._request.spec, self._request.arguments
         if any(size < 2 for size in call_sizes(spec, find_tensors(arguments))):
             enlarged = enlarged_call(spec, arguments)
@@ -111,10 +111,10 @@ class Tracer:
         return self.planned(arguments)
 
     def planned(self, arguments: Arguments) -> tuple[Capture, list[PlannedGear]]:
-        """Trace with only those dims symbolic that have a geared dim's size, which is three times as quick.
+        """Trace with only those dims symbolic that have a geared dim's size, which is three times as fast.
 
-        Where that freezes a geared dim (another dim is a multiple of it), trace again with all dims symbolic; and with
-        none where Dynamo lacks an operation for symbols (`divmod`): every gear then takes a trace of its own.
+        If that freezes a geared dim (another dim is a multiple of it), trace again with all dims symbolic. If Dynamo
+        does not support an operation for symbols (`divmod`), trace with none: every gear then needs its own trace.
         """
         spec = self._request.spec
         try:
@@ -141,13 +141,13 @@ class Tracer:
         with private_dynamo.marked_dynamic([*range_dims(spec, given), *self._open_dims(arguments)]):
             capture = self.capture(arguments, dynamic=False)
         for axis in spec.ranges:
-            # One that the method does not use may be of any size; where there is none, a name is wrong.
+            # A range that the method does not use may have any size; if the tensor does not exist, its name is wrong.
             if not any(axis.matches(path) and axis.dim < tensor.dim() for path, tensor in given.items()):
                 matching_inputs(capture, axis)
         return capture
 
     def _open_dims(self, arguments: Arguments) -> list[tuple[torch.Tensor, int]]:
-        """Return the dims that vary although nothing was declared of them, in these arguments and in the module."""
+        """Return the dims of the arguments and the module that vary although they are not declared."""
         if self._is_static:
             return []
         method: Any = self._request.function
@@ -158,17 +158,17 @@ class Tracer:
         for place, dim in self._request.changing:
             try:
                 value = place.resolve(scope)
-            except (LookupError, AttributeError, TypeError):  # of a variant of what the module was
+            except (LookupError, AttributeError, TypeError):  # a variant of an earlier state of the module
                 continue
             if isinstance(value, torch.Tensor) and dim < value.dim() and value.size(dim) > 1:
                 found.append((value, dim))
         return found
 
     def capture(self, arguments: Arguments, *, dynamic: bool) -> Capture:
-        """Trace; again where the frame writes buffers or parameters, which must not be bound.
+        """Trace; trace again if the frame writes buffers or parameters, which must not be bound.
 
-        Ints that vary are numbers, and those that the frame writes, which a first trace shows; constants where the
-        trace can not do without their values.
+        Ints that vary become numbers, and so do ints that the frame writes, which the first trace shows. They become
+        constants if the trace needs their values.
         """
         capture = self._with_numbers(arguments, dynamic, self._numbers)
         written = frozenset(capture.written_ints) - self._numbers.changing - self._numbers.constants
@@ -180,7 +180,7 @@ class Tracer:
     def _with_numbers(
         self, arguments: Arguments, dynamic: bool, choice: NumberChoice, otherwise: Capture | None = None
     ) -> Capture:
-        """Trace with numbers; where some cannot be, with fewer or none: then `otherwise` is returned if it is given."""
+        """Trace with numbers; if some are refused, with fewer or none, or return `otherwise` if it is given."""
         wanted = choice
         choice, refused = self._left.get(wanted, (wanted, {}))
         while otherwise is None or choice or not refused:
@@ -216,9 +216,9 @@ class Tracer:
         return capture
 
     def _check_numbers(self, capture: Capture) -> None:
-        """Raise `CaptureError` where the numbers of a capture cannot be inputs of its graphs.
+        """Raise `CaptureError` if the numbers of a capture cannot be inputs of its graphs.
 
-        Its graph is recorded once for that, at the sizes of the call.
+        To find out, its graph is recorded once, at the sizes of the call.
         """
         request = self._request
         if not capture.numbers:
@@ -234,17 +234,17 @@ class Tracer:
         for item in capture.inputs:
             for dim, size in enumerate(map(symbols.simplify, item.sizes)):
                 tied = numbers & symbols.symbols_of(size)
-                if tied and not size.is_Symbol:  # several values may go with one size
+                if tied and not size.is_Symbol:  # several values may lead to one size
                     cause = f"`{item.access.text}.size({dim})` is {size} of the numbers of the trace"
                     raise NumberRefused(capture.method, cause, tied)
 
     def close(self) -> None:
-        """Let go of the tensors of the call and the module; nothing is recorded of a capture after it."""
+        """Drop the tensors of the call and the module; no graph can be recorded from a capture after it."""
         for capture in self._captures:
             capture.drop_references()
 
     def resized(self, capture: Capture, assignment: Mapping[Any, int]) -> Arguments:
-        """Return the call's arguments with tensors of the sizes that a trace gives them."""
+        """Return the call's arguments with tensors of the sizes that a trace assigns to them."""
         symbols = capture.symbols()
         wanted = {
             id(item.example): like_tensor(item.example, [symbols.value(size, assignment) for size in item.sizes])
@@ -303,7 +303,7 @@ def _call_of(signature: inspect.Signature, arguments: Arguments) -> tuple[tuple[
 
 
 def _fits(capture: Capture, planned: list[PlannedGear], arguments: Arguments, spec: GearSpec, *, may_pad: bool) -> bool:
-    """Whether a trace at other sizes describes the sizes of the call at hand (at a gear, or padded to one)."""
+    """Whether a trace at other sizes also describes the sizes of this call (at a gear, or padded to one)."""
     symbols = capture.symbols()
     tensors = find_tensors(arguments)
     sizes = call_sizes(spec, tensors)

@@ -1,4 +1,4 @@
-"""Which captures the gears of one call need: one, and one more for each gear that breaks it."""
+"""Decides which captures the gears of one call need: one, plus one for each gear that breaks it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gearcache.guards.gears.call_sizes import call_sizes
 from gearcache.guards.gears.parse import GearSpec, gear_text
 
 logger = logging.getLogger("gearcache")
-#: How many items of a list a log line holds.
+#: How many items of a list a log line shows.
 _LISTED = 8
 
 
@@ -34,23 +34,23 @@ class TraceUnit(Struct):
     capture: Capture
     #: Text and plan of each gear; a plan of None is a gear at the sizes of the capture.
     gears: list[tuple[str, PlannedGear | None]]
-    #: The captured graph with what it holds as attributes as inputs, a `torch.fx.GraphModule`; made of the capture.
+    #: The captured graph with its attributes turned into inputs, a `torch.fx.GraphModule`; made from the capture.
     lifted: Any = None
     frame: dict[str, Any] = field(default_factory=dict)
     references: dict[str, list[str]] = field(default_factory=dict)
     padding: dict[str, Any] | None = None
-    #: Names of the operators in the graphs of the gears that are not torch's.
+    #: Names of the operators in the graphs of the gears that do not belong to torch.
     operators: set[str] = field(default_factory=set)
-    #: Makes the units that take this one's place where no graph can be recorded of it; None where nothing can.
+    #: Makes replacement units if no graph can be recorded of this one; None if there is no replacement.
     otherwise: Callable[[CaptureError], Iterator[TraceUnit]] | None = None
-    #: Makes a unit for one of its gears at which no graph can be recorded of the capture.
+    #: Makes a unit for a single gear for which no graph can be recorded from the capture.
     own: Callable[[PlannedGear], Iterator[TraceUnit]] | None = None
 
     def __post_init__(self) -> None:
         self.lifted = lift_attributes(self.capture)
 
     def check_storable(self) -> None:
-        """Encode the frame and look the sources up, so that what cannot be stored fails before any compile."""
+        """Encode the frame and look up the sources, so that anything that cannot be stored fails before any compile."""
         capture = self.capture
         try:
             self.frame = encode_code(capture.frame_code)
@@ -69,7 +69,7 @@ class TraceUnit(Struct):
         )
 
     def add_operators(self, names: list[str]) -> None:
-        """Note operators of a graph; `CaptureError` for one whose change another process could not see."""
+        """Record the operators of a graph; `CaptureError` for one whose change another process could not detect."""
         try:
             record_operators(set(names) - self.operators)
         except UnkeyableValue as error:
@@ -78,18 +78,18 @@ class TraceUnit(Struct):
 
 
 class Units:
-    """The captures of one build, made one after the other; what could not be made is in `errors` and `impossible`."""
+    """The captures of one build, made one after the other; failures are in `errors` and `impossible`."""
 
     def __init__(self, request: BuildRequest, tracer: Tracer) -> None:
         self._request = request
         self._tracer = tracer
-        #: Gears that failed in their trace.
+        #: Gears whose trace failed.
         self.errors: list[CompileError] = []
-        #: Gears of the spec that cannot exist: the trace ties their sizes otherwise.
+        #: Gears of the spec that cannot exist, because the trace relates their sizes differently.
         self.impossible: list[str] = []
 
     def __iter__(self) -> Iterator[TraceUnit]:
-        """Yield captures with their gears, the call's own first; where autograd is on and asked for, both answers."""
+        """Yield captures with their gears, the call's own first; for both grad modes if the method asks."""
         for with_grad in self._request.grad_modes:
             if not with_grad or self._tracer.asks_grad_mode:
                 self._tracer.with_grad = with_grad
@@ -120,7 +120,7 @@ class Units:
         yield from self._own_units(capture, [gear for gear in planned if gear not in covered])
 
     def _otherwise(self) -> Callable[[CaptureError], Iterator[TraceUnit]] | None:
-        """Return what makes static units; None where nothing is dynamic that need not be."""
+        """Return a function that makes static units; None if nothing is optionally dynamic."""
         if not self._tracer.may_be_static:
             return None
 
@@ -146,8 +146,8 @@ class Units:
     def _padded_units(self, capture: Capture, planned: list[PlannedGear]) -> Iterator[TraceUnit]:
         """Yield captures with symbolic dims and a plan for padding, as many as cover the gears.
 
-        A size of 1 is never symbolic; the other dims of such a gear are in a capture of their own, so that a call of
-        one row is filled up in them alone.
+        A size of 1 is never symbolic. The other dims of such a gear get their own capture, so that a call of one row is
+        padded in those dims only.
         """
         spec = self._request.spec
         if spec.dynamic_axes:
@@ -181,7 +181,7 @@ class Units:
             capture, planned = self._tracer.planned(self._tracer.resized(capture, wanted.assignment))
 
     def _padding_plan(self, unit: TraceUnit, covered: list[PlannedGear]) -> dict[str, Any]:
-        """Prove that calls between gears may be padded; `GearSpecError` where that is not shown."""
+        """Prove that calls between gears may be padded; `GearSpecError` if there is no proof."""
         from gearcache.ge_cache.padding.plan import (
             equal_symbols,
             padded_symbols,
@@ -207,9 +207,9 @@ class Units:
         return plan
 
     def _arguments_at(self, capture: Capture, gear: PlannedGear) -> tuple[Mapping[str, Any] | None, bool]:
-        """Return arguments of the sizes of a gear, and whether a trace has told those of all dims.
+        """Return arguments of the sizes of a gear, and whether a trace has determined the sizes of all dims.
 
-        None where only a call can tell.
+        The arguments are None if only a real call can provide them.
         """
         spec, arguments = self._request.spec, self._request.arguments
         if _sizes_of(spec, arguments) == gear.sizes:
@@ -227,7 +227,7 @@ class Units:
             own = self._tracer.ranged(arguments) if arguments is not None else None
         except CaptureError as error:
             own = None
-            if is_known and not isinstance(error, MethodRaises):  # else an int of the call is not for such sizes
+            if is_known and not isinstance(error, MethodRaises):  # else an int of the call does not fit these sizes
                 self.errors.append(CompileError(capture.method, text, error.cause))
                 return None
         if own is None:
@@ -242,6 +242,6 @@ def _sizes_of(spec: GearSpec, arguments: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def _shortened(text: str) -> str:
-    """Return what GE's options list, without the middle where that is long."""
+    """Return the text of GE's options, with the middle cut out of a long one."""
     items = text.split(";")
     return text if len(items) <= _LISTED else ";".join([*items[: _LISTED - 1], f"… {len(items)} in all"])

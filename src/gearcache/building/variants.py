@@ -1,4 +1,4 @@
-"""The stored form of one capture: its frame, its inputs, its gears, and what has to hold for it to be used."""
+"""Makes the stored form of one capture: frame, inputs, gears, and the checks under which it may be used."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _GRAPH_NAME = "__compiled_graph"
 def built_variant(
     function: Any, unit: TraceUnit, graph: GearGraph, gears: list[StoredGear], artifacts: list[Artifact]
 ) -> BuiltVariant:
-    """Return the stored form of a capture of a bound method; `graph` is that of any of its gears."""
+    """Return the stored form of a capture of a bound method; `graph` is the graph of any of its gears."""
     capture = unit.capture
     moved = graph.written_attributes
     inputs = [StoredInput(item.access, item.dtype, item.device.type, computed=item.computed) for item in capture.inputs]
@@ -47,7 +47,7 @@ def built_variant(
         attributes={name: access for name, access in capture.attributes.items() if name not in moved},
         call_checks=call_checks,
         evidence=evidence_tree(evidence),
-        # Hashed after the compile: see `guards.evidence.traced_files` on edits meanwhile.
+        # Hashed after the compile: see `guards.evidence.traced_files` about edits in between.
         sources=record_sources(capture.traced_code, unit.operators),
         gears=gears,
         padding=unit.padding,
@@ -65,7 +65,7 @@ def built_variant(
 
 
 def _constants(capture: Capture, call_checks: list[Check]) -> list[Access]:
-    """Return where ints are that were tried as numbers in vain: all that calls compare, where it is not known which."""
+    """Return the places of ints that were refused as numbers: all that calls compare, if it is not known which."""
     if not capture.constants_because:
         return []
     compared = [check.access for check in call_checks if check.kind == "constant" and type(check.expected) is int]
@@ -73,9 +73,9 @@ def _constants(capture: Capture, call_checks: list[Check]) -> list[Access]:
 
 
 def _with_own_name(frame: dict[str, Any], graph_name: str) -> tuple[dict[str, Any], str]:
-    """Return a frame that calls the graph by a name that every trace of the method gives it, and that name.
+    """Return a frame that calls the graph by a name that is equal in every trace of the method, and that name.
 
-    Dynamo's has a random number in it: what two hosts compile would never be equal.
+    Dynamo's name contains a random number: the results of two hosts would never be equal.
     """
     name = _GRAPH_NAME
     while name in frame["co_names"]:
@@ -84,7 +84,7 @@ def _with_own_name(frame: dict[str, Any], graph_name: str) -> tuple[dict[str, An
 
 
 def _check_storable(method: str, plain: Any) -> None:
-    """Raise `CaptureError` for a text or number that no manifest can hold."""
+    """Raise `CaptureError` for a text or number that a manifest cannot hold."""
     try:
         msgpack.packb(plain)
     except UnicodeEncodeError as error:
@@ -95,11 +95,11 @@ def _check_storable(method: str, plain: Any) -> None:
 
 
 def split_checks(capture: Capture, instance: str) -> tuple[list[Check], list[Check]]:
-    """Return the checks of every call, and those that are evidence.
+    """Return the checks that run on every call, and those that are evidence.
 
-    Per call: what arguments are, grad mode, whatever the frame itself writes, and the tensors that the graph takes,
-    wherever they live. Below `type(argument)` everything belongs to a class, which the call's type check fixes:
-    evidence.
+    Per call: the types and values of arguments, grad mode, everything that the frame writes, and the tensors that the
+    graph takes, wherever they live. Everything below `type(argument)` belongs to a class, which the type check of the
+    call fixes, so it is evidence.
     """
     tensors = {item.access for item in capture.inputs} | {check.access for check in capture.tensor_checks}
 

@@ -1,1 +1,1 @@
-"""The commands of `gearcache`, one a file; each file has its `command`."""
+"""The commands of `gearcache`, one per file; each file defines a `command`."""

@@ -1,4 +1,4 @@
-"""`gearcache clear`."""
+"""`gearcache clear`: removes entries and the blobs that only they need."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _clear_format(catalog: Catalog, version: int, dry_run: bool, as_json: bool) 
 
 
 def report_removal(name: str, outcome: Removal, catalog: Catalog, *, dry_run: bool, as_json: bool) -> None:
-    """Print what was removed and what stayed, and end with the exit code for it."""
+    """Print what was removed and what was kept, and end with the matching exit code."""
     users = {entry.identity: catalog.users(entry) for entry in outcome.in_use}
     if as_json:
         print_json(name, _plain(outcome, catalog, users, dry_run))

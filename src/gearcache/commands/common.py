@@ -1,4 +1,4 @@
-"""What the commands share: options, exit codes, finding entries, and printing for people, pipes and programs."""
+"""Shared by the commands: options, exit codes, finding entries, and output for people, pipes and programs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Size(click.ParamType):  # type: ignore[type-arg]
     name = "size"
 
     def convert(self, value: Any, parameter: Any, context: Any) -> int:
-        """Return bytes, or fail with what is allowed."""
+        """Return bytes, or fail with a message that names the allowed forms."""
         try:
             return value if isinstance(value, int) else parse_size(value)
         except ValueError as error:
@@ -62,7 +62,7 @@ class Age(click.ParamType):  # type: ignore[type-arg]
     name = "age"
 
     def convert(self, value: Any, parameter: Any, context: Any) -> float:
-        """Return seconds, or fail with what is allowed."""
+        """Return seconds, or fail with a message that names the allowed forms."""
         try:
             return value if isinstance(value, float) else parse_age(value)
         except ValueError as error:
@@ -84,7 +84,7 @@ def json_option(function: Function) -> Function:
 
 
 def common_options(function: Function) -> Function:
-    """Add what every command takes: `--cache-dir`, `--json`, `--quiet` and `--verbose`."""
+    """Add the options of every command: `--cache-dir`, `--json`, `--quiet` and `--verbose`."""
     return cache_dir_option(json_option(verbosity_options(function)))
 
 
@@ -94,10 +94,10 @@ def dry_run_option(function: Function) -> Function:
 
 
 def layout_at(cache_dir: Path | None, *, may_be_new: bool = False) -> Layout:
-    """Return the layout of the cache that is meant; a usage error where `--cache-dir` names no folder.
+    """Return the layout of the cache to use; a usage error if `--cache-dir` does not name a folder.
 
-    The folder of `$TORCHAIR_CACHE_HOME`, or that in the working folder, may not be there yet on a fresh host, and a
-    given one may be empty: that is a note, and no error.
+    On a fresh host the folder of `$TORCHAIR_CACHE_HOME`, or the default in the working folder, may not exist yet, and a
+    given folder may be empty: that is a note, not an error.
     """
     layout = Layout(resolve_root(cache_dir, os.environ))
     if may_be_new or layout.bucket.exists():
@@ -113,7 +113,7 @@ def layout_at(cache_dir: Path | None, *, may_be_new: bool = False) -> Layout:
 
 
 def environment_trust() -> Trust:
-    """Return what checks signatures and signs, by the variables of the environment; `OptionError`, `UnsafePath`."""
+    """Return the keys that verify and make signatures, from the environment; raises `OptionError`, `UnsafePath`."""
     return Trust.from_environment(os.environ)
 
 
@@ -123,14 +123,14 @@ def short_name(entry: EntryRow) -> str:
 
 
 def note_faults(catalog: Catalog) -> None:
-    """Warn of what could not be read in the last listing, and of what other versions left."""
+    """Warn of entries that could not be read in the last listing, and of folders of other versions."""
     for fault in catalog.faults:
         warn(str(fault))
     note_other_formats(catalog.layout)
 
 
 def note_other_formats(layout: Layout) -> None:
-    """Say that the cache holds folders of other format versions, which this one leaves alone."""
+    """Print that the cache holds folders of other format versions, which this version does not touch."""
     for folder in other_formats(layout):
         kind = "a newer" if folder.version > FORMAT_VERSION else "an older"
         note(
@@ -165,7 +165,7 @@ def seconds_text(seconds: float) -> str:
 
 
 def user_text(user: User) -> str:
-    """Return a process as people tell it from others: its number, and the end of a long command."""
+    """Return a process as its number and the end of a long command, by which people recognise it."""
     return f"{user.pid} ({shortened(user.command or 'of unknown command', _COMMAND_SHOWN)})"
 
 

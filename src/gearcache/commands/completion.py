@@ -8,7 +8,7 @@ from click.shell_completion import BashComplete, add_completion_class, get_compl
 
 @add_completion_class
 class ColonBashComplete(BashComplete):
-    """Bash breaks words at colons, as in `deploy.py:build`: they are put together before, and cut off the answer."""
+    """Bash splits words at colons, as in `deploy.py:build`: the script rejoins them, and cuts answers to match."""
 
     source_template = """\
 %(complete_func)s() {
@@ -55,7 +55,7 @@ class ColonBashComplete(BashComplete):
 
 
 def script_for(shell: str, program: click.Command) -> str:
-    """Return the script that lets a shell complete commands, options, names of entries, and what `prewarm` takes."""
+    """Return the script that lets a shell complete commands, options, entry names, and targets of `prewarm`."""
     found = get_completion_class(shell)
     assert found is not None
     return found(program, {}, "gearcache", "_GEARCACHE_COMPLETE").source()

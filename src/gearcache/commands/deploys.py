@@ -1,4 +1,4 @@
-"""Two caches or bundles, for `gearcache explain A B`."""
+"""Compares two caches or bundles, for `gearcache explain A B`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _UNREAD_SHOWN = 5
 
 
 def are_caches(*names: str) -> bool:
-    """Whether each name is that of a cache folder or of a bundle, and of no entry."""
+    """Whether each name is the name of a cache folder or of a bundle, and not of an entry."""
     paths = [Path(name) for name in names]
     return all(
         (path.is_dir() and not (path / MANIFEST_NAME).exists()) or (path.is_file() and path.name != MANIFEST_NAME)
@@ -34,7 +34,7 @@ def are_caches(*names: str) -> bool:
 
 
 def explain_caches(a: Path, b: Path, *, says_by_code: bool, as_json: bool) -> None:
-    """Say which entries two caches share, what the others differ in first, and what a deploy would compile."""
+    """Print the entries that two caches share, the first difference of the others, and what a deploy would compile."""
     for side in (a, b):
         if side.is_dir():
             if not Layout(side).bucket.exists():
@@ -74,7 +74,7 @@ def _print(found: dict[str, Any]) -> None:
 
 
 def compiled_text(found: dict[str, Any]) -> str:
-    """Return what a host that holds A and runs what B was made for compiles, as a sentence."""
+    """Return, as a sentence, what a host with the entries of A compiles to serve the deploy of B."""
     anew, unread = found["compiles"], found["unread_b"]
     text = "A host that holds A and runs what B was made for compiles nothing"
     if anew["entries"]:
@@ -93,7 +93,7 @@ def _shared_lines(row: dict[str, Any]) -> list[str]:
         if gears := [names.get(gear, gear) for gear in row[f"gears_only_{side}"]]:
             lines.append(f"  gears only in {side.upper()}: {'; '.join(gears)}")
     if row["compiles"]:
-        parts = (text.partition(" (") for text in row["compiles"])  # behind the gear is its layout, where that is why
+        parts = (text.partition(" (") for text in row["compiles"])  # the layout follows the gear if it is the reason
         anew = (f"{names.get(gear, gear)}{space}{layout}" for gear, space, layout in parts)
         lines.append(f"  a host with A compiles: {'; '.join(anew)}")
     if row["trace"]:

@@ -1,4 +1,4 @@
-"""`gearcache doctor`."""
+"""`gearcache doctor`: checks whether this host can compile and load graphs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gearcache.commands.tier_checks import check_tiers
 from gearcache.commands.variant_checks import check_variants
 from gearcache.commands.verbosity import is_quiet
 
-#: A longer name, as of a method, would leave no room for what is said of it.
+#: A longer name, such as that of a method, would leave no room for the message.
 _NAME_WIDTH = 24
 _MARKS = {True: "ok", False: "FAIL", None: "-"}
 
@@ -109,7 +109,7 @@ def _tell(checks: list[Check], as_json: bool) -> None:
 
 
 def _print(row: Mapping[str, Any], width: int) -> None:
-    """Print a check; on a terminal words go whole into the next line, and a long name has a line of its own."""
+    """Print a check; on a terminal, lines break between words, and a long name has its own line."""
     mark = styled(f"{_MARKS[row['ok']]:<4}", fg="red" if row["ok"] is False else None)
     indent, name = " " * (width + 8), printable(row["name"])
     detail = between_words(printable(row["detail"]), len(indent))

@@ -1,4 +1,4 @@
-"""JSON for programs: one document a command, of which `docs/commands.schema.json` says what it holds."""
+"""JSON for programs: one document per command, described by `docs/commands.schema.json`."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import click
 
 from gearcache.commands.printing import printable_json
 
-#: Raised when a field goes or changes its meaning; new fields may come without.
+#: Incremented when a field is removed or changes its meaning; new fields may be added without it.
 SCHEMA_VERSION = 1
 _INDENTED_ITEMS = 100
 
 
 def print_json(command: str, fields: Mapping[str, Any]) -> None:
-    """Print the document of a command, indented; of a long list, one item a line: `indent` takes seconds for 100,000.
+    """Print the document of a command, indented; a long list has one item per line: `indent` is slow for 100,000.
 
-    JSON has no NaN and no infinity: such numbers, which a key may hold, are texts.
+    JSON has no NaN and no infinity: such numbers, which a key may contain, are printed as texts.
     """
     document = {"schema": SCHEMA_VERSION, "command": command, **fields}
     try:

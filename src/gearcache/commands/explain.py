@@ -1,4 +1,4 @@
-"""`gearcache explain`."""
+"""`gearcache explain`: shows how entries, caches and deploys differ."""
 
 from __future__ import annotations
 
@@ -119,14 +119,14 @@ def _print(title: str, lines: list[str]) -> None:
 
 
 def _nearest(catalog: Catalog, wanted: EntryRow, manifest: Manifest) -> tuple[EntryRow, Manifest] | None:
-    """Return the other entry of the method with the fewest differing leaves."""
+    """Return the entry of the same method whose key differs in the fewest leaves."""
     best: tuple[int, EntryRow, Manifest] | None = None
     for candidate in catalog.entries():
         if candidate.label == wanted.label and candidate.identity != wanted.identity:
             try:
                 stored = catalog.read(candidate)
             except CacheError:
-                continue  # gone or damaged meanwhile
+                continue  # removed or damaged in the meantime
             distance = sum(1 for _ in differences(manifest.components, stored.components))
             if best is None or distance < best[0]:
                 best = distance, candidate, stored

@@ -1,4 +1,4 @@
-"""What works on this host beside the cache's folder: Python, torch, the compiler, devices, settings."""
+"""Checks of this host beyond the cache's folder: Python, torch, the compiler, devices, settings."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def check_host(environ: Mapping[str, str]) -> list[Check]:
 
 
 def check_settings(environ: Mapping[str, str]) -> tuple[list[Check], Path | None]:
-    """Check the environment variables; also returns the key file of signatures, if one is named."""
+    """Check the environment variables; also returns the key file of signatures, if one is set."""
     unknown = unknown_variables(environ)
     named = {name: value for name, value in sorted(environ.items()) if name.startswith(PREFIX) and name not in unknown}
     named |= {name: environ[name] for name in _VARIABLES if environ.get(name)}
@@ -70,7 +70,7 @@ def _check_torch() -> Check:
     try:
         check_release(version)
         check_names(version)
-        from gearcache.building.canary import check_hooks  # does not import where a name is missing
+        from gearcache.building.canary import check_hooks  # the import fails if torch lacks a name
 
         check_hooks(version)
     except GearcacheError as error:
@@ -79,7 +79,7 @@ def _check_torch() -> Check:
 
 
 def _check_compiler(environ: Mapping[str, str]) -> Check:
-    """Compile a small shared object with OpenMP, which is what every gear needs."""
+    """Compile a small shared object with OpenMP, as every gear needs."""
     remedy = "install g++ with OpenMP or set CXX; without one this host can load entries, not compile them"
     names = (environ["CXX"],) if environ.get("CXX") else _COMPILERS
     found = next((path for name in names if (path := shutil.which(name))), None)
@@ -141,7 +141,7 @@ def _check_npu(environ: Mapping[str, str]) -> Check:
     if not home or not Path(home).is_dir():
         remedy = "install CANN and source its set_env.sh, which sets ASCEND_HOME_PATH"
         return Check("npu", False, f"torch_npu {version}, but no CANN", remedy)
-    # In a process of its own: a driver that crashes must not take this one with it, and nothing here changes torch.
+    # In a separate process: a driver that crashes must not end this one, and nothing here changes torch.
     program = "import torch, torch_npu; print(torch.get_device_module('npu').device_count())"
     try:
         done = subprocess.run(

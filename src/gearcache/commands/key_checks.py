@@ -1,4 +1,4 @@
-"""Whether the key pairs that the environment names can be used on this host."""
+"""Checks that the key pairs named in the environment can be used on this host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gearcache keys`."""
+"""`gearcache keys`: makes and lists the key pairs that sign entries."""
 
 from __future__ import annotations
 

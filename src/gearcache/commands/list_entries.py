@@ -1,4 +1,4 @@
-"""`gearcache list`."""
+"""`gearcache list`: lists the entries of a cache."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gearcache.commands.listing import Column, Listing, number_of, or_dash
 from gearcache.commands.named import is_called
 from gearcache.commands.verbosity import is_verbose
 
-#: What is sorted by, and whether the largest comes first; a catalog gives the last used first.
+#: The sort keys, and whether the largest value is first; a catalog lists the last used entry first.
 _ORDERS = {
     "use": None,
     "size": (attrgetter("size"), True),
@@ -55,7 +55,7 @@ def command(method: str | None, sort: str, cache_dir: Path | None, as_json: bool
 
     METHOD limits the list to methods of this name; it may hold `*`, as in `Model.*`. `-v` prints whole keys.
     """
-    # Up to 100,000 rows, of which none becomes garbage before the end.
+    # Up to 100,000 rows, none of which becomes garbage before the end.
     with paused_collection():
         _list(Catalog(layout_at(cache_dir)), method, sort, as_json)
 

@@ -1,6 +1,6 @@
 """One listing for people, pipes and programs: rows of plain data, and how a table shows their fields.
 
-`--json` prints the rows as they are; the table, on a terminal or in a pipe, is made of the same rows.
+`--json` prints the rows unchanged; the table, on a terminal or in a pipe, is made from the same rows.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from gearcache.commands.table import print_table
 
 
 class Column(Struct, frozen=True):
-    """A field of the rows under a title. Of columns with a `spare` the highest is the first that a narrow terminal
-    leaves out."""
+    """A field of the rows under a title. On a narrow terminal, columns with a `spare` are left out, the highest `spare`
+    first."""
 
     title: str
     field: str
@@ -25,12 +25,12 @@ class Column(Struct, frozen=True):
 
 
 class Listing(Struct, frozen=True):
-    """The columns of a kind of rows."""
+    """The columns of one kind of rows."""
 
     columns: Sequence[Column]
 
     def print(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Print a table; nothing without rows."""
+        """Print a table; prints nothing if there are no rows."""
         spare = sorted((column for column in self.columns if column.spare), key=lambda column: -column.spare)
         if rows:
             print_table(
@@ -42,12 +42,12 @@ class Listing(Struct, frozen=True):
 
 
 def or_dash(value: object) -> str:
-    """Return a value as a cell shows it: `-` for none."""
+    """Return a value as a cell shows it: `-` for None."""
     return "-" if value is None or value == "" else str(value)
 
 
 def number_of(values: Sequence[Any] | Mapping[str, Any]) -> str:
-    """Return how many there are."""
+    """Return the number of items."""
     return str(len(values))
 
 

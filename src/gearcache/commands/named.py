@@ -1,4 +1,4 @@
-"""The entries that a name on the command line means."""
+"""Finds the entries that a name on the command line refers to."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def entry_argument(name: str = "entry", **options: Any) -> Callable[[Function], 
 
 
 def find_newest(catalog: Catalog, text: str) -> EntryRow:
-    """Return the entry that is called so, of several the newest, and tell of the others; a usage error for none."""
+    """Return the newest entry of this name, and note that others exist; a usage error if there is none."""
     found = sorted(_found(catalog, text), key=lambda entry: entry.created, reverse=True)
     if len(found) > 1:
         others = "".join(f"\n  {_told(catalog, entry, found)}" for entry in found[1:])
@@ -37,7 +37,7 @@ def find_newest(catalog: Catalog, text: str) -> EntryRow:
 
 
 def find_all(catalog: Catalog, text: str) -> list[EntryRow]:
-    """Return all entries that are called so, or whose methods a pattern with `*` matches; a usage error for none."""
+    """Return all entries of this name, or whose methods match a pattern with `*`; a usage error if there are none."""
     return _found(catalog, text)
 
 
@@ -57,7 +57,7 @@ def _found(catalog: Catalog, text: str) -> list[EntryRow]:
 
 
 def _told(catalog: Catalog, entry: EntryRow, others: list[EntryRow]) -> str:
-    """Return what tells an entry from others of its name."""
+    """Return a text that distinguishes an entry from others of its name."""
     name = short_name(entry)
     if sum(short_name(other) == name for other in others) > 1:
         name = str(catalog.path(entry).parent)  # of another rank

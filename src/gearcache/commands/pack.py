@@ -1,4 +1,4 @@
-"""`gearcache pack`."""
+"""`gearcache pack`: writes entries as an image, a folder or one file for other hosts."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def command(
     has its target.
 
     A container that mounts the image, or is made of it, has a cache at /var/cache/gearcache. The same entries give the
-    same digest. What nobody has signed is signed there with the keys of this host, if any. A cache is for the user who
-    made it alone; in an image, and in what --folder writes, any user may read it.
+    same digest. Unsigned entries are signed there with the keys of this host, if any. A cache is for the user who made
+    it alone; in an image, and in what --folder writes, any user may read it.
     """
     if sum(target is not None for target in (image, folder, file)) != 1:
         raise click.UsageError("name one of --oci DIR, --folder DIR and --file FILE")

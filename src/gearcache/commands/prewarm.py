@@ -1,4 +1,4 @@
-"""`gearcache prewarm`."""
+"""`gearcache prewarm`: compiles what a function calls, without serving it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from gearcache.prewarming.meeting import Meeting
     from gearcache.prewarming.prewarm import Prewarmed, PrewarmReport
 
-#: Of why no graph can be made of a call, in columns.
+#: Width of the reason why no graph can be made of a call, in columns.
 _CAUSE_WIDTH = 200
 
 
@@ -125,7 +125,7 @@ def command(
     if process is not None and jobs is None and not os.environ.get("GEARCACHE_JOBS"):
         jobs = max(1, (os.cpu_count() or 1) // process.local_size)
     only_looks = dry_run or plan_file is not None
-    # Whatever the function prints is not what this command's user asked for.
+    # Output of the function is not output of the command.
     with contextlib.redirect_stdout(sys.stderr):
         report, failure = run_prewarm(
             function,
@@ -158,7 +158,7 @@ def command(
 
 
 def _meeting(process: Launched, cache_dir: Path | None) -> Meeting | None:
-    """Return what the processes of a launcher divide their work by; None where they cannot meet: each does its own."""
+    """Return the meeting in which the processes of a launcher divide their work; None if they cannot meet."""
     if not process.can_meet:
         note("$MASTER_ADDR and $MASTER_PORT are not set, so this process does the work of its rank alone")
         return None
@@ -186,7 +186,7 @@ def _write_plan(
 
 
 def _show_progress() -> None:
-    """Let the lines of the compile appear where there is no terminal for its bar."""
+    """Show the log lines of the compile if there is no terminal for its bar."""
     if is_quiet():
         os.environ["GEARCACHE_PROGRESS"] = "0"  # read where the bar is made
     if not is_verbose():
@@ -246,11 +246,11 @@ def looked_up(
     fetches: bool = False,
     threads: int | None = None,
 ) -> tuple[PrewarmReport, BaseException | None]:
-    """Return what is stored of what a function calls, and what the function raised, which is printed; compiles nothing.
+    """Look up what a function calls, without compiling; returns what is stored, and an exception of the function.
 
-    In a job for the rank of the environment; with `reads` every byte is read, with `fetches` what is missing is brought
-    from the tiers; `threads` are those of the process that serves, where this one has others. A usage error for what
-    names no function.
+    The exception is printed. In a job, the lookup is for the rank of the environment. With `reads` every byte is read;
+    with `fetches` missing entries are fetched from the tiers; `threads` is the thread count of the serving process, if
+    it differs from this one. A usage error if the name does not refer to a function.
     """
     process = launched(os.environ)
     function = find_target(target)
@@ -278,8 +278,8 @@ def looked_up(
 
 
 def explain_target(target: str, cache_dir: Path | None, as_json: bool, *, is_remote: bool = False) -> None:
-    """Look up what a function calls, and say for each entry whether it is there, and if not why."""
-    layout = layout_at(cache_dir)  # what only reads makes no cache
+    """Look up what a function calls, and print for each entry whether it is stored, and if not, why."""
+    layout = layout_at(cache_dir)  # a command that only reads does not create a cache
     report, error = looked_up(target, cache_dir)
     tiers = {entry.entry: _in_tiers(layout, entry) for entry in report.entries if entry.entry} if is_remote else {}
     if as_json:

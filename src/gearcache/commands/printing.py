@@ -1,4 +1,4 @@
-"""Printing: whatever a name or a text from the disk holds, it neither steers a terminal nor looks like another line."""
+"""Prints text safely: names and texts from disk cannot control the terminal or imitate another line."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from gearcache.terminal import is_drawable
 
 
 def echo(*lines: str, err: bool = False) -> None:
-    """Print lines, each of which stays one line."""
+    """Print lines; each one remains a single line."""
     click.echo("\n".join(map(printable, lines)), err=err)
 
 
 def tell(*lines: str) -> None:
-    """Print what was done, unless `-q` asks for silence when all is well."""
+    """Print a result, unless `-q` asks for silence on success."""
     if not is_quiet():
         echo(*lines)
 
 
 def note(text: str) -> None:
-    """Tell something on stderr, unless with `-q`."""
+    """Print a note on stderr, unless `-q` is given."""
     if not is_quiet():
         echo(f"note: {text}", err=True)
 
@@ -33,19 +33,19 @@ def warn(text: str) -> None:
 
 
 def styled(text: str, **style: object) -> str:
-    """Return a text with a style of `click.style` where stdout is a terminal that shows it."""
+    """Return a text with a style of `click.style` if stdout is a terminal that shows it."""
     return click.style(text, **style) if is_drawable(sys.stdout) else text  # type: ignore[arg-type]
 
 
 def printable(text: str) -> str:
-    """Return a text in which line ends, escapes and marks of direction are written as in Python's literals."""
+    """Return a text with line ends, escapes and direction marks written as in Python literals."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else _escaped(letter) for letter in text)
 
 
 def printable_json(text: str) -> str:
-    """Return a JSON document, indented or not, with the same escaped as JSON does; such letters stand in texts only."""
+    """Return a JSON document, indented or not, with these characters as JSON escapes; they occur in texts only."""
     if text.replace("\n", "").isprintable():
         return text
     return "".join(letter if letter == "\n" or letter.isprintable() else _escaped_in_json(letter) for letter in text)

@@ -1,4 +1,4 @@
-"""`gearcache prune`."""
+"""`gearcache prune`: removes the least recently used entries until the cache is within its limits."""
 
 from __future__ import annotations
 
@@ -59,5 +59,5 @@ def command(
     outcome.blobs += len(collected.blobs)
     outcome.quarantined += collected.quarantined
     if max_size is not None and catalog.total_size(catalog.entries()) <= max_size:
-        outcome.in_use.clear()  # others went in their place
+        outcome.in_use.clear()  # others were removed instead
     report_removal("prune", outcome, catalog, dry_run=dry_run, as_json=as_json)

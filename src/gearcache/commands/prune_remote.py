@@ -1,4 +1,4 @@
-"""`gearcache prune --remote`."""
+"""`gearcache prune --remote`: removes outdated manifests and unused blobs from tiers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gearcache.readable.joined import covers_manifests
 def prune_remote(
     layout: Layout, urls: tuple[str, ...], max_age: float | None, grace: float, *, dry_run: bool, as_json: bool
 ) -> None:
-    """Prune tiers, one after the other, and end with the exit code for it."""
+    """Prune tiers, one after the other, and end with the matching exit code."""
     tiers = tiers_at(layout, urls, "--remote", to_write=True)
     trust = environment_trust()
     outcomes: list[RemotePruned] = []

@@ -1,4 +1,4 @@
-"""`gearcache pull`."""
+"""`gearcache pull`: brings entries of tiers or of a bundle to this host."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from gearcache.commands.tiers import bar, short, split_names, tiers_at
 from gearcache.readable.joined import MOST_VARIANTS, joined
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-#: Of the reason for which gears are missing, in columns.
+#: Width of the reason why gears are missing, in columns.
 _WHY_WIDTH = 300
 
 
@@ -67,10 +67,10 @@ def command(
 
     ENTRY is a method, a pattern such as `Model.*`, a key or its start, or `<method>-<start of the key>`; URLs may stand
     there too, as with `--from`. Every byte and signature is verified; what several hosts have stored of one entry is
-    joined with what is here, of which nothing is lost. Exit code 1 when an entry or a tier failed; with `--require`
-    when gears are missing, and for nothing else.
+    joined with the entry here, and nothing is lost. Exit code 1 when an entry or a tier failed; with `--require` when
+    gears are missing, and for nothing else.
 
-    A bundle holds code that your process will run: take only what you trust. Each digest is verified, which tells
+    A bundle holds code that your process will run: take only what you trust. Each digest is verified, which shows
     damage but not who wrote it: a file that other users own or can write is refused. With $GEARCACHE_TRUSTED_KEYS or
     $GEARCACHE_HMAC_KEY_FILE set it may be anybody's, and entries that none of these keys has signed are refused.
     """
@@ -109,7 +109,7 @@ def command(
 
 
 def _taken(layout: Layout, file: Path, max_size: int | None) -> Pulled:
-    """Take the entries of a bundle."""
+    """Import the entries of a bundle."""
     found = take_bundle(layout, file, joined, trust=environment_trust(), max_size=max_size)
     return Pulled(
         brought=[name for name in found.entries if name not in found.skipped],
@@ -121,7 +121,7 @@ def _taken(layout: Layout, file: Path, max_size: int | None) -> Pulled:
 
 
 def _pulled(layout: Layout, entries: list[str], tiers: list[Tier]) -> tuple[Pulled, list[str]]:
-    """Bring entries of tiers; also returns why tiers could not be listed."""
+    """Fetch entries from tiers; also returns why some tiers could not be listed."""
     held, problems = _listed(tiers)
     chosen = _chosen(held, entries, tiers, is_whole=not problems)
     pull = Pull(layout, environment_trust(), joined)
@@ -142,7 +142,7 @@ def _tell_full(outcome: Pulled) -> None:
 
 
 def _listed(tiers: list[Tier]) -> tuple[list[tuple[Tier, Holdings]], list[str]]:
-    """Return what each tier holds, and why others do not say so."""
+    """Return the entries of each tier, and the reasons of tiers that could not be listed."""
     held: list[tuple[Tier, Holdings]] = []
     problems: list[str] = []
     for tier in tiers:
@@ -172,11 +172,11 @@ def _chosen(
 
 
 def _required(target: str, cache_dir: Path | None, urls: list[str]) -> tuple[dict[str, Any], dict[str, list[str]]]:
-    """Look up what a function calls, here and then in the tiers (of the environment where none are given).
+    """Look up what a function calls, here and then in the tiers (those of the environment if none are given).
 
-    Returns what is missing as JSON data, and the short names of the missing gears by method.
+    Returns missing entries as JSON data, and the short names of the missing gears by method.
 
-    Of the traces of an entry that several hosts have stored, not all may be here; the function tells which it needs.
+    Some traces of an entry that several hosts have stored may be missing here; the function shows which it needs.
     """
     from gearcache.commands.prewarm import looked_up
     from gearcache.prewarming.environment import with_variables

@@ -1,4 +1,4 @@
-"""`gearcache push`."""
+"""`gearcache push`: sends entries to tiers."""
 
 from __future__ import annotations
 

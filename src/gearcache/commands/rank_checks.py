@@ -1,4 +1,4 @@
-"""What `gearcache doctor` says of jobs of several ranks."""
+"""Checks for jobs of several ranks, in `gearcache doctor`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _REMEDY = (
 
 
 def check_ranks(environ: Mapping[str, str], layout: Layout) -> list[Check]:
-    """Say what to do in a job of several ranks, where this is one or where such jobs have stored entries here."""
+    """Say what to do in a job of several ranks, if this is one or if such jobs have stored entries here."""
     world = environ.get(_VARIABLE, "")
     if world.isdigit() and int(world) > 1:
         return [Check("ranks", None, f"this is a job of {world} ranks", _REMEDY)]

@@ -1,4 +1,4 @@
-"""Whether all that a deployment calls is here, in `gearcache doctor --ready`."""
+"""Checks that everything that a deployment calls is stored here, for `gearcache doctor --ready`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gearcache.serving.host_faults import host_remedy
 
 
 def check_ready(target: str, cache_dir: Path | None, threads: int | None = None) -> list[Check]:
-    """Look up what a function calls, and read every byte of it, as the process that serves will; compiles nothing."""
+    """Look up what a function calls and read every byte of it, as the serving process will; compiles nothing."""
     report, error = looked_up(target, cache_dir, reads=True, threads=threads)
     checks = [_check(entry, target) for entry in report.entries]
     if error is not None:

@@ -1,4 +1,4 @@
-"""`gearcache report`."""
+"""`gearcache report`: writes an HTML file about the cache."""
 
 from __future__ import annotations
 

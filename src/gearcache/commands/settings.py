@@ -1,4 +1,4 @@
-"""The settings of the environment, for `gearcache doctor --settings`."""
+"""Prints the settings of the environment, for `gearcache doctor --settings`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SETTINGS = Listing(
 
 
 def show_settings(cache_dir: Path | None, as_json: bool) -> None:
-    """Show every setting: its value, where that is from, and what it is for; the first is the folder of the cache."""
+    """Show every setting: its value, its origin, and its purpose; the first one is the folder of the cache."""
     rows = []
     for variable in VARIABLES:
         value = os.environ.get(variable.name)

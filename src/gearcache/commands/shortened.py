@@ -1,16 +1,16 @@
-"""Texts that are too long for a terminal, cut where they tell least."""
+"""Shortens texts that are too long for a terminal, at the place that carries the least information."""
 
 from __future__ import annotations
 
 _MARK = "…"
-#: Of what is left, the part at the end: there stand the method of a class and the arguments of a command.
+#: The share of the end in the shortened text: it holds the method of a class and the arguments of a command.
 _SHARE_OF_END = 0.65
 
 
 def shortened(text: str, width: int) -> str:
-    """Return a text of at most `width` letters, with the middle cut out of a longer one.
+    """Return a text of at most `width` letters; a longer one loses its middle.
 
-    What follows the last dot of a name is kept as long as one letter before it can be: `NameThat…Model.decode`.
+    The part after the last dot of a name is kept if one letter fits before it: `NameThat…Model.decode`.
     """
     if len(text) <= width:
         return text

@@ -1,4 +1,4 @@
-"""`gearcache show`."""
+"""`gearcache show`: prints one entry as text."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _signature_text(found: Signature) -> str:
 def _parts(
     variant: dict[str, Any], manifest: Manifest, catalog: Catalog, called: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, Iterator[tuple[str, list[str]]]]:
-    """Return section -> (title, lines), read when it is asked for; `called` has the names of gears, by text."""
+    """Return section -> (title, lines); lines are read on demand. `called` has the names of gears, by text."""
 
     def once(title: str, lines: Any) -> Iterator[tuple[str, list[str]]]:
         yield title, list(lines)
@@ -138,7 +138,7 @@ def _body(manifest: Manifest, catalog: Catalog, sections: tuple[str, ...], limit
         yield from ("", "Key components")
         yield from _indented(list(key_lines(manifest)), limit and 2 * limit, "--only key")
     variants = variants_of(manifest)
-    # What is asked for in full has the full texts, by which programs know gears.
+    # The full output has the full texts, which programs use to identify gears.
     called = {} if limit is None else short_names(gear["text"] for variant in variants for gear in variant["gears"])
     for number, variant in enumerate(variants):
         if len(variants) > 1:

@@ -1,4 +1,4 @@
-"""`gearcache stats`."""
+"""`gearcache stats`: prints what the cache has saved."""
 
 from __future__ import annotations
 

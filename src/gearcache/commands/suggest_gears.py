@@ -1,4 +1,4 @@
-"""`gearcache suggest-gears`."""
+"""`gearcache suggest-gears`: proposes gears from the recorded shapes of calls."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def command(
 
 
 def _read(name: str) -> list[MethodShapes]:
-    """Return what a file says; it is one JSON document, or one on each line."""
+    """Return the content of a file: one JSON document, or one per line."""
     with click.open_file(name, encoding="utf-8") as file:
         text = file.read()
     try:
@@ -124,7 +124,7 @@ def _print_kept(traffic: MethodTraffic, proposal: Proposal) -> None:
 
 
 def _sizes_now(traffic: MethodTraffic) -> str:
-    """Return the gears of today: the sizes of each dim."""
+    """Return the current gears: the sizes of each dim."""
     columns = [
         sorted({size for gear in traffic.gears if (size := gear[at]) is not None}) for at in range(len(traffic.dims))
     ]

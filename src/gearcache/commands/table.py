@@ -1,4 +1,4 @@
-"""Columns of text, for terminals of any width and for pipes."""
+"""Prints columns of text, for terminals of any width and for pipes."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from gearcache.commands.printing import printable, styled
 from gearcache.commands.shortened import shortened
 
 _GAP = "  "
-#: The first column names what a row is about: on a terminal it is cut in the middle, to the second of these before
-#: columns are left out, and to the first before a row becomes a paragraph.
+#: Widths of the first column, which names the subject of a row. On a terminal its middle is cut: to the second width
+#: before columns are left out, and to the first before a row becomes a paragraph.
 _NAME_WIDTHS = (24, 48)
 
 
 def print_table(
     titles: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = (), spare: Sequence[str] = ()
 ) -> None:
-    """Print columns; on a terminal that is too narrow for them, each row as a paragraph. In a pipe a row is a line.
+    """Print columns; on a terminal that is too narrow for them, each row is a paragraph. In a pipe a row is a line.
 
-    The columns of `spare` are left out where there is no room, the first of them first; then names are cut.
-    Not rich's table: that takes 40 s for the 100,000 rows of a large cache, this half a second.
+    Columns named in `spare` are left out if there is no room, in that order; then names are cut. This is not rich's
+    table, which takes 40 s for the 100,000 rows of a large cache; this one takes half a second.
     """
     rows = [[printable(cell) for cell in row] for row in rows]
     columns = dict(zip(titles, zip(*rows, strict=True), strict=True))
@@ -52,7 +52,7 @@ def print_table(
 
 
 def between_words(text: str, indent: int) -> list[str]:
-    """Return a text as lines that fit beside an indent on the terminal; as it is in a pipe. No word is broken."""
+    """Return a text as lines that fit beside an indent on the terminal; unchanged in a pipe. No word is broken."""
     if not sys.stdout.isatty():
         return [text]
     width = max(20, shutil.get_terminal_size().columns - indent)
@@ -67,13 +67,13 @@ def _lines(columns: Sequence[Sequence[str]], widths: Sequence[int], is_right: Se
     filled = []
     for column, width, right in zip(columns, widths, is_right, strict=True):
         fill = str.rjust if right else str.ljust
-        # These count letters, of which a wide one takes two columns.
+        # These functions count letters, but a wide letter takes two columns.
         filled.append([fill(cell, width - _width(cell) + len(cell)) for cell in column])
     return (_GAP.join(cells).rstrip() for cells in zip(*filled, strict=True))
 
 
 def _width(text: str) -> int:
-    """The columns that a text takes on a terminal: a wide letter takes two."""
+    """Return the columns that a text takes on a terminal: a wide letter takes two."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -82,7 +82,7 @@ def _width(text: str) -> int:
 
 
 def _filled(pieces: Sequence[str], width: int) -> list[str]:
-    """Join pieces by commas to lines of at most `width`, breaking those only that are longer than a line."""
+    """Join pieces by commas to lines of at most `width`; only pieces that are longer than a line are broken."""
     lines: list[str] = []
     for piece in pieces:
         if lines and len(lines[-1]) + len(piece) + 3 <= width:

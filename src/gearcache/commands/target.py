@@ -1,4 +1,4 @@
-"""Finding the function that a command line names: `package.module:function` or `path/to/file.py:function`."""
+"""Finds the function that a command line names: `package.module:function` or `path/to/file.py:function`."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from gearcache.torch_release import require_torch
 
 
 def find_target(text: str) -> Callable[[], object]:
-    """Import the module and return the function; a usage error names what is not there.
+    """Import the module and return the function; a usage error names the missing part.
 
-    The working folder is importable, as with `python -m`. A file is imported by its name, so that what serves must
-    import it by that name too: the module's name is part of the key.
+    The working folder is importable, as with `python -m`. A file is imported under its name, so the serving process
+    must import it under that name too: the module's name is part of the key.
     """
     module_name, colon, function_name = text.rpartition(":")
     if not colon or not module_name or not function_name:

@@ -1,4 +1,4 @@
-"""Completing what `prewarm` and `explain` take: a file, and a function in it. Nothing is imported or run."""
+"""Completes targets of `prewarm` and `explain`: a file, and a function in it. Nothing is imported or run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LARGEST = 4 << 20
 
 
 def complete_target(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete `file.py` by the shell, and behind a colon the functions of the file or module."""
+    """Complete `file.py` by the shell, and after a colon the functions of the file or module."""
     place, colon, start = incomplete.rpartition(":")
     if not colon:
         return [CompletionItem(incomplete, type="file")]

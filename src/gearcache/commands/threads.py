@@ -1,4 +1,4 @@
-"""How many threads compiled code is for: what `OMP_NUM_THREADS` says is not always what torch takes."""
+"""Compares the thread count of torch with `OMP_NUM_THREADS`: torch does not always use what it says."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 
 def told_of_threads(environ: Mapping[str, str], found: int) -> str:
-    """Return that torch uses fewer threads (`found`) than `OMP_NUM_THREADS` says; empty where it does not."""
-    named = environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # a list has one for each level of nesting
+    """Return a sentence if torch uses fewer threads (`found`) than `OMP_NUM_THREADS` says, else an empty text."""
+    named = environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # a list has one number per level of nesting
     if not named.isdecimal() or int(named) <= found:
         return ""
     return (

@@ -1,4 +1,4 @@
-"""The tiers of the environment, in `gearcache doctor`."""
+"""Checks the tiers of the environment, for `gearcache doctor`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REMEDY = f"look at `gearcache doctor --tiers`, or take it out of `{REMOTES_VARI
 
 
 def check_tiers(environ: Mapping[str, str], layout: Layout) -> list[Check]:
-    """Ask each tier for an object that there is not, also one that rests after faults: that is when people look.
+    """Ask each tier for an object that does not exist, even a tier that rests after faults: users check just then.
 
     Never raises.
     """

@@ -1,4 +1,4 @@
-"""What tiers have of one entry, and where those that they have of its method differ: for `show` and `explain`."""
+"""Finds what tiers have of one entry, and where other entries of its method differ: for `show` and `explain`."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from gearcache.commands.tiers import tiers_at
 from gearcache.errors import CacheError, RemoteError
 from gearcache.readable.differences import differences
 
-#: Entries of a method that are compared; more would take long to bring here.
+#: How many entries of a method are compared; more would take long to fetch.
 _MOST_COMPARED = 64
 
 
 class TierEntries(Struct):
-    """What one tier has. `entries` are those of the method; `differences` is of the nearest one, where the entry itself
-    is not there: path, wanted and stored.
+    """What one tier has. `entries` are the entries of the method. If the entry itself is missing, `differences` holds
+    those of the nearest entry: path, wanted and stored.
     """
 
     tier: str
@@ -46,7 +46,7 @@ class TierEntries(Struct):
         return asdict(self)
 
     def lines(self) -> Iterator[str]:
-        """Say it."""
+        """Return it as lines of text."""
         if self.problem:
             yield f"{self.tier}: {self.problem}"
             return
@@ -75,9 +75,9 @@ def remote_option(function: Any) -> Any:
 
 
 def in_tiers(layout: Layout, entry: EntryName, components: Mapping[str, Any]) -> list[TierEntries]:
-    """Ask each tier of the environment for an entry whose key is made of `components`; a usage error without tiers."""
+    """Ask each tier of the environment for an entry whose key consists of `components`; a usage error without tiers."""
     trust = environment_trust()
-    wanted = msgpack.unpackb(msgpack.packb(dict(components)))  # as in a manifest: lists, no tuples
+    wanted = msgpack.unpackb(msgpack.packb(dict(components)))  # as in a manifest: lists, not tuples
     return [_look(tier, trust, entry, wanted) for tier in tiers_at(layout, (), "--remote")]
 
 
@@ -116,7 +116,7 @@ def _read(tier: Tier, trust: Trust, entry: EntryName, names: list[str], found: T
 def _nearest(
     tier: Tier, trust: Trust, held: Mapping[EntryName, list[str]], components: Mapping[str, Any]
 ) -> list[dict[str, str]]:
-    """Return where the nearest entry of the method differs; nothing without one that may be used."""
+    """Return the differences of the nearest entry of the method; nothing if there is no usable entry."""
     best: list[dict[str, str]] | None = None
     chosen = {names[-1]: each for each, names in sorted(held.items(), key=lambda item: item[0].digest)[:_MOST_COMPARED]}
     for name, data in read_manifests(tier, list(chosen))[0].items():

@@ -1,4 +1,4 @@
-"""How each tier is, for `gearcache doctor --tiers`."""
+"""Reports the state of each tier, for `gearcache doctor --tiers`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gearcache.commands.listing import Column, Listing, or_dash
 from gearcache.commands.printing import echo
 from gearcache.commands.tiers import tiers_at
 
-#: A difference of clocks below this is not told: engines give whole seconds.
+#: A smaller difference of clocks is not reported: engines give whole seconds.
 _SAME_CLOCK_SECONDS = 2.0
 
 
@@ -50,9 +50,9 @@ _TIERS = Listing(
 
 
 def show_tiers(urls: tuple[str, ...], cache_dir: Path | None, as_json: bool) -> None:
-    """Try each tier, of $GEARCACHE_REMOTES or as given, and say how it is; exit code 1 where one does not answer.
+    """Try each tier, from $GEARCACHE_REMOTES or as given, and print its state; exit code 1 if one does not answer.
 
-    It is asked also where it rests after faults, and writes and removes a small object where it may be written.
+    A tier that rests after faults is tried too. If it may be written, a small object is written and removed.
     """
     tiers = tiers_at(layout_at(cache_dir, may_be_new=True), urls, "URL")
     trust = environment_trust()

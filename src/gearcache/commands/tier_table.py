@@ -1,4 +1,4 @@
-"""What tiers did for this host, in `gearcache stats`."""
+"""Shows what tiers did for this host, in `gearcache stats`."""
 
 from __future__ import annotations
 

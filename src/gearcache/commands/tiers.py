@@ -1,4 +1,4 @@
-"""Tiers as commands are given them: by options, or by the environment."""
+"""The tiers that a command uses: from its options, or from the environment."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from gearcache.terminal import is_drawable
 
 
 def tiers_at(layout: Layout, urls: Sequence[str], option: str, *, to_write: bool = False) -> list[Tier]:
-    """Return the tiers of an option, else those of the environment; usage errors for none and for what is no tier.
+    """Return the tiers of an option, else those of the environment; usage errors for no tier and for an invalid one.
 
-    With `to_write` those that take entries: of the environment's the others are left out, a given one is refused.
+    With `to_write`, read-only tiers of the environment are left out, and a given read-only tier is an error.
     """
     source = option if urls else f"${REMOTES_VARIABLE}"
     try:
         found = parse_urls(list(urls) if urls else os.environ.get(REMOTES_VARIABLE, ""), source)
         for url in found:
-            url.open()  # without a request: whether its package is there
+            url.open()  # sends no request: checks that its package is installed
     except (OptionError, ValueError) as error:
         raise click.UsageError(str(error)) from None
     if not found:
@@ -45,7 +45,7 @@ def split_names(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def short(name: str) -> str:
-    """Return the name of an entry with the start of its key only."""
+    """Return the name of an entry with only the start of its key."""
     base, slash, ranks = name.partition("/")
     label, _, digest = base.rpartition("-")
     return f"{label}-{digest[:12]}{slash}{ranks}"
@@ -53,7 +53,7 @@ def short(name: str) -> str:
 
 @contextmanager
 def bar(title: str, total: int) -> Iterator[Callable[[], None]]:
-    """Show how much is done, on a terminal, while the block runs; yields what is to be called after each part."""
+    """Show the progress on a terminal while the block runs; yields the function to call after each part."""
     if not is_drawable(sys.stderr) or is_quiet():
         yield lambda: None
         return

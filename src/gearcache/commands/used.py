@@ -1,4 +1,4 @@
-"""What a cache was good for: hits, misses by reason, seconds of compiling saved; in all and by method."""
+"""Computes what a cache saved: hits, misses by reason, seconds of compiling; in total and by method."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from gearcache.options import resolve_settings
 
 
 class Used(Struct):
-    """What the cache was good for, for one method or for all. `compiled` and `saved` are seconds; `saved` is an
-    estimate: hits, times what compiling a variant took on the average.
+    """What the cache saved, for one method or for all. `compiled` and `saved` are seconds; `saved` is an estimate:
+    hits, times the average compile time of a variant.
     """
 
     label: str = ""
@@ -28,17 +28,17 @@ class Used(Struct):
 
     @property
     def method(self) -> str:
-        """The name of the method, as far as it is known."""
+        """The name of the method, if it is known, else its label."""
         return self.entries[0].method if self.entries else self.label
 
     @property
     def misses(self) -> int:
-        """Lookups that found nothing to use."""
+        """Lookups that found no usable variant."""
         return sum(self.missed.values())
 
     @property
     def rate(self) -> float | None:
-        """Hits of all lookups, between 0 and 1; None without any."""
+        """The share of hits in all lookups, between 0 and 1; None without lookups."""
         lookups = self.hits + self.misses
         return round(self.hits / lookups, 4) if lookups else None
 
@@ -48,11 +48,11 @@ class Used(Struct):
         return sum(len(entry.gears) for entry in self.entries)
 
     def add(self, entry: EntryRow, hits: int) -> None:
-        """Take an entry in."""
+        """Add an entry."""
         self.entries.append(entry)
         self.hits += hits
         self.compiled += entry.compile_seconds
-        # A hit loads what one trace gave; nobody counts which, and entries keep those of code that is no more.
+        # A hit loads one trace, and which one is not counted; entries also keep traces of code that no longer exists.
         self.saved += hits * entry.compile_seconds / max(1, entry.variants)
 
     def to_plain(self) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class Used(Struct):
 
 
 def used_by_methods(entries: Iterable[EntryRow], counts: Counts) -> list[Used]:
-    """Return what the cache was good for by method, the most seconds saved first."""
+    """Return what the cache saved by method, the most seconds first."""
     found: dict[str, Used] = {}
     for entry in entries:
         found.setdefault(entry.label, Used(entry.label)).add(entry, counts.hits(entry))
@@ -81,13 +81,13 @@ def used_by_methods(entries: Iterable[EntryRow], counts: Counts) -> list[Used]:
 
 
 def limits_in_force(environ: Mapping[str, str]) -> tuple[int | None, float | None]:
-    """Return the limits of an environment: bytes and seconds; None for none."""
+    """Return the limits of an environment: bytes and seconds; None for no limit."""
     settings = resolve_settings(None, has_gears=False, environ=environ)
     return settings.max_size, settings.max_age
 
 
 def used_in_all(entries: Iterable[EntryRow], counts: Counts, methods: Iterable[Used]) -> Used:
-    """Return what the cache was good for in all; `methods` are those of `used_by_methods`."""
+    """Return what the cache saved in total; `methods` are those of `used_by_methods`."""
     total = Used()
     for entry in entries:
         total.add(entry, counts.hits(entry))
@@ -99,7 +99,7 @@ def used_in_all(entries: Iterable[EntryRow], counts: Counts, methods: Iterable[U
 def used_plain(
     catalog: Catalog, counts: Counts, total: Used, limits: tuple[int | None, float | None]
 ) -> dict[str, Any]:
-    """Return the sums as JSON data, with the limits and what lies in the quarantine."""
+    """Return the sums as JSON data, with the limits and the size of the quarantine."""
     quarantined = catalog.quarantined()
     return {
         "since": counts.since,

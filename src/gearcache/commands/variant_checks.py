@@ -1,4 +1,4 @@
-"""What `gearcache doctor` says of entries that hold as many traces as they may."""
+"""Finds entries that hold as many traces as they may, for `gearcache doctor`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _REMEDY = (
 
 
 def check_variants(layout: Layout) -> list[Check]:
-    """Name the methods whose entries hold as many traces as an entry may by default."""
+    """Name the methods whose entries hold as many traces as an entry may hold by default."""
     limit = CompilerConfig().max_variants
     try:
         full = sorted({entry.label for entry in scan(layout).entries if entry.variants >= limit})
-    except (CacheError, OSError):  # said by the checks of the folder
+    except (CacheError, OSError):  # reported by the checks of the folder
         return []
     if not full:
         return []

@@ -1,4 +1,4 @@
-"""How much a command says: `-q` and `-v`, which mean the same for each of them."""
+"""The options `-q` and `-v`, which mean the same for every command."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _KEY = "gearcache.verbosity"
 
 
 def verbosity_options(function: Function) -> Function:
-    """Add `--quiet` and `--verbose`; what they say is asked for by `is_quiet` and `is_verbose`."""
+    """Add `--quiet` and `--verbose`; `is_quiet` and `is_verbose` return their values."""
     quiet = click.option(
         "-q",
         "--quiet",
@@ -29,17 +29,17 @@ def verbosity_options(function: Function) -> Function:
 
 
 def is_quiet() -> bool:
-    """Whether the command that runs was asked to be quiet."""
+    """Whether the running command was asked to be quiet."""
     return _asked() == "quiet"
 
 
 def is_verbose() -> bool:
-    """Whether the command that runs was asked to say more."""
+    """Whether the running command was asked to print more."""
     return _asked() == "verbose"
 
 
 def show_log(level: int) -> None:
-    """Let log lines of gearcache from a level on appear on stderr."""
+    """Show log lines of gearcache on stderr, from a level on."""
     logger = logging.getLogger("gearcache")
     if not logger.handlers:
         handler = logging.StreamHandler()

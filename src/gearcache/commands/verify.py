@@ -1,4 +1,4 @@
-"""`gearcache verify`."""
+"""`gearcache verify`: checks every manifest and blob against its digest."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from gearcache.terminal import is_drawable
 _GEARS = Parts(held_gears, without_blobs)
 
 
-#: Beyond so many gears an entry's line gives their number.
+#: With more gears than this, an entry's line shows only their number.
 _GEARS_NAMED = 4
 
 
@@ -45,8 +45,8 @@ def command(repair: bool, cache_dir: Path | None, as_json: bool) -> None:
 
     Exit code 1 when an entry cannot be used as it was stored. What is damaged would be found at a load too, and the
     gears of its trace are compiled again. `--repair` moves it to the quarantine and keeps the sound gears: only those
-    that are gone are compiled, at their next call or prewarm. Leftovers of killed processes are told, and are no
-    fault.
+    that are gone are compiled, at their next call or prewarm. Leftovers of killed processes are listed, and are not an
+    error.
     """
     layout = layout_at(cache_dir)
     found = _verify_with_bar(layout, repair)
@@ -83,7 +83,7 @@ def _print(found: Verification, layout: Layout, repair: bool) -> None:
 
 
 def _sentence(fault: Fault, layout: Layout) -> str:
-    """Return what is wrong and with which gears of which entry, and what was done."""
+    """Return what is wrong, the entry and gears that are affected, and what was done."""
     names = ", ".join(_short(name) for name in dict.fromkeys(fault.entries))
     if fault.kind != "incomplete":
         parts = f", {_gears(fault)}" if fault.parts else ""

@@ -1,4 +1,4 @@
-"""What is wrong with the values of environment variables, for commands: a process that serves warns of it."""
+"""Reports wrong values of environment variables in commands, where a serving process only warns of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gearcache.options import wrong_values
 
 
 def wrong_variables(environ: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each."""
+    """Return a sentence for each wrong value."""
     wrong = wrong_values(environ)
     try:
         parse_urls(environ.get(REMOTES_VARIABLE, ""), f"environment variable `{REMOTES_VARIABLE}`")

@@ -1,4 +1,4 @@
-"""Stand-ins for other libraries' functions, under their names and signatures."""
+"""Replacements for functions of other libraries, with their names and signatures."""
 
 from gearcache.torch_release import require_torch
 

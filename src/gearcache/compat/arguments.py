@@ -1,4 +1,4 @@
-"""Checks of arguments that torchair's and npugraph_ex's `cache_compile` share, with their words."""
+"""Checks of arguments that the `cache_compile` of torchair and of npugraph_ex share, with their error messages."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def check_method(func: Any) -> None:
 
 
 def check_owner(cache_dir: str | os.PathLike[str] | None) -> None:
-    """Raise `ValueError` for a folder of another user."""
+    """Raise `ValueError` for a folder that belongs to another user."""
     if cache_dir is not None and os.path.exists(cache_dir) and os.stat(cache_dir).st_uid != os.getuid():  # noqa: PTH110
         raise ValueError(f"Cache dir {cache_dir} must be owned by the current user ")
 
 
 def config_of(config: Any, backend: Any) -> Any:
-    """Return the config of a call, or that of its backend; `ValueError` where both are given and differ."""
+    """Return the config of a call, or that of its backend; `ValueError` if both are given and differ."""
     if backend is None:
         return config
     of_backend = getattr(backend, "keywords", {}).get("compiler_config")

@@ -1,6 +1,6 @@
-"""Where a program finds torchair's cache functions, and what stands there after `install()`.
+"""The modules in which programs find torchair's cache functions, and what `install()` puts there.
 
-One function has several entrances: torch_npu brings torchair and npugraph_ex under their own names and below
+One function has several entrances: torch_npu contains torchair and npugraph_ex under their own names and below
 `torch_npu.dynamo`, where an import by name makes a second module of the same file.
 """
 
@@ -16,24 +16,24 @@ _NPUGRAPH_EX = ("npugraph_ex", "torch_npu.dynamo.npugraph_ex")
 #: torch_npu makes `torch.npu` the same module as `torch_npu.npu`.
 _OF_TORCH_NPU = ("torch_npu.npu.npugraph_ex", "torch.npu.npugraph_ex")
 
-#: Packages that are torchair's own: what they bound for themselves stays.
+#: Packages that belong to torchair: names that they have bound for themselves are not changed.
 OWNERS = ("torchair", "npugraph_ex", "torch_npu", "torch.npu")
 
 
 def entrances(
     torchair: Mapping[str, Any], npugraph_ex: Mapping[str, Any], of_torch_npu: Mapping[str, Any]
 ) -> dict[str, dict[str, types.FunctionType]]:
-    """Return module -> name -> what stands there, from what each package's names are replaced by.
+    """Return module -> name -> our function, from the replacements for each package.
 
-    `dynamo_export` of `torchair` is a name of the package itself; all others are of its `inference`. Every entrance
-    gets a function object of its own, by which `uninstall` knows what stood there.
+    `dynamo_export` of `torchair` is a name of the package itself; all others are names of its `inference`. Every
+    entrance gets its own function object, so that `uninstall` can find what was there before.
     """
     found: dict[str, dict[str, types.FunctionType]] = {}
     inference = {name: function for name, function in torchair.items() if name != "dynamo_export"}
     inner = {name: function for name, function in inference.items() if name != "set_dim_gears"}
     export = {"dynamo_export": torchair["dynamo_export"]}
     for package in _TORCHAIR:
-        # torchair's `_gear_utils.set_dim_gears` stays: its own compiler marks with it.
+        # torchair's `_gear_utils.set_dim_gears` is not replaced: its own compiler uses it to mark dims.
         found |= {package: export, f"{package}.npu_export": export}
         found |= {f"{package}.inference": inference, f"{package}.inference._cache_compiler": inner}
     for package in _NPUGRAPH_EX:
@@ -44,7 +44,7 @@ def entrances(
 
 
 def is_being_reexported(module: str, executed: types.ModuleType | None) -> bool:
-    """Whether a package that takes over the names of this module is being imported: it must get torchair's own.
+    """Whether a package that re-exports the names of this module is being imported: it must get torchair's own.
 
     `executed` is a module whose code has just run to its end.
     """

@@ -36,13 +36,13 @@ def of_torch_npu(
 ) -> Callable[..., Any]:
     """Cache a bound method of an `nn.Module`, as `torch.npu.npugraph_ex.inference.cache_compile` does.
 
-    `options` are attributes of `npugraph_ex.CompilerConfig`. `ValueError` for a function that is no such method and for
-    an unknown option; `TypeError` for any keyword that npugraph_ex would have dropped silently.
+    `options` are attributes of `npugraph_ex.CompilerConfig`. `ValueError` for a function that is not such a method and
+    for an unknown option; `TypeError` for any keyword that npugraph_ex would drop silently.
     """
     check_method(func)
     check_owner(cache_dir)
     chosen = CompilerConfig(backend="torchair", mode=_MODE, options={} if options is None else cast(Any, options))
-    NpuOptions(_MODE, chosen.options).component()  # npugraph_ex tells of a wrong option here, not at the first call
+    NpuOptions(_MODE, chosen.options).component()  # npugraph_ex reports a wrong option here, not at the first call
     return _cache_compile(
         func,
         config=chosen,
@@ -71,8 +71,8 @@ def cache_compile(
 ) -> Callable[..., Any]:
     """Cache a bound method of an `nn.Module`, as `npugraph_ex.inference.cache_compile` does.
 
-    `config` is an `npugraph_ex.CompilerConfig`, read here, and `backend` what `get_npu_backend` returned for it. Errors
-    as in `of_torch_npu`.
+    `config` is an `npugraph_ex.CompilerConfig`, read here, and `backend` is the result of `get_npu_backend` for it.
+    Errors are those of `of_torch_npu`.
     """
     config = config_of(config, backend)
     return of_torch_npu(
@@ -89,7 +89,7 @@ def cache_compile(
 
 
 def _changed_options(config: Any) -> dict[str, Any]:
-    """Return the options of a config that are not as npugraph_ex sets them, by name."""
+    """Return the options of a config that differ from npugraph_ex's defaults, by name."""
     if config is None:
         return {}
     fresh = npugraph_ex_module().CompilerConfig()

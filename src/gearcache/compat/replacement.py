@@ -1,6 +1,6 @@
-"""Functions of other packages replaced by ours, in what is imported now and in what is imported later; and put back.
+"""Replaces functions of other packages by ours, in modules imported now or later, and restores them.
 
-Nothing is imported for it. A function is known by its identity: a name that somebody else has set is left alone.
+Nothing is imported for this. A function is recognised by its identity: a name that other code has set is not changed.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from gearcache.compat.entrances import is_being_reexported, is_owned
 
 
 class Replacement(importlib.abc.MetaPathFinder):
-    """Puts functions in place of others, and finds modules as the others do, to put them there at their import.
+    """Puts our functions in place of others. It is also a module finder, to replace them when a module is imported.
 
-    `wanted` is module -> name -> function, each a function object of its own; `seen` is called after every such import.
+    `wanted` is module -> name -> function, each its own function object; `seen` is called after every such import.
     """
 
     def __init__(self, wanted: Mapping[str, Mapping[str, types.FunctionType]], seen: Callable[[], None]) -> None:
@@ -32,9 +32,9 @@ class Replacement(importlib.abc.MetaPathFinder):
         self._is_active = False
 
     def begin(self) -> None:
-        """Replace in what is imported, and from here on in what will be. Names that modules bound before follow.
+        """Replace in imported modules, and from now on in modules at their import. Names bound earlier follow.
 
-        Warns of attributes of classes and of partials that hold a replaced function: these stay as they are.
+        Warns of class attributes and partials that hold a replaced function: these are not changed.
         """
         with self._lock:
             if self._is_active:
@@ -45,7 +45,7 @@ class Replacement(importlib.abc.MetaPathFinder):
             self._follow()
 
     def end(self) -> None:
-        """Put back every name that still holds one of our functions, whoever bound it; all others are left."""
+        """Restore every name that still holds one of our functions, in any module; no other name is changed."""
         with self._lock:
             if not self._is_active:
                 return
@@ -60,7 +60,7 @@ class Replacement(importlib.abc.MetaPathFinder):
             self._done.clear()
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
-        """Return the spec of a module that has names to replace, whose loader replaces them; None for all others."""
+        """Return a spec whose loader replaces the names of the module; None for a module without names to replace."""
         if fullname not in self._wanted:
             return None
         for finder in sys.meta_path:
@@ -89,7 +89,7 @@ class Replacement(importlib.abc.MetaPathFinder):
         return spec
 
     def _replace_loaded(self, executed: types.ModuleType | None = None) -> None:
-        """Replace in every module whose import has got as far as its names; `executed` is one that just has."""
+        """Replace in every module that has bound its names by now; `executed` is one that has just run."""
         for name, functions in self._wanted.items():
             module = sys.modules.get(name)
             if not isinstance(module, types.ModuleType) or is_being_reexported(name, executed):
@@ -97,16 +97,16 @@ class Replacement(importlib.abc.MetaPathFinder):
             for attribute, function in functions.items():
                 found = vars(module).get(attribute)
                 if found is not None and (module, attribute) not in self._done:
-                    # A second module of the same file may have bound what stands at another entrance.
+                    # A second module of the same file may have bound the function of another entrance.
                     self._done[module, attribute] = (self._originals().get(id(found), found), function)
                     vars(module)[attribute] = function
 
     def _originals(self) -> dict[int, Any]:
-        """Return what each of our functions stands for, by the id of ours."""
+        """Return the original of each of our functions, by the id of ours."""
         return {id(function): original for original, function in self._done.values()}
 
     def _follow(self) -> None:
-        """Replace what programs bound earlier (`from torchair.inference import cache_compile`)."""
+        """Replace names that programs bound earlier (`from torchair.inference import cache_compile`)."""
         functions = {id(original): function for original, function in self._done.values()}
         if not functions:
             return
@@ -130,7 +130,7 @@ class Replacement(importlib.abc.MetaPathFinder):
 
 
 def _held(module: types.ModuleType, name: str, value: Any, functions: Mapping[int, Any]) -> Iterator[str]:
-    """Yield where a class of a module, or a partial, holds one of the functions."""
+    """Yield the names under which a class of a module, or a partial, holds one of the functions."""
     if issubclass(type(value), functools.partial):  # `isinstance` asks the object, and some warn or import then
         if id(value.func) in functions:
             yield name

@@ -5,8 +5,8 @@ One line at the top of a program is enough:
     import gearcache.compat.torchair
     gearcache.compat.torchair.install()
 
-Where torchair's behaviour is a defect, this keeps the cache and answers right, or refuses; `docs/npu.md` lists every
-deviation. torchair and npugraph_ex are imported when they are first needed.
+If torchair's behaviour is a defect, this keeps the cache and returns the right result, or refuses; `docs/npu.md` lists
+every deviation. torchair and npugraph_ex are imported when they are first needed.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ def cache_compile(
 ) -> Callable[..., Any]:
     """Cache a bound method of an `nn.Module`, as `torchair.inference.cache_compile` does.
 
-    `config` is a `torchair.CompilerConfig`, `backend` what `get_npu_backend` returned for it. `ValueError` for a
-    function that is no such method, for a config that is none or differs from the backend's; `TypeError` for any
-    keyword that torchair would have dropped silently.
+    `config` is a `torchair.CompilerConfig`, `backend` the result of `get_npu_backend` for it. `ValueError` for a
+    function that is not such a method, and for a config that is not a config or differs from the backend's; `TypeError`
+    for any keyword that torchair would drop silently.
     """
     config = config_of(config, backend)
     check_method(func)
@@ -100,8 +100,8 @@ def cache_compile(
 def set_dim_gears(t: torch.Tensor, dim_gears: Mapping[int, Sequence[int]]) -> None:
     """Give dims of a tensor gears, for cached methods and for `torch.compile` with torchair's backend.
 
-    As `gearcache.set_dim_gears`; the dims are also marked dynamic (`torch._dynamo.mark_dynamic`), by which torchair
-    finds them. Cached methods take no notice of those marks. On an error nothing was set or marked.
+    As `gearcache.set_dim_gears`; the dims are also marked dynamic (`torch._dynamo.mark_dynamic`), which is how torchair
+    finds them. Cached methods ignore those marks. If it raises, nothing was set or marked.
     """
     _set_dim_gears(t, dim_gears)
     mark_for_compile(t, dim_gears)
@@ -118,7 +118,7 @@ def readable_cache(
 
 
 def get_npu_backend(*, compiler_config: Any = None, custom_decompositions: Mapping[Any, Any] | None = None) -> Any:
-    """Return torchair's own backend for `torch.compile`; it goes through no cache."""
+    """Return torchair's own backend for `torch.compile`; it uses no cache."""
     return torchair_module().get_npu_backend(
         compiler_config=compiler_config, custom_decompositions=dict(custom_decompositions or {})
     )
@@ -142,13 +142,14 @@ _replacement = Replacement(
 def install() -> None:
     """Put these functions in place of torchair's and npugraph_ex's own, at every entrance. Safe to call twice.
 
-    Imports neither: what is imported later is changed at its import. Names that modules bound earlier (`from
-    torchair.inference import cache_compile`) follow; a `UserWarning` names classes and partials that hold one.
+    Imports neither package: one that is imported later is changed at its import. Names that modules bound earlier
+    (`from torchair.inference import cache_compile`) are replaced too; a `UserWarning` names classes and partials that
+    hold one.
     """
     _replacement.begin()
     watch_ge()
 
 
 def uninstall() -> None:
-    """Put torchair's own functions back, wherever ours still stand. Safe to call twice."""
+    """Restore torchair's own functions wherever ours are still in place. Safe to call twice."""
     _replacement.end()

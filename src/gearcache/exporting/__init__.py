@@ -1,1 +1,1 @@
-"""Cached methods and models for other runtimes."""
+"""Exports cached methods and models for other runtimes."""

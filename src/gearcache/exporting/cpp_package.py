@@ -1,7 +1,7 @@
 """`export`: the gears of a cached method as one file that a C++ program runs without Python.
 
-The file is a `torch.save` of lists, dicts and tensors: the shared objects that the cache holds, the weights, and a
-table of gears. `include/gearcache_package.h` reads and runs it. Nothing is compiled again.
+The file is a `torch.save` of lists, dicts and tensors: the shared objects of the cache, the weights, and a table of
+gears. `include/gearcache_package.h` reads and runs it. Nothing is compiled again.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ def header_folder() -> Path:
 
 
 def export(cached: Any, path: str | os.PathLike[str]) -> None:
-    """Write every loaded gear of a cached method to one file, weights included; an existing file is replaced at once.
+    """Write every loaded gear of a cached method and its weights to one file, which replaces an old one atomically.
 
-    `cached` is what `cache_compile` returned, called or warmed before, on backend `inductor` and CPU. `ValueError` for
-    anything else, `MissingTorchNames` where this torch lacks what a graph needs, `CaptureError` for a method whose
-    variants differ in more than sizes: a C++ program passes tensors.
+    `cached` is the result of `cache_compile`, called or warmed before, with backend `inductor` on a CPU. `ValueError`
+    for anything else, `MissingTorchNames` if this torch lacks a name that a graph needs, `CaptureError` for a method
+    whose variants differ in more than sizes: a C++ program passes only tensors.
     """
     binding = getattr(cached, "_binding", None)
     if binding is None or not binding.loaded_variants()[0]:
-        check_torch()  # that may be why
+        check_torch()  # a missing name may be the reason
         raise ValueError("export: the cached method has loaded no gear yet; call it, or `.warm(...)` it, before")
     actives, store = binding.loaded_variants()
     if binding.method.backend.name != "inductor":
@@ -60,7 +60,7 @@ def export(cached: Any, path: str | os.PathLike[str]) -> None:
 
 
 def _host(target: str) -> dict[str, Any]:
-    """Return what a CPU must have to run the package, as the flags of `/proc/cpuinfo`."""
+    """Return the CPU features that the package needs, as the flags of `/proc/cpuinfo`."""
     return {"target": target, "flags": list(TARGETS[target].flags) if target != NATIVE else []}
 
 

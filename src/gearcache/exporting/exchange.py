@@ -1,4 +1,4 @@
-"""Putting a finished folder in the place of another one, so that no moment is without either."""
+"""Puts a finished folder in the place of another one, so that one of them is complete at every moment."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pathlib import Path
 
 _AT_WORKING_FOLDER = -100
 _EXCHANGE = 2
-#: The file system or the kernel knows no exchange.
+#: Errors of a file system or kernel that does not support the exchange.
 _UNKNOWN = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM)
 _NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
 
 
 def put_in_place(new: Path, target: Path, aside: Path) -> None:
-    """Rename the folder `new` to `target`; what lay there is `new` afterwards, or `aside` with a number.
+    """Rename the folder `new` to `target`; the old folder is then at `new`, or at `aside` with a number.
 
-    Where the system can exchange two folders, `target` is one of both at every moment. Elsewhere it is missing between
-    two renames, and both are whole beside it. `OSError` for a `target` that is no folder or cannot be renamed.
+    If the system can exchange two folders, `target` exists at every moment. Otherwise it is missing between two
+    renames, while both complete folders exist beside it. `OSError` if `target` is not a folder or cannot be renamed.
     """
     attempt = 0
     while True:
@@ -48,7 +48,7 @@ def put_in_place(new: Path, target: Path, aside: Path) -> None:
 
 
 def exchange(first: Path, second: Path) -> bool:
-    """Let two folders of one file system swap names in one step; False where the system cannot. `OSError` else."""
+    """Exchange the names of two folders of one file system in one step; False if unsupported, `OSError` if it fails."""
     call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if call is None:
         return False
@@ -56,6 +56,6 @@ def exchange(first: Path, second: Path) -> bool:
     if call(*arguments) == 0:
         return True
     number = ctypes.get_errno()
-    if number in (*_UNKNOWN, errno.ENOENT):  # a folder that has gone meanwhile is met by the renames
+    if number in (*_UNKNOWN, errno.ENOENT):  # the renames handle a folder that was removed in the meantime
         return False
     raise OSError(number, os.strerror(number), str(second))

@@ -1,8 +1,9 @@
-"""The folder of an export: written beside its place, put there whole, and the old one removed afterwards.
+"""The folder of an export: written beside its place, moved there as a whole; the old one is removed afterwards.
 
-A work folder `.NAME.gearcache-export-*` lies beside the place and is locked by its process. It holds `new`, which is
-the old export once both were exchanged, or `old1` where the file system knows no exchange. One that nobody locks was
-left by a process that died: the next export cleans it up. Only what exports wrote is deleted, unless the user says so.
+A work folder `.NAME.gearcache-export-*` is created beside the place and locked by its process. It contains `new`, which
+is the old export after the exchange, or `old1` if the file system does not support the exchange. An unlocked work
+folder was left by a process that died: the next export removes it. Only files that exports wrote are deleted, unless
+the user allows more.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from gearcache.exporting.export_manifest import what_is_not_ours, write_manifest
 logger = logging.getLogger("gearcache")
 NEW = "new"
 _OLD = "old"
-#: From here on a work folder may hold the old export.
+#: While this file exists, a work folder may contain the old export.
 _PUBLISHING = "publishing"
 _MODE = 0o750
 
@@ -49,14 +50,14 @@ def check_place(target: Path, ranks: Collection[int | None] | None = None, *, ov
 
 @contextmanager
 def work_folder(target: Path) -> Iterator[Path]:
-    """A locked folder beside the absolute path `target`, with an empty `new` in it; also cleans up after the dead."""
+    """Yield a locked folder beside the absolute path `target`, with an empty `new`; also removes abandoned ones."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with _locked(target.parent) as is_locked:
         if is_locked:
             _reclaim_leftovers(target)
         work = Path(tempfile.mkdtemp(prefix=_prefix(target), dir=target.parent))
         held = os.open(work, os.O_RDONLY | os.O_DIRECTORY)
-        with suppress(OSError):  # such a file system has no kernel locks: then nobody cleans up after us
+        with suppress(OSError):  # such a file system has no kernel locks: nobody can remove abandoned folders there
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     try:
         (work / NEW).mkdir(_MODE)
@@ -65,7 +66,7 @@ def work_folder(target: Path) -> Iterator[Path]:
         try:
             with _locked(target.parent):
                 _reclaim(work, target)
-        except OSError as error:  # the export is in its place, or has failed already
+        except OSError as error:  # the export is already in its place, or has failed
             logger.warning("`%s` could not be removed: %s", work, error)
         finally:
             unlock(held)
@@ -73,7 +74,7 @@ def work_folder(target: Path) -> Iterator[Path]:
 
 
 def publish(work: Path, target: Path, ranks: Collection[int | None], *, overwrite: bool = False) -> None:
-    """Put `work/new`, which these ranks have filled, in the place of `target`; errors as for `check_place`."""
+    """Move `work/new`, which these ranks have filled, to `target`; errors are those of `check_place`."""
     new = work / NEW
     with _locked(target.parent):
         check_place(target, ranks, overwrite=overwrite)
@@ -85,7 +86,7 @@ def publish(work: Path, target: Path, ranks: Collection[int | None], *, overwrit
         put_in_place(new, target, work / _OLD)
         sync_folder(target.parent)
         if overwrite:
-            (work / _PUBLISHING).unlink()  # what is left in it may go, whatever it is
+            (work / _PUBLISHING).unlink()  # everything that is left in it may be deleted
 
 
 def take_over(new: Path, other: Path) -> None:
@@ -102,7 +103,7 @@ def _prefix(target: Path) -> str:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[bool]:
-    """Hold the kernel lock of a folder; False where the file system has none for folders."""
+    """Hold the kernel lock of a folder; False if the file system has none for folders."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         try:
@@ -117,7 +118,7 @@ def _locked(folder: Path) -> Iterator[bool]:
 
 
 def _sync(folder: Path) -> None:
-    """Put all files of a folder on disk, so that a power cut leaves no empty ones."""
+    """Flush all files of a folder to disk, so that a power cut leaves no empty ones."""
     for parent, _, files in os.walk(folder):
         for name in files:
             descriptor = os.open(Path(parent, name), os.O_RDONLY | os.O_NOFOLLOW)
@@ -129,7 +130,7 @@ def _sync(folder: Path) -> None:
 
 
 def _reclaim_leftovers(target: Path) -> None:
-    """Clean up work folders that no living process holds."""
+    """Remove work folders that no running process has locked."""
     pattern = re.compile(re.escape(_prefix(target)) + r"[a-z0-9_]+")
     for path in target.parent.iterdir():
         if pattern.fullmatch(path.name) is None:
@@ -142,18 +143,18 @@ def _reclaim_leftovers(target: Path) -> None:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _reclaim(path, target)
         except OSError:
-            continue  # its process lives, or it is cleaned up next time
+            continue  # its process is running, or it is removed next time
         finally:
             os.close(descriptor)
 
 
 def _reclaim(work: Path, target: Path) -> None:
-    """Remove a work folder. An old export goes back where its place is empty; one that holds other files stays."""
+    """Remove a work folder. An old export returns to its place if that is empty; a folder with other files stays."""
     left = ""
     if (work / _PUBLISHING).exists():
         old = sorted(work.glob(f"{_OLD}[0-9]*"), key=lambda path: int(path.name.removeprefix(_OLD)))
         if old and not target.exists():
-            old.pop().rename(target)  # died between the two renames
+            old.pop().rename(target)  # the process died between the two renames
         folders = [folder for folder in (work / NEW, *old) if folder.exists()]
         left = next((problem for folder in folders if (problem := what_is_not_ours(folder))), "")
     if left:

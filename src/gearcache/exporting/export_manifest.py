@@ -1,4 +1,4 @@
-"""What `dynamo_export` has written into a folder: a list that lies there too, and tells its folders from others."""
+"""The list of the files that `dynamo_export` wrote into a folder; it is stored there and marks the folder as ours."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gearcache.cache.atomic import descriptor_digest
 
 MANIFEST = ".gearcache-export.json"
 _VERSION = 2
-#: Files that users are told to fill in by hand; what they have changed is theirs.
+#: Files that users are asked to complete by hand; files that they have edited belong to them.
 _EDITED_BY_HAND = ".json"
 _Rank = int | None
 
@@ -19,7 +19,7 @@ _Rank = int | None
 def walk(folder: Path, below: str = "") -> Iterator[str]:
     """Yield the names of all files in a folder, and of empty folders with a `/` at the end; links are files.
 
-    Names are relative, and the list is none of them. `OSError` for what cannot be read.
+    Names are relative; the list itself is left out. `OSError` for anything that cannot be read.
     """
     with os.scandir(folder / below) as entries:
         found = sorted(entries, key=lambda entry: entry.name)
@@ -40,9 +40,9 @@ def write_manifest(folder: Path, ranks: Collection[_Rank]) -> None:
 
 
 def what_is_not_ours(folder: Path, ranks: Collection[_Rank] | None = None) -> str:
-    """Return what keeps a folder from being replaced by an export of `ranks`, as a sentence; nothing if it may be.
+    """Return a sentence that says why an export of `ranks` may not replace a folder; empty if it may.
 
-    It may be where all in it is what exports have written, and, with `ranks`, no other rank is among them.
+    It may if the folder contains only files that exports wrote and, with `ranks`, none of another rank.
     """
     listed, others = _read(folder)
     for name in walk(folder):
@@ -57,7 +57,7 @@ def what_is_not_ours(folder: Path, ranks: Collection[_Rank] | None = None) -> st
 
 
 def _digest(folder: Path, name: str) -> str | None:
-    """Return the sha256 of a file that users may edit; None for others."""
+    """Return the sha256 of a file that users may edit; None for other files."""
     if not name.endswith(_EDITED_BY_HAND):
         return None
     descriptor = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW)
@@ -68,7 +68,7 @@ def _digest(folder: Path, name: str) -> str | None:
 
 
 def _read(folder: Path) -> tuple[dict[str, str | None], list[int]]:
-    """Return the files of a list and the ranks that wrote them; nothing where there is none that can be read."""
+    """Return the files of a list and the ranks that wrote them; nothing if there is no readable list."""
     try:
         found = json.loads((folder / MANIFEST).read_text())
         if found["version"] != _VERSION:

@@ -1,4 +1,4 @@
-"""The ranks of a job that export together: each tells the others how far it is, through the store of their group."""
+"""Coordinates the ranks of a job that export together, through the store of their process group."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import torch
 from gearcache.errors import CompileError
 
 logger = logging.getLogger("gearcache")
-#: Seconds until a rank says whom it waits for, and until it gives up.
+#: Seconds until a rank logs which ranks it waits for, and until it gives up.
 SAYS_AFTER, GIVES_UP_AFTER = 30.0, 1800.0
 _POLLS = (0.005, 0.2)
 _ROOT = "gearcache/dynamo_export"
@@ -23,9 +23,9 @@ _FAILED = "failed"
 
 
 class Ranks:
-    """One export of all ranks of the default process group; of one process alone where `rank` is None.
+    """One export of all ranks of the default process group, or of a single process if `rank` is None.
 
-    `store` is None where nobody else can be asked.
+    `store` is None if there are no other ranks to ask.
     """
 
     def __init__(self, method: str, store: Any = None, rank: int | None = None, world: int = 1) -> None:
@@ -36,12 +36,12 @@ class Ranks:
         self._call = store.add(f"{_ROOT}/calls/{rank}", 1) if store is not None else 0
 
     def tell(self, step: str, value: Any) -> None:
-        """Let the other ranks know a value (JSON)."""
+        """Send a value (JSON) to the other ranks."""
         if self._store is not None:
             self._store.set(self._key(self.rank, step), json.dumps(value))
 
     def ask(self, step: str, ranks: Iterable[int]) -> dict[int, Any]:
-        """Wait for what other ranks tell. `CompileError` when one has failed, `TimeoutError` when one never comes."""
+        """Wait for values of other ranks. `CompileError` if one has failed, `TimeoutError` if one never answers."""
         found: dict[int, Any] = {}
         missing = sorted(set(ranks) - {self.rank}) if self._store is not None else []
         started, pause, has_said = time.monotonic(), _POLLS[0], False
@@ -68,26 +68,26 @@ class Ranks:
         return found
 
     def check(self, rank: int) -> None:
-        """Raise `CompileError` when another rank has failed."""
+        """Raise `CompileError` if another rank has failed."""
         if self._store is not None and self._store.check([self._key(rank, _FAILED)]):
             cause = json.loads(self._store.get(self._key(rank, _FAILED)))
             raise CompileError(self._method, "of the export", f"rank {rank}: {cause}")
 
     @contextmanager
     def reporting(self) -> Iterator[None]:
-        """Let the other ranks know when this one fails."""
+        """Report a failure of this rank to the other ranks."""
         try:
             yield
         except BaseException as error:
-            with suppress(Exception):  # the store may be what failed
+            with suppress(Exception):  # the store itself may have failed
                 self.tell(_FAILED, f"{type(error).__name__}: {error}")
             raise
 
     def in_one_folder(self, target: Path, work: Path) -> dict[int | None, Path]:
-        """Return the work folders of all ranks that export into this `target`, with this one's, by rank.
+        """Return the work folders of all ranks that export into this `target`, including this one's, by rank.
 
-        Waits until all have converted their graphs. A folder of the same name may lie on another host: those of one
-        folder see one another's work folders.
+        Waits until all ranks have converted their graphs. A folder of the same name may be on another host: only ranks
+        that share a folder can see one another's work folders.
         """
         self.tell("converted", [str(target), str(work)])
         found: dict[int | None, Path] = {self.rank: work}
@@ -95,7 +95,7 @@ class Ranks:
             if place == str(target) and Path(other).is_dir():
                 found[rank] = Path(other)
             elif place == str(target):
-                self.check(rank)  # it tells of a failure before it removes its folder
+                self.check(rank)  # it reports a failure before it removes its folder
         return found
 
     def _key(self, rank: int | None, step: str) -> str:
@@ -107,7 +107,7 @@ def all_ranks(method: str) -> Ranks:
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return Ranks(method)
     rank, world = torch.distributed.get_rank(), torch.distributed.get_world_size()
-    # Other ranks of a `fake` group do not exist.
+    # A `fake` group has no other ranks.
     is_alone = world == 1 or torch.distributed.get_backend() == "fake"
     group: Any = torch.distributed.group.WORLD
     return Ranks(method, None if is_alone else group.get_group_store(), rank, world)

@@ -1,7 +1,7 @@
 """`dynamo_export`: a model as an offline graph for Ascend's ATC, through torchair's own export.
 
-torchair mutates the shared default config, goes on where an export failed, and writes straight into the target. Here
-the config is a copy, a failure is an exception, and the folder is replaced as a whole or not at all.
+torchair changes the shared default config, continues after an export failed, and writes straight into the target. This
+module copies the config, raises on failure, and replaces the folder as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gearcache.guards.arguments import find_tensors
 from gearcache.guards.evidence.names import a_type
 
 logger = logging.getLogger("gearcache")
-#: What stands in place of `.air` where no CANN has read the graph back: a serialised ModelDef.
+#: The suffix in place of `.air` if no CANN has read the graph back: a serialised ModelDef.
 UNCHECKED_SUFFIX = ".modeldef-not-an-air"
 
 
@@ -41,21 +41,20 @@ def dynamo_export(
 ) -> None:
     """Export one call of `model` into the folder `export_path`: `<name>.air`, `dynamo.pbtxt`, weight files.
 
-    It is written beside the folder and put in its place whole: readers see the old export or the new one, and so does
-    who looks after a crash. A folder that holds anything else than an export, or one that was edited, is refused;
-    with `overwrite=True` it is replaced, with all that is in it.
+    It is written beside the folder and moved into place as a whole: readers see the old export or the new one, even
+    after a crash. A folder that contains anything other than an export, or an edited export, is refused; with
+    `overwrite=True` it is replaced, together with everything in it.
 
     In a process group every rank has to call it. Each writes `<name><rank>.air` and `rank_<n>/`, and with
-    `config.export.experimental.auto_atc_config_generated` rank 0 also `model_relation_config.json` and
-    `numa_config.json`; those of one folder are put in place together. Without CANN the graph is stored as
-    `<name>.modeldef-not-an-air`: it is what torchair hands over, and no ATC has accepted it.
+    `config.export.experimental.auto_atc_config_generated` rank 0 also writes `model_relation_config.json` and
+    `numa_config.json`; ranks that share a folder put their files in place together. Without CANN the graph is stored as
+    `<name>.modeldef-not-an-air`: it is torchair's output, which no ATC has accepted.
 
-    `TypeError` is for a model that is no module and for arguments that its `forward` does not take, `ValueError` for a
-    name that is no file name, `NotExportable` for a model that is no single graph, or raises.
-    `FileExistsError` names a file in the folder that is not from an export, or was edited;
-    `ValueError` is for a symbolic link, a mount point, the working folder or another mode than `max-autotune`,
-    `GearSpecError` for inputs with gears, `CompileError` when torchair cannot convert the model or another rank failed,
-    `TimeoutError` when another rank does not come.
+    `TypeError` is for a model that is not a module and for arguments that its `forward` does not take, `ValueError` for
+    a name that is not a file name, `NotExportable` for a model that is not a single graph, or raises. `FileExistsError`
+    names a file in the folder that is not from an export, or was edited; `ValueError` is for a symbolic link, a mount
+    point, the working folder or a mode other than `max-autotune`, `GearSpecError` for inputs with gears, `CompileError`
+    if torchair cannot convert the model or another rank failed, `TimeoutError` if another rank does not arrive.
     """
     _check_arguments(model, export_name, args, kwargs)
     name, target = export_name, Path(export_path)
@@ -100,7 +99,7 @@ def _config(config: Any) -> tuple[Any, Any]:
 
 
 def put_in_place_together(ranks: Ranks, work: Path, place: Path, *, overwrite: bool = False) -> None:
-    """Put the files of all ranks that share a folder in place at once, by the first of them; the others wait."""
+    """Put the files of all ranks that share a folder in place at once: the first rank does it, the others wait."""
     together = ranks.in_one_folder(place, work)
     first = min(together, key=lambda rank: rank or 0)
     if ranks.rank != first:
@@ -140,7 +139,7 @@ def _export(
     target: Path,
     dynamic: bool,
 ) -> None:
-    """Run torchair's export into `folder`; it ends a successful one by an exception."""
+    """Run torchair's export into `folder`; torchair ends a successful export with an exception."""
     success = sys.modules["torchair._ge_concrete_graph.fx2ge_converter"].ExportSuccess
     config.export.export_mode = True
     config.export.export_path_dir = str(folder)
@@ -175,7 +174,7 @@ def _export(
 
 
 def _mark_unchecked(folder: Path, name: str, rank: int | None) -> None:
-    """Without CANN nothing has read the graph: give it a name that nobody takes for an accepted `.air`."""
+    """Rename an export that no CANN has read, so that it cannot be mistaken for an accepted `.air`."""
     air = folder / _air(name, rank)
     if not air.exists():
         raise CompileError(name, "of the export", f"torchair wrote no `{air.name}`")
@@ -190,7 +189,7 @@ def _mark_unchecked(folder: Path, name: str, rank: int | None) -> None:
 
 
 def _replace_paths(folder: Path, target: Path) -> None:
-    """Name the final place of the weight files, which the graph names by path, in both of its forms."""
+    """Write the final place of the weight files, which the graph names by path, in both of its forms."""
     old, new = str(folder), str(target)
     for path in folder.rglob("*"):
         if path.name == "dynamo.pbtxt":

@@ -1,1 +1,1 @@
-"""One line for models of other libraries; each library is imported in its own folder or file only."""
+"""Integrations with other libraries, one line of code each; a library is only imported in its own folder or file."""

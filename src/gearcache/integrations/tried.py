@@ -1,4 +1,4 @@
-"""Whether an integration can work with the transformers that is installed: it is asked for what it relies on."""
+"""Checks whether the installed transformers has the names and parameters that the integrations rely on."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import logging
 from typing import Any
 
 logger = logging.getLogger("gearcache")
-#: The releases that the tests of the integrations have passed with; `setup.cfg` admits them in the extras.
+#: The releases with which the tests of the integrations have passed; `setup.cfg` allows them in the extras.
 TRANSFORMERS = ((5, 22), (5, 23), (5, 24))
 _TRIED = ", ".join(f"{major}.{minor}" for major, minor in TRANSFORMERS)
 _MIXIN = "cache_utils.CacheLayerMixin"
-#: What `gearcache.integrations.transformers` relies on: names below `transformers`, with parameters that are given.
+#: The names below `transformers` that `gearcache.integrations.transformers` uses, with the parameters that it passes.
 RELIED_ON: dict[str, tuple[str, ...]] = {
     "PreTrainedModel._can_compile_fullgraph": (),
     "PreTrainedModel.can_generate": (),
@@ -36,7 +36,7 @@ RELIED_ON: dict[str, tuple[str, ...]] = {
     "modeling_outputs.CausalLMOutputWithPast.__init__": ("logits",),
     "modeling_outputs.Seq2SeqLMOutput.__init__": ("logits", "encoder_last_hidden_state"),
 }
-#: What a layer of a cache has to define: `decoder.SlotLayer` has these, and one that has to define more is not known.
+#: What a cache layer has to define: `decoder.SlotLayer` defines these; a layer that needs more is not supported.
 _DEFINED = {
     "get_mask_sizes",
     "get_max_cache_shape",
@@ -45,14 +45,14 @@ _DEFINED = {
     "lazy_initialization",
     "update",
 }
-#: Releases and integrations of which this process has warned.
+#: Releases and integrations that this process has warned about.
 _told: set[tuple[str, str]] = set()
 
 
 def transformers_problem(integration: str, extra: str, relied_on: dict[str, tuple[str, ...]] | None = None) -> str:
-    """Return what an integration lacks in the transformers that is installed; empty where nothing is missing.
+    """Return what the installed transformers lacks for an integration; empty if nothing is missing.
 
-    Warns, once, of a release that was not tried.
+    Warns, once, about a release that was not tried.
     """
     import transformers
 
@@ -75,7 +75,7 @@ def transformers_problem(integration: str, extra: str, relied_on: dict[str, tupl
 
 
 def lacking(relied_on: dict[str, tuple[str, ...]]) -> list[str]:
-    """Return names that transformers lacks, and functions of it that take other parameters or ask for more."""
+    """Return names that transformers lacks, and its functions that lack a parameter or require another one."""
     missing = [f"`{name}`" for name in relied_on if _value(name) is None]
     for name, parameters in relied_on.items():
         if f"`{name}`" not in missing and parameters:
@@ -87,7 +87,7 @@ def lacking(relied_on: dict[str, tuple[str, ...]]) -> list[str]:
 
 
 def _value(name: str) -> Any:
-    """Return what transformers has below a name; None where there is nothing."""
+    """Return the object of a name below transformers; None if it does not exist."""
     parts = name.split(".")
     found: Any = importlib.import_module("transformers")
     for index, part in enumerate(parts, 1):

@@ -1,7 +1,7 @@
-"""Whether stored graphs cover the sizes that are declared of open dims: a trace may hold for a part of them alone.
+"""Checks that stored graphs cover the declared sizes of open dims: a trace may hold for only part of them.
 
-Each size of a range is asked, or of many those at its ends, around numbers that the conditions of graphs name, and
-around powers of two. Size 1 is not asked here: it has a trace of its own.
+Each size of a range is checked. Of a large range only some are checked: those at its ends, around numbers in the
+conditions of graphs, and around powers of two. Size 1 is not checked here: it has its own trace.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from gearcache.guards.gears.expressions import expression_function
 from gearcache.guards.gears.spec import GearSpec, RangeAxis, gear_text
 from gearcache.guards.gears.symbol import Symbol
 
-#: Combinations of sizes that are asked at most for a gear.
+#: The most combinations of sizes that are checked for a gear.
 MOST_ASKED = 4096
-#: Where a range without an end is taken to end, and the elements of the largest tensor that is asked about.
+#: The assumed end of a range without an end, and the most elements of a tensor that is checked.
 END, _MOST_ELEMENTS = 65_536, 2**31 - 1
 
 Graph = tuple[Sequence[StoredInput], StoredGear]
@@ -31,14 +31,14 @@ Sizes = Mapping[tuple[str, int], int]
 
 
 class Gap(Struct, frozen=True):
-    """Sizes that no stored graph takes, for one and the same reason; `first` are the smallest of them."""
+    """Sizes that no stored graph takes, all for the same reason; `first` are the smallest of them."""
 
     first: Special
     text: str
 
 
 def gaps(spec: GearSpec, tensors: Mapping[str, torch.Tensor], graphs: Sequence[Graph]) -> list[Gap]:
-    """Return what graphs leave out of the declared sizes of a call's tensors; nothing for gears without any graph."""
+    """Return the declared sizes of a call's tensors that no graph takes; nothing for gears without any graph."""
     owners: dict[Any, RangeAxis] = {}
     for axis in spec.dynamic_axes:
         if isinstance(axis.size, Symbol):
@@ -74,7 +74,7 @@ def _text(axes: Iterable[RangeAxis], points: list[tuple[int, ...]]) -> str:
 def _sizes(
     spec: GearSpec, tensors: Mapping[str, torch.Tensor], gear: tuple[int, ...], chosen: Mapping[Any, int]
 ) -> dict[tuple[str, int], int]:
-    """Return the sizes of declared dims: those of a gear, and open ones where their owners have been chosen."""
+    """Return the sizes of declared dims: those of a gear, and of open dims whose owners have a chosen size."""
     rows: list[tuple[Any, Any]] = list(zip(spec.axes, gear, strict=True))
     symbols = {owner: size for owner, size in chosen.items() if isinstance(owner, Symbol)}
     for axis in spec.ranges if chosen else ():
@@ -101,7 +101,7 @@ def _shape(path: str, tensor: torch.Tensor, sizes: Sizes) -> list[int]:
 
 
 def _points(axes: list[RangeAxis], known: Sequence[_Conditions]) -> Iterator[tuple[int, ...]]:
-    """Yield the sizes to ask, smallest first."""
+    """Yield the sizes to check, smallest first."""
     symbols = [axis.size for axis in axes if isinstance(axis.size, Symbol)]
     ends = [END if symbol.max is None else symbol.max for symbol in symbols]
     columns = [range(max(2, symbol.least), end + 1) for symbol, end in zip(symbols, ends, strict=True)]
@@ -127,7 +127,7 @@ def _chosen(column: range, symbol: Symbol, numbers: Iterable[int], most: int) ->
 
 
 class _Conditions:
-    """What a stored graph asks of the sizes of the arguments of a call."""
+    """The conditions of a stored graph on the sizes of the arguments of a call."""
 
     def __init__(self, inputs: Sequence[StoredInput], gear: StoredGear, tensors: Mapping[str, torch.Tensor]) -> None:
         self._gear = gear
@@ -135,7 +135,7 @@ class _Conditions:
         named = {name: (tensor, kind, dim) for name, tensor, kind, dim in (*gear.symbols, *gear.measures)}
         self._rows = []
         for text in gear.conditions:
-            if re.search(r"\bn\d+\b", text):  # of a number: of sizes it says nothing
+            if re.search(r"\bn\d+\b", text):  # a condition on a number says nothing about sizes
                 continue
             used = tuple(name for name in named if re.search(rf"\b{name}\b", text))
             if all(self._inputs[named[name][0]][1] is not None for name in used):
@@ -143,15 +143,15 @@ class _Conditions:
 
     @property
     def numbers(self) -> set[int]:
-        """The numbers that its conditions name."""
+        """The numbers in its conditions."""
         return {int(digits) for text, _, _ in self._rows for digits in re.findall(r"\b\d{1,9}\b", text)}
 
     def is_of(self, sizes: Sizes) -> bool:
-        """Whether it is for some declared gear."""
+        """Whether the graph is for one of the declared gears."""
         return not self._other_size(sizes)
 
     def broken(self, sizes: Sizes) -> str:
-        """Return the first condition that some sizes break; empty where it takes them."""
+        """Return the first condition that the sizes break; empty if the graph takes them."""
         if other := self._other_size(sizes):
             return other
         shapes = [_shape(path, tensor, sizes) if tensor is not None else [] for path, tensor in self._inputs]

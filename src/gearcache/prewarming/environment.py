@@ -1,4 +1,4 @@
-"""What the process is told of its surroundings, for a while: variables, and where temporary files would go."""
+"""Changes what the process sees of its environment for a while: variables, and the folder of temporary files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def with_variables(own: Mapping[str, str]) -> Iterator[None]:
-    """Set variables of this process, and put back what they were before."""
+    """Set variables of this process, and restore them afterwards."""
     before = {name: os.environ.get(name) for name in own}
     os.environ.update(own)
     try:
@@ -24,9 +24,10 @@ def with_variables(own: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def with_temporary_name() -> Iterator[None]:
-    """Name a temporary folder also where none can be written, as with a read-only root without a volume at /tmp.
+    """Name a temporary folder even if none can be written, as with a read-only root without a volume at /tmp.
 
-    Imports of torch ask for the name. Who writes there gets the error of the disk, and who only looks does not write.
+    Imports of torch ask for the name. Code that writes there gets the error of the disk; other code only needs the
+    name.
     """
     try:
         tempfile.gettempdir()

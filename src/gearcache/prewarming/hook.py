@@ -1,6 +1,6 @@
-"""The hook of prewarming in cached methods: while a session is open, calls go to it instead of the dispatch.
+"""The hook of prewarming in cached methods: while a session is open, it receives calls instead of the dispatch.
 
-A module of its own, and small: every relaunch imports it.
+This is a small separate module, because every relaunch imports it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Preparable(Protocol):
-    """What a session needs of a cached method."""
+    """The part of a cached method that a session needs."""
 
     @property
     def name(self) -> str:
@@ -33,23 +33,23 @@ class Preparable(Protocol):
         """Bind the arguments of a call to the method's parameters, defaults applied."""
 
     def binding_for(self, call: Call) -> Binding:
-        """Return the binding of the present global state."""
+        """Return the binding for the current global state."""
 
     def warm(self, /, *args: Any, **kwargs: Any) -> None:
-        """Compile what a call needs; arguments that are declared need not be given."""
+        """Compile what a call needs; declared arguments need not be given."""
 
     def special_calls(self) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
-        """Return declared calls at sizes that take traces of their own."""
+        """Return declared calls at sizes that need their own traces."""
 
     def declared_call(self, sizes: Special | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return a call as it is declared, at some sizes of its open dims."""
+        """Return a declared call, at some sizes of its open dims."""
 
     def refresh(self) -> None:
         """Forget all bindings."""
 
 
 class Session(Protocol):
-    """What takes the calls of all cached methods of this process."""
+    """Receives the calls of all cached methods of this process."""
 
     cache_dir: str | None
     jobs: int | None
@@ -57,10 +57,10 @@ class Session(Protocol):
     rank: int | None
 
     def created(self, method: Preparable) -> None:
-        """Note a new cached method."""
+        """Record a new cached method."""
 
     def declared(self, method: Preparable) -> None:
-        """Note a cached method whose arguments are declared: it needs no call."""
+        """Record a cached method with declared arguments: it needs no call."""
 
     def call(self, method: Preparable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Serve a call."""
@@ -78,7 +78,7 @@ def current() -> Session | None:
 
 
 def enter(session: Session) -> None:
-    """Open a session; `RuntimeError` when one is open already: it is of the whole process."""
+    """Open a session; `RuntimeError` if one is open already: there is one session per process."""
     global _open
     if _open is not None:
         raise RuntimeError("gearcache.prewarm is already running in this process")

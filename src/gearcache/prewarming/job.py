@@ -1,8 +1,8 @@
-"""A rank of a distributed job, without the job: what a model asks of `torch.distributed` while it is prewarmed.
+"""Acts as a rank of a distributed job, without the job: answers what a model asks of `torch.distributed`.
 
-A process group of torch's backend `fake` answers which rank of how many this is, and its collectives do nothing. A
-trace takes nothing of a group but its name and its ranks, which are compared when an entry is loaded; a method that
-asks for more, as the backend, is refused by the trace. So a job with a real group hits what was made here.
+A process group of torch's backend `fake` gives the rank and the world size, and its collectives do nothing. A trace
+records only the name and the ranks of a group, which are compared when an entry is loaded; a method that asks for
+anything else, such as the backend, is refused by the trace. So a job with a real group loads what was made here.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from gearcache.prewarming.environment import with_variables
 
 @contextmanager
 def acting_as(rank: int | None, world_size: int | None) -> Iterator[None]:
-    """Be a rank of a job for a while: the variables of the environment say so, and a process group, if none does yet.
+    """Act as a rank of a job for a while: set the environment variables, and make a process group if there is none.
 
-    `OptionError` where `init_process_group` asks for another rank or world meanwhile.
+    `OptionError` if `init_process_group` is called with another rank or world size in the meantime.
     """
     if rank is None:
         yield
         return
-    # Of a rank that is this process itself, the launcher has said which one of the host it is.
+    # If the rank is that of this process, the launcher has set its local rank.
     is_own = os.environ.get("RANK") == str(rank)
     local_rank = os.environ.get("LOCAL_RANK", str(rank)) if is_own else str(rank)
     own = {"RANK": str(rank), "LOCAL_RANK": local_rank, "WORLD_SIZE": str(world_size)}
@@ -44,7 +44,7 @@ def _group(rank: int, world_size: int) -> Iterator[None]:
         return
     if distributed.is_initialized():
         own = distributed.get_rank(), distributed.get_world_size()
-        if own != (rank, world_size):  # the trace would take the number of another rank
+        if own != (rank, world_size):  # the trace would record the number of another rank
             raise OptionError(
                 f"prewarm: rank is {rank} of {world_size}, but this process is rank {own[0]} of {own[1]} of a job "
                 "already: prewarm in a process that is in none"
@@ -57,11 +57,11 @@ def _group(rank: int, world_size: int) -> Iterator[None]:
 
     def init(*args: Any, **kwargs: Any) -> None:
         _check(args, kwargs, rank, world_size)
-        if not core.is_initialized():  # the function has destroyed the group that was there
+        if not core.is_initialized():  # the function has destroyed the existing group
             start_alone(original, rank, world_size)
 
     start_alone(original, rank, world_size)
-    # A real group would wait for the other ranks, which are not there.
+    # A real group would wait for the other ranks, which do not exist.
     core.init_process_group = distributed.init_process_group = init
     try:
         yield

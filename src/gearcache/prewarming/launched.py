@@ -1,4 +1,4 @@
-"""What a launcher such as `torchrun` says in the environment of the processes that it starts; without torch."""
+"""Reads the environment variables of a launcher such as `torchrun`; works without torch."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from gearcache.errors import OptionError
 
 
 class Launched(Struct, frozen=True):
-    """What a launcher says of this process: rank, world size, and whether the processes can meet."""
+    """The launcher's data about this process: rank, world size, and whether the processes can meet."""
 
     rank: int
     world_size: int
     can_meet: bool
-    #: Processes of this host.
+    #: Number of processes on this host.
     local_size: int
 
 
 def launched(environ: Mapping[str, str]) -> Launched | None:
-    """Return what `RANK` and `WORLD_SIZE` say; None where they are not set, or there is one process only.
+    """Return the values of `RANK` and `WORLD_SIZE`; None if they are not set, or if there is only one process.
 
-    `OptionError` for values that are none.
+    `OptionError` for invalid values.
     """
     if not environ.get("RANK") or not environ.get("WORLD_SIZE"):
         return None

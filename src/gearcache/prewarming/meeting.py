@@ -1,7 +1,7 @@
-"""Processes of one `torchrun` that prewarm: each tells what it would compile, and all divide it the same way.
+"""Divides a prewarm among the processes of one `torchrun`: each announces its work, all compute the same division.
 
-They meet in the store of the launcher, before any of them compiles; none waits for another one's compile. Processes of
-other hosts, or with another cache, divide their work on their own: what these compile would not be here.
+They meet in the store of the launcher, before any of them compiles; none waits for the compile of another. Processes on
+other hosts, or with another cache, divide their work separately, because their results would not be stored here.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class Meeting:
     """One division of work by all processes of a launcher."""
 
     def __init__(self, process: Launched, root: Path, timeout: float) -> None:
-        """`root` of the cache; `timeout`: seconds to wait for the others."""
+        """`root` is the root of the cache; `timeout` is the number of seconds to wait for the others."""
         self._process = process
         self._root = root
         self._timeout = timeout
         self._store: Any = None
 
     def divide(self, work: Mapping[str, int]) -> LeftTo:
-        """Return which process does an entry; `PrewarmNotShared` when one is missing in time, or has failed."""
+        """Return which process compiles an entry; `PrewarmNotShared` if a process is late or has failed."""
         said = self._exchange({"cache": _identity(self._root), "work": dict(work)})
         for rank, each in said.items():
             if "failed" in each:
@@ -47,13 +47,13 @@ class Meeting:
         chosen = divide_among({rank: each["work"] for rank, each in said.items() if each["cache"] == cache})
 
         def left_to(name: str) -> str:
-            process = chosen.get(name, self._process.rank)  # what was not told to the others is done here
+            process = chosen.get(name, self._process.rank)  # an entry that was not announced is compiled here
             return "" if process == self._process.rank else f"process {process}"
 
         return left_to
 
     def give_up(self, reason: str) -> None:
-        """Tell the others that this process has no work to tell, so that they do not wait for it."""
+        """Report that this process cannot announce its work, so that the others do not wait for it."""
         self._exchange({"failed": reason[:500]})
 
     def _exchange(self, own: dict[str, Any]) -> dict[int, dict[str, Any]]:
@@ -63,11 +63,11 @@ class Meeting:
             if self._store is None:
                 options = {"timeout": timedelta(seconds=self._timeout)}
                 store, _, _ = next(rendezvous("env://", process.rank, process.world_size, **options))
-                # A restarted job reads nothing of what the one before it said.
+                # A restarted job must not read the data of the previous one.
                 self._store = PrefixStore(f"gearcache/prewarm/{start_of_job(os.environ)}", store)
             self._store.set(f"said/{process.rank}", json.dumps(own))
             said = self._gather("said", limit)
-            # Who keeps the store may not end before all have read it.
+            # The process that hosts the store may not end before all have read it.
             self._store.set(f"read/{process.rank}", b"1")
             if process.rank == 0:
                 self._gather("read", limit)
@@ -89,5 +89,5 @@ class Meeting:
 
 
 def _identity(root: Path) -> str:
-    """Return what tells one cache of one host from others."""
+    """Return a text that identifies this cache on this host."""
     return sha256("\0".join((socket.gethostname(), boot_id(), os.path.realpath(root))).encode()).hexdigest()

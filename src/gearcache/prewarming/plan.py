@@ -1,4 +1,4 @@
-"""The plan of a prewarm: what a run would compile, as a file for programs; without torch."""
+"""Writes the plan of a prewarm: a file that lists what a run would compile; works without torch."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from gearcache.cache.atomic import write_atomic
 from gearcache.prewarming.report import Prewarmed, PrewarmReport
 from gearcache.version import __version__
 
-#: Raised when a field goes or changes its meaning; new fields may come without.
+#: Incremented when a field is removed or changes its meaning; new fields may be added without it.
 PLAN_SCHEMA = 1
 
 
 def plan_of(
     report: PrewarmReport, *, target: str, root: Path, torch_version: str, shard: str | None, error: str | None
 ) -> dict[str, Any]:
-    """Return the plan that a dry run gives, as JSON data: a row for each gear, sorted, so that equal plans are equal
-    files. `docs/plan.schema.json` says what it holds."""
+    """Return the plan of a dry run as JSON data: a sorted row for each gear, so that equal plans are equal files.
+
+    `docs/plan.schema.json` describes it."""
     missing = [
         {**_named(entry), "gear": gear, "reason": entry.reasons.get(gear, entry.reason)}
         for entry in report.entries
         for gear in entry.missing
     ]
-    # A gear that some kinds of call miss is missing.
+    # A gear that is missing for some kinds of call counts as missing.
     present = [
         {**_named(entry), "gear": gear}
         for entry in report.entries
@@ -56,7 +57,7 @@ def plan_of(
 
 
 def write_plan(path: Path, plan: dict[str, Any]) -> None:
-    """Write a plan whole, or not at all; raises `PublishError`."""
+    """Write a plan atomically; raises `PublishError`."""
     write_atomic(path, (json.dumps(plan, indent=2, ensure_ascii=True, allow_nan=False) + "\n").encode())
 
 

@@ -1,4 +1,4 @@
-"""Prewarming: compile and store every gear of every cached method that a function calls, without serving it.
+"""Prewarming: compiles and stores every gear of every cached method that a function calls, without serving it.
 
     def build():                           # in a module of the deployment, `deploy.py`
         with torch.device("meta"):         # shapes are enough: neither weights nor their memory are needed
@@ -8,9 +8,9 @@
     report = gearcache.prewarm(build)      # or `gearcache prewarm deploy:build`
 
 Each call compiles what is missing and then runs the original method, so that its results can be passed on; `.warm(...)`
-compiles without running. A method whose arguments are declared (`input_signature=`, `.set_inputs(...)`) needs no call:
-it is enough that the function makes it, or, where it is decorated, returns the model. A relaunch with real weights on
-the target device hits what was made from `meta` or fake ones.
+compiles without running. A method with declared arguments (`input_signature=`, `.set_inputs(...)`) needs no call: the
+function only has to create it, or, if the method is decorated, to return the model. A relaunch with real weights on the
+target device loads what was made from `meta` or fake ones.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ def prewarm(
     dry_run: bool = False,
     shard: tuple[int, int] | None = None,
 ) -> PrewarmReport:
-    """Call `function`, and compile and store what its calls of cached methods need, and what is declared of others.
+    """Call `function`; compile and store what its calls of cached methods need, and declared calls of other methods.
 
-    - `cache_dir`: root of the cache, before what the methods themselves name.
-    - `jobs`: compile processes.
+    - `cache_dir`: root of the cache; it takes precedence over what the methods name.
+    - `jobs`: number of compile processes.
     - `ranks`, `world_size`: act as these ranks of a distributed job, one after the other: `function` runs once for
       each, with `RANK`, `LOCAL_RANK` and `WORLD_SIZE` set, and a process group of torch's backend `fake` where the
       process has none. Without `ranks`, all of `world_size`.
     - `device`: where tensors on `meta` will be when the model is served.
-    - `dry_run`: look up only; the report says what is missing.
-    - `shard`: `(3, 16)` does the third of 16 shares, each entry being in one of them. `function` runs twice.
+    - `dry_run`: only look up; the report lists what is missing.
+    - `shard`: `(3, 16)` does the third of 16 shares; each entry is in one of them. `function` runs twice.
 
-    A gear or call that fails is in the report, and the others go on; an exception of the function itself is raised.
-    `PrewarmInterrupted` (a `KeyboardInterrupt`) at Ctrl-C. One prewarm at a time in a process.
+    A gear or call that fails is in the report, and the others continue; an exception of the function itself is raised.
+    Raises `PrewarmInterrupted` (a `KeyboardInterrupt`) at Ctrl-C. Only one prewarm may run at a time in a process.
     """
     report, error = run_prewarm(
         function,
@@ -88,10 +88,10 @@ def run_prewarm(
     reads: bool = False,
     fetches: bool = False,
 ) -> tuple[PrewarmReport, BaseException | None]:
-    """Like `prewarm`, but returns what the function raised beside the report of what was done until then.
+    """Like `prewarm`, but returns the report and the exception that the function raised, if any.
 
-    With `reads` a dry run reads what is stored as a load does, to the last byte.
-    With `sharing` the function runs twice: first nothing is compiled, and the work is counted that is to be divided.
+    With `reads` a dry run reads stored entries to the last byte, as a load does. With `sharing` the function runs
+    twice: the first run compiles nothing and counts the work that is to be divided.
     """
     _check(function, jobs, ranks, world_size)
     chosen: list[int | None] = list(ranks) or (list(range(world_size)) if world_size else [None])
@@ -113,7 +113,7 @@ def run_prewarm(
                 running.rank = rank
                 with acting_as(rank, world_size), with_temporary_name() if looks else contextlib.nullcontext():
                     running.warm_declared(function())
-        except (Exception, KeyboardInterrupt, SystemExit) as error:  # `sys.exit` is no success: work may be left
+        except (Exception, KeyboardInterrupt, SystemExit) as error:  # `sys.exit` is not a success: work may be left
             return running, error
         finally:
             session.leave()

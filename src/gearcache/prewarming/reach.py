@@ -1,7 +1,7 @@
-"""What a model reaches in this process: its modules and cached methods, wherever its attributes keep them.
+"""Finds the modules and cached methods that a model reaches in this process, wherever its attributes keep them.
 
-What lies near is in modules, lists, tuples, sets, dicts and partial functions: that is what users know of. What is far,
-inside of other objects and in closures, may belong to something else; of that only cached methods are named.
+Near objects are in modules, lists, tuples, sets, dicts and partial functions, where users expect them. Far objects are
+inside other objects and in closures and may belong to something else; of these only cached methods are reported.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from gearcache.serving.decorated_method import CachedFunction
 from gearcache.serving.method import CachedMethod
 from gearcache.serving.stance import followers
 
-#: Objects that are looked through, those that lie near before the others.
+#: The most objects that are searched, near ones before far ones.
 MOST_OBJECTS = 200_000
 _ATOMS = (type(None), bool, int, float, complex, str, bytes, bytearray, torch.Tensor, torch.dtype, torch.device, type)
 _OPAQUE = (*_ATOMS, types.ModuleType, types.CodeType, types.BuiltinFunctionType, range, memoryview)
 
 
 class Reach:
-    """What some values reach. Nothing is called, but that decorated methods of their modules are made."""
+    """The objects that some values reach. No user code is called, but the decorated methods of modules are made."""
 
     def __init__(self, *values: Any) -> None:
         self._seen: dict[int, Any] = {}
         self._near = deque(values)
         self._far: deque[Any] = deque()
-        #: The modules that lie near, and those that are far.
+        #: The near modules, and the far ones.
         self.modules: list[torch.nn.Module] = []
         self.far_modules: list[torch.nn.Module] = []
-        #: The cached methods and attachments that lie near, and the cached methods that are far.
+        #: The near cached methods and attachments, and the far cached methods.
         self.held: list[CachedMethod | Attachment] = []
         self._far_methods: list[CachedMethod] = []
         while self._near and len(self._seen) < MOST_OBJECTS:
@@ -46,14 +46,14 @@ class Reach:
 
     @property
     def methods(self) -> list[CachedMethod]:
-        """All cached methods: those that lie near, that are far, or that this process has of one of the modules."""
+        """All cached methods: near ones, far ones, and those of this process that belong to one of the modules."""
         near = [item.method if isinstance(item, Attachment) else item for item in self.held]
         alive = self.methods_of([*self.modules, *self.far_modules])
         return list({id(method): method for method in (*near, *self._far_methods, *alive)}.values())
 
     @staticmethod
     def methods_of(modules: Sequence[torch.nn.Module]) -> list[CachedMethod]:
-        """Return the cached methods that this process has of some modules, wherever they are kept."""
+        """Return the cached methods of this process that belong to some modules, wherever they are kept."""
         ids = set(map(id, modules))
         return [each for each in followers() if isinstance(each, CachedMethod) and id(each.instance) in ids]
 
@@ -94,12 +94,12 @@ class Reach:
 
 
 def _is(value: Any, kinds: Any) -> bool:
-    """As `isinstance`, but that it asks no `__class__` of the object: a proxy may import something then."""
+    """As `isinstance`, but without reading the object's `__class__`: a proxy may import something then."""
     return issubclass(type(value), kinds)
 
 
 def _items(value: Any) -> list[Any] | None:
-    """Return what a container or partial function holds, past what its class overrides; None for anything else."""
+    """Return the items of a container or partial function, ignoring overrides of its class; None for anything else."""
     if _is(value, functools.partial):
         return [value.func, *value.args, *value.keywords.values()]
     if _is(value, dict):
@@ -111,7 +111,7 @@ def _items(value: Any) -> list[Any] | None:
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """Yield what an object holds of other kinds: attributes, slots, a closure, whom a method is bound to."""
+    """Yield the parts of an object: attributes, slots, a closure, the object that a method is bound to."""
     if _is(value, types.MethodType):
         yield from (value.__self__, value.__func__)
     if _is(value, types.FunctionType):
@@ -131,7 +131,7 @@ def _parts(value: Any) -> Iterator[Any]:
 
 
 def _make_decorated(module: torch.nn.Module) -> None:
-    """Make the decorated methods of a module: it has one only once it was asked for."""
+    """Make the decorated methods of a module: each one is made when it is first read."""
     found: set[str] = set()
     for cls in type(module).__mro__:
         for name, member in vars(cls).items():

@@ -1,4 +1,4 @@
-"""What a prewarm did, as data; without torch."""
+"""The report of a prewarm, as data; works without torch."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from gearcache.guards.gears.short_names import short_names
 
 
 class Prewarmed(Struct):
-    """What became of one entry: gears that were compiled now, were there, are missing (dry run), or failed (why)."""
+    """The result of one entry: gears that were compiled now, present before, missing (dry run), or failed (and why)."""
 
     method: str
     entry: str
     rank: int | None = None
-    #: sha256 in hexadecimal, and the folder of the ranks; empty where the call has no key.
+    #: sha256 in hexadecimal, and the folder of the ranks; empty if the call has no key.
     key: str = ""
     ranks: str = ""
     compiled: dict[str, float] = field(default_factory=dict)
     present: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
-    #: Declared calls at sizes of their own (1) of which no graph can be made, and why: nothing is missing there.
+    #: Declared calls at special sizes (1) for which no graph can be made, and why: nothing is missing there.
     impossible: dict[str, str] = field(default_factory=dict)
-    #: Why the entry did not serve the first call that it was looked up for.
+    #: Why the entry did not serve the first call that was looked up.
     reason: str = ""
-    #: What a user can do about that, in a dry run; empty where it is to compile or to bring it here.
+    #: What a user can do about that, in a dry run; empty if the advice is to compile or to fetch it.
     advice: str = ""
     #: Why each gear is missing, in a dry run.
     reasons: dict[str, str] = field(default_factory=dict)
-    #: Who else compiles it, where the work is shared; nothing was done for it here.
+    #: Which process compiles it instead, if the work is shared; nothing was done for it here.
     left_to: str = ""
     #: Bytes of the blobs that were loaded or, in a dry run, are stored.
     size: int = 0
-    #: What its key is made of, in a dry run: to be compared with entries elsewhere.
+    #: The components of its key, in a dry run: for comparison with entries elsewhere.
     components: dict[str, Any] = field(default_factory=dict)
 
     def named(self, gears: Iterable[str]) -> list[str]:
@@ -45,7 +45,7 @@ class Prewarmed(Struct):
         return [names.get(gear, gear) for gear in gears]
 
     def to_plain(self) -> dict[str, Any]:
-        """Return everything as JSON data but the components, and what is for people."""
+        """Return everything as JSON data except the components and the advice, which is for people."""
         return {name: value for name, value in asdict(self).items() if name not in ("components", "advice")}
 
 
@@ -65,7 +65,7 @@ class PrewarmReport(Struct):
 
     @property
     def present(self) -> int:
-        """Gears that were there already."""
+        """Gears that were stored before."""
         return sum(len(entry.present) for entry in self.entries)
 
     @property
@@ -80,12 +80,12 @@ class PrewarmReport(Struct):
 
     @property
     def left(self) -> int:
-        """Entries that other shares have."""
+        """Entries that belong to other shares."""
         return sum(bool(entry.left_to) for entry in self.entries)
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything that was asked for, of this share, is stored now."""
+        """Whether everything that was requested, of this share, is stored now."""
         return not (self.failed or self.missing or self.interrupted)
 
     def to_plain(self) -> dict[str, Any]:
@@ -106,7 +106,7 @@ class PrewarmReport(Struct):
 
 
 class PrewarmInterrupted(KeyboardInterrupt):
-    """Ctrl-C during a prewarm: what was finished is stored; `report` tells what."""
+    """Ctrl-C during a prewarm: finished gears are stored; `report` lists them."""
 
     def __init__(self, report: PrewarmReport) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The session of a prewarm: takes the calls of all cached methods, compiles what they need, and keeps the report."""
+"""The session of a prewarm: receives the calls of all cached methods, compiles what they need, and makes the report."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from gearcache.serving.call import Call
 
 logger = logging.getLogger("gearcache")
-#: How many parts of the declared sizes are compiled beside that of the example.
+#: How many parts of the declared sizes are compiled in addition to that of the example.
 _MOST_PARTS = 16
 _LEFT_OUT = "no graph of the entry takes these declared sizes"
 
 
 class PrewarmSession:
-    """Takes the calls of all cached methods while `prewarm` runs; several threads may call at once."""
+    """Receives the calls of all cached methods while `prewarm` runs; several threads may call at once."""
 
     def __init__(
         self,
@@ -49,9 +49,9 @@ class PrewarmSession:
         reads: bool = False,
         fetches: bool = False,
     ) -> None:
-        """`left_to` says of the name of an entry who else compiles it.
+        """`left_to` returns, for the name of an entry, which other process compiles it.
 
-        A dry run reads every byte (`reads`), or brings what is missing and the tiers have (`fetches`), if asked to.
+        If requested, a dry run reads every byte (`reads`), or fetches missing entries from the tiers (`fetches`).
         """
         self.cache_dir = cache_dir
         self.jobs = jobs
@@ -63,17 +63,17 @@ class PrewarmSession:
         self._left_to = left_to
         self._reads = reads
         self._fetches = fetches
-        #: The most gears that a call asked for, by the name of each entry.
+        #: The most gears that a call needs, by the name of each entry.
         self.work: dict[str, int] = {}
         self._begin = time.monotonic()
         self._entries: dict[tuple[str, str, int | None], Prewarmed] = {}
-        #: The name of each cached method that was made and not called yet, also when it is gone; by serial number.
+        #: The name of each cached method that was not called yet, even if the method is gone; by serial number.
         self._silent: dict[int, str] = {}
         self._serials: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._next_serial = itertools.count()
-        #: Those whose arguments are declared, kept until they are prewarmed: their model may be the function's own.
+        #: Methods with declared arguments, kept until they are prewarmed: only the function may refer to their model.
         self._declared: list[Preparable] = []
-        #: Of what was looked at, by entry: bytes by digest.
+        #: The blobs of each entry that was looked up: bytes by digest.
         self._blobs: dict[str, dict[str, int]] = {}
         self._called: weakref.WeakSet[Any] = weakref.WeakSet()
         self._lock = threading.RLock()  # stand-ins are for one call at a time
@@ -88,18 +88,17 @@ class PrewarmSession:
         self._rank = rank
 
     def created(self, method: Preparable) -> None:
-        """Note a new cached method."""
+        """Record a new cached method."""
         serial = self._serials[method] = next(self._next_serial)
         self._silent[serial] = method.name
 
     def declared(self, method: Preparable) -> None:
-        """Note a cached method whose arguments are declared: it needs no call."""
+        """Record a cached method with declared arguments: it needs no call."""
         if not any(noted is method for noted in self._declared):
             self._declared.append(method)
 
     def warm_declared(self, returned: object) -> None:
-        """Compile what is declared of methods that were not called; those that are decorated, if their model was
-        returned."""
+        """Compile the declared calls of methods that were not called; of decorated ones if their model was returned."""
         Reach(returned)  # makes decorated methods
         while self._declared:
             method = self._declared.pop(0)
@@ -107,7 +106,7 @@ class PrewarmSession:
                 try:
                     method.warm()
                     calls = method.special_calls()
-                except (TypeError, GearcacheError) as error:  # of an argument that is not declared
+                except (TypeError, GearcacheError) as error:  # raised for an argument that is not declared
                     self._entry(method.name, "").failed[f"call {len(self._entries)}"] = str(error)
                     continue
                 for args, kwargs in calls:
@@ -115,9 +114,9 @@ class PrewarmSession:
                 self._cover(method)
 
     def _cover(self, method: Preparable) -> None:
-        """Compile what the graphs of declared calls leave out of the declared sizes; a dry run tells of it.
+        """Compile the declared sizes that the graphs of declared calls leave out; a dry run reports them.
 
-        A part of which no graph can be made, as the method refuses such sizes, is stored as that.
+        If no graph can be made for a part, because the method refuses such sizes, that fact is stored.
         """
         tried: list[str] = []
         while (gap := self._next_gap(method, tried)) is not None:
@@ -126,7 +125,7 @@ class PrewarmSession:
             self.warm(method, args, kwargs, is_needed=False, named=gap.text)
 
     def _next_gap(self, method: Preparable, tried: list[str]) -> Gap | None:
-        args, kwargs = method.declared_call(None)  # outside of stand-ins: examples are on `meta` where weights are
+        args, kwargs = method.declared_call(None)  # outside stand-ins: examples are on `meta` if the weights are
         with self._lock, method.locked(), stand_ins(self._device):
             call = method.call_of(args, kwargs)
             try:
@@ -160,8 +159,8 @@ class PrewarmSession:
         is_needed: bool = True,
         named: str = "",
     ) -> None:
-        """Compile what a call needs; of one that is not needed, as a method may not be for such sizes, it is stored
-        where no graph can be made. `named`: what the report calls it."""
+        """Compile what a call needs. If no graph can be made for a call that is not needed, because the method may
+        refuse such sizes, that fact is stored. `named`: its name in the report."""
         with self._lock, method.locked(), stand_ins(self._device):
             self._called.add(method)
             self._silent.pop(self._serials.get(method, -1), None)
@@ -184,7 +183,7 @@ class PrewarmSession:
                 self._compile(binding, call, entry, is_needed=is_needed, named=named)
 
     def call(self, method: Preparable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Compile what a call needs, then run the original method: on `meta`, too, results have shapes."""
+        """Compile what a call needs, then run the original method: results have shapes on `meta`, too."""
         self.warm(method, args, kwargs)
         try:
             with torch.no_grad():
@@ -252,7 +251,7 @@ class PrewarmSession:
                 entry.failed[gear] = str(failure)
 
     def _count(self, entry: Prewarmed, events: list[Event], special: str) -> None:
-        """Count what happened for a call; `special` is its name where that of the gear does not say which one it is."""
+        """Count the result of a call; `special` is its name if the name of the gear is ambiguous."""
         for event in events:
             gear = special or event.gear
             if event.kind == "compile":
@@ -280,12 +279,12 @@ class PrewarmSession:
         )
 
     def close(self) -> None:
-        """Let go of the graphs: they are bound to stand-ins and must not serve a call."""
+        """Release the graphs: they are bound to stand-ins and must not serve a call."""
         for method in list(self._called):
             method.refresh()
 
 
 def entry_name(binding: Binding) -> str:
-    """Return what tells an entry from others, wherever the cache lies."""
+    """Return the name that identifies an entry, independent of the cache's location."""
     key, ranks = binding.entry.key, binding.entry.layout.ranks
     return f"{key.safe_label}-{key.digest}{f'/{ranks}' if ranks else ''}"

@@ -1,6 +1,6 @@
-"""Shares of the work of a prewarm: which of several processes compiles which entry, told before anything is compiled.
+"""Divides the work of a prewarm among several processes, before anything is compiled.
 
-An entry is done by one process as a whole: processes that compile gears of one entry would wait for each other.
+One process compiles a whole entry: processes that compile gears of one entry would wait for each other.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from msgspec import Struct
 
 from gearcache.errors import OptionError
 
-#: Says of an entry who else does it: empty for what this process has to do itself.
+#: Returns which other process compiles an entry: empty for an entry that this process compiles.
 LeftTo = Callable[[str], str]
 
 _SHARD = re.compile(r"([0-9]{1,6})/([0-9]{1,6})")
 
 
 class Sharing(Protocol):
-    """What divides the work; `work` is the number of gears by the name of each entry that this process meets."""
+    """Divides the work; `work` is the number of gears by the name of each entry that this process needs."""
 
     def divide(self, work: Mapping[str, int]) -> LeftTo:
-        """Return who does what."""
+        """Return a function that says which process compiles an entry."""
 
     def give_up(self, reason: str) -> None:
-        """Tell the others that this process cannot say what its work is."""
+        """Report to the others that this process cannot announce its work."""
 
 
 class Shard(Struct, frozen=True):
-    """Share `number` (1 to `count`) of work that `count` processes divide without asking each other.
+    """Share `number` (1 to `count`) of work that `count` processes divide without communication.
 
-    Each of them has to meet the same entries: the same function, versions, threads and kind of host. What is stored
-    already does not move the shares, so that processes that begin later find the same ones.
+    Each of them has to need the same entries: the same function, versions, threads and kind of host. Stored entries do
+    not change the shares, so processes that start later compute the same ones.
     """
 
     number: int
@@ -52,7 +52,7 @@ class Shard(Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """Return the shard that `3/16` names; `OptionError` for what names none."""
+        """Return the shard that `3/16` names; `OptionError` for an invalid text."""
         found = _SHARD.fullmatch(text)
         if found is None:
             raise OptionError(f"shard is `{text}`; it must be NUMBER/COUNT, such as 3/16")
@@ -64,19 +64,19 @@ class Shard(Struct, frozen=True):
         return f"{self.number}/{self.count}"
 
     def divide(self, work: Mapping[str, int]) -> LeftTo:
-        """Return the shard that does an entry."""
+        """Return a function that says which other shard compiles an entry."""
         shares = divide(work, self.count)
 
         def left_to(name: str) -> str:
             index = shares.get(name)
-            if index is None:  # met in the second run of the function alone: all shards find the same one for it
+            if index is None:  # needed only in the second run of the function: all shards compute the same one for it
                 index = int(sha256(name.encode()).hexdigest()[:12], 16) % self.count
             return "" if index == self.number - 1 else f"shard {index + 1}/{self.count}"
 
         return left_to
 
     def give_up(self, reason: str) -> None:
-        """Nobody asks."""
+        """Do nothing: no other process waits."""
 
 
 def divide(work: Mapping[str, int], count: int) -> dict[str, int]:
@@ -91,14 +91,14 @@ def divide(work: Mapping[str, int], count: int) -> dict[str, int]:
 
 
 def divide_among(offers: Mapping[int, Mapping[str, int]]) -> dict[str, int]:
-    """Return which process does each entry, of those that meet it; `offers` is the work that each process meets."""
+    """Return the process that compiles each entry, among those that need it; `offers` is the work of each process."""
     loads = dict.fromkeys(offers, 0)
     sizes: dict[str, int] = {}
     for work in offers.values():
         for name, size in work.items():
             sizes[name] = max(size, sizes.get(name, 0))
     chosen: dict[str, int] = {}
-    # What fewest can do comes first: else those few may be busy with what others could have done.
+    # Entries that few processes can compile come first: else those may be busy with work that others could do.
     able = {name: sorted(process for process, work in offers.items() if name in work) for name in sizes}
     for name in sorted(sizes, key=lambda name: (len(able[name]), -sizes[name], name)):
         process = min(able[name], key=lambda each: (loads[each], each))

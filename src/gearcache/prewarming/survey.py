@@ -1,4 +1,4 @@
-"""What is stored for a call, found without loading or compiling anything."""
+"""Finds what is stored for a call, without loading or compiling anything."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from gearcache.serving.call import Call
 
 
 class Survey(Struct):
-    """Gears that are stored for a call and those that are not, and why."""
+    """The stored and the missing gears of a call, and why they are missing."""
 
     present: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
-    #: Calls of which no graph can be made, as a prewarm has found, and why.
+    #: Calls for which no graph can be made, as a prewarm has found, and why.
     impossible: dict[str, str] = field(default_factory=dict)
     reason: str = ""
-    #: What a user can do about the first reason; empty where that is to compile.
+    #: What a user can do about the first reason; empty if the advice is to compile.
     advice: str = ""
-    #: Why, by missing gear.
+    #: Why each missing gear is missing.
     reasons: dict[str, str] = field(default_factory=dict)
-    #: Bytes of the blobs of what is present, by digest.
+    #: Bytes of the blobs of the present gears, by digest.
     blobs: dict[str, int] = field(default_factory=dict)
-    #: Declared sizes of open dims that none of the graphs takes which are stored for others of them.
+    #: Declared sizes of open dims that no stored graph takes, although graphs for other sizes are stored.
     gaps: list[Gap] = field(default_factory=list)
 
 
 def survey(binding: Binding, call: Call, *, reads: bool = False) -> Survey:
-    """Look the entry of a call up, and check its variants against the call and the module as they are now.
+    """Look up the entry of a call, and check its variants against the call and the present state of the module.
 
-    Blobs are only checked for being there, unless `reads` asks for every byte of them, as a load does.
+    Blobs are only checked for existence, unless `reads` asks for every byte of them, as a load does.
     """
     found = Survey()
     spec = call.spec(binding.method.spec)
@@ -105,7 +105,7 @@ def survey(binding: Binding, call: Call, *, reads: bool = False) -> Survey:
 
 
 def _blob_problem(binding: Binding, digest: str, *, reads: bool) -> str:
-    """Return why a blob cannot be used, empty where it can; without `reads` it is only looked for."""
+    """Return why a blob cannot be used, empty if it can; without `reads` only its existence is checked."""
     if not binding.entry.has_blob(digest):
         return f"blob {digest} is missing"
     try:
@@ -117,7 +117,7 @@ def _blob_problem(binding: Binding, digest: str, *, reads: bool) -> str:
 
 
 def _is_like(variant: StoredVariant, gear: StoredGear, call: Call) -> bool:
-    """Whether nothing but sizes and strides can keep a gear from such a call."""
+    """Whether only sizes and strides can keep a gear from serving such a call."""
     try:
         tensors = tuple(stored.access.resolve(call.scope) for stored in variant.inputs)
     except (LookupError, AttributeError, TypeError):
@@ -127,7 +127,7 @@ def _is_like(variant: StoredVariant, gear: StoredGear, call: Call) -> bool:
 
 
 def _takes(variant: StoredVariant, gear: StoredGear, call: Call, spec: GearSpec) -> tuple[bool, bool]:
-    """Return whether a gear takes such a call at some sizes of its geared dims, and whether it takes it at its own."""
+    """Return whether a gear takes such a call at some sizes of its geared dims, and whether at the call's own."""
     try:
         tensors = tuple(stored.access.resolve(call.scope) for stored in variant.inputs)
         numbers = numbers_of(variant, call.scope)

@@ -1,1 +1,1 @@
-"""The ranks of a job that agree on what they serve, before the first collective."""
+"""Makes the ranks of a job agree on the graphs that they serve, before the first collective."""

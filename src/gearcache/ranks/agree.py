@@ -1,4 +1,4 @@
-"""`gearcache.agree`: one moment in which all ranks of a job make sure that they serve the same graphs."""
+"""`gearcache.agree`: makes sure that all ranks of a job serve the same graphs."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from gearcache.ranks.stopped import Stopped
 
 _ENDS = ("raise", "eager")
 _TIMEOUT = 600.0
-#: Seconds: 30 days. What waits for a lock or a store takes no more than some 292 years, and no number beyond floats.
+#: Seconds: 30 days. Locks and stores accept at most about 292 years, and no number beyond floats.
 _LONGEST = 30 * 86400
 _MOST_SHOWN = 40
 
 
 class _Running:
-    """The lock of the call that runs; a process that is forked meanwhile has one of its own."""
+    """The lock of the running call; a process that is forked in the meantime has its own."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -36,27 +36,27 @@ os.register_at_fork(after_in_child=_running.__init__)  # type: ignore[misc]
 def agree(
     model: Any, timeout: float = _TIMEOUT, on_disagree: str = "raise", *, warm: Callable[[], object] | None = None
 ) -> bool:
-    """Make sure that every rank of the job has loaded what is declared, and that none compiles by itself from then on.
+    """Make sure that every rank of the job has loaded the declared calls, and that none compiles alone from then on.
 
-    To be called once by every rank, after `torch.distributed.init_process_group` and before the first collective. The
-    ranks meet over the store of the job, never in a collective. They look up what is stored; of the ranks that lack the
-    same, one compiles, and the others adopt that where they would have compiled the same; then all load. A call that
-    nothing loaded serves is afterwards an error (`CompileNotAgreed`), or runs eagerly as `on_miss` says, until `agree`
-    is called again.
+    Every rank calls it once, after `torch.distributed.init_process_group` and before the first collective. The ranks
+    communicate through the store of the job, never in a collective. Each looks up its entries. If several ranks lack
+    the same entry, one compiles, and the others adopt the result if their own trace is the same; then all load.
+    Afterwards, a call that no loaded graph serves is an error (`CompileNotAgreed`), or runs eagerly if `on_miss` says
+    so, until `agree` is called again.
 
-    - `model`: a module with cached methods or attached parts, a cached method, what `attach` returns, or a list, tuple
-      or dict of these. Agreed is what `.warm()` compiles: the gears of methods whose arguments are declared.
-    - `timeout`: seconds until this is over on every rank, at most 30 days, whatever happens to one of them; a few more
-      where the rank that decides, or the store, is gone.
-    - `on_disagree`: `"raise"`: all ranks raise the same `RanksDisagree`; `"eager"`: all run the methods themselves.
-    - `warm`: a function that calls `.warm(...)` of methods whose arguments are not declared.
+    - `model`: a module with cached methods or attached parts, a cached method, the result of `attach`, or a list, tuple
+      or dict of these. The ranks agree on what `.warm()` compiles: the gears of methods with declared arguments.
+    - `timeout`: seconds after which the call ends on every rank, whatever happens to one of them; at most 30 days. It
+      takes a few seconds more if the deciding rank, or the store, is gone.
+    - `on_disagree`: with `"raise"` all ranks raise the same `RanksDisagree`; with `"eager"` all run the methods
+      themselves.
+    - `warm`: a function that calls `.warm(...)` of methods without declared arguments.
 
-    Returns whether all ranks serve graphs. Where there is one process, or no process group, and in a process forked
-    from a rank, nothing happens, but that methods on which an earlier job has agreed compile again when they need to.
-    `RanksDisagree` (`.rank`, `.reason`) on all ranks when one of them cannot do its part, dies, or does not come.
-    `OptionError` or `TypeError` for a parameter that is of no use, once the other ranks have been told (they raise
-    `RanksDisagree`); `OptionError` also while another thread of this process is in here, and in a process that `warm`
-    has forked.
+    Returns whether all ranks serve graphs. With a single process, without a process group, and in a process forked from
+    a rank, it only lets methods on which an earlier job has agreed compile again. `RanksDisagree` (`.rank`, `.reason`)
+    is raised on all ranks if one of them fails, dies, or does not arrive. `OptionError` or `TypeError` is raised for an
+    invalid parameter, after the other ranks were informed (they raise `RanksDisagree`). `OptionError` is also raised
+    while another thread of this process is in this call, and in a process that `warm` has forked.
     """
     job, lock = present_job(), _running.lock
     if not lock.acquire(blocking=False):
@@ -77,7 +77,7 @@ def agree(
 
 
 def _problem(timeout: Any, on_disagree: Any, warm: Any) -> OptionError | None:
-    """Return what is wrong with parameters."""
+    """Return what is wrong with the parameters."""
     if not isinstance(on_disagree, str) or on_disagree not in _ENDS:
         return OptionError(f"agree: on_disagree is {_shown(on_disagree)}; allowed: 'raise', 'eager'")
     is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
@@ -91,7 +91,7 @@ def _problem(timeout: Any, on_disagree: Any, warm: Any) -> OptionError | None:
 
 
 def _shown(value: Any) -> str:
-    """Return a value as an error shows it: an object may refuse, and a number may be longer than Python writes."""
+    """Return a value for an error message: an object's `repr` may fail, and a number may be too long for Python."""
     try:
         text = repr(value)
     except Exception:
@@ -113,7 +113,7 @@ def _agree(
     warm: Callable[[], object] | None,
     problem: OptionError | None,
 ) -> bool:
-    # Who asks for what makes no sense takes part too: the others would wait for it, and be out of step afterwards.
+    # A rank with invalid parameters takes part too: the others would wait for it, and be out of step afterwards.
     part = Part(job, _TIMEOUT if problem else timeout, "raise" if problem else on_disagree, problem)
     try:
         part.meet(model, warm)

@@ -1,4 +1,4 @@
-"""How the ranks of a job come together, each once; whoever does not stay says so to those that come later."""
+"""Gathers the ranks of a job at the start of a meeting; a rank that gives up leaves a message for late ranks."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from gearcache.ranks.stopped import Stopped, silent
 
 
 class Arrival:
-    """The arrival of one rank. What it does runs in the thread of the line, and raises `Stopped`."""
+    """The arrival of one rank. It runs in the thread of the line, and raises `Stopped`."""
 
     def __init__(self, seat: Seat) -> None:
         self._seat = seat
-        #: Whether all have come, as far as this rank knows.
+        #: Whether all ranks have arrived, as far as this rank knows.
         self.is_complete = False
 
     def come(self) -> None:
-        """Wait until all ranks have come."""
+        """Wait until all ranks have arrived."""
         self._seat.words.come()
         if self._seat.is_first:
             self._gather()
@@ -28,7 +28,7 @@ class Arrival:
         self.is_complete = True
 
     def give_up(self, stop: Stopped) -> Stopped:
-        """End the meeting to which not all have come; returns how it ended, where another rank was first."""
+        """End an incomplete meeting; returns its outcome, which another rank may have set before."""
         seat = self._seat
         stop = seat.words.end(stop)
         if seat.is_first:
@@ -66,10 +66,10 @@ class Arrival:
         def look() -> Any:
             nonlocal answered
             call, left = seat.line.ask("call") or ("", 0.0)
-            if call and call != answered:  # of an earlier start, it may be; then another one comes
+            if call and call != answered:  # the call may be of an earlier start; then another one follows
                 answered = call
                 seat.line.tell(f"here/{call}/{seat.rank}", seat.token)
-                # The first rank says it first when somebody does not come.
+                # This rank waits longer, so that the first rank reports an absent rank first.
                 seat.end = max(seat.end, time.monotonic() + left + seat.grace)
             if (seen := seat.line.ask(f"seen/{seat.token}")) is not None:
                 return seen

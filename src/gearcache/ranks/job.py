@@ -1,4 +1,4 @@
-"""The job that this process is a rank of, and the store over which its ranks meet."""
+"""Finds the job that this process is a rank of, and the store through which its ranks communicate."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from msgspec import Struct
 from gearcache.ranks.process_start import process_start
 
 _ROOT = "gearcache/agree"
-#: What torch says of a method that a store in Python does not have.
+#: torch's error for a method that a store written in Python does not implement.
 PURE_VIRTUAL = "pure virtual function"
 
 
 class _Connection:
-    """A store under a connection of its own, as who waits keeps one busy; it stays, since making one takes a while."""
+    """A separate connection to a store, because a waiting rank blocks its connection; kept, as opening one is slow."""
 
     def __init__(self, store: Any, since: float | None = None) -> None:
-        """`since`: what was stored before is of another job with the same store; seconds since the epoch."""
+        """`since`: older values belong to an earlier job with the same store; seconds since the epoch."""
         self._of_job = store
         self._own: Any = None
         self.numbers = itertools.count(1)
         self.since = process_start() if since is None else since
 
     def open(self) -> Any:
-        """Return the store; a connection to a host that is gone takes as long as the job's timeout, or for ever."""
+        """Return the store; a connection to a dead host takes as long as the job's timeout, or never returns."""
         if self._own is None:
             self._own = self._clone()
         return self._own
@@ -43,12 +43,12 @@ class _Connection:
         except RuntimeError as error:
             if PURE_VIRTUAL not in str(error):
                 raise
-            return self._of_job  # written in Python: what it does about threads is its own affair
+            return self._of_job  # written in Python: it has to handle threads itself
 
 
-#: The store of the present job as it was found, and what is kept for it.
+#: The store of the present job, and its connection.
 _present: list[tuple[Any, _Connection]] = []
-#: The process group that this process has from the one that it was forked from: it is no rank of that.
+#: The process group inherited from the parent of this fork: this process is not a rank of it.
 _inherited: list[Any] = []
 
 
@@ -62,11 +62,11 @@ os.register_at_fork(after_in_child=_inherit)
 
 
 class Place(Struct, frozen=True):
-    """Where the ranks of a job meet for the time of that number, in what `open` returns of the store."""
+    """The place of one meeting: its number, and a function that opens the store."""
 
     number: int
     open: Callable[[], Any]
-    #: Seconds since the epoch: what ranks have left there before is of an earlier start of the job.
+    #: Seconds since the epoch: older values belong to an earlier start of the job.
     since: float
 
 
@@ -78,7 +78,7 @@ class Job(Struct, frozen=True):
     connection: _Connection
 
     def next_meeting(self, environ: Mapping[str, str] = os.environ) -> Place:
-        """Return the place of the next meeting; all ranks meet in the same order."""
+        """Return the place of the next meeting; all ranks have their meetings in the same order."""
         place = meeting_place(environ, self.world)
         distributed: Any = torch.distributed
         connection = self.connection
@@ -88,19 +88,19 @@ class Job(Struct, frozen=True):
 
 
 def meeting_place(environ: Mapping[str, str], world: int) -> str:
-    """Return where in the store the ranks of a job meet: apart from those of an earlier start, or of another size."""
+    """Return the store prefix of the ranks of a job, distinct from that of an earlier start or of another size."""
     return f"{_ROOT}/{start_of_job(environ)}/{world}"
 
 
 def start_of_job(environ: Mapping[str, str]) -> str:
-    """Return what tells one start of a job from another with the same store, as torchelastic says it."""
+    """Return a text that separates one start of a job from another with the same store, from torchelastic."""
     return f"{environ.get('TORCHELASTIC_RUN_ID', '')}/{environ.get('TORCHELASTIC_RESTART_COUNT', '')}"
 
 
 def present_job() -> Job | None:
     """Return the job of this process.
 
-    None outside of one, in one of a single process, where others are faked, and in a process forked from a rank.
+    None outside a job, in a job with one process, with a fake process group, and in a process forked from a rank.
     """
     distributed = torch.distributed
     if not (distributed.is_available() and distributed.is_initialized()):
@@ -113,6 +113,6 @@ def present_job() -> Job | None:
         return None
     store = group.get_group_store()
     if not (_present and _present[0][0] is store):
-        # A second job of this process may have the store of the first one.
+        # A second job of this process may use the store of the first one.
         _present[:] = [(store, _Connection(store, time.time() if _present else None))]
     return Job(rank, world, _present[0][1])

@@ -1,4 +1,4 @@
-"""What a rank asks of the store of its job: in a thread of its own, as a store whose host hangs never answers."""
+"""Accesses the store of a job in a separate thread, because a store on a hanging host never answers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from gearcache.errors import OptionError
 
 T = TypeVar("T")
 _Item = tuple[Callable[[], Any], "queue.SimpleQueue[Any]", threading.Event]
-#: Seconds between two looks: at first, by how much they grow, and at most.
+#: Seconds between two looks: the first pause, its growth factor, and the longest pause.
 _FIRST, _GROWTH, _LONGEST = 0.0003, 1.3, 0.1
-#: Seconds beyond a deadline after which the store is held to be gone.
+#: Seconds after a deadline at which the store counts as gone.
 _PATIENCE = 1.0
-#: How often a value is stored anew that others have changed meanwhile.
+#: How many times storing a value is retried if another rank changed it in the meantime.
 _ATTEMPTS = 8
 
 
@@ -31,19 +31,19 @@ class StoreGone(Exception):
 
 
 class Abandoned(Exception):
-    """Who waited for the work has been interrupted."""
+    """The caller that waited for the work was interrupted."""
 
 
 class Line:
     """The connection of one rank to the others of its job: texts under names, which all ranks read.
 
-    Names are those of one meeting; names that begin with a slash are those of the job.
+    Names belong to one meeting; names that begin with a slash belong to the job.
     """
 
     def __init__(self, open_store: Callable[[], Any], folder: str = "") -> None:
-        """`open_store` is called in the thread: a connection to a host that is gone may never come about.
+        """`open_store` is called in the thread: a connection to a dead host may never succeed.
 
-        `folder` is what the names of the meeting begin with.
+        `folder` is the prefix of the names of the meeting.
         """
         self._open = open_store
         self._folder = folder
@@ -66,9 +66,9 @@ class Line:
                 answer.put((None, error))
 
     def run(self, work: Callable[[], T], end: Callable[[], float]) -> T:
-        """Return what `work` gives, which asks the store and looks at the deadline `end` itself.
+        """Return the result of `work`, which uses the store and checks the deadline `end` itself.
 
-        `StoreGone` where the store stays silent beyond that, or where it fails; `OptionError` in a forked process.
+        `StoreGone` if the store does not answer after the deadline, or fails; `OptionError` in a forked process.
         """
         if os.getpid() != self._process:
             raise OptionError(
@@ -85,7 +85,7 @@ class Line:
             raise
         if error is None:
             return found  # type: ignore[no-any-return]
-        if isinstance(error, RuntimeError):  # as torch tells of whatever befalls a store
+        if isinstance(error, RuntimeError):  # torch's error for any failure of a store
             raise StoreGone(f"{type(error).__name__}: {error}".splitlines()[0]) from error
         raise error
 
@@ -97,7 +97,7 @@ class Line:
             except queue.Empty:
                 if end() + _PATIENCE > time.monotonic():
                     continue
-            try:  # this process may have stood still: then the thread has not looked since
+            try:  # this process may have been suspended: then the thread has not looked since
                 return answer.get(timeout=_PATIENCE)
             except queue.Empty:
                 raise StoreGone("it does not answer") from None
@@ -105,7 +105,7 @@ class Line:
     def poll(
         self, look: Callable[[], T | None], end: Callable[[], float], meanwhile: Callable[[], None] | None = None
     ) -> T:
-        """Return what a look finds at last; to be called by work. `TooLate` where it finds nothing until `end`."""
+        """Return the first result of `look` that is not None; called by work. `TooLate` if there is none by `end`."""
         pause = _FIRST
         while (found := look()) is None:
             if self._abandoned.is_set():
@@ -123,7 +123,7 @@ class Line:
         self._store.set(self._full(name), json.dumps(value))
 
     def settle(self, name: str, value: Any, counts: Callable[[Any], bool]) -> Any:
-        """Store a value, unless one is there that `counts`; returns the one that is there then, equal for all ranks."""
+        """Store a value, unless one that `counts` is stored; returns the stored value, which is equal for all ranks."""
         full, text = self._full(name), json.dumps(value)
         for _ in range(_ATTEMPTS):
             before = self._store.get(full).decode() if self._store.check([full]) else ""
@@ -131,7 +131,7 @@ class Line:
                 return json.loads(before)
             try:
                 after = self._store.compare_set(full, before, text)
-            except RuntimeError:  # not every store has it; one that is gone says so below
+            except RuntimeError:  # not every store supports it; the next call reports a store that is gone
                 break
             if after.decode() == text:
                 return value
@@ -139,15 +139,15 @@ class Line:
         return value
 
     def has(self, names: Sequence[str]) -> bool:
-        """Whether all of some names are there."""
+        """Whether all of some names are stored."""
         return not names or bool(self._store.check([self._full(name) for name in names]))
 
     def ask(self, name: str) -> Any:
-        """Return the value of a name; None where it is not there."""
+        """Return the value of a name; None if it is not stored."""
         return self.read([name])[0] if self.has([name]) else None
 
     def read(self, names: Sequence[str]) -> list[Any]:
-        """Return the values of names that are there."""
+        """Return the values of stored names."""
         full = [self._full(name) for name in names]
         if self._has_many and len(full) > 1:
             return [json.loads(text) for text in self._store.multi_get(full)]
@@ -157,5 +157,5 @@ class Line:
         return name if name.startswith("/") else f"/{self._folder}{name}"
 
     def close(self) -> None:
-        """End the thread, once it has done what it was given."""
+        """End the thread after it has finished its work."""
         self._waiting.put(None)

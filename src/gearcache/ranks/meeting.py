@@ -1,11 +1,11 @@
-"""A meeting of all ranks of a job: each votes, the first of them decides, all read what it decided.
+"""A meeting of all ranks of a job: each votes, the first rank decides, all read the decision.
 
-Every rank ends a meeting the same way: with the decision, or with `Stopped`, which names a rank and its reason. That
-holds too where a rank dies, hangs, or never comes: the first rank decides so at its deadline, and where it is the first
-rank that does not answer, all others say that of it.
+Every rank ends a meeting the same way: with the decision, or with `Stopped`, which names a rank and its reason. This
+holds even if a rank dies, hangs, or never arrives: the first rank stops the meeting at its deadline. If the first rank
+does not answer, all others name it as the cause.
 
-Names in the store carry the token of the first rank's process, and what it reads was told in answer to that. A job that
-was started anew with the same store therefore reads nothing of the one before.
+Names in the store contain the token of the first rank's process, and it only reads answers to that token. So a job that
+was restarted with the same store reads nothing of the previous one.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from gearcache.ranks.rounds import Decide, Rounds
 from gearcache.ranks.seat import Seat
 from gearcache.ranks.stopped import Stopped
 
-#: Seconds between two signs of a rank that is at work.
+#: Seconds between two signs of life of a working rank.
 _BEATS_AFTER = 2.0
-#: Seconds that a rank keeps for telling the others why it waits in vain.
+#: Seconds that a rank reserves for reporting why it waits in vain.
 _TO_TELL = 2.0
 
 
@@ -46,22 +46,22 @@ class Meeting:
 
     @property
     def patience(self) -> float:
-        """Seconds for which this rank may wait for locks: so few that it can tell of them before the first decides."""
+        """Seconds for which this rank may wait for locks; it can still report them before the first rank decides."""
         left = max(0.0, self.seconds_left - (0.0 if self._seat.is_first else self._seat.grace))
         return left - min(_TO_TELL, left / 10)
 
     @property
     def identity(self) -> str:
-        """What tells this meeting from all others, known once all ranks have come."""
+        """A text that identifies this meeting, available after all ranks have arrived."""
         return self._seat.tokens[0]
 
     def open(self, about: str = "") -> None:
-        """Wait until all ranks have come; `about` says what this one agrees on."""
+        """Wait until all ranks have arrived; `about` names what this rank agrees on."""
         self._seat.words.about = about
         self._seat.run(self._arrival.come)
 
     def decide(self, vote: Any, decide: Decide) -> dict[str, Any]:
-        """Vote, and return what the first rank decides when it has all votes, in the order of the ranks.
+        """Vote, and return the decision of the first rank, which receives all votes in the order of the ranks.
 
         A decision `{"do": "stop", "rank": …, "reason": …}` ends the meeting: `Stopped` on every rank.
         """
@@ -72,11 +72,11 @@ class Meeting:
         return found
 
     def tell(self, what: str, value: Any) -> None:
-        """Let the other ranks know a value (JSON) before the next decision."""
+        """Send a value (JSON) to the other ranks before the next decision."""
         self._seat.run(lambda: self._rounds.tell(what, value))
 
     def ask(self, what: str, rank: int, purpose: str) -> Any:
-        """Return what another rank tells; None where that is not to be hoped for any more.
+        """Return a value from another rank; None if it cannot be expected any more.
 
         `purpose` completes the sentence "waits for rank 3, which …".
         """
@@ -84,11 +84,11 @@ class Meeting:
 
     @contextmanager
     def busy(self, doing: str) -> Iterator[None]:
-        """Let the others know, while the block runs, that this rank is at work, and at what."""
+        """While the block runs, report to the others that this rank is working, and on what."""
         over, seat = threading.Event(), self._seat
 
         def beat() -> None:
-            with suppress(Exception):  # whoever waits for this rank will tell what is wrong
+            with suppress(Exception):  # a rank that waits for this one reports the problem
                 while True:
                     seat.line.tell(f"beat/{seat.token}", [doing, secrets.token_hex(4)])
                     if over.wait(_BEATS_AFTER):
@@ -102,7 +102,7 @@ class Meeting:
             over.set()
 
     def leave(self, reason: str) -> None:
-        """Let the others know that this rank does not take part any more, also those that have not come yet."""
+        """Report that this rank takes no part any more, also to ranks that have not arrived yet."""
 
         def say() -> None:
             stop = Stopped(self.rank, reason)

@@ -1,4 +1,4 @@
-"""The model that the ranks of a job agree on: what of it has a `warm`, and which methods may not compile alone."""
+"""The model that the ranks of a job agree on: its objects with a `warm`, and the methods that may not compile alone."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from gearcache.serving.method import CachedMethod
 
 
 class Model:
-    """What `gearcache.agree` was given: modules, attachments and cached methods, alone or in lists, tuples and dicts.
+    """The argument of `gearcache.agree`: modules, attachments and cached methods, alone or in lists, tuples and dicts.
 
     `TypeError` for anything else.
     """
 
     def __init__(self, given: Any) -> None:
         listed = list(_listed(given))
-        # What an integration returns has a `warm` of its own, and keeps its methods to itself.
+        # The result of an integration has its own `warm`, and does not expose its methods.
         others = [item for item in listed if not isinstance(item, (torch.nn.Module, CachedMethod))]
         reach = Reach(*listed)
         near = [item.method if isinstance(item, Attachment) else item for item in reach.held]
-        #: What is agreed on.
+        #: The objects that the ranks agree on.
         self.warmable = list({id(item): item for item in (*reach.held, *others)}.values())
-        #: The cached methods by which messages name the model.
+        #: The cached methods that stand for the model in messages.
         self.named = near or reach.methods
         self._agreed = [*near, *reach.methods_of(reach.modules)]
         self._modules, self._far_modules = reach.modules, reach.far_modules
         self._methods = reach.methods
 
     def add(self, methods: Iterable[CachedMethod]) -> None:
-        """Count further methods in, which `warm` has named."""
+        """Add further methods, which `warm` has named."""
         listed = list(methods)
         self._agreed += listed
         self._methods += listed
 
     def withdraw(self, *, is_eager: bool | None = None) -> None:
-        """Let no method compile by itself, also none that is made of these modules later.
+        """Let no method compile alone, including methods that are made from these modules later.
 
-        `is_eager`: whether the methods that are agreed on run without graphs; with None that stays.
+        `is_eager`: whether the agreed methods run without graphs; None leaves that unchanged.
         """
         for module in (*self._modules, *self._far_modules):
             mark(module, is_eager=bool(mark_of(module)))
@@ -57,7 +57,7 @@ class Model:
                 method.follow_stance()
 
     def give_back(self) -> None:
-        """Let all methods compile as without a job."""
+        """Let all methods compile as they do without a job."""
         for module in (*self._modules, *self._far_modules):
             unmark(module)
         for method in self._methods:

@@ -1,4 +1,4 @@
-"""One rank's part in an agreement, from its methods to the end that all ranks share."""
+"""One rank's part in an agreement, from its methods to the outcome that all ranks share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Part:
     """One rank's part in an agreement."""
 
     def __init__(self, job: Job, timeout: float, on_disagree: str, problem: OptionError | None) -> None:
-        """`problem`: what is wrong with a parameter of this rank, so that no rank can go on."""
+        """`problem`: what is wrong with a parameter of this rank, which stops all ranks."""
         self.meeting = Meeting(job.next_meeting(), job.rank, job.world, timeout)
         self._process = os.getpid()
         self._how = on_disagree
@@ -35,14 +35,14 @@ class Part:
         self._team: Team | None = None
         self._leader = Leader()
         self._problem: Exception | None = problem
-        #: What this rank itself has failed with, and whether that was before it did any work.
+        #: The failure of this rank, and whether it has begun to work.
         self._error: Exception | None = problem
         self._has_begun = False
 
     def meet(self, model: Any, warm: Callable[[], object] | None) -> None:
-        """Agree with the others; `Stopped` where that fails."""
+        """Agree with the others; `Stopped` if that fails."""
         pieces: list[Piece] = []
-        # Before the others are met: nobody compiles alone where one of them does not come.
+        # Before this rank meets the others: none may compile alone if one of them does not arrive.
         failure = self._failure(lambda: self._begin(pieces, model, warm))
         self.meeting.open(_named(self._model.named if self._model is not None else []))
         if not failure:
@@ -64,16 +64,16 @@ class Part:
                 failure = self._failure(team.load)
         assert self._model is not None
         self._model.withdraw(is_eager=False)
-        with suppress(GearcacheError, OSError):  # all ranks go on: nothing ends that now
+        with suppress(GearcacheError, OSError):  # all ranks continue: a failure must not end that now
             team.tell_what_is_left_out()
 
     def _begin(self, pieces: list[Piece], model: Any, warm: Callable[[], object] | None) -> None:
         try:
             self._model = Model(model)
-        except Exception as error:  # nothing is known that could run without graphs
+        except Exception as error:  # no method is known that could run without graphs
             self._problem = self._problem or error
             raise
-        self._model.withdraw()  # from here on nobody compiles alone, also in other threads, and also where this fails
+        self._model.withdraw()  # from here on no method compiles alone, in any thread, even if this fails
         if self._problem is not None:
             raise self._problem
         pieces += collect(self._model.warmable, warm)
@@ -82,7 +82,7 @@ class Part:
         self._has_begun = True
 
     def _vote(self) -> dict[str, Any] | str:
-        """Return how the pieces stand; a text is how that failed."""
+        """Return the states of the pieces; a text is the reason why that failed."""
         assert self._team is not None
         try:
             with waits_end_after(self.meeting.patience):
@@ -92,7 +92,7 @@ class Part:
             return told(error)
 
     def _failure(self, work: Callable[[], None]) -> str:
-        """Do a part of the work; returns how it failed, for the next vote, in which every rank takes part."""
+        """Do a part of the work; returns the failure for the next vote, in which every rank takes part."""
         try:
             with waits_end_after(self.meeting.patience):
                 work()
@@ -104,7 +104,7 @@ class Part:
         return ""
 
     def end(self, stop: Stopped) -> bool:
-        """End as all ranks do that could not agree; a rank that was called wrongly raises what says so."""
+        """End without an agreement, as all ranks do; a rank with a wrong parameter raises the error for it."""
         error = RanksDisagree(stop.rank, stop.reason)
         if (stop.how or self._how) == "raise":
             if not self._has_begun and isinstance(self._error, (OptionError, TypeError)):
@@ -117,7 +117,7 @@ class Part:
 
     def close(self) -> None:
         """Leave the meeting."""
-        if os.getpid() != self._process:  # a fork of this rank: the rank itself is still there
+        if os.getpid() != self._process:  # a fork of this rank: the rank itself still takes part
             return
         self.meeting.close()
         if self._team is not None:
@@ -125,7 +125,7 @@ class Part:
 
 
 def told(error: BaseException) -> str:
-    """Return an error as other ranks are told of it."""
+    """Return the text of an error for the other ranks."""
     logger.debug("agree: this rank fails", exc_info=error)
     text = str(error)
     if isinstance(error, GearcacheError):

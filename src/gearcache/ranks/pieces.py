@@ -1,4 +1,4 @@
-"""What the ranks of a job agree on: the cached methods of a model, and the calls of them that are declared."""
+"""The pieces that the ranks of a job agree on: the declared calls of the cached methods of a model."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from gearcache.serving.method import CachedMethod
 
 
 class Piece(Struct, eq=False):
-    """One call of a cached method that all ranks are to be able to serve."""
+    """One call of a cached method that all ranks must be able to serve."""
 
     method: CachedMethod
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    #: Whether the job cannot do without; declared calls at sizes of their own (1) may be impossible.
+    #: Whether the job needs it; declared calls at special sizes (1) may be impossible.
     is_needed: bool = True
 
 
 class _Collecting(Struct):
-    """Takes the calls of `.warm` of this thread while it is open; nothing is compiled."""
+    """Receives the calls of `.warm` in this thread while it is open; nothing is compiled."""
 
     pieces: list[Piece] = field(default_factory=list)
     cache_dir: str | None = None
@@ -36,28 +36,28 @@ class _Collecting(Struct):
     thread: int = field(default_factory=threading.get_ident)
 
     def created(self, method: session.Preparable) -> None:
-        """Do nothing: a method is agreed on when it is warmed."""
+        """Do nothing: the ranks agree on a method when it is warmed."""
 
     def declared(self, method: session.Preparable) -> None:
         """Do nothing."""
 
     def call(self, method: session.Preparable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run the method itself, for another thread; `OptionError` in this one."""
+        """Run the method itself for another thread; `OptionError` in this one."""
         if threading.get_ident() == self.thread:
             raise OptionError(f"agree: warm calls `{method.name}`; it may only call `.warm(...)`, which runs nothing")
         with torch.no_grad():
             return method.function(*args, **kwargs)
 
     def warm(self, method: session.Preparable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Note a call."""
+        """Record a call."""
         assert isinstance(method, CachedMethod)
         self.pieces.append(Piece(method, args, kwargs))
 
 
 def collect(found: Sequence[Any], warm: Callable[[], object] | None) -> list[Piece]:
-    """Return the declared calls of what has a `warm` in a model, and those that `warm` names.
+    """Return the declared calls of the objects with a `warm` in a model, and those that `warm` names.
 
-    `OptionError` for a method of which nobody knows the calls, and where there is none.
+    `OptionError` for a method without known calls, and if there are none at all.
     """
     opened = _Collecting()
     session.enter(opened)

@@ -1,4 +1,4 @@
-"""Which ranks of a job work in one folder."""
+"""Finds which ranks of a job share a cache folder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gearcache.errors import CacheError
 
 
 class Places:
-    """The folders of the caches of one rank, for one meeting; `close` removes the marks that it has made there."""
+    """The cache folders of one rank, for one meeting; `close` removes the marks that it has made there."""
 
     def __init__(self, meeting: str, rank: int) -> None:
         self._name = f"agree-{meeting}"
@@ -20,10 +20,10 @@ class Places:
         self._made: list[Layout] = []
 
     def of(self, layout: Layout, tiers: str = "") -> str:
-        """Return what names the folder of a cache: equal on all ranks that work in it, and on no others.
+        """Return an identifier of a cache folder: equal on all ranks that share the folder, and on no others.
 
-        `tiers` name those through which ranks of several folders reach what one of them stores. A folder that cannot be
-        written is this rank's alone.
+        `tiers` name the tiers through which ranks with different folders exchange entries. A folder that cannot be
+        written belongs to this rank alone.
         """
         if tiers and self._of_folder(layout) != self._alone:
             return tiers

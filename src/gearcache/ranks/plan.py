@@ -1,8 +1,8 @@
-"""What the first rank decides from the votes of all: who compiles what, when all load, and when it is over.
+"""How the first rank decides from all votes: which rank compiles what, when all load, and when the meeting ends.
 
-A vote is `{"how": on_disagree, "failed": reason}`, with `"raises"` where a parameter is of no use, so that no rank goes
-on, or `{"how": on_disagree, "pieces": [PieceVote as a list, …]}`. A decision is one of `{"do": "load"}`,
-`{"do": "go"}`, `{"do": "compile", "who": {"<work>@<place>": rank}}`, `{"do": "stop", …}`.
+A vote is `{"how": on_disagree, "pieces": [PieceVote as a list, …]}`, or `{"how": on_disagree, "failed": reason}`, with
+`"raises"` if a parameter is invalid, so that no rank continues. A decision is one of `{"do": "load"}`, `{"do": "go"}`,
+`{"do": "compile", "who": {"<work>@<place>": rank}}`, `{"do": "stop", …}`.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import astuple
 
-#: How often ranks compile before they give up: together, then by what each has traced, alone, and after damage.
+#: How many times ranks compile before they give up: together, by equal traces, alone, and after damage.
 MOST_COMPILES = 4
 
 LEFT_OUT = ("out", "impossible")
 
 
 class PieceVote(Struct, frozen=True):
-    """How one piece of work stands on one rank.
+    """The state of one piece of work on one rank.
 
-    `state` is `stored`, `loaded`, `missing`, or one of those of a call that is not needed and cannot be made: `out`, as
-    this start has found, `impossible`, as an earlier one has. Ranks with equal `work` and `place` need one compile;
-    `reason` says why it is missing, or left out.
+    `state` is `stored`, `loaded` or `missing`, or, for a call that is not needed and cannot be made, `out` (this start
+    found it) or `impossible` (an earlier start found it). Ranks with equal `work` and `place` need one compile;
+    `reason` is why it is missing, or left out.
     """
 
     name: str
@@ -35,7 +35,7 @@ class PieceVote(Struct, frozen=True):
 
     @property
     def share(self) -> str:
-        """What one compile serves."""
+        """The identifier of the work that one compile serves."""
         return f"{self.work}@{self.place}"
 
 
@@ -45,13 +45,13 @@ def vote_of(how: str, pieces: list[PieceVote]) -> dict[str, Any]:
 
 
 class Leader:
-    """Decides for one meeting."""
+    """Makes the decisions of one meeting."""
 
     def __init__(self) -> None:
         self._compiles = 0
 
     def decide(self, votes: list[dict[str, Any]]) -> dict[str, Any]:
-        """Return the decision about the votes of all ranks, in their order."""
+        """Return the decision for the votes of all ranks, in their order."""
         for rank, vote in enumerate(votes):
             if vote.get("raises"):
                 return _stop(rank, vote["failed"], "raise")
@@ -79,7 +79,7 @@ class Leader:
 
 
 def _missing(pieces: list[list[PieceVote]]) -> list[tuple[int, PieceVote]]:
-    """Return who lacks what. That a call is impossible, as an earlier start has found, counts where all say so."""
+    """Return the missing pieces by rank. `impossible`, found by an earlier start, counts only if all ranks agree."""
     possible = {piece.work for listed in pieces for piece in listed if piece.state not in LEFT_OUT}
     return [
         (rank, piece)
@@ -90,7 +90,7 @@ def _missing(pieces: list[list[PieceVote]]) -> list[tuple[int, PieceVote]]:
 
 
 def _compilers(missing: list[tuple[int, PieceVote]]) -> dict[str, int]:
-    """Return who compiles what: of the ranks that lack it the one that has least to do, the first of them."""
+    """Return the rank that compiles each share: of the ranks that lack it, the first one with the least work."""
     lacking: dict[str, list[int]] = {}
     for rank, piece in missing:
         lacking.setdefault(piece.share, []).append(rank)

@@ -1,4 +1,4 @@
-"""When this process started."""
+"""Determines when this process started."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 _IMPORTED = time.time()
-#: Where `/proc/self/stat` has the start, of what follows the name of the program: ticks since the host started.
+#: Index of the start in `/proc/self/stat`, after the program's name: ticks since the host started.
 _FIELD = 19
 
 

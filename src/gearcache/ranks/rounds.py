@@ -1,4 +1,4 @@
-"""Rounds of a meeting: all vote, the first rank decides, all read what it decided."""
+"""The rounds of a meeting: all ranks vote, the first rank decides, all read the decision."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Decide = Callable[[list[Any]], dict[str, Any]]
 
 
 class Rounds:
-    """The rounds of one rank. What it does runs in the thread of the line, but for `begin`, and raises `Stopped`."""
+    """The rounds of one rank. Except for `begin`, it runs in the thread of the line and raises `Stopped`."""
 
     def __init__(self, seat: Seat) -> None:
         self._seat = seat
         self._round = 0
-        #: The last round that the first rank has decided, and whether that was the end.
+        #: The last round that the first rank has decided, and whether it ended the meeting.
         self._decided, self._is_over = 0, False
 
     def begin(self) -> None:
@@ -33,11 +33,11 @@ class Rounds:
         return self._collect(vote, decide) if self._seat.is_first else self._follow(vote)
 
     def tell(self, what: str, value: Any) -> None:
-        """Let the other ranks know a value (JSON) before the next decision."""
+        """Send a value (JSON) to the other ranks before the next decision."""
         self._seat.line.tell(self._of(what, self._seat.rank), value)
 
     def hear(self, what: str, rank: int, purpose: str) -> Any:
-        """Return what another rank tells; None where that is not to be hoped for any more."""
+        """Return a value from another rank; None if it cannot be expected any more."""
         seat = self._seat
         seat.others_are.wait_for(rank, self._round)
         left, decision = f"left/{seat.tokens[rank]}", self._of("decision", next_round=True)
@@ -55,7 +55,7 @@ class Rounds:
         return None if found is _NOTHING else found
 
     def give_up(self, reason: str) -> None:
-        """Decide, as the first rank, that it is over: for the others, wherever they are."""
+        """End the meeting, as the first rank, for the others in whatever round they are."""
         if not self._is_over:
             self._round = self._decided + 1
             self._close_with(self._decision({"do": "stop", "rank": self._seat.rank, "reason": reason}))
@@ -84,7 +84,7 @@ class Rounds:
         return found
 
     def _close_with(self, found: dict[str, Any], *, absent: int | None = None) -> dict[str, Any]:
-        """Stay until those that are there have read the last decision."""
+        """Stay until the ranks that are present have read the last decision."""
         self._is_over = True
         self._seat.linger([self._of("ended", other) for other in self._seat.others if other != absent])
         return found
@@ -105,7 +105,7 @@ class Rounds:
     def _say_who(self) -> None:
         seat = self._seat
         if seat.others_are.is_time_to_look():
-            # The first rank may not have seen yet that this one has voted.
+            # The first rank may not have seen this rank's vote yet.
             named = [each for each in seat.line.ask(self._of("waits")) or [] if each[0] != seat.rank]
             seat.say(seat.others_are.text(named) or "rank 0, which decides")
 

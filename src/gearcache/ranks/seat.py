@@ -1,4 +1,4 @@
-"""What one rank has in a meeting: its line to the store, its deadline, and the tokens of those that it has met."""
+"""The state of one rank in a meeting: its line to the store, its deadline, and the tokens of ranks that it has met."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from gearcache.ranks.stopped import GONE, Stopped
 from gearcache.ranks.whereabouts import Whereabouts
 from gearcache.ranks.words import Words
 
-#: Seconds that other ranks wait beyond the deadline of the first one, which decides at its own.
+#: Seconds that other ranks wait after the deadline of the first rank, which decides at its own.
 GRACE = 2.0
-#: Seconds for which a rank tries to say that it leaves: as long as an interrupt may have to wait for a busy host.
+#: Seconds for which a rank tries to report that it leaves: how long an interrupt may wait for a busy host.
 LEAVE = 5.0
 
 
@@ -47,7 +47,7 @@ class Seat:
         return max(0.0, self.end - time.monotonic())
 
     def run(self, work: Callable[[], Any]) -> Any:
-        """Return what work gives that asks the store, in the thread of the line; `Stopped` where that is gone."""
+        """Return the result of work that uses the store, run in the line's thread; `Stopped` if the store is gone."""
         try:
             return self.line.run(work, lambda: self.end + 2 * self.grace)
         except StoreGone as error:
@@ -57,19 +57,19 @@ class Seat:
     # What follows runs in the thread of the line.
 
     def say(self, whom: str) -> None:
-        """Say for whom this rank waits, now and then."""
+        """Log now and then which rank this one waits for."""
         self.others_are.say(whom, self.seconds_left)
 
     def linger(self, names: Sequence[str]) -> None:
-        """Stay a little until names are there: the store may go with this process."""
+        """Wait a little until names are stored: the store may end with this process."""
         end = time.monotonic() + self.grace / 2
         with suppress(TooLate):
             self.line.poll(lambda: True if self.line.has(names) else None, lambda: end)
 
     def hear_all(self, names: dict[int, str], round_: int, meanwhile: Callable[[list[int]], None]) -> dict[int, Any]:
-        """Return the values of names by rank; `Stopped` where one never comes, or says that it leaves.
+        """Return the values of names by rank; `Stopped` if one never arrives, or if a rank says that it leaves.
 
-        `meanwhile` is called now and then with the ranks whose values are not there; `round_`: the last one in which
+        `meanwhile` is called now and then with the ranks whose values are missing; `round_` is the last round in which
         ranks waited for each other.
         """
 
@@ -85,18 +85,18 @@ class Seat:
         try:
             self.line.poll(lambda: True if self.line.has(ordered) else None, lambda: self.end, look_around)
         except TooLate:
-            self._look_for_leavers()  # this process may have stood still
+            self._look_for_leavers()  # this process may have been suspended
             cause = self.others_are.blamed(missing() or self.others, round_)[0]
             doing = self.others_are.was_at(cause) if cause in self.tokens else self.words.absence(cause)
             raise Stopped(cause, f"it did not answer within {self.timeout:g} s{doing}") from None
         return dict(zip(names, self.line.read(ordered), strict=True))
 
     def leave(self, stop: Stopped) -> None:
-        """Let those that this rank has met know that it takes no part any more, and why."""
+        """Report to the ranks that this one has met that it takes no part any more, and why."""
         self.line.tell(f"left/{self.token}", [stop.rank, stop.reason])
 
     def _look_for_leavers(self) -> None:
-        for other in self.others:  # also of those that have voted
+        for other in self.others:  # including those that have voted
             token = self.tokens.get(other)
             if token is not None and (left := self.line.ask(f"left/{token}")) is not None:
                 raise Stopped(*left)

@@ -1,4 +1,4 @@
-"""How an agreement ends that fails."""
+"""The exception of an agreement that fails."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ GONE = "the store of the job cannot be reached any more: who hosts it may have e
 
 
 class Stopped(Exception):
-    """The ranks do not agree: the rank that is the cause, and why. `how` they end, where they have told each other."""
+    """The ranks do not agree: the rank that is the cause, and why. `how` is the common `on_disagree`, if known."""
 
     def __init__(self, rank: int, reason: str, how: str = "") -> None:
         super().__init__(rank, reason, how)
@@ -14,5 +14,5 @@ class Stopped(Exception):
 
 
 def silent(timeout: float) -> str:
-    """Return what is said of a first rank that does not answer; `timeout` in seconds."""
+    """Return the reason for a first rank that does not answer; `timeout` in seconds."""
     return f"it did not answer within {timeout:g} s, and it is the one that decides"

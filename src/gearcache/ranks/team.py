@@ -1,4 +1,4 @@
-"""One rank's part of the work: it looks its pieces up, compiles or adopts what is missing, and loads them."""
+"""One rank's part of the work: it looks up its pieces, compiles or adopts what is missing, and loads them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gearcache.serving.call import Call
 from gearcache.serving.work import work_text
 
 logger = logging.getLogger("gearcache")
-#: Backends that compile from a job alone, in a process that knows nothing of the ranks, or not at all.
+#: Backends that compile from a job alone, in a process that does not know the ranks, or do not compile.
 _SHARED_BACKENDS = ("eager", "inductor")
 _BUILT = "built"
 
@@ -38,10 +38,10 @@ class PieceWork:
         self._meeting = meeting
         self._state, self._reason = "missing", ""
         self._missing: list[str] = []
-        #: What tells this rank's work from that of others that looked like it: what it has traced, then its rank.
+        #: Separates this rank's work from work that looked equal: the digests of its trace, then its rank.
         self._apart: list[str] = []
         self._traced: list[str] | None = None
-        #: Why its trace failed, and the code that it went through.
+        #: Why its trace failed, and the code that the trace went through.
         self._failure: tuple[GearcacheError, set[CodeType]] | None = None
         #: Whether the tiers were asked for this rank's own entry.
         self._has_asked = False
@@ -52,7 +52,7 @@ class PieceWork:
         return self._method.name
 
     def look_up(self) -> PieceVote:
-        """Return how the piece stands; loads nothing."""
+        """Return the state of the piece; loads nothing."""
         call = self._call()
         with self._method.locked():
             binding = self._method.current_binding(call)
@@ -70,7 +70,7 @@ class PieceWork:
         if binding.serves(call):
             self._state = "loaded"
             return
-        if self._state == "damaged":  # stored, as far as can be told without loading it
+        if self._state == "damaged":  # stored, as far as a lookup can see without loading it
             self._state = "missing"
             return
         found = survey(binding, call)
@@ -80,12 +80,12 @@ class PieceWork:
             found = survey(binding, call)
         self._missing = found.missing or list(found.impossible)
         self._state, self._reason = ("missing", found.reason) if self._missing else ("stored", "")
-        has_tried = self._traced is not None or self._apart  # then what an earlier start has found says nothing
+        has_tried = self._traced is not None or self._apart  # then the result of an earlier start no longer counts
         if found.impossible and not self._piece.is_needed and not has_tried:
             self._state, self._reason = "impossible", next(iter(found.impossible.values()))
 
     def _work(self, binding: Binding, call: Call) -> str:
-        """Return what tells this work from other work, but for the ranks: equal where ranks are to share a compile."""
+        """Return a digest of this work, independent of the rank: equal if ranks are to share a compile."""
         method = binding.method
         parts = [
             key_of(method.key, None).digest,
@@ -97,7 +97,7 @@ class PieceWork:
         return hashlib.sha256("\n".join([*parts, *self._apart]).encode()).hexdigest()[:24]
 
     def compile(self) -> dict[str, Any]:
-        """Compile and store what is missing; returns what other ranks need to adopt it."""
+        """Compile and store what is missing; returns the data that other ranks need to adopt it."""
         call = self._call()
         with (
             self._method.right.granted(self._meeting.seconds_left),
@@ -122,9 +122,9 @@ class PieceWork:
         }
 
     def adopt(self, built: dict[str, Any] | None) -> None:
-        """Take over what another rank has made, if this rank would make the same; else it is compiled in another round.
+        """Adopt what another rank has made, if this rank would make the same; else another round compiles it.
 
-        `built` is what that rank tells, None where it told nothing.
+        `built` is the data from that rank, None if it sent nothing.
         """
         if built is not None and "out" in built and not self._piece.is_needed:
             self._state, self._reason = "out", built["out"]
@@ -138,9 +138,9 @@ class PieceWork:
         self._apart = [*self.trace()] if not self._apart else [*self._apart, f"rank {self._meeting.rank}"]
 
     def note(self) -> None:
-        """Let the next start do without a call of which no graph can be made, as this rank's own trace has found.
+        """Record that no graph can be made for a call, as this rank's trace has found, so the next start skips it.
 
-        It is noted in the entry, which other pieces make.
+        It is recorded in the entry, which other pieces make.
         """
         if self._state == "out" and self._failure is not None:
             call = self._call()
@@ -148,7 +148,7 @@ class PieceWork:
                 self._method.current_binding(call).note_impossible(call, *self._failure)
 
     def trace(self) -> list[str]:
-        """Return the digests of what this rank would build; empty where that fails, as its own compile then tells."""
+        """Return the digests of what this rank would build; empty if that fails, as its own compile then reports."""
         if self._traced is None:
             call = self._call()
             with self._method.locked(), self._method.right.granted(self._meeting.seconds_left):
@@ -177,7 +177,7 @@ class PieceWork:
             self._state, self._reason = "damaged", "it is stored, and cannot be loaded"
 
     def left_out(self) -> list[str]:
-        """Return the declared sizes that no stored graph takes, and of which one could be made."""
+        """Return the declared sizes that no stored graph takes, although a graph could be made for them."""
         if not self._piece.is_needed or not self._method.parameters.input_signature:
             return []
         call = self._call()
@@ -201,12 +201,12 @@ class Team:
         self._votes: list[PieceVote] = []
 
     def look_up(self) -> list[PieceVote]:
-        """Return how all pieces stand."""
+        """Return the states of all pieces."""
         self._votes = [work.look_up() for work in self._works]
         return self._votes
 
     def compile(self, who: dict[str, int]) -> None:
-        """Compile what this rank is to compile, then wait for the others and adopt what they have made."""
+        """Compile this rank's share, then wait for the others and adopt their results."""
         rank = self._meeting.rank
         lacking = ("missing", "impossible")
         pairs = zip(self._works, self._votes, strict=True)
@@ -218,10 +218,10 @@ class Team:
                 built[share] = work.compile()
                 self._meeting.tell(f"{_BUILT}/{share}", built[share])
         finally:
-            for share in own.keys() - built.keys():  # nobody is to wait for what does not come
+            for share in own.keys() - built.keys():  # no rank must wait for a result that will not arrive
                 self._meeting.tell(f"{_BUILT}/{share}", {})
         others = [(work, vote) for work, vote in missing if who[vote.share] != rank]
-        for work, _ in others:  # the others compile meanwhile
+        for work, _ in others:  # the others compile in the meantime
             work.trace()
         for work, vote in others:
             if vote.share not in built:
@@ -237,7 +237,7 @@ class Team:
             work.load()
 
     def tell_what_is_left_out(self) -> None:
-        """Say which declared sizes are served by nothing, since a trace holds for a part of them alone."""
+        """Log the declared sizes that no graph serves, because a trace holds for only part of them."""
         for work in self._works:
             for text in work.left_out():
                 logger.warning(
@@ -248,5 +248,5 @@ class Team:
                 )
 
     def close(self) -> None:
-        """Leave nothing behind."""
+        """Remove all marks."""
         self._places.close()

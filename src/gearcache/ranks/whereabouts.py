@@ -1,4 +1,4 @@
-"""Where the other ranks of a job are, as far as they have told: for what a rank says while it waits, and for errors."""
+"""Finds out where the other ranks of a job are, for the log lines of a waiting rank and for errors."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from gearcache.ranks.line import Line
 
 logger = logging.getLogger("gearcache")
-#: Seconds until a rank says whom it waits for, and between two looks at how those are.
+#: Seconds until a rank logs which rank it waits for, and between two looks at the others.
 _SAYS_AFTER, _LOOKS_AFTER = 10.0, 0.2
 _MOST_NAMED = 4
 
 
 class Whereabouts:
-    """What one rank knows of the others. `tokens` are those of the ranks that have come."""
+    """What one rank knows of the others. `tokens` are those of the ranks that have arrived."""
 
     def __init__(self, line: Line, rank: int, tokens: Mapping[int, str]) -> None:
         self._line = line
@@ -34,32 +34,32 @@ class Whereabouts:
         return True
 
     def say(self, whom: str, seconds_left: float) -> None:
-        """Say for whom this rank waits, now and then."""
+        """Log now and then which rank this one waits for."""
         if time.monotonic() - self._said >= _SAYS_AFTER:
             self._said = time.monotonic()
             logger.warning("gearcache.agree: rank %d waits for %s (%.0f s left)", self._rank, whom, seconds_left)
 
     def was_at(self, rank: int) -> str:
-        """Return what a rank has said that it does, as the end of a sentence."""
+        """Return what a rank last reported to be doing, as the end of a sentence."""
         token = self._tokens.get(rank)
         beat = self._line.ask(f"beat/{token}") if token else None
         return f", which was to {beat[0]}" if beat else ""
 
     def named(self, ranks: list[int]) -> list[tuple[int, str]]:
-        """Return the first of some ranks with what they do, and how many others there are (as rank -1)."""
+        """Return the first of some ranks with what they do, and the number of the others (as rank -1)."""
         found = [(rank, f"rank {rank}{self.was_at(rank)}") for rank in ranks[:_MOST_NAMED]]
         return [*found, (-1, f"{len(ranks) - _MOST_NAMED} others")] if len(ranks) > _MOST_NAMED else found
 
     @staticmethod
     def text(named: Sequence[Sequence[Any]]) -> str:
-        """Return ranks as `named` gives them in one text."""
+        """Return ranks, as `named` returns them, in one text."""
         return "; ".join(str(text) for _, text in named)
 
     def wait_for(self, rank: int, number: int) -> None:
-        """Tell that this rank waits for another one in a round."""
+        """Report that this rank waits for another one in a round."""
         self._line.tell(f"{self._tokens[0]}/waits/{self._rank}", [number, rank])
 
     def blamed(self, absent: list[int], number: int) -> list[int]:
-        """Return those of some absent ranks that did not wait for another one of them in a round; never none."""
+        """Return the absent ranks that did not wait for another absent one in a round; all of them if none remain."""
         waits = {other: self._line.ask(f"{self._tokens[0]}/waits/{other}") for other in absent}
         return [other for other in absent if waits[other] not in [[number, rank] for rank in absent]] or absent

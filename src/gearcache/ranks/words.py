@@ -1,9 +1,9 @@
-"""What a rank leaves in the store of its job for others that come later, or that miss it.
+"""Messages that a rank leaves in the store of its job for ranks that arrive late or miss it.
 
-Nobody has answered to it, as others have to whatever is told in a meeting: it may be of an earlier start of the job
-with the same store. So it carries the time, and counts where it is younger than the process that reads it. All ranks of
-a start exist before one of them leaves a word: `init_process_group` waits for all. Where clocks of hosts differ, a word
-may not count; then the deadline does.
+The values of a meeting answer the token of the first rank, but a message does not, so it may be left from an earlier
+start of the job with the same store. It therefore carries the time, and counts only if it is newer than the process
+that reads it. All ranks of a start exist before one of them leaves a message: `init_process_group` waits for all. If
+the clocks of hosts differ, a message may not count; then the deadline ends the wait.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ _OVER = "over"
 
 
 class Words:
-    """The words of one rank in one agreement."""
+    """The messages of one rank in one agreement."""
 
     def __init__(self, line: Line, number: int, rank: int, since: float) -> None:
-        """`number` of the agreement; words that are older than `since` (seconds since the epoch) do not count."""
+        """`number` of the agreement; messages older than `since` (seconds since the epoch) do not count."""
         self._line = line
         self._number = number
         self._rank = rank
         self._since = since
-        #: What the agreement is about on this rank.
+        #: What this rank agrees on.
         self.about = ""
 
     def come(self) -> None:
-        """Let others know at which agreement this rank is."""
+        """Record at which agreement this rank is."""
         self._line.tell(self._at(self._rank), {"time": time.time(), "number": self._number, "about": self.about})
 
     def end(self, stop: Stopped) -> Stopped:
-        """End the agreement for whoever has not been met yet; returns how it ended, where another was first."""
+        """End the agreement for ranks not met yet; returns its outcome, which another rank may have set before."""
         word = {"time": time.time(), "rank": stop.rank, "reason": stop.reason, "how": stop.how}
         return _stop_of(self._line.settle(_OVER, word, self._counts))
 
     def ended(self) -> Stopped | None:
-        """Return how the agreement has ended already; None where it has not."""
+        """Return how the agreement has ended; None if it has not."""
         word = self._line.ask(_OVER)
         return _stop_of(word) if word is not None and self._counts(word) else None
 
     def absence(self, rank: int) -> str:
-        """Return where a rank is instead that has not come, as the end of a sentence."""
+        """Return where an absent rank is instead, as the end of a sentence."""
         here = f"this is agreement {self._number}{_named(self.about)}"
         word = self._line.ask(self._at(rank))
         if word is None or not self._counts(word):

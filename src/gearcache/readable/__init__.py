@@ -1,1 +1,1 @@
-"""A stored entry as text for people, without torch."""
+"""Shows a stored entry as text for people, without torch."""

@@ -1,4 +1,4 @@
-"""How two stored entries differ: in which leaves of their keys, and in what their traces depend on."""
+"""Shows how two stored entries differ: in the leaves of their keys, and in what their traces depend on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def differences(wanted: Any, stored: Any, path: str = "") -> Iterator[tuple[str,
     ours, theirs = _children(wanted), _children(stored)
     if ours is None or theirs is None:
         if _are_words(wanted) and _are_words(stored):
-            # Of long lists (instruction sets) what one side has alone tells more than both.
+            # For long lists (instruction sets), the items of only one side are more useful than both lists.
             yield from _words(path, wanted, stored)
             return
         if (type(wanted), wanted) != (type(stored), stored):
@@ -61,7 +61,7 @@ def _show(value: Any) -> str:
 
 
 def differing_lines(wanted: Manifest, stored: Manifest) -> Iterator[str]:
-    """Yield what only one side checks: evidence, per-call checks and sources of all its variants."""
+    """Yield the lines that only one entry has: evidence, per-call checks and sources of all its variants."""
     ours, theirs = _dependences(wanted), _dependences(stored)
     yield from (f"only wanted: {line}" for line in ours if line not in theirs)
     yield from (f"only stored: {line}" for line in theirs if line not in ours)

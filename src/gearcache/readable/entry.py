@@ -1,4 +1,4 @@
-"""A stored entry as text for people: what identifies it, what it depends on, its frames and its graphs.
+"""Shows a stored entry as text for people: its identity, what it depends on, its frames and its graphs.
 
 Needs no torch, runs nothing of the entry, and changes nothing.
 """
@@ -27,7 +27,7 @@ from gearcache.readable.graph import PACKED_GRAPH, STORED_GRAPH, readable_graph,
 
 _LEAF_LIMIT = 200
 _DIGEST_SHOWN = 12
-#: A longer list is shown item by item.
+#: A list longer than this is shown item by item.
 _LINE_LIMIT = 100
 _MODULE_DICTIONARIES = (("attr", "_modules"), *TENSOR_DICTIONARIES)
 
@@ -37,9 +37,9 @@ def readable_cache(
 ) -> str:
     """Return a stored entry as text: its key, evidence, frames and graphs.
 
-    `path` is a manifest (`CachedMethod.entry_path`) or its folder. `print_output` prints the text to stdout; `file` is
-    written with it, readable by its owner only. `ValueError` where there is no entry, `CacheError` for one that is
-    damaged, of another format version or not to be trusted.
+    `path` is a manifest (`CachedMethod.entry_path`) or its folder. `print_output` prints the text to stdout; the text
+    is also written to `file`, readable by its owner only. `ValueError` if there is no entry, `CacheError` for one that
+    is damaged, of another format version or not to be trusted.
     """
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"readable_cache: path is {path!r}; it must be a str or a path, as `CachedMethod.entry_path`")
@@ -61,7 +61,7 @@ def readable_cache(
 
 
 def layout_of(manifest_path: Path) -> Layout:
-    """Return the layout of the cache that a manifest lies in; `ValueError` for one that lies in none."""
+    """Return the layout of the cache that contains a manifest; `ValueError` for one outside any cache."""
     for parent in manifest_path.absolute().parents:
         if parent.name == "entries":
             layout = Layout(parent.parent.parent)
@@ -87,7 +87,7 @@ def entry_lines(manifest: Manifest, layout: Layout) -> Iterator[str]:
 
 
 def key_lines(manifest: Manifest) -> Iterator[str]:
-    """Yield the components of the key, one leaf a line."""
+    """Yield the components of the key, one leaf per line."""
     for component, value in manifest.components.items():
         yield from (f"{component}{path} = {leaf}" for path, leaf in _leaves(value))
 
@@ -114,7 +114,7 @@ def cut(value: Any) -> str:
 
 
 def variants_of(manifest: Manifest) -> list[dict[str, Any]]:
-    """Return the variants as plain data; `CacheError` for a payload of another form."""
+    """Return the variants as plain data; `CacheError` for a payload of an unknown form."""
     payload: Mapping[str, Any] = manifest.payload
     with understood(manifest):
         parts = payload["parts"]
@@ -126,7 +126,7 @@ def variants_of(manifest: Manifest) -> list[dict[str, Any]]:
 
 @contextmanager
 def understood(manifest: Manifest) -> Iterator[None]:
-    """Read a payload, of which only the digest is known to be right; whatever its form leads to is a `CacheError`."""
+    """Read a payload whose digest is right but whose form is not known to be; errors become `CacheError`."""
     try:
         yield
     except CacheError:
@@ -177,7 +177,7 @@ def input_lines(variant: Mapping[str, Any]) -> Iterator[str]:
 
 
 def check_lines(variant: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is checked on every call beside the tensors."""
+    """Yield the checks that run on every call, except those of the tensors."""
     for kind, access, expected in variant["call_checks"]:
         yield f"{path_text(Access.from_plain(access))}: {kind} {cut(expected)}"
 
@@ -191,7 +191,7 @@ def evidence_lines(variant: Mapping[str, Any]) -> Iterator[str]:
     def walk(access: Access, number: int) -> Iterator[str]:
         nonlocal left
         left -= 1
-        if left < 0:  # a few nodes that name each other many times would take years
+        if left < 0:  # a few nodes that refer to each other many times would take years
             raise ValueError(f"the evidence has more than {MAX_ITEMS} nodes")
         checks, children = nodes[number]
         for kind, expected in checks:
@@ -204,7 +204,7 @@ def evidence_lines(variant: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _expected(kind: str, expected: Any) -> str:
-    """Return what a check compares; a function as its name and the begin of the digest of its code."""
+    """Return the expected value of a check; a function as its name and the start of the digest of its code."""
     if kind == "function" and isinstance(expected, list) and list(map(type, expected)) == [str, str]:
         name, digest = expected
         return f"{cut(name)}, code {cut(digest[:_DIGEST_SHOWN])}"
@@ -212,7 +212,7 @@ def _expected(kind: str, expected: Any) -> str:
 
 
 def source_lines(variant: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the traced source files and functions, and the operators that are not torch's."""
+    """Yield the traced source files and functions, and the operators that do not belong to torch."""
     for module, digest, codes in variant["sources"]["files"]:
         yield f"{module}: sha256 {digest or 'none: it was edited during the compile'}"
         yield from (f"  {qualname}" for qualname, _ in codes)
@@ -245,14 +245,14 @@ def _shape(sizes: Any) -> str:
 
 
 def frame_lines(variant: Mapping[str, Any], manifest: Manifest) -> list[str]:
-    """Return the disassembled frame."""
+    """Return the lines of the disassembled frame."""
     versions: Any = manifest.components.get("versions")
     python = str(versions.get("python", "?")) if isinstance(versions, dict) else "?"
     return readable_frame(variant["frame"], python).splitlines()
 
 
 def graphs(variant: Mapping[str, Any], layout: Layout) -> list[tuple[list[str], list[str]]]:
-    """Return the distinct graphs of a variant with the gears that have them; a faulty blob is a sentence instead."""
+    """Return the distinct graphs of a variant, each with its gears; a faulty blob gives a sentence instead."""
     names = [f"{path_text(Access.from_plain(access))}: {dtype}" for access, dtype, *_ in variant["inputs"]]
     names += [path_text(Access.from_plain(access)) for _, access in variant["attributes"]]
     found: dict[str, list[str]] = {}

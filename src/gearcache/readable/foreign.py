@@ -1,10 +1,10 @@
-"""Cache files of torchair and npugraph_ex, told apart without reading them: they are pickles."""
+"""Recognises cache files of torchair and npugraph_ex without unpickling them."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-#: Of a pickle of theirs the first class is named within the first bytes.
+#: The name of the first class in such a pickle is within its first bytes.
 _HEAD = 256
 _CLASSES = {
     b"npugraph_ex.inference._cache_compiler": "npugraph_ex",

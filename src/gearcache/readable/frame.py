@@ -1,4 +1,4 @@
-"""A stored frame as disassembly, without torch and without running anything of it."""
+"""Disassembles a stored frame, without torch and without running anything of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TUPLES = ("co_names", "co_varnames", "co_freevars", "co_cellvars")
 
 
 def readable_frame(frame: dict[str, Any], python: str) -> str:
-    """Return the disassembly of a stored frame; a sentence instead if another Python (`3.12.1`) made its bytecode."""
+    """Return the disassembly of a stored frame; a sentence instead if its bytecode is of another Python (`3.12.1`)."""
     signature = f"{frame.get('co_qualname', frame.get('co_name', '?'))} ({frame.get('co_filename', '?')})"
     if python.split(".")[:2] != [str(part) for part in sys.version_info[:2]]:
         return f"{signature}: bytecode of Python {python}, which Python {sys.version.split()[0]} cannot disassemble\n"
@@ -22,7 +22,7 @@ def readable_frame(frame: dict[str, Any], python: str) -> str:
         code = _code(frame)
         out = io.StringIO()
         dis.dis(code, file=out)
-    except Exception as error:  # the bytes come from a file: whatever is wrong with them is only to be told
+    except Exception as error:  # the bytes come from a file: any error in them is only reported
         return f"{signature}: cannot be disassembled ({type(error).__name__}: {error})\n"
     return f"{signature}\n{out.getvalue()}"
 
@@ -45,7 +45,7 @@ def _code(plain: dict[str, Any]) -> types.CodeType:
 
 
 def _empty() -> None:
-    """Lend its code object."""
+    """Provide the code object of an empty function."""
 
 
 def _constant(plain: Any) -> Any:

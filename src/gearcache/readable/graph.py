@@ -1,4 +1,4 @@
-"""A recorded graph as text, and its packed form beside compiled code that could not be read; without torch."""
+"""Shows a recorded graph as text, and packs it beside compiled code, which cannot be read; works without torch."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Any
 
 import msgpack
 
-#: The blob of an artifact that holds its graph for readers; a backend that stores the graph itself needs none.
+#: The name of an artifact's blob with its graph for readers; a backend that stores the graph itself needs none.
 PACKED_GRAPH = "graph.readable"
 STORED_GRAPH = "graph.msgpack"
-#: More than any graph: a packed one that unpacks to more is refused.
+#: Larger than any graph: a packed graph that unpacks to more is refused.
 _MAX_BYTES = 256 << 20
 
 
 def pack_graph(graph: Mapping[str, Any]) -> bytes:
-    """Return a recorded graph without the bytes of its constants, compressed: a few per mille of the compiled code."""
+    """Return a recorded graph without its constants' bytes, compressed to a few per mille of the compiled code."""
     constants = {name: [dtype, sizes] for name, (dtype, sizes, *_) in graph["constants"].items()}
     plain = {"nodes": graph["nodes"], "outputs": graph["outputs"], "constants": constants}
     return zlib.compress(msgpack.packb(plain, use_bin_type=True), 9)
 
 
 def unpack_graph(name: str, data: bytes) -> dict[str, Any]:
-    """Return the graph of a blob; `ValueError` for data of another form."""
+    """Return the graph of a blob; `ValueError` for data of an unknown form."""
     if name == PACKED_GRAPH:
         stream = zlib.decompressobj()
         try:
@@ -46,7 +46,7 @@ def unpack_graph(name: str, data: bytes) -> dict[str, Any]:
 def readable_graph(graph: Mapping[str, Any], inputs: Sequence[str], repeats: Sequence[Sequence[int]] = ()) -> str:
     """Return one line per operation; `inputs` describe the graph's inputs in order, weights last.
 
-    Operations that were compiled once and run several times are shown once; `repeats` is as in the header of a gear
+    Operations that are compiled once and run several times are shown once; `repeats` is as in the header of a gear
     (`ge_cache/inductor/repeated.py`).
     """
     names: list[str] = []

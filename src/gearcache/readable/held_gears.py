@@ -1,6 +1,6 @@
-"""Which blobs the gears of a stored entry hold, and the entry without some of them.
+"""Finds the blobs that the gears of a stored entry need, and removes gears from the entry.
 
-Needs no torch and runs nothing: `gearcache verify` names and removes gears on a host that only keeps a cache.
+Needs no torch and runs nothing: `gearcache verify` names and removes gears on a host that only stores a cache.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class HeldGear(Struct, frozen=True):
 
 
 def held_gears(manifest: Manifest) -> list[HeldGear]:
-    """Return the gears of an entry; none where its payload has another form than ours."""
+    """Return the gears of an entry; none if its payload has an unknown form."""
     try:
         return [
             HeldGear(str(gear["text"]), _blobs(gear)) for row in _rows(manifest.payload) for gear in list(row["gears"])
@@ -32,10 +32,10 @@ def held_gears(manifest: Manifest) -> list[HeldGear]:
 
 
 def without_blobs(manifest: Manifest, lost: frozenset[str]) -> Manifest | None:
-    """Return the entry without the gears that need one of these blobs; None where no gear would be left.
+    """Return the entry without the gears that need one of these blobs; None if no gear would be left.
 
-    None as well for a payload of another form than ours, and where a blob is needed that is no gear's: such an entry
-    is whole or it is nothing. A load of the rest finds nothing new in it: a variant serves by each of its gears alone.
+    Also None for a payload of an unknown form, and if the entry names a blob that belongs to no gear: such an entry
+    cannot be reduced. The rest can be loaded as usual, because each gear of a variant works alone.
     """
     try:
         rows = [

@@ -1,4 +1,4 @@
-"""One entry of what several hosts have stored under one key; without torch, as a host may only keep a cache."""
+"""Joins what several hosts have stored under one key into one entry; works without torch, for hosts without it."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from msgspec.structs import replace
 from gearcache.cache.manifest import Manifest
 from gearcache.guards.dispatch.stored_rows import IMPOSSIBLE, blobs_of_rows, covers, rows, shared, union
 
-#: Traces of an entry that is joined of several, those of other versions of the code included: a process that adds one
-#: to more than its `max_variants` lets those of edited code go.
+#: The most traces of a joined entry, including those of other versions of the code. If a process adds a trace beyond
+#: its `max_variants`, it drops those of edited code.
 MOST_VARIANTS = 64
 _OTHER_FORM = (ValueError, KeyError, TypeError, IndexError, AttributeError)
 
 
 def joined(own: Manifest | None, others: Sequence[Manifest], is_there: Callable[[str, int], bool]) -> Manifest | None:
-    """Return an entry with the gears of this host's and of others'; None where this host's has all of them.
+    """Return an entry with the gears of this host and of others; None if this host's entry has all of them.
 
-    What is here goes first, then a trace of each of the others in turn, the newest first: no release of which many
-    hosts tell crowds out another one. Gears count whose blobs `is_there` says to be there, by digest and bytes. An
-    entry whose payload has another form than ours is taken as it is, where there is no other.
+    The traces of this host are first, then one trace of each other host in turn, the newest first, so that no release
+    that many hosts have stored displaces another one. Only gears whose blobs exist according to `is_there` (digest and
+    bytes) count. An entry whose payload has an unknown form is returned unchanged if there is no other.
     """
     ordered = sorted(others, key=lambda each: each.created, reverse=True)
     held = _whole(own, is_there) if own is not None else None
     if own is not None and held is None:
-        return None  # of another form: it stays as it is
+        return None  # of an unknown form: it is not changed
     usable = [(each, payload) for each in ordered if (payload := _whole(each, is_there)) is not None]
     whole = [each for each in ordered if all(is_there(*item) for item in each.blobs.items())]
     if own is None and whole and (len(ordered) == 1 or not usable):
@@ -56,12 +56,12 @@ def _in_turn(payloads: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def covers_manifests(others: Sequence[Manifest], own: Manifest) -> bool:
-    """Whether entries of other hosts have all gears of one; False where there are none."""
+    """Whether entries of other hosts have all gears of this host's entry; False if there are none."""
     return bool(others) and covers([other.payload for other in others], own.payload)
 
 
 def _whole(manifest: Manifest, is_there: Callable[[str, int], bool]) -> dict[str, Any] | None:
-    """Return the payload with the gears whose blobs are there; None for one of another form than ours."""
+    """Return the payload with the gears whose blobs exist; None for one of an unknown form."""
     sizes = manifest.blobs
 
     def has(gear: Any) -> bool:

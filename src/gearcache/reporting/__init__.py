@@ -1,1 +1,1 @@
-"""What `report` and `explain A B` show: plain data of a cache, of starts and of two deploys; and the page of it."""
+"""The data behind `report` and `explain A B` (a cache, starts, two deploys), and the HTML page of a report."""

@@ -1,4 +1,4 @@
-"""Which stored gears a host without them would compile, although it holds an entry of the same key."""
+"""Finds the stored gears that a host would compile although it has an entry of the same key."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from gearcache.guards.access import Access
 from gearcache.readable.entry import path_text, understood, variants_of
 from gearcache.reporting.shown import number
 
-#: What a lookup and a call compare, beside the sources.
+#: The fields that a lookup and a call compare, in addition to the sources.
 _COMPARED = ("inputs", "attributes", "call_checks", "evidence")
-#: What a call compares beside sizes and strides, of one graph that serves many sizes.
+#: The fields that a call compares in addition to sizes and strides, for a graph that serves many sizes.
 _CONDITIONS = ("symbols", "conditions", "measures", "contiguous")
 
 
 class Anew(NamedTuple):
-    """A gear that would be compiled: its text, what no stored gear of that text takes, and how long it took."""
+    """A gear that would be compiled: its text, the layout that no stored gear takes, and its compile time."""
 
     gear: str
     layout: str
@@ -27,9 +27,9 @@ class Anew(NamedTuple):
 def gears_to_compile(wanted: Manifest, stored: Manifest) -> list[Anew]:
     """Return the gears of `wanted` that `stored` does not serve.
 
-    A gear is served by one of a variant that asks for the same, if that takes tensors of its sizes and strides: those
-    of dims that no gear names count as well. Where variants ask for other things, no one can tell without the program,
-    and a compile is what must be expected. `CacheError` for payloads of another form.
+    A gear is served by a gear of a variant with equal checks that takes tensors of its sizes and strides, including
+    dims that no gear names. If the checks of the variants differ, only the program could decide, so a compile is
+    assumed. `CacheError` for payloads of an unknown form.
     """
     with understood(stored):
         served = [(_asked(variant), variant["gears"]) for variant in variants_of(stored)]
@@ -47,7 +47,7 @@ def gears_to_compile(wanted: Manifest, stored: Manifest) -> list[Anew]:
 
 def _asked(variant: dict[str, Any]) -> dict[str, Any]:
     sources = variant["sources"]
-    # A file that was edited elsewhere serves as before: its digest only spares a load the look at the functions.
+    # A file that was edited elsewhere still serves: its digest only saves a load from comparing the functions.
     codes = sorted((module, list(map(list, codes))) for module, _, codes in sources["files"])
     return {
         **{name: variant[name] for name in _COMPARED},
@@ -56,7 +56,7 @@ def _asked(variant: dict[str, Any]) -> dict[str, Any]:
 
 
 def _takes(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether a stored gear takes all that another one takes, where its variant asks for the same."""
+    """Whether a stored gear takes everything that another one takes, given variants with equal checks."""
     return (
         stored["text"] == wanted["text"]
         and all(stored.get(name, []) == wanted.get(name, []) for name in _CONDITIONS)
@@ -72,7 +72,7 @@ def _admits(stored: list[list[int | None]], wanted: list[list[int | None]]) -> b
 
 
 def _layout(variant: Mapping[str, Any], gear: Mapping[str, Any], alike: Iterable[Mapping[str, Any]]) -> str:
-    """Return the first input of which the stored gears of the same text take other sizes or strides; else nothing."""
+    """Return the first input for which the stored gears of this text take other sizes or strides; empty if none."""
     for other in alike:
         for name, allowed, found in _rows(variant, gear, other):
             return f"{name} is {found}, stored is {allowed}"

@@ -1,4 +1,4 @@
-"""Two caches or bundles side by side: which entries both hold, and what the others differ in."""
+"""Compares two caches or bundles: the entries that both have, and the differences of the others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gearcache.reporting.compiled_anew import Anew, gears_to_compile
 from gearcache.reporting.entries import first_leaf
 from gearcache.reporting.shown import gear_name, names_of, number, shown
 
-#: Entries of a method that an entry is compared with, the newest.
+#: How many entries of a method, the newest, an entry is compared with.
 _COMPARED = 20
 _DIGEST_SHOWN = 12
 
@@ -36,12 +36,12 @@ class Held(Struct, frozen=True):
 
 
 class Side(Struct, frozen=True):
-    """What one cache or bundle holds."""
+    """The content of one cache or bundle."""
 
     path: Path
     entries: dict[Identity, Held]
     faults: list[str]
-    #: Entries that are there and cannot be read.
+    #: Entries that exist but cannot be read.
     unread: set[Identity] = field(default_factory=set)
 
 
@@ -79,10 +79,10 @@ def _as_it_is(manifest: Manifest) -> Manifest:
 
 
 def compare(ours: Side, theirs: Side) -> dict[str, Any]:
-    """Return what both hold and what one alone holds, as JSON data; the second side is what is to be rolled out.
+    """Return the common entries and those of one side only, as JSON data; the second side is the one to be deployed.
 
-    `compiles` is what a host that holds the first side would compile to serve what the second side was made for.
-    Entries of the second side that cannot be read are in `unread_b`: of them nobody can tell.
+    `compiles` is what a host with the entries of the first side would compile to serve the second side's deploy.
+    Entries of the second side that cannot be read are in `unread_b`: nothing is known about them.
     """
     faults = [*ours.faults, *theirs.faults]
     unread = set(theirs.unread)
@@ -101,7 +101,7 @@ def compare(ours: Side, theirs: Side) -> dict[str, Any]:
             ),
         },
         "shared": shared,
-        # What the second side holds and cannot be read is not what it lacks.
+        # An entry that the second side has but cannot read does not count as absent.
         "only_a": [row for identity, row in only_a.items() if identity not in theirs.unread],
         "only_b": list(only_b.values()),
         "unread_b": sorted(f"{label}-{digest[:_DIGEST_SHOWN]}" for label, digest, _ in unread),
@@ -130,8 +130,8 @@ def _plain(identity: Identity, held: Held) -> dict[str, Any]:
 
 
 def _shared(identity: Identity, ours: Held, theirs: Held, faults: list[str], unread: set[Identity]) -> dict[str, Any]:
-    """Of equal keys: the gears that one side lacks, the first thing that only one side's traces depend on, and what a
-    host that holds ours would compile; all of theirs, where ours cannot be read.
+    """Compare entries with equal keys. Returns the gears that one side lacks, the first dependency that only one side's
+    traces have, and the gears that a host with our entry would compile: all of theirs, if ours cannot be read.
     """
     first, more = "", 0
     anew: list[Anew] = []
@@ -165,7 +165,7 @@ def _shared(identity: Identity, ours: Held, theirs: Held, faults: list[str], unr
 
 
 def _alone(side: Side, other: Side, faults: list[str]) -> dict[Identity, dict[str, Any]]:
-    """Return the entries that only one side holds, each with the nearest one of the other side and what differs."""
+    """Return the entries that only one side has, each with the nearest one of the other side and the difference."""
     by_label: dict[str, list[tuple[Identity, Held]]] = {}
     for identity, held in sorted(other.entries.items(), key=lambda item: -item[1].created):
         by_label.setdefault(identity[0], []).append((identity, held))
@@ -196,7 +196,7 @@ def _nearest(
         try:
             difference = first_leaf(manifest, other.read())
         except CacheError:
-            continue  # gone or damaged meanwhile; told where it is listed
+            continue  # removed or damaged in the meantime; reported where it is listed
         name = f"{label}-{digest[:_DIGEST_SHOWN]}"
         if difference is None:
             difference = {"fact": "ranks", "this": shown(identity[2]), "other": shown(ranks), "more": 0}

@@ -1,4 +1,4 @@
-"""All that `gearcache report` shows, as JSON data."""
+"""Collects everything that `gearcache report` shows, as JSON data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gearcache.reporting.shown import shown
 from gearcache.version import __version__
 
 _NEXT = 10
-#: What a record counts by name.
+#: The fields of a record that count calls by name.
 _COUNTS = ("gears", "padded", "eager_reasons", "refused_errors")
 
 
@@ -36,9 +36,9 @@ def report_document(
     other: Path | None = None,
     details: int = 1000,
 ) -> dict[str, Any]:
-    """Return the report of a cache. `traces` are files of `GEARCACHE_TRACE`, `other` a cache or bundle to compare with.
+    """Return the report of a cache. `traces` are files of `GEARCACHE_TRACE`, `other` is a cache or bundle to compare.
 
-    Of the `details` entries that were used last the manifests are read. What cannot be read is named in `faults`.
+    Only the manifests of the `details` last used entries are read. Anything that cannot be read is named in `faults`.
     """
     now = catalog.clock()
     entries, counts = catalog.entries(), Counts(catalog.layout)
@@ -87,7 +87,7 @@ def _recorded(traces: Sequence[Path], faults: list[str]) -> tuple[list[dict[str,
             records.append(methods)
             paths.append(path)
             continue
-        # A copy that was made while the process ran: the later one has all that the earlier one has.
+        # A copy that was made while the process ran: the later one includes the earlier one.
         is_later = _progress(start, methods) > _progress(starts[at], records[at])
         kept, left = (path, paths[at]) if is_later else (paths[at], path)
         if is_later:
@@ -103,12 +103,12 @@ def _recorded(traces: Sequence[Path], faults: list[str]) -> tuple[list[dict[str,
 
 
 def _is_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether two recordings are of one process, as far as they say which."""
+    """Whether two recordings belong to the same process, according to their process id and start time."""
     return one["pid"] > 0 and one["began"] > 0 and all(one[name] == other[name] for name in ("pid", "began"))
 
 
 def _progress(start: dict[str, Any], methods: list[dict[str, Any]]) -> tuple[bool, int, float]:
-    """What grows from one recording of a process to the next."""
+    """Return the values that grow from one recording of a process to the next."""
     counts = sum(sum(record[name].values()) for record in methods for name in _COUNTS)
     return start["final"] is True, counts, start["seconds"]
 
@@ -123,9 +123,9 @@ def _misses(records: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
 
 
 def _eviction(catalog: Catalog, entries: list[EntryRow], limits: Limits) -> dict[str, Any]:
-    """Return what the limits would take at the next publish, as a `prune` that only looks has it, and who follows.
+    """Return how many entries a dry run of `prune` would remove for the limits, and the next entries to be removed.
 
-    What a process uses stays, and others go in its place.
+    Entries that a process uses stay, and others are removed instead.
     """
     pruned = catalog.prune(max_size=limits.max_size, max_age=limits.max_age, dry_run=True) if limits else Removal()
     order = {entry.identity: place for place, entry in enumerate(pruned.removed)}

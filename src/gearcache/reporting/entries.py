@@ -1,4 +1,4 @@
-"""The entries of a cache with what their manifests tell: gears, variants, and why each is another one."""
+"""The entries of a cache with the content of their manifests: gears, variants, and how each differs from the last."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _GEARS = 256
 
 
 class EntryDetails:
-    """Reads manifests, the last used first, at most `most`; `faults` are those that could not be read.
+    """Reads at most `most` manifests, the last used first; `faults` are those that could not be read.
 
-    Of each method it remembers the key of the entry before, so that the next one can be compared with it.
+    For each method it keeps the key of the previous entry, to compare the next one with it.
     """
 
     def __init__(self, catalog: Catalog, counts: Counts, most: int) -> None:
@@ -48,7 +48,7 @@ class EntryDetails:
     def _read(self, entry: EntryRow) -> Manifest | None:
         try:
             return self._catalog.read(entry)
-        except CacheError as error:  # gone or damaged meanwhile
+        except CacheError as error:  # removed or damaged in the meantime
             self.faults.append(shown(str(error)))
             return None
 
@@ -78,7 +78,7 @@ class EntryDetails:
 
 
 def _owner(manifest: Manifest) -> str:
-    """Return `module:Class` of the method, as far as the key says it."""
+    """Return `module:Class` of the method, if the key contains it."""
     module = manifest.components.get("module")
     classes = module.get("classes") if isinstance(module, dict) else None
     row = classes[0] if isinstance(classes, list | tuple) and classes else None
@@ -99,10 +99,10 @@ def _gears(variants: list[dict[str, Any]], manifest: Manifest) -> list[dict[str,
 
 
 def _apart(variants: list[dict[str, Any]]) -> list[list[str]]:
-    """For each variant the lines that not all variants have: inputs and checks of a call, or else evidence."""
+    """Return, for each variant, the lines that not all variants have: inputs and checks of a call, or else evidence."""
     shown_variants = variants[:_VARIANTS]
     found: list[list[str]] = [[] for _ in shown_variants]
-    # What a load compares is told only where a call compares the same: it is long, and seldom the cause.
+    # Evidence is only shown if the checks of a call are equal: it is long, and seldom the cause.
     for read in ((input_lines, check_lines), (evidence_lines,)):
         lines = [list(dict.fromkeys(line for part in read for line in part(each))) for each in shown_variants]
         common = set(lines[0]).intersection(*lines[1:]) if lines else set()
@@ -113,7 +113,7 @@ def _apart(variants: list[dict[str, Any]]) -> list[list[str]]:
 
 
 def _difference(manifest: Manifest, before: EntryRow, older: Manifest) -> dict[str, Any] | None:
-    """What an entry has other than the one of its method that was made before it."""
+    """Return how an entry differs from the previous entry of its method."""
     found = first_leaf(manifest, older)
     return {"from": shown(short_name(before)), **found} if found else None
 

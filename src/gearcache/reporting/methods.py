@@ -1,7 +1,7 @@
-"""The methods of a report: what the cache counted of each, and what recorded processes tell of its calls.
+"""The methods of a report: the counts of the cache for each, and the calls in recorded processes.
 
-The cache counts by the label of a method, which is the name of a folder: classes of one name share it, and so do names
-that differ in letters which no folder has. Here they are told apart by what keys and traces call them.
+The cache counts by the label of a method, which is the name of a folder: classes of the same name share it, and so do
+names that differ only in letters that a folder name cannot have. Here their names in keys and traces separate them.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from gearcache.commands.used import Used
 from gearcache.reporting.shown import names_of, shown
 from gearcache.reporting.traffic import traffic_of
 
-#: What a method that was called leaves in a record.
+#: The fields of a record that are not empty for a method that was called.
 _SIGNS = ("gears", "padded", "eager_reasons", "refused_errors", "shapes", "reasons")
 _Record = dict[str, Any]
 
 
 class _Method(Struct):
-    """One method of one class: its entries as rows and as they are shown, and its records."""
+    """One method of one class: its entries as rows and as shown, and its records."""
 
     name: str
     owner: str
@@ -40,10 +40,10 @@ def method_rows(
     counts: Counts,
     records: Sequence[Sequence[_Record]],
 ) -> list[dict[str, Any]]:
-    """Return the methods as JSON data, in the order of `methods`; then those of which the cache knows nothing.
+    """Return the methods as JSON data, in the order of `methods`; then those that the cache does not know.
 
-    `rows` are the entries as `EntryDetails` gives them. Of a label that several methods share each has a row, and the
-    misses, which are counted by label alone, have one more.
+    `rows` are the entries as `EntryDetails` returns them. If several methods share a label, each has a row, and one
+    more row has the misses, which are counted by label only.
     """
     by_label: dict[str, list[_Method]] = {}
     for entry, row in zip(entries, rows, strict=True):
@@ -67,7 +67,7 @@ def method_rows(
 
 
 def _method_of(by_label: dict[str, list[_Method]], label: str, name: str, owner: str) -> _Method:
-    """Return the method of an entry or a record; one whose class is not known is that of the same name."""
+    """Return the method of an entry or a record; one of unknown class is assigned to the method of the same name."""
     own = by_label.setdefault(label, [])
     for method in own:
         if method.name == name and (method.owner == owner or not owner or not method.owner):
@@ -86,7 +86,7 @@ def _rows(own: Sequence[_Method]) -> Iterator[dict[str, Any]]:
             gears += [row["gear"] for row in traffic["gears"]] + [row["text"] for row in traffic["outside"]]
         yield {
             "method": method.name,
-            # Where it tells two apart: it is as long as the name.
+            # Shown only if it separates two methods, because it is as long as the name.
             "owner": method.owner if names.count(method.name) > 1 else "",
             **method.used.to_plain(),
             "last_use": round(max((entry.last_use for entry in method.used.entries), default=0.0), 3),

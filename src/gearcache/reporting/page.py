@@ -1,7 +1,7 @@
-"""The page of a report: one HTML file without a script, which asks for nothing else.
+"""The page of a report: one HTML file without scripts, which loads nothing else.
 
-What stands in it comes from manifests and traces of others. The template escapes all of it, and a policy in the page
-lets no script run and no other styles than its own.
+Its content is from manifests and traces of others. The template escapes all of it, and a policy in the page allows no
+scripts and only its own styles.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from gearcache.cache.quantities import size_text
 from gearcache.reporting.pictures import KINDS, WIDTH, heat_map, kind_of, timeline
 from gearcache.reporting.shown import duration_text
 
-#: Rows of a table, methods, and reasons of misses that the page has; `--json` has all.
+#: The most rows of a table, methods, and reasons of misses on the page; `--json` has all.
 ROWS, METHODS, REASONS = 12, 200, 200
-#: Spans of a start in its table.
+#: The most spans of a start in its table.
 SPANS = 100
 _LONG_GEAR = 160
 
 
 def page(document: dict[str, Any]) -> str:
-    """Return the page of a report; `ImportError` where jinja2 is missing."""
+    """Return the page of a report; `ImportError` if jinja2 is not installed."""
     try:
         import jinja2
     except ImportError as error:
@@ -71,7 +71,7 @@ def _digest(text: str) -> str:
 
 
 def _entries_of(document: Mapping[str, Any]) -> list[list[int]]:
-    """Return for each method the places of its entries; one whose class is not known may be of any of its name."""
+    """Return the places of the entries of each method; one of unknown class may belong to any method of its name."""
     by_name: dict[str, list[int]] = defaultdict(list)
     for place, entry in enumerate(document["entries"]):
         by_name[entry["method"]].append(place)
@@ -84,7 +84,7 @@ def _entries_of(document: Mapping[str, Any]) -> list[list[int]]:
 
 
 class Missed(Struct):
-    """Misses of a method for one reason: where the count stands, and the places of those that were recorded."""
+    """The misses of a method for one reason: the place of the count, and the places of recorded misses."""
 
     method: str
     reason: str
@@ -93,7 +93,7 @@ class Missed(Struct):
 
 
 def _missed(document: Mapping[str, Any]) -> list[Missed]:
-    """Return the misses by method and reason; a key that differs from the nearest entry is an absent entry."""
+    """Return the misses by method and reason; a key that differs from the nearest entry counts as an absent entry."""
     found: dict[tuple[str, str], Missed] = {}
     for place, miss in enumerate(document["misses"]):
         reason = "absent" if miss["kind"] == "key" else miss["kind"]
@@ -109,7 +109,7 @@ def _moment(seconds: float) -> str:
         return "-"
     try:
         return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-    except (ValueError, OverflowError, OSError):  # of a file that somebody has dated so
+    except (ValueError, OverflowError, OSError):  # the file contains an invalid time
         return "no date"
 
 
@@ -118,22 +118,22 @@ def _percent(share: float | None) -> str:
 
 
 def _count(number: int, one: str, many: str = "") -> str:
-    """Return the word for a number of things."""
+    """Return the singular or the plural, depending on a number."""
     return one if number == 1 else many or f"{one}s"
 
 
 def _gear(text: str, names: Mapping[str, str]) -> str:
-    """Return a gear by its short name; of one of very many arguments begin and end."""
-    gear, space, layout = text.partition(" (")  # behind a gear that a deploy compiles stands its layout
+    """Return a gear by its short name; the middle of a very long name is cut out."""
+    gear, space, layout = text.partition(" (")  # the layout follows a gear that a deploy compiles
     name = names.get(text) or names.get(gear, gear) + space + layout
     return name if len(name) <= _LONG_GEAR else f"{name[:80]} … {name[-70:]}"
 
 
 def _is_raw(text: str) -> bool:
-    """Whether a value of a key is a list or a table of its parts, which tells a reader nothing."""
+    """Whether a value of a key is a list or a table of its parts, which means nothing to a reader."""
     return text[:1] in ("[", "(", "{")
 
 
 def _pointer(steps: Sequence[str | int]) -> str:
-    """Return where a number stands in the JSON document, as RFC 6901 writes it."""
+    """Return the place of a number in the JSON document, as an RFC 6901 pointer."""
     return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)

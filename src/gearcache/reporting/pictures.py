@@ -10,14 +10,14 @@ from msgspec import Struct
 
 from gearcache.reporting.shown import duration_text
 
-#: A wider heat map is several, one below the other: neither paper nor a phone has room for it.
+#: A wider heat map is split into several, one below the other, to fit paper and phones.
 COLUMNS = 10
-#: Bars of a timeline, the longest: others would be narrower than a line.
+#: The most bars of a timeline, the longest ones: others would be narrower than a line.
 BARS = 1000
 WIDTH, _ROW, _LETTER = 1000, 18, 6.8
 _LEVELS = 5
 
-#: Kinds of spans in the order of a start, and what they are called.
+#: Kinds of spans in the order of a start, and their labels.
 KINDS = {
     "prepare": "preparing a method",
     "key": "key",
@@ -38,7 +38,7 @@ KINDS = {
 
 
 class Cell(Struct):
-    """Calls of a gear, or of a shape outside of all gears; `path` is where the number stands in the document."""
+    """Calls of a gear, or of a shape outside all gears; `path` is the place of the number in the document."""
 
     text: str
     sizes: tuple[int | None, ...]
@@ -50,7 +50,7 @@ class Cell(Struct):
 
 
 class HeatMap(Struct):
-    """Cells one below the other, or as grids over two dims: (sizes across, rows of (size down, cells))."""
+    """A list of cells, or grids over two dims: (sizes across, rows of (size down, cells))."""
 
     cells: list[Cell]
     down: str = ""
@@ -66,7 +66,7 @@ def heat_map(index: int, traffic: Mapping[str, Any]) -> HeatMap:
     most = max((cell.calls for cell in cells), default=1) or 1
     for cell in cells:
         cell.level = math.ceil(_LEVELS * math.sqrt(cell.calls / most))
-    # A dim with one size says nothing; two that vary make a grid.
+    # A dim with a single size is left out; two dims that vary make a grid.
     varying = [place for place in range(len(dims)) if len({cell.sizes[place] for cell in cells}) > 1]
     places = {tuple(cell.sizes[place] for place in varying): cell for cell in cells}
     is_grid = len(varying) == 2 and len(places) == len(cells) and set(traffic["dims"]) <= set(dims)
@@ -116,7 +116,7 @@ class Timeline(Struct):
 
 
 def kind_of(category: str) -> str:
-    """Return the kind of a span, as styles name it."""
+    """Return the name of a span's kind in the styles."""
     return category if category in KINDS else "other"
 
 
@@ -146,7 +146,7 @@ def timeline(start: Mapping[str, Any]) -> Timeline:
 
 
 def _rows(spans: Sequence[Mapping[str, Any]]) -> tuple[list[int], int]:
-    """Return a row for each span, those within others below them, and the number of rows; each thread has its own."""
+    """Return a row for each span, inner spans below outer ones, and the number of rows; each thread has its own."""
     rows = [0] * len(spans)
     lanes = 0
     for thread in dict.fromkeys(span["thread"] for span in spans):
@@ -162,7 +162,7 @@ def _rows(spans: Sequence[Mapping[str, Any]]) -> tuple[list[int], int]:
 
 
 def _round_step(length: float) -> float:
-    """Return 1, 2 or 5 times a power of ten, of which four to nine are in a length."""
+    """Return 1, 2 or 5 times a power of ten, such that four to nine of them fit into a length."""
     power: float = 10.0 ** math.floor(math.log10(length / 4))
     return next((digit * power for digit in (5, 2, 1) if digit * power <= length / 4), power)
 

@@ -1,4 +1,4 @@
-"""Files that `GEARCACHE_TRACE` names: the spans of a start, and what became of the calls of that process."""
+"""Reads the files of `GEARCACHE_TRACE`: the spans of a start, and the calls of that process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gearcache.errors import CacheError
 from gearcache.guards.evidence.reason import Reason
 from gearcache.reporting.shown import counted, gear_name, number, shown, whole
 
-#: A file of gearcache has 4 MB at most for its spans; reading takes 20 times as much memory.
+#: A file of gearcache has at most 4 MB of spans; reading takes 20 times as much memory.
 LARGEST = 16 << 20
 _SPANS = 5000
 _METHODS = 2000
@@ -21,7 +21,7 @@ _KINDS = 40
 
 
 def read_recorded(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return a start and its methods as plain data; `CacheError` for a file that is no trace of gearcache."""
+    """Return a start and its methods as plain data; `CacheError` for a file that is not a trace of gearcache."""
     try:
         own, events = _parts(json.loads(_read(path)))
         spans = [_span(event) for event in events if event.get("ph") == "X"]
@@ -45,7 +45,7 @@ def read_recorded(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
 
 def _parts(document: Any) -> tuple[dict[str, Any], list[Any]]:
-    """Return the part of gearcache and the events; `ValueError` for anything else."""
+    """Return gearcache's own data and the events; `ValueError` for anything else."""
     if not isinstance(document, dict) or not isinstance(document.get("traceEvents"), list):
         raise ValueError("it has no list `traceEvents`")
     own = document.get("gearcache")
@@ -65,7 +65,7 @@ def _why(error: Exception) -> str:
 
 
 def _read(path: Path) -> bytes:
-    """Read a file, whoever has written it: nothing in it is trusted. `ValueError` for one that is too large."""
+    """Read a file without trusting its content; `ValueError` for one that is too large."""
     with os.fdopen(open_regular(path, os.O_RDONLY, follow=True), "rb") as file:
         data = file.read(LARGEST + 1)
     if len(data) > LARGEST:
@@ -84,7 +84,7 @@ def _span(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def _kinds(spans: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return how long each kind of span took, the longest first; what lies within one of its kind counts once."""
+    """Return the time of each kind of span, the longest first; spans inside one of the same kind count once."""
     found: dict[str, dict[str, Any]] = {}
     ends: dict[tuple[str, int], float] = {}
     for span in sorted(spans, key=lambda each: (each["begin"], -each["seconds"])):
@@ -113,7 +113,7 @@ def _method(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _shapes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return sizes, None for what is none, and calls; those beyond the most have no sizes."""
+    """Return sizes (None for an invalid one) and calls; rows beyond the limit are added up without sizes."""
     found = [
         {"sizes": [size if type(size) is int and size >= 0 else None for size in row["shape"]][:64], "calls": calls}
         for row in rows[:_ROWS]
@@ -130,5 +130,5 @@ def _reason(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def advice_for(kind: str) -> str:
-    """Return what to do about misses of a kind, where nothing more is known of them."""
+    """Return the advice about misses of a kind, if nothing else is known about them."""
     return Reason(kind, "", "what differs").advice.replace("`what differs`", "what differs")

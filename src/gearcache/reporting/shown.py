@@ -1,4 +1,4 @@
-"""Texts and numbers of manifests and traces, which may hold anything, as JSON holds them."""
+"""Makes texts and numbers of manifests and traces, which may contain anything, safe for JSON."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from gearcache.commands.common import seconds_text
 from gearcache.guards.gears.short_names import short_names
 
 LONGEST = 400
-#: A gear of many arguments has a long name, of which the end may tell it from others.
+#: The longest text of a gear: many arguments make a long text, and two may differ only at the end.
 _LONGEST_GEAR = 8000
 
 
 def shown(value: Any, longest: int = LONGEST) -> str:
-    """Return a text of at most `longest` characters that UTF-8 can hold; of anything else, its `repr`."""
+    """Return a text of at most `longest` characters that UTF-8 can encode; for anything else, its `repr`."""
     text = value if type(value) is str else repr(value)
     if len(text) > longest:
         text = f"{text[:longest]}…"
@@ -24,7 +24,7 @@ def shown(value: Any, longest: int = LONGEST) -> str:
 
 
 def gear_name(value: Any) -> str:
-    """Return the text of a gear; of texts that are too long, different ones stay different."""
+    """Return the text of a gear; a long text is cut and gets a digest, so that different ones stay different."""
     text = value if type(value) is str else repr(value)
     if len(text) <= _LONGEST_GEAR:
         return shown(text, _LONGEST_GEAR)
@@ -37,7 +37,7 @@ def names_of(gears: Iterable[str]) -> dict[str, str]:
 
 
 def duration_text(seconds: float) -> str:
-    """Return a duration as the page writes it: of less than a second in milliseconds."""
+    """Return a duration for the page: in milliseconds if it is less than a second."""
     if 0 < seconds < 1:
         return f"{1000 * seconds:.{2 if seconds < 0.01 else 0}f} ms"
     return seconds_text(seconds)
@@ -55,9 +55,9 @@ def whole(value: Any) -> int:
 
 
 def counted(value: Any, most: int = 1000, name_of: Callable[[Any], str] = shown) -> dict[str, int]:
-    """Return a mapping of texts to whole numbers; what is none of that is left out, what is too much is `others`.
+    """Return a mapping of texts to whole numbers; invalid numbers count as 0, names beyond `most` are `others`.
 
-    Numbers of texts that are one text once they are shown are added up.
+    If several texts are equal once they are shown, their numbers are added up.
     """
     found: dict[str, int] = {}
     for index, (name, n) in enumerate(value.items() if isinstance(value, dict) else ()):
@@ -67,7 +67,7 @@ def counted(value: Any, most: int = 1000, name_of: Callable[[Any], str] = shown)
 
 
 def finite(value: Any) -> Any:
-    """Return JSON data in which numbers that JSON lacks are texts, as `--json` prints them."""
+    """Return JSON data with texts in place of numbers that JSON lacks, as `--json` prints them."""
     if isinstance(value, dict):
         return {name: finite(item) for name, item in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""What became of the calls of a method: calls per gear, shapes outside of the gears, gears that would fit better."""
+"""Summarises the calls of a method: calls per gear, shapes outside the gears, and gears that would fit better."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from gearcache.telemetry.suggest import suggest
 
 _PART = re.compile(r"(?P<dim>[^=]+)=(?P<size>\d{1,15})(?:, |$)")
 _DIM = re.compile(r"(?P<path>.+)\.size\((?P<dim>\d{1,3})\)")
-#: A suggestion tries many lists; beyond so many shapes it would take seconds.
+#: The most shapes for a suggestion, which tries many lists; with more it would take seconds.
 _MOST_SHAPES = 400
 _Shapes = Mapping[tuple[int, ...], int]
-#: Sizes of some dims; None where they are unknown. A shape of which nothing is known has a text instead.
+#: Sizes of some dims; None if they are unknown. An entirely unknown shape has a text instead.
 _Known = tuple[tuple[int | None, ...], str]
 _UNKNOWN = "other shapes"
 
 
 def gear_sizes(text: str) -> dict[str, int] | None:
-    """Return dim -> size of a gear as messages name it, `ids.size(0)=4, ids.size(1)=16`; None for another text."""
+    """Return dim -> size for the text of a gear, `ids.size(0)=4, ids.size(1)=16`; None for another text."""
     found, at = {}, 0
     while at < len(text):
         part = _PART.match(text, at)
@@ -36,11 +36,10 @@ def gear_sizes(text: str) -> dict[str, int] | None:
 
 
 def traffic_of(records: Sequence[Mapping[str, Any]], stored: Sequence[str]) -> dict[str, Any] | None:
-    """Return the calls of a method in some recorded processes; None where there are none.
+    """Return the calls of a method in some recorded processes; None if there are none.
 
-    Each record names its `start`, and when that `began`: the gears of today are those that the latest one declares, or
-    else those that are `stored`. No call vanishes: one whose sizes are not known, or are of other dims than those of
-    the gears, has a row too.
+    Each record has its `start` and when that `began`. The current gears are those that the latest record declares, or
+    else `stored`. Every call has a row, even one with unknown sizes or with dims that the gears do not have.
     """
     if not records:
         return None
@@ -91,7 +90,7 @@ def traffic_of(records: Sequence[Mapping[str, Any]], stored: Sequence[str]) -> d
 
 
 def _declared(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the gears of the latest process that says which it has."""
+    """Return the gears of the latest process that declares any."""
     latest = max((record["began"] for record in records if record["declared"]), default=None)
     found = [record["declared"] for record in records if record["began"] == latest]
     return list(dict.fromkeys(gear for declared in found for gear in declared))
@@ -108,7 +107,7 @@ def _outside(
         rows.append((sizes or {}, "" if sizes else text, number, 0))
     for record in records:
         for row in record["shapes"]:
-            # Of a row with other sizes than dims nobody can tell which are which.
+            # If the numbers of sizes and dims differ, the sizes cannot be assigned to dims.
             is_whole = len(row["sizes"]) == len(record["dims"]) > 0
             own = dict(zip(record["dims"], row["sizes"], strict=True)) if is_whole else {}
             rows.append((own, "" if any(size is not None for size in own.values()) else _UNKNOWN, 0, row["calls"]))
@@ -132,7 +131,7 @@ def _order(shape: _Known) -> tuple[list[int], str]:
 
 
 def _gear_of(dims: Sequence[str], shape: _Known, gears: Sequence[str]) -> str | None:
-    """Return the gear of whose sizes a shape is: it came before the gear was compiled, or the graph could not serve."""
+    """Return the gear of a shape's sizes, if any: it was not compiled yet, or its graph could not serve the call."""
     sizes = {dim: size for dim, size in zip(dims, shape[0], strict=True) if size is not None}
     for gear in gears:
         wanted = gear_sizes(gear)
@@ -150,7 +149,7 @@ def _suggested(
 ) -> dict[str, Any]:
     """Return the gears that fit the shapes best, as many as there are now, and the padding with both.
 
-    A method that does not pad has no padding now, unless all its shapes are gears.
+    For a method that does not pad, the present padding is None, unless all its shapes are gears.
     """
     nothing = {"suggested": None, "padding_now": None}
     geared = [index for index, dim in enumerate(dims) if any(dim in gear for gear in known)]
@@ -158,7 +157,7 @@ def _suggested(
     shapes = Counter[tuple[int, ...]]()
     for shape, calls in counted.items():
         sizes = tuple(size for index in geared if (size := shape[index]) is not None)
-        if len(sizes) < len(dims):  # of shapes that are not known there is no padding
+        if len(sizes) < len(dims):  # the padding of unknown shapes is not known
             return nothing
         shapes[sizes] += calls
     places = [_DIM.fullmatch(dim) for dim in dims]
@@ -167,7 +166,7 @@ def _suggested(
     pairs = [(place["path"], int(place["dim"])) for place in places if place]
     try:
         found = suggest(pairs, shapes, min(len(known), MAX_GEARS))
-    except (GearSpecError, AssertionError, ZeroDivisionError):  # of sizes that no method has
+    except (GearSpecError, AssertionError, ZeroDivisionError):  # the file contains impossible sizes
         return nothing
     return {
         "suggested": {
@@ -181,7 +180,7 @@ def _suggested(
 def _padding_now(dims: Sequence[str], shapes: _Shapes, known: Sequence[Mapping[str, int]]) -> float | None:
     """Return the share of the work that is padding, if each shape is filled up to the smallest gear that holds it.
 
-    None where a shape fits into no gear: such calls are refused or run without a graph, at no padding.
+    None if a shape fits into no gear: such calls are refused or run without a graph, with no padding.
     """
     varying = [index for index in range(len(dims)) if any(dims[index] in gear for gear in known)]
     least = work = 0

@@ -1,1 +1,1 @@
-"""The life of a call: from arguments to the graph that serves them."""
+"""The path of a call: from its arguments to the graph that serves it."""

@@ -1,4 +1,4 @@
-"""From a stored variant to callable gears: check the evidence, bind the weights, load the graphs."""
+"""Turns a stored variant into callable gears: checks the evidence, binds the weights, loads the graphs."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class BlobReader(Protocol):
         ...
 
     def blob_file(self, digest: str) -> AbstractContextManager[str]:
-        """Return the name of a file that holds a blob, to be opened inside the `with`."""
+        """Yield the name of a file with the content of a blob, to be opened inside the `with`."""
         ...
 
 
 class ActiveVariant(Struct):
-    """A variant whose evidence held and whose gears are loaded."""
+    """A variant whose evidence holds and whose gears are loaded."""
 
     variant: StoredVariant
     graphs: list[GraphCall]
@@ -68,13 +68,13 @@ class ActiveVariant(Struct):
 
 
 def misfit(variant: StoredVariant, scope: Scope) -> Reason | None:
-    """Return the first argument check that a call fails as the reason of a miss, or None."""
+    """Return the first argument check that a call fails, as the reason of a miss, or None."""
     failure = first_failure(variant.call_checks, Walker(scope))
     return failure.reason("arguments") if failure is not None else None
 
 
 def tensors_of(variant: StoredVariant, scope: Scope) -> tuple[Any, ...] | None:
-    """Return what a call gives for the inputs of a variant; None when it does not fit the call."""
+    """Return the values of a call for the inputs of a variant; None if the variant does not fit the call."""
     if misfit(variant, scope) is not None:
         return None
     try:
@@ -84,20 +84,20 @@ def tensors_of(variant: StoredVariant, scope: Scope) -> tuple[Any, ...] | None:
 
 
 def numbers_of(variant: StoredVariant, scope: Scope) -> dict[str, tuple[str, int]]:
-    """Return where a call has each number of a variant that fits it, as text, and its value; by name."""
+    """Return the place (as text) and the value of each number of a variant that fits the call, by name."""
     places = {str(name): Access.from_plain(path) for name, path in variant.numbers}
     return {name: (access.text, access.resolve(scope)) for name, access in places.items()}
 
 
 class EvidenceCheck:
-    """Checks the evidence of the variants of one entry for one call; what they share is checked once."""
+    """Checks the evidence of the variants of one entry for one call; shared evidence is checked once."""
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
         self._held: list[Any] = []
 
     def stale_reason(self, variant: StoredVariant) -> Reason | None:
-        """Return what the trace depended on and is no longer so, or None when the evidence holds."""
+        """Return the first dependency of the trace that has changed, or None if the evidence holds."""
         for part in (variant.sources, variant.evidence):
             if any(part is held for held in self._held):
                 continue
@@ -125,9 +125,9 @@ class EvidenceCheck:
 
 
 def _regrouped(gear: StoredGear) -> Reason | None:
-    """Return a process group of a graph that has other ranks now, or is gone, as the reason of a miss.
+    """Return a process group of a graph whose ranks have changed, or that is gone, as the reason of a miss.
 
-    Where a method knows only its name, nothing else compares it, and the graph may hold its size.
+    If a method uses only the name of a group, nothing else compares it, and the graph may contain its size.
     """
     for name, ranks in gear.groups:
         here = private_core.process_group_ranks(name)
@@ -151,11 +151,11 @@ def activate(
     folder: Callable[[str], Path] | None = None,
     keeps_compiled: bool = False,
 ) -> ActiveVariant | None:
-    """Load every gear; the live weights are bound without a copy. `folder` is where a backend may keep own files, with
-    `keeps_compiled` also what the compiler below it makes.
+    """Load every gear; the live weights are bound without a copy. A backend may keep its own files in `folder`; with
+    `keeps_compiled`, also those of the compiler that it uses.
 
-    None where another thread changed what it rests on. `CacheError` when a blob is missing, corrupt or not to be
-    trusted.
+    None if another thread changed something that the variant rests on. `CacheError` if a blob is missing, corrupt or
+    not to be trusted.
     """
     basis = bases.of(method, variant, scope)
     if basis is None:
@@ -169,10 +169,10 @@ def activate(
 
     for gear in variant.gears:
         try:
-            # Constants are normal tensors, whatever the mode of the call at hand: calls of all modes use them.
+            # Constants are normal tensors in any mode of the current call, because calls of all modes use them.
             with span("gear", gear.text), torch.inference_mode(False), torch.no_grad():
                 run = backend.load(_artifact(gear, store, examples, folder, keeps_compiled), attributes, device)
-            # So it will be at every call: it is part of the state.
+            # Autocast is the same at every call, because it is part of the state.
             if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
                 run = _without_autocast(run, device.type)
             if any(0 in sizes for sizes in gear.sizes):
@@ -182,7 +182,7 @@ def activate(
         except Exception as error:
             from gearcache.guards.gears.short_names import sizes_name
 
-            # Nothing is deleted: the fault may be this host's, and pass.
+            # Nothing is deleted: the fault may be on this host only, and temporary.
             name = sizes_name(gear.text)
             raise CacheError(f"gear {name} cannot be loaded: {type(error).__name__}: {error}") from error
         own = scope_of_instance(scope, method)
@@ -191,7 +191,7 @@ def activate(
 
 
 def _with_distinct_results(run: Runner) -> Runner:
-    """Give each result as an object of its own: AOTInductor returns one tensor twice where both are empty."""
+    """Return each result as a separate object: AOTInductor returns one tensor twice if both are empty."""
 
     def run_apart(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         results, met = [], set()
@@ -204,7 +204,7 @@ def _with_distinct_results(run: Runner) -> Runner:
 
 
 def _without_autocast(run: Runner, device_type: str) -> Runner:
-    """Run a graph outside of its caller's autocast: the casts are in the graph, and not everywhere."""
+    """Run a graph outside its caller's autocast: the graph already contains the casts where they apply."""
 
     def run_outside(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         with torch.autocast(device_type, enabled=False):

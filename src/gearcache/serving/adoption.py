@@ -1,4 +1,4 @@
-"""Taking over what another rank of the job has compiled, where this rank would have compiled and stored the same."""
+"""Adopts what another rank of the job has compiled, if this rank would have compiled and stored the same."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _RANKS = "ranks"
 
 
 def key_of(key: CacheKey, ranks: Ranks | None) -> CacheKey:
-    """Return a key as other ranks have it; as all of them, with None."""
+    """Return a key with the ranks of another process; with None, for all ranks."""
     listed = None if ranks is None else [ranks.world_size, ranks.global_rank, ranks.tp_rank, ranks.pp_rank]
     return CacheKey(key.label, tuple((name, listed if name == _RANKS else value) for name, value in key.components))
 
 
 def adopt(binding: Binding, call: Call, ranks: Ranks, made: Sequence[Made], traced: Sequence[str]) -> bool:
-    """Store what another rank has made in this rank's own entry; False where it is not the same, or is not there.
+    """Store the result of another rank in this rank's own entry; False if it differs, or is not there.
 
-    `traced` are the digests of what this rank would build itself: all of them have to be among those that were `made`.
-    What is adopted was compiled from the same data, and its evidence holds here too.
+    `traced` are the digests of what this rank would build: all of them have to be among the digests in `made`. An
+    adopted variant was compiled from equal data, and its evidence holds here too.
     """
     from gearcache.building.same import stored_digest
 
@@ -64,16 +64,16 @@ def adopt(binding: Binding, call: Call, ranks: Ranks, made: Sequence[Made], trac
 
 
 def _here(variant: StoredVariant | None, call: Call) -> StoredVariant | None:
-    """Return a variant of another rank as it is here; None where it does not hold.
+    """Return a variant of another rank with this rank's group names; None if it does not hold here.
 
-    Digests count process groups by role, also those of an earlier start: the names are those of this rank.
+    Digests count process groups by role, even those of an earlier start, so the names may differ.
     """
     here = with_groups_here(variant, call.scope) if variant is not None else None
     return here if here is not None and EvidenceCheck(call.scope).stale_reason(here) is None else None
 
 
 def _fetch(binding: Binding, call: Call, other: Entry) -> None:
-    """Bring the entry of another rank from the tiers to this host."""
+    """Fetch the entry of another rank from the tiers to this host."""
     from gearcache.serving.remote_entry import RemoteEntry
 
     settings = binding.method.settings

@@ -1,4 +1,4 @@
-"""The warning of a rank that compiles by itself, while the others of its job may wait for it in a collective."""
+"""Warns that a rank compiles alone, while the other ranks of its job may wait for it in a collective."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import logging
 from gearcache.serving.resolved import ResolvedMethod
 
 logger = logging.getLogger("gearcache")
-#: The method of which this process has told.
+#: The method that this process has warned about.
 _told: list[str] = []
 
 
 def warn_alone(method: ResolvedMethod) -> None:
-    """Say once in a process that this rank compiles although the ranks of its job have not agreed."""
+    """Warn once per process that this rank compiles although the ranks of its job have not agreed."""
     world = method.ranks.world_size or 1
     if world == 1 or not method.serves or method.right.is_granted or _told:
         return

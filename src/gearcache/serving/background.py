@@ -1,4 +1,4 @@
-"""`on_miss="background"`: another process builds what a call needs, and the method itself serves meanwhile."""
+"""`on_miss="background"`: another process builds what a call needs, and the method itself serves in the meantime."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from gearcache.serving.variants import Variants
 from gearcache.telemetry.record import Record
 
 logger = logging.getLogger("gearcache")
-#: A build that failed is tried again after so many times what it took, whatever may have changed meanwhile.
+#: A failed build is retried after this many times its duration, even if nothing has changed.
 _PATIENCE = 20.0
-#: And none at all is begun after so many times what it took, twice as many after the next one that fails.
+#: No build at all is started for this many times its duration, doubled after each further failure.
 _REST = 4.0
 _MOST = 64
 _POLL_SECONDS = 0.02
-#: Tiers whose faults processes of builds have told of.
+#: Tiers whose faults the build processes have already reported.
 _told_tiers: set[str] = set()
 
 
 class _Slot:
-    """The one build of this process that may be under way in the background.
+    """The one background build that this process may run at a time.
 
-    Nobody waits for its lock: who holds it may be the same thread, which a signal handler has interrupted.
+    No thread waits for its lock: it may be held by the same thread, interrupted by a signal handler.
     """
 
     def __init__(self) -> None:
@@ -47,10 +47,10 @@ class _Slot:
 
     def _after_fork(self) -> None:
         self._lock = threading.Lock()
-        self._build = None  # it is the parent's
+        self._build = None  # the parent's build is not this process's
 
     def is_free(self) -> bool:
-        """Whether no build is under way; hands in the report of one that has ended."""
+        """Whether no build is running; also collects the report of a finished one."""
         if not self._lock.acquire(blocking=False):
             return False
         try:
@@ -62,7 +62,7 @@ class _Slot:
             self._lock.release()
 
     def begin(self, work: Any, seconds: float, reports: deque[Report]) -> bool:
-        """Begin a build, whose report will be in `reports`; False where that cannot be now."""
+        """Start a build, whose report will be added to `reports`; False if that is impossible now."""
         if not self._lock.acquire(blocking=False):
             return False
         try:
@@ -78,7 +78,7 @@ _slot = _Slot()
 
 
 def wait_for_slot() -> bool:
-    """Return when no build is under way in the background; whether there was one."""
+    """Wait until no background build is running; returns whether there was one."""
     waited = False
     while not _slot.is_free():
         waited = True
@@ -87,7 +87,7 @@ def wait_for_slot() -> bool:
 
 
 class BackgroundBuilds:
-    """The builds of one binding that go on while the method itself serves. Not thread safe: its owner locks."""
+    """The background builds of one binding, while the method itself serves. Not thread-safe: its owner locks."""
 
     def __init__(self, method: ResolvedMethod, builds: Builds, variants: Variants, record: Record) -> None:
         self._method = method
@@ -96,27 +96,27 @@ class BackgroundBuilds:
         self._record = record
         self._reports: deque[Report] = deque()
         self._begun = 0.0
-        #: Of the call for which the build that is under way was begun.
+        #: The likeness of the call for which the running build was started.
         self._wanted: Any = None
-        #: What that build compiles, as other hosts call it.
+        #: The work text of that build, as other hosts compute it.
         self._work = ""
-        #: Of the call for which graphs were stored last.
+        #: The likeness of the call for which graphs were stored last.
         self._stored: Any = None
-        #: When calls of which no graph could be made may be tried again.
+        #: When calls for which no graph could be made may be tried again.
         self._due: dict[Any, float] = {}
-        #: How often in a row nothing that was stored has served the call that it was built for; of the last, its time.
+        #: How many builds in a row did not serve the call that they were made for; and the duration of the last one.
         self._useless, self._seconds = 0, 0.0
         self._told: set[str] = set()
-        #: Builds that have failed since one succeeded, and until when none is begun at all: what calls differ in may
-        #: have nothing to do with it.
+        #: The number of failed builds since the last success, and the time until which none is started at all: the
+        #: calls may differ in something that has nothing to do with the failure.
         self._failures, self._rest = 0, 0.0
-        #: Set when nothing more can be built, to the reason for which the method itself runs.
+        #: If nothing more can be built, the reason for which the method itself runs.
         self._ended = ""
 
     def serve(self, call: Call, spec: GearSpec, why: str) -> str:
-        """Load what was built for a call, or see to it that it will be; returns why the method itself is to run.
+        """Load a finished build for a call, or start one; returns why the method itself has to run.
 
-        `""` where a graph serves the call now. `OptionError` where a process cannot be forked.
+        Returns `""` if a graph serves the call now. `OptionError` if the process cannot be forked.
         """
         is_free = _slot.is_free()
         while self._reports:
@@ -131,7 +131,7 @@ class BackgroundBuilds:
         if self._is_stored(call):
             self._useless = 0
             return ""
-        if wanted == self._stored:  # something has changed meanwhile, as it may once more
+        if wanted == self._stored:  # something has changed in the meantime, and may change again
             self._stored = None
             self._useless += 1
             if self._useless > 1:
@@ -142,7 +142,7 @@ class BackgroundBuilds:
         return "background"
 
     def _is_stored(self, call: Call) -> bool:
-        """Whether this process or another one has stored what serves a call; it is loaded then."""
+        """Whether this or another process has stored a graph for the call; loads it in that case."""
         try:
             _, is_fresh = self._variants.take_fresh()
             loaded = is_fresh and self._variants.load(call, counted=False) is None
@@ -170,12 +170,12 @@ class BackgroundBuilds:
             logger.info("%s: compiling in the background", self._method.name)
 
     def _take(self, report: Report) -> None:
-        """Note what came of a build; an error is told once."""
+        """Process the report of a build; each error is logged once."""
         seconds = self._seconds = time.monotonic() - self._begun
         for event in report.events:
             self._record.counters.note(event)
         for level, text in report.logged:
-            # A tier that fails is told once, however many processes meet it.
+            # A failing tier is reported once, however many processes use it.
             tier = text.partition(": ")[0] if text.startswith("tier ") else ""
             if tier not in _told_tiers:
                 logger.log(level, "%s", text)
@@ -198,7 +198,7 @@ class BackgroundBuilds:
         self._failed(self._wanted, cause, seconds, raises=report.kind in ("MethodRaises", "OperationRaises"))
 
     def _failed(self, wanted: Any, cause: str, seconds: float, *, raises: bool = False) -> None:
-        """Let like calls run without a graph for some time; `raises`: the method itself does, and the call has told."""
+        """Let like calls run without a graph for some time; `raises`: the method itself raises, so the user knows."""
         if len(self._due) >= _MOST:
             self._due.clear()
         self._due[wanted] = time.monotonic() + _PATIENCE * max(seconds, 1.0)
@@ -207,7 +207,7 @@ class BackgroundBuilds:
         self._tell(f"compiling in the background failed: {cause}", logging.INFO if raises else logging.WARNING)
 
     def _tell(self, cause: str, level: int = logging.WARNING) -> None:
-        """Say once why calls run without a graph."""
+        """Log once why calls run without a graph."""
         if cause not in self._told:
             self._told.add(cause)
             self._record.history.lines.append(cause)

@@ -1,4 +1,4 @@
-"""What loaded variants rest on: the objects that their evidence and weights lead to, watched while they are loaded."""
+"""The basis of loaded variants: the objects that their evidence and weights lead to, watched while they are loaded."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ _FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
 
 
 class Basis:
-    """The evidence and the weights of one variant, or of several that have both in common."""
+    """The evidence and the weights of one variant, or of several variants that share both."""
 
     def __init__(self, method: types.FunctionType, variant: StoredVariant, scope: Scope) -> None:
-        """Note what is there now; the evidence has just been found to hold."""
+        """Record the present objects; the evidence was just checked and holds."""
         self._method = method
         self._evidence: Tree = variant.evidence
         self._of = variant.attributes, _read_anew(variant)
-        #: Weights that the graphs are bound to, and those that they write and therefore read on every call.
+        #: Weights that the graphs are bound to, and weights that they write and therefore read on every call.
         self._attributes: dict[str, Access] = {**variant.attributes, **self._of[1]}
-        #: What has to stay as it is for the graphs to be right.
+        #: What must not change for the graphs to remain right.
         self.facts = WatchedFacts()
         #: The weights that the graphs are bound to, by their names.
         noted = self.facts.collect(method, self._evidence, self._attributes, scope)
         self.bound: dict[str, torch.Tensor] = {name: noted[name] for name in variant.attributes}
-        #: The watch over the facts, since before they were last found right.
+        #: The watch over the facts, started before they were last checked.
         self.watched = Watched(self.facts)
 
     def is_of(self, variant: StoredVariant) -> bool:
-        """Whether a variant rests on the very same."""
+        """Whether a variant has the same basis."""
         attributes, read_anew = self._of
         is_same = self._evidence is variant.evidence and attributes is variant.attributes
         return is_same and read_anew == _read_anew(variant)
 
     def is_current(self, scope: Scope) -> bool:
-        """Whether nothing was changed before the watch began; only another thread could have."""
+        """Whether nothing was changed before the watch began; only another thread could have changed it."""
         if len(sys._current_frames()) == 1:
             return True
         try:
@@ -50,7 +50,7 @@ class Basis:
             return False
 
     def is_right(self, scope: Scope) -> bool:
-        """Whether variants would be loaded again just as they are; what they rest on is noted anew."""
+        """Whether variants would be loaded again unchanged; if so, their basis is recorded anew."""
         try:
             if evidence_failure(self._evidence, scope) is not None:
                 return False
@@ -75,13 +75,13 @@ def _read_anew(variant: StoredVariant) -> dict[str, Access]:
 
 
 class Bases:
-    """The bases that one load has noted so far."""
+    """The bases that one load has recorded so far."""
 
     def __init__(self) -> None:
         self._noted: list[Basis] = []
 
     def of(self, method: types.FunctionType, variant: StoredVariant, scope: Scope) -> Basis | None:
-        """Return the basis of a variant whose evidence holds; None where another thread has just changed something."""
+        """Return the basis of a variant whose evidence holds; None if another thread has just changed something."""
         for basis in self._noted:
             if basis.is_of(variant):
                 if basis.watched.holds():
@@ -96,7 +96,7 @@ class Bases:
 
 
 def joined(bases: list[Basis]) -> Watched:
-    """Return one watch over several bases, or the watch over one that has seen a change already."""
+    """Return one watch over several bases; if one watch has already seen a change, return that one."""
     if len(bases) == 1:
         return bases[0].watched
     facts = WatchedFacts()

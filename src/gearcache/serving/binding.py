@@ -1,4 +1,4 @@
-"""Serves the calls of one method of one instance under one global state from what is stored."""
+"""Serves the calls of one method of one instance under one global state from stored entries."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MAX_STATES = 4
 
 
 class Binding:
-    """A method's variants and its dispatch. Not thread safe: its owner locks `prepare`."""
+    """A method's variants and its dispatch. Not thread-safe: its owner locks `prepare`."""
 
     def __init__(self, method: ResolvedMethod, counters: Counters, outcomes: Outcomes, use: GearUse) -> None:
         self.method = method
@@ -56,30 +56,30 @@ class Binding:
 
     @property
     def entry(self) -> Entry:
-        """What is stored."""
+        """The stored entry."""
         return self._variants.entry
 
     @property
     def loaded(self) -> LoadedVariants:
-        """What is loaded of it."""
+        """The loaded variants."""
         return self._variants.loaded
 
     @property
     def history(self) -> History:
-        """What happened at the lookups."""
+        """The history of the lookups."""
         return self._record.history
 
     def loaded_variants(self) -> tuple[list[ActiveVariant], Store]:
-        """Return the variants that are loaded, and the store that has their blobs."""
+        """Return the loaded variants, and the store that has their blobs."""
         return list(self.loaded.variants), self.entry.store
 
     @property
     def shapes(self) -> ShapesMet:
-        """Which shapes were met, and how often."""
+        """The shapes of calls, and their counts."""
         return self._record.shapes
 
     def dispatch(self, miss: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function for the calls to come, valid for the global states met so far."""
+        """Return the function for future calls, valid for the global states seen so far."""
         states = self._states if self.method.settings.validate == "inputs" else []
         instance = self.method.function.__self__
         method, scope = self.method.original(), scope_of(self.method.function, {})
@@ -94,9 +94,9 @@ class Binding:
             return build_dispatch(method, instance, [], scope, states, None, miss)
 
     def _is_compared(self) -> Callable[[str, int], bool]:
-        """Return which dims a lookup compares whatever the loaded gears are: all geared ones, if nothing else checks.
+        """Return which dims a lookup compares regardless of the loaded gears: all geared ones, if nothing else checks.
 
-        Else a call at a declared gear that has no graph yet would get that of another one.
+        Otherwise a call at a declared gear without a graph would get the graph of another gear.
         """
         spec, loaded = self.method.spec, set(self.loaded.gear_texts())
         if self.method.settings.validate == "inputs" or all(gear_text(spec, gear) in loaded for gear in spec.gears):
@@ -104,24 +104,24 @@ class Binding:
         return lambda path, dim: any(axis.dim == dim and axis.matches(path) for axis in spec.axes)
 
     def is_outdated(self, call: Call) -> bool:
-        """Whether what the loaded graphs were built on has changed, so that all is to be looked up again.
+        """Whether the basis of the loaded graphs has changed, so that everything has to be looked up again.
 
-        Where something was exchanged but everything that they depend on is as it was, they stay.
+        If objects were exchanged but everything that the graphs depend on is unchanged, they stay loaded.
         """
         return self._watch.is_outdated(self.loaded.variants, call.scope)
 
     def note_state(self) -> None:
-        """Admit the present global state, in both grad modes: it has the key that this binding was made for."""
+        """Accept the current global state, in both grad modes: it has the key of this binding."""
         if not any(state() for state in self._states):
             self._states = [*state_checks(), *self._states[: _MAX_STATES - 2]]
 
     def prepare(self, call: Call) -> Frame | None:
-        """Make a call possible and return the frame that serves it; None when the method itself is to run.
+        """Make a call possible and return the frame that serves it; None if the method itself has to run.
 
-        None: `on_miss` or the stance asks for an eager run, or the host cannot compile and the cache has failed.
+        It has to run if `on_miss` or the stance says so, or if the host cannot compile and the cache has failed.
 
-        Raises `InputError` and its kin for a call that no graph may take, `CaptureError` and `CompileError` when the
-        method or a gear cannot be compiled.
+        Raises `InputError` or a related error for a call that no graph may take, `CaptureError` and `CompileError` if
+        the method or a gear cannot be compiled.
         """
         try:
             found, told = self._look_up(call)
@@ -130,7 +130,7 @@ class Binding:
             self.history.tell()
 
     def _look_up(self, call: Call) -> tuple[Frame | Problems, str]:
-        """Return the frame that serves a call, of what is loaded or else of what is stored; or why there is none.
+        """Return the frame that serves a call, from loaded or else stored variants; or why there is none.
 
         The second value is the reason of a miss that was logged.
         """
@@ -151,7 +151,7 @@ class Binding:
         return self._unserved_calls().builds
 
     def serves(self, call: Call) -> bool:
-        """Whether loaded graphs take a call, and all gears of its spec are loaded that can exist."""
+        """Whether a loaded graph takes a call, and all possible gears of its spec are loaded."""
         return bool(
             self.loaded.variants
             and not isinstance(self._variants.find(call), Problems)
@@ -166,7 +166,7 @@ class Binding:
         self.builds.complete(call)
 
     def impossible(self, call: Call) -> ImpossibleCall | None:
-        """Return what is stored of a call that no graph can be made of; None where nothing is, or it has changed."""
+        """Return the stored record of a call for which no graph can be made; None if absent or outdated."""
         noted = self.entry.impossible_calls()
         if not noted:
             return None
@@ -176,9 +176,9 @@ class Binding:
         return next((each for each in noted if each.call == outline and each.is_current()), None)
 
     def note_impossible(self, call: Call, failure: GearcacheError, codes: Iterable[CodeType]) -> bool:
-        """Store that no graph can be made of a call, after a trace that went through some code; whether that was done.
+        """Store that no graph can be made for a call, after a trace that went through some code; returns success.
 
-        It is not where a compiler failed, which may not fail again, or where it cannot be stored.
+        It is not stored if a compiler failed, which may not fail again, or if the entry cannot be written.
         """
         if not isinstance(failure, (CaptureError, GearSpecError, InputError)):
             return False
@@ -192,11 +192,11 @@ class Binding:
             return False
 
     def send(self) -> list[str]:
-        """Send what is stored of the entry to the tiers beyond this host, now; returns the problems."""
+        """Send the stored entry to the tiers beyond this host, now; returns the problems."""
         return self.builds.tiers.send() if self.method.settings.remotes else []
 
     def _unserved_calls(self) -> UnservedCalls:
-        # A relaunch does without it, and without importing it.
+        # A relaunch does not need it, and does not import it.
         from gearcache.serving.unserved import UnservedCalls
 
         if self._unserved is None:

@@ -1,4 +1,4 @@
-"""Whether the module is still as it was when the graphs of a binding were loaded."""
+"""Checks whether the module is unchanged since the graphs of a binding were loaded."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class BindingWatch:
         self._watched: Watched | None = None
 
     def over(self, variants: list[ActiveVariant]) -> Callable[[], bool]:
-        """Return the question whether all is as it was when these variants were loaded."""
+        """Return a function that checks whether everything is unchanged since these variants were loaded."""
         bases = list(dict.fromkeys(active.basis for active in variants))
         if self._watched is None or self._bases != bases:
             self._bases, self._watched = bases, joined(bases)
         return self._watched.holds
 
     def is_outdated(self, variants: list[ActiveVariant], scope: Scope) -> bool:
-        """Whether what these loaded graphs rest on has changed, also where no dispatch has asked yet.
+        """Whether the basis of these loaded graphs has changed, even if no dispatch has checked it yet.
 
-        Where something was exchanged, but the evidence holds and the weights are the very same in their place, the
-        graphs are right still, and what is there now is watched from here on. `scope` is that of a call.
+        If objects were exchanged, but the evidence holds and the same weights are in place, the graphs are still right,
+        and the present objects are watched from here on. `scope` is that of a call.
         """
         if not variants or self.over(variants)() or self._watched is None:
             return False

@@ -22,9 +22,9 @@ from gearcache.telemetry.stats import Counters
 
 
 class Bindings:
-    """Made on demand. Not thread safe, but for reading: its owner locks what changes it.
+    """Creates bindings on demand. Not thread-safe, except for reading: its owner locks changes.
 
-    `mode` is the one of autograd that decorators put the method under.
+    `mode` is the autograd mode that decorators set for the method.
     """
 
     def __init__(
@@ -44,18 +44,18 @@ class Bindings:
         self._noted = (counters, outcomes, use)
         self._right = right
         self._made: dict[str, Binding] = {}
-        #: Of bindings that were dropped: in use still, as the next call loads them again.
+        #: Entries of dropped bindings: still in use, because the next call loads them again.
         self._left: list[Entry] = []
         self._met_before: Met = (), (), {}
 
     def __iter__(self) -> Iterator[Binding]:
-        """Iterate over those that were made."""
+        """Iterate over the bindings."""
         return iter(list(self._made.values()))
 
     def for_call(self, call: Call, overrides: Overrides | None) -> Binding:
-        """Return the binding of a call; makes key and store when it is a new one.
+        """Return the binding of a call; makes key and store for a new one.
 
-        `InputError` for a call that is not as it was declared.
+        `InputError` for a call that differs from its declaration.
         """
         self._signature.check(call.arguments)
         state = state_component()
@@ -70,26 +70,26 @@ class Bindings:
         return self._made[identity]
 
     def are_outdated(self, call: Call) -> bool:
-        """Whether what any of them was built on has changed."""
+        """Whether the basis of any of the bindings has changed."""
         return any(binding.is_outdated(call) for binding in self)
 
     def declare(self, parameters: Parameters, signature: InputSignature) -> None:
-        """Take other specs of the arguments; bindings that were made are dropped."""
+        """Set other specs of the arguments; existing bindings are dropped."""
         self._parameters, self._signature = parameters, signature
         self.drop()
 
     def drop(self) -> None:
-        """Forget all; their entries stay in use until `release`."""
+        """Drop all bindings; their entries stay in use until `release`."""
         self._left += [binding.entry for binding in self]
         self._met_before = self.shapes_met()
         self._made = {}
 
     def release(self) -> None:
-        """Let go of the entries of those that were dropped."""
+        """Release the entries of dropped bindings."""
         self._left.clear()
 
     def shapes_met(self) -> Met:
-        """Return the dims of shapes, the gears that are declared over them, and calls by shape since the beginning."""
+        """Return the dims of shapes, the declared gears over them, and calls by shape since the beginning."""
         made = [(tuple(each.dims()), tuple(each.gears()), each.counts()) for each in (one.shapes for one in self)]
         dims, gears = next(((dims, gears) for dims, gears, _ in (*made, self._met_before) if dims), ((), ()))
         counts: dict[tuple[int, ...], int] = {}

@@ -1,4 +1,4 @@
-"""Whether the calls of one cached method may compile: a job whose ranks have agreed takes that right away."""
+"""Whether the calls of one cached method may compile: an agreement of a job's ranks removes that right."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from typing import Any
 from gearcache.errors import CompileNotAgreed
 from gearcache.serving.agreed_modules import mark_of
 
-#: Ways to serve calls without a graph that wait for nobody.
+#: Values of `on_miss` that serve calls without a graph and without waiting.
 _EAGER = ("eager", "background")
 
 
 class BuildRight:
-    """The right of one cached method to compile; it has it until a job agrees on what its ranks serve."""
+    """The right of one cached method to compile; it lasts until a job agrees on what its ranks serve."""
 
     def __init__(self, instance: Any = None) -> None:
-        """`instance`: whose method it is; of one on which a job has agreed it has no right from the beginning."""
+        """`instance` is the module of the method; if a job has agreed on it, there is no right from the beginning."""
         mark = mark_of(instance)
         self._is_withdrawn = mark is not None
         self._builder: int | None = None
-        #: Seconds that the compile of a gear may take.
+        #: Seconds after which the compile of a gear times out.
         self.seconds = math.inf
-        #: Whether all ranks run the method itself, since they could not agree.
+        #: Whether all ranks run the method itself, because they could not agree.
         self.is_eager = bool(mark)
 
     def withdraw(self, *, is_eager: bool = False) -> None:
-        """Compile nothing from now on, but for a thread that it is granted to; with `is_eager` run no graph either."""
+        """Let nothing compile from now on, except in a thread with a grant; with `is_eager`, run no graph either."""
         self._is_withdrawn, self.is_eager = True, is_eager
 
     def give_back(self) -> None:
-        """Compile as without a job: there is none any more."""
+        """Let calls compile as they do without a job: there is no job any more."""
         self._is_withdrawn = self.is_eager = False
 
     @property
@@ -48,7 +48,7 @@ class BuildRight:
 
     @contextmanager
     def granted(self, seconds: float) -> Iterator[None]:
-        """Let this thread compile, each gear in so many seconds: the job wants it to."""
+        """Let this thread compile for the job, each gear within this many seconds."""
         self._builder, self.seconds = threading.get_ident(), max(1.0, seconds)
         try:
             yield
@@ -56,9 +56,9 @@ class BuildRight:
             self._builder, self.seconds = None, math.inf
 
     def may_build(self, method: str, on_miss: str, why: str) -> bool:
-        """Whether a call that nothing stored serves may compile; False: the method itself runs.
+        """Whether a call without a stored graph may compile; if False, the method itself runs.
 
-        `CompileNotAgreed` where `on_miss` allows neither.
+        `CompileNotAgreed` if `on_miss` allows neither.
         """
         if not self.is_missing:
             return True

@@ -1,4 +1,4 @@
-"""Compiles what is missing under the key's lock, beside what other processes store meanwhile."""
+"""Compiles missing gears under the lock of the key, and keeps what other processes store in the meantime."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from gearcache.telemetry.record import Record
 if TYPE_CHECKING:
     from gearcache.building.request import BuildResult
 
-#: The digests of a variant that was compiled, before its compile and as it is stored (`building/same.py`).
+#: The digests of a compiled variant, before its compile and as stored (`building/same.py`).
 Made = tuple[str, str]
 _INCOMPLETE = "gears of it are missing"
 
@@ -51,17 +51,17 @@ class Builds:
         self._history = record.history
         self.tiers = EntryTiers(method, variants, record.history)
         self.compiles = Compiles(method, variants, record, delayed)
-        #: Why the last build could not be made, as `EAGER_REASONS` has it.
+        #: Why the last build failed, as in `EAGER_REASONS`.
         self.obstacle = "fault"
-        #: What was compiled for a job.
+        #: The digests of variants that were compiled for a job.
         self.made: list[Made] = []
 
     def build(self, call: Call, spec: GearSpec, why: str, *, is_padded: bool = False) -> bool:
-        """Compile under the key's lock, unless another process did it meanwhile; publish; load what was stored.
+        """Compile under the key's lock, unless another process did it in the meantime; publish; load the stored result.
 
-        Where the cache faults, what was compiled is loaded from memory. False where that cannot be, or the host lacks
-        what a compile needs: the method itself serves the call. `why` nothing that is stored does is for errors.
-        `is_padded`: a larger gear is to serve the call.
+        If the cache fails, the result is loaded from memory. Returns False if that is impossible, or if the host lacks
+        something that a compile needs: the method itself then serves the call. `why` is the reason why no stored graph
+        serves the call, for errors. `is_padded`: a larger gear is to serve the call.
         """
         try:
             with contextlib.ExitStack() as lock:
@@ -89,15 +89,15 @@ class Builds:
             if not keeps_from_compiling(error):
                 raise
             self._history.fault(error)
-            self._history.lead(why)  # what would be mended first: with what is stored nothing had to be compiled
+            self._history.lead(why)  # the user should fix this first: a stored graph would need no compile
             return False
 
     def _begin(
         self, lock: contextlib.ExitStack, call: Call, spec: GearSpec, why: str, *, is_padded: bool
     ) -> list[StoredVariant] | None:
-        """Lock the key, and return the variants to keep; None when one that fits this call has appeared.
+        """Lock the key, and return the variants to keep; None if one that fits this call has appeared.
 
-        Here, because another process of this host has stored it, or in a tier beyond it.
+        Another process of this host may have stored it, or it may be in a tier.
         """
         try:
             lock.enter_context(self._entry.exclusive())
@@ -113,7 +113,7 @@ class Builds:
                     return self._look_again(call, is_padded=is_padded) is None
 
                 if remote.obtain(self.tiers.wanted(call, spec, present, is_served, any_sizes=is_padded)):
-                    self._history.uncounted.clear()  # a tier had it: nothing was missed that cost a compile
+                    self._history.uncounted.clear()  # a tier had it: no miss caused a compile
                     return None
                 present = self._look_again(call, is_padded=is_padded)
             return None if present is None else self._make_room(self._variants.sound(present), call, why)
@@ -124,7 +124,7 @@ class Builds:
             return []
 
     def fetch(self, call: Call) -> None:
-        """Bring what the tiers have for a call, without waiting for anybody."""
+        """Fetch what the tiers have for a call, without waiting for other hosts."""
         remote = self.tiers.remote()
         if remote is None or self._entry.is_in_memory:
             return
@@ -137,7 +137,7 @@ class Builds:
         self.take_in()
 
     def prepare_fork(self, call: Call, spec: GearSpec) -> str:
-        """Make what a forked process has in common with this one; returns what `take_over` takes."""
+        """Open the tiers, which a forked process shares with this one; returns the argument for `take_over`."""
         return work_text(call, spec, self._method.dynamic) if self.tiers.remote() is not None else ""
 
     def take_over(self, work: str) -> None:
@@ -146,7 +146,7 @@ class Builds:
             remote.take_over(work)
 
     def _keep(self, result: BuildResult, present: list[StoredVariant]) -> bool:
-        """Publish what was built; whether that was possible."""
+        """Publish a build; returns whether that was possible."""
         try:
             self._entry.publish(result, present)
         except Exception as error:
@@ -167,7 +167,7 @@ class Builds:
                 self.made.append((item.digest, stored_digest(replace(item.variant, gears=gears))))
 
     def _load(self, call: Call) -> bool:
-        """Load what was published through the same path as a relaunch: what was stored is what runs."""
+        """Load the published variants on the same path as a relaunch, so that the stored result is what runs."""
         try:
             self._variants.read_again()
             if not isinstance(self._variants.find(call), Problems):
@@ -189,8 +189,8 @@ class Builds:
         return self._keep(result, []) and self._load(call)
 
     def _fault(self, error: Exception) -> None:
-        """Pass on what the user has to know of, and note everything else as a fault of the cache."""
-        # Where other ranks of a job wait for this one, it does not compile beside who holds the lock.
+        """Raise errors that the user has to know about, and record all others as faults of the cache."""
+        # If other ranks of a job wait for this one, it must not compile while another process holds the lock.
         is_told = isinstance(error, LockTimeout) and self._method.right.is_granted
         if isinstance(error, GearcacheError) and (is_told or not isinstance(error, CacheError)):
             raise error
@@ -219,28 +219,28 @@ class Builds:
             self._variants.load(call, counted=False)
 
     def _load_present(self, call: Call) -> tuple[list[StoredVariant], list[tuple[int, ...]]]:
-        """Load what is stored by now for a call; returns what is stored, and the gears that are missing."""
+        """Load what is stored by now for a call; returns the stored variants, and the missing gears."""
         present = self._variants.read_again()
         self._variants.load(call, counted=False)
         return present, self.missing_gears(call)
 
     def missing_gears(self, call: Call) -> list[tuple[int, ...]]:
-        """Return the gears of the spec that no loaded variant has for such a call, and that can exist."""
+        """Return the possible gears of the spec that no loaded variant has for such a call."""
         known = self._variants.loaded.gears_for(call)
         spec = call.spec(self._method.spec)
         return [gear for gear in spec.gears if gear_text(spec, gear) not in known]
 
     def _look_again(self, call: Call, *, is_padded: bool) -> list[StoredVariant] | None:
-        """Return the variants to keep; None when one that fits this call has appeared and is loaded now."""
+        """Return the variants to keep; None if one that fits this call has appeared and is loaded now."""
         present, is_fresh = self._variants.take_fresh()
         if not (is_fresh and self._variants.load(call) is None):
             return present
         is_served = not isinstance(self._variants.find(call), Problems)
-        # No graph of a padded call's own sizes is ever stored: it has all that a build could make.
+        # A graph of a padded call's own sizes is never stored: all gears that a build could make are there.
         return None if is_served or (is_padded and not self.missing_gears(call)) else present
 
     def _make_room(self, present: list[StoredVariant], call: Call, why: str) -> list[StoredVariant]:
-        """Return the variants to keep beside a new one; those of edited source go first when there are too many."""
+        """Return the variants to keep beside a new one; if there are too many, those of edited source go first."""
         excess = len(present) + 1 - self._method.settings.max_variants
         if excess <= 0:
             return present
@@ -250,12 +250,12 @@ class Builds:
         return [variant for variant in present if variant not in edited]
 
     def take_in(self) -> None:
-        """Know what is stored by now, also what is like something that was of no use before."""
+        """Read the stored variants, including ones equal to a variant that was of no use before."""
         self._variants.renew(self._variants.read_again())
         self._variants.read_again()
 
     def _raise_own_error(self, call: Call, spec: GearSpec, result: BuildResult) -> None:
-        """Raise the error of the call's own gear, if that failed; the others are stored by then."""
+        """Raise the error of the call's own gear, if it failed; the other gears are stored by then."""
         sizes = call.sizes(spec)
         if spec.axes and len(sizes) == len(spec.axes):
             wanted = gear_text(spec, sizes)

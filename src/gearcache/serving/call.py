@@ -1,4 +1,4 @@
-"""One call of a cached method, as those see it who look for a graph that serves it."""
+"""One call of a cached method, as seen by the code that looks for a graph to serve it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gearcache.guards.gears.spec import GearSpec
 
 
 class Call:
-    """The arguments of one call, where access paths of it lead, and the stance of `torch.compiler.set_stance`."""
+    """The arguments of one call, the scope of its access paths, and the stance of `torch.compiler.set_stance`."""
 
     def __init__(
         self,
@@ -31,9 +31,9 @@ class Call:
         self.arguments = arguments
         self.scope = scope_of(function, arguments)
         self.stance = stance
-        #: Whether it is for a build, also with `on_miss="background"`.
+        #: Whether to wait for a build, even with `on_miss="background"`.
         self.waits = waits
-        #: Whether it is run then, and not just prepared.
+        #: Whether the call is run afterwards, and not just prepared.
         self.is_run = is_run
 
     @cached_property
@@ -48,17 +48,17 @@ class Call:
         return {name: value for name, value in self.arguments.items() if name != instance}
 
     def spec(self, spec: GearSpec) -> GearSpec:
-        """Return what a spec says of this call: nothing of an argument that is None here."""
+        """Return the part of a spec that applies to this call: nothing about an argument that is None here."""
         absent = {name for name, value in self.given.items() if value is None}
         return without(spec, absent) if absent else spec
 
     def sizes(self, spec: GearSpec) -> tuple[int, ...]:
-        """Return one size per geared dim; fewer where an argument lacks the dim."""
+        """Return one size per geared dim; fewer if an argument lacks the dim."""
         return call_sizes(spec, self.tensors)
 
 
 def scope_of(function: types.MethodType, arguments: Mapping[str, Any]) -> Scope:
-    """Return where access paths lead for a call of a bound method with some arguments."""
+    """Return the scope of access paths for a call of a bound method with some arguments."""
     method: types.FunctionType = function.__func__  # type: ignore[assignment]
     closure = dict(zip(method.__code__.co_freevars, method.__closure__ or (), strict=True))
     instance = {parameter_names(function)[0]: function.__self__}

@@ -1,7 +1,7 @@
-"""What varies between calls: dims and ints in which a call differs from those that graphs were made for.
+"""Finds what varies between calls: dims and ints of a call that differ from those that graphs were made for.
 
-With `dynamic=None` both become dynamic in the next graph. What was met is read off the stored variants, so that every
-host and every relaunch knows it.
+With `dynamic=None` both become dynamic in the next graph. Earlier values are read from the stored variants, so that
+every host and every relaunch knows them.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
 
 
 class Changes(Struct):
-    """In what a call differs from others."""
+    """The differences of a call from others."""
 
     dims: list[tuple[Access, int]] = field(default_factory=list)
     ints: set[Access] = field(default_factory=set)
-    #: Ints of which no graph can be made that serves several values.
+    #: Ints for which no graph can serve several values.
     constants: set[Access] = field(default_factory=set)
 
 
 def changes_from(scope: Scope, stored: Iterable[StoredVariant]) -> Changes:
-    """Return in what a call differs from those that stored variants were made for, if in sizes and ints only."""
+    """Return how a call differs from the calls of stored variants, if only in sizes and ints."""
     found = Changes()
     for variant in stored:
-        with contextlib.suppress(Exception):  # of another form, whatever it holds: a load says so
+        with contextlib.suppress(Exception):  # the variant has an unknown form: a load reports it
             _add(found, variant, scope)
     return found
 
@@ -53,9 +53,9 @@ def _add(found: Changes, variant: StoredVariant, scope: Scope) -> None:
 
 
 def _differing_ints(variant: StoredVariant, scope: Scope) -> set[Access] | None:
-    """Return the ints in which a call differs from a variant, and those that are numbers of it.
+    """Return the ints in which a call differs from a variant, and the variant's numbers.
 
-    None where it differs in anything else that is asked at each call.
+    None if it differs in anything else that is checked on each call.
     """
     walker, found = Walker(scope), set()
     for check in variant.call_checks:
@@ -81,7 +81,7 @@ def _evidence_of_ints(variant: StoredVariant) -> list[Check]:
 
 
 def _is_other_int(check: Check, scope: Scope) -> bool:
-    """Whether a check is about ints, which are there and are others."""
+    """Whether a check is about ints that exist and have other values."""
     if check.kind == "numbers":
         return all(type(_value_at(place, scope)) is int for place in others("numbers", check.expected))
     if check.kind != "constant" or type(check.expected) is not int:

@@ -1,4 +1,4 @@
-"""One compile of a binding: what the builder is asked for, and what it gives."""
+"""Runs one compile of a binding: makes the request for the builder, and handles its result."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ logger = logging.getLogger("gearcache")
 
 
 class Compiles:
-    """The compiles of one binding; each one knows what the one before has found out."""
+    """The compiles of one binding; each one uses the findings of the previous one."""
 
     def __init__(self, method: ResolvedMethod, variants: Variants, record: Record, delayed: DelayedCalls) -> None:
         self._method = method
@@ -41,17 +41,17 @@ class Compiles:
         self._counters = record.counters
         self._delayed = delayed
         self._findings: Findings | None = None
-        #: Threads that compiled code is for, where this process has another number for the time of a build.
+        #: The thread count of compiled code, if that of this process differs during a build.
         self.threads: int | None = None
 
     def compile(self, call: Call, spec: GearSpec, present: list[StoredVariant], why: str = "") -> BuildResult:
-        """Compile the gears of a spec; at Ctrl-C, what was finished is stored beside `present`.
+        """Compile the gears of a spec; at Ctrl-C, finished gears are stored beside `present`.
 
-        `why` nothing that is stored does is for who waits. `MissingTorchNames` where torch is of a release that lacks
-        something.
+        `why` shows a waiting user why no stored graph serves the call. `MissingTorchNames` if this release of torch
+        lacks something.
         """
-        # A relaunch does without tracer and compilers, and without importing what drives them. Names of torch come
-        # first: what drives them does not import where one is missing.
+        # A relaunch needs no tracer or compilers, and does not import the modules that use them. Names of torch are
+        # checked first, because the import of those modules fails if one is missing.
         check_torch()
         from gearcache.building.build import build
         from gearcache.building.request import BuildInterrupted
@@ -59,7 +59,7 @@ class Compiles:
         from gearcache.serving.alone import warn_alone
 
         warn_alone(self._method)
-        request = self._request(call, spec, present)  # of the modes of the call
+        request = self._request(call, spec, present)  # reads the modes of the call
         place = "" if self._entry.is_in_memory else str(self._entry.layout.root)
         request = replace(request, why=why, place=place)
         try:
@@ -67,7 +67,7 @@ class Compiles:
                 result = build(request, self._counters)
         except BuildInterrupted as stop:
             if stop.result.variants:
-                with contextlib.suppress(Exception):  # the interrupt is what counts
+                with contextlib.suppress(Exception):  # the interrupt takes precedence
                     self._entry.publish(stop.result, present)
             raise
         self._findings = result.findings
@@ -131,24 +131,24 @@ class Compiles:
 
 
 def check_torch() -> None:
-    """Raise `MissingTorchNames` where torch lacks what is used, or does not call what is to be called."""
+    """Raise `MissingTorchNames` if torch lacks names that we use, or `UncalledHooks` if it does not call our hooks."""
     version = str(torch.__version__)
     if not is_tested(version):
         from gearcache.torch_names import check_names
 
         check_names(version)
-        from gearcache.building.canary import check_hooks  # does not import where a name is missing
+        from gearcache.building.canary import check_hooks  # the import fails if torch lacks a name
 
         check_hooks(version)
 
 
 def _open_dims(changes: Changes, call: Call, method: ResolvedMethod) -> list[tuple[Access, int]]:
-    """Return the dims that are to be dynamic because they have changed: none that has gears or a range.
+    """Return the dims that are to be dynamic because they have changed, except those with gears or a range.
 
     Without gears `dynamic=True` makes all dims dynamic anyway; beside gears the others are static until they change.
     """
     spec = call.spec(method.spec)
-    # One graph in which the backend itself switches between gears is static beside them.
+    # If the backend itself switches between gears in one graph, the other dims stay static.
     is_static = method.dynamic is False or method.fills.values or (spec.axes and method.backend.takes_all_gears)
     if is_static or (method.dynamic and not spec.axes):
         return []
@@ -161,7 +161,7 @@ def _open_dims(changes: Changes, call: Call, method: ResolvedMethod) -> list[tup
 
 
 def _grad_modes(present: list[StoredVariant], call: Call) -> tuple[bool, ...]:
-    """Return the grad modes to build for where the method asks: off as well, unless that is stored."""
+    """Return the grad modes to build for if the method asks for the mode: also off, unless that is stored."""
     from gearcache.ge_cache.dependencies.autograd_reads import GRAD_MODE
 
     if not torch.is_grad_enabled():

@@ -1,4 +1,4 @@
-"""Calls whose tensors have other strides than those of a gear, served from copies (`on_strides="copy"`)."""
+"""Serves calls whose tensors have other strides than those of a gear, from copies (`on_strides="copy"`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gearcache.serving.call import Call
 
 
 class Copied(Struct, frozen=True):
-    """A graph that takes any strides, of a loaded variant, and the inputs that the call gives it."""
+    """A graph of a loaded variant that takes any strides, and the call's inputs for it."""
 
     active: ActiveVariant
     graph: GraphCall
@@ -24,9 +24,9 @@ class Copied(Struct, frozen=True):
 
 
 def add_copied(variants: Sequence[ActiveVariant], call: Call) -> Copied | None:
-    """Make a gear of the call's sizes and of any strides; None where no loaded one can do with copies.
+    """Make a gear of the call's sizes and of any strides; None if copies do not make the call fit a loaded one.
 
-    An input that the graph writes, or with which a result shares memory at its strides or at others, is never copied.
+    An input that the graph writes, or that shares memory with a result, is never copied.
     """
     for active in variants:
         tensors = tensors_of(active.variant, call.scope)
@@ -46,7 +46,7 @@ def add_copied(variants: Sequence[ActiveVariant], call: Call) -> Copied | None:
 
 
 def _copyable(variant: StoredVariant, gear: StoredGear) -> list[int]:
-    """Return the inputs that a static graph may get a copy of."""
+    """Return the inputs of a static graph that may be copied."""
     if gear.is_dynamic:
         return []
     kept = {form[1] for form in gear.results if form[0].startswith("input")} | {*gear.written, *gear.cloned}
@@ -57,13 +57,13 @@ def _copyable(variant: StoredVariant, gear: StoredGear) -> list[int]:
         and stored.computed
         and not stored.is_weight
         and gear.strides[index]
-        and None not in gear.strides[index]  # it takes any strides already
+        and None not in gear.strides[index]  # else it takes any strides already
         and _is_contiguous(_known(gear.sizes[index]), _known(gear.strides[index]))
     ]
 
 
 def _is_contiguous(sizes: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether a graph is for a contiguous tensor: of another one `contiguous()` makes a copy where a call may not."""
+    """Whether a graph is for a contiguous tensor: with another, its `contiguous()` copies where a call may not."""
     return torch.empty_strided(sizes, strides, device="meta").is_contiguous()
 
 

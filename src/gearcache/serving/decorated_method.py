@@ -1,4 +1,4 @@
-"""A decorated method of a class: each instance has a `CachedMethod` of its own."""
+"""A decorated method of a class: each instance gets its own `CachedMethod`."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from gearcache.serving.input_signature import InputSignature
 from gearcache.serving.method import CachedMethod
 from gearcache.serving.parameters import Parameters
 
-#: Taken while an instance gets its `CachedMethod`.
+#: Held while an instance gets its `CachedMethod`.
 _making = threading.RLock()
 os.register_at_fork(after_in_child=_making._at_fork_reinit)  # type: ignore[attr-defined]
 
 
 class CachedFunction(property):
-    """What the decorator leaves in a class body.
+    """The object that the decorator leaves in a class body.
 
     An instance keeps its `CachedMethod` in its dictionary. Dictionaries are copied (`copy.copy`, replicas of
-    `DataParallel`), so each access compares whose it is; as a property that takes 50 ns, half of what `__get__` does.
+    `DataParallel`), so each access compares the owner; as a property this takes 50 ns, half the time of `__get__`.
     """
 
     def __init__(self, function: types.FunctionType, parameters: Parameters) -> None:
         self.function = function
         self._parameters = parameters
-        #: Whether specs of its arguments are set, so that no call is needed to prewarm it.
+        #: Whether its arguments are declared, so that no call is needed to prewarm it.
         self.is_declared = bool(parameters.input_signature)
         self._name(function.__name__, function.__qualname__)
-        InputSignature(function.__qualname__, types.MethodType(function, object()), parameters)  # refuses
+        InputSignature(function.__qualname__, types.MethodType(function, object()), parameters)  # raises
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
 
@@ -48,18 +48,18 @@ class CachedFunction(property):
         inherited = [vars(base).get(name) for base in owner.__mro__[1:]]
         taken = {member.key for member in inherited if isinstance(member, CachedFunction)}
         self._name(name, key)
-        while self.key in taken:  # a class and its base may be called alike
+        while self.key in taken:  # a class and its base may have the same name
             key += "'"
             self._name(name, key)
 
     def _name(self, attribute: str, key: str) -> None:
-        """Set under which key an instance keeps its method; no attribute of a user's has such a name."""
+        """Set the key under which an instance keeps its method; users' attributes cannot have such a name."""
         self._attribute, self.key = attribute, f"_gearcache {key}"
         reader = private_core.traced_as(_reader(self.key, self._make), self._as_it_is)
         property.__init__(self, reader, self._assign, self._delete, self.__doc__)
 
     def _as_it_is(self, instance: Any) -> Any:
-        """What Dynamo traces where the attribute is read: the method itself, or what was assigned in its place."""
+        """Return what Dynamo traces when the attribute is read: the method itself, or the value in its place."""
         if self._attribute in instance.__dict__ and self._is_own(instance):
             return instance.__dict__[self._attribute]
         return functools.partial(self.function, instance)
@@ -70,7 +70,7 @@ class CachedFunction(property):
         return next(found, None) is self
 
     def _make(self, instance: Any) -> Any:
-        """Return what an instance has assigned in place of the method, or else its `CachedMethod`, made now."""
+        """Return the value assigned in place of the method, or else the instance's `CachedMethod`, made now."""
         if not isinstance(instance, torch.nn.Module):
             raise UnsupportedMethod(
                 f"`{self.function.__qualname__}` was called without a module: cache_compile decorates methods of its "

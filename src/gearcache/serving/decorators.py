@@ -1,4 +1,4 @@
-"""A method without the decorators of torch around it that set modes of autograd, and the mode that they set."""
+"""Finds a method inside torch's decorators that set autograd modes, and the mode that they set."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ NO_GRAD, INFERENCE_MODE = "no_grad", "inference_mode"
 
 
 class DecoratedMethod(Struct, frozen=True):
-    """A bound method: as the user wrote it, inside its decorators, and the mode that these put it under."""
+    """A bound method as the user wrote it, without its decorators, and the mode that the decorators set."""
 
     original: types.MethodType
     function: types.MethodType
-    #: `NO_GRAD`, `INFERENCE_MODE`, or empty where it has no such decorator.
+    #: `NO_GRAD`, `INFERENCE_MODE`, or empty if there is no such decorator.
     mode: str
 
 
 def undecorated(method: types.MethodType) -> DecoratedMethod:
-    """Look through `torch.no_grad()`, `torch.inference_mode()` and their kin.
+    """Look through `torch.no_grad()`, `torch.inference_mode()` and similar decorators.
 
     `CaptureError` for a decorator that turns autograd on, or that a graph cannot honour.
     """

@@ -1,4 +1,4 @@
-"""The calls that a delaying stance of `torch.compiler.set_stance` has run eagerly, and what differs among calls."""
+"""Records the calls that a delaying stance of `torch.compiler.set_stance` has run eagerly, and how calls differ."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class DelayedCalls:
         return bool(self._calls)
 
     def add(self, call: Call) -> None:
-        """Note one call."""
+        """Record one call."""
         varying = find_varying(call.given).items()
         self._calls.append(
             {place: tuple(value.shape) if isinstance(value, torch.Tensor) else value for place, value in varying}
         )
 
     def changes(self, call: Call, stored: Iterable[StoredVariant]) -> Changes:
-        """Return in what a call differs from those before: with `dynamic=None` it becomes dynamic."""
+        """Return how a call differs from those before: with `dynamic=None` the differences become dynamic."""
         found = changes_from(call.scope, stored)
         present = find_varying(call.given) if self._calls else {}
         for before in self._calls:

@@ -1,4 +1,4 @@
-"""Whether what was traced has been edited since."""
+"""Checks whether traced source was edited since."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from gearcache.serving.call import Call
 
 
 def is_edited(variant: StoredVariant, call: Call) -> bool:
-    """Whether the source that a variant was traced from is another by now."""
+    """Whether the source that a variant was traced from has changed."""
     return changed_source(variant.sources) is not None or changed_function(variant.evidence, call.scope) is not None

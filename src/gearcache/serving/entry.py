@@ -40,7 +40,7 @@ logger = logging.getLogger("gearcache")
 
 
 class Entry:
-    """The variants that are stored under one key. Reading notes misses; writing needs `exclusive`."""
+    """The variants that are stored under one key. Reading records misses; writing needs `exclusive`."""
 
     def __init__(
         self,
@@ -64,13 +64,13 @@ class Entry:
         self._place = place
         #: Sizes in bytes of the blobs that the manifest names, by digest.
         self._blob_sizes: Mapping[str, int] = {}
-        #: The store of the cache keeps counting this process as a user, also when work goes on in memory.
+        #: The store on disk keeps counting this process as a user, even if work continues in memory.
         self._own = self._open_store(layout)
         self.store: Store = self._own
         self._is_counted = False
 
     def look_up(self) -> Manifest | Reason:
-        """Return what is stored, or why there is nothing; counts nothing."""
+        """Return the stored manifest, or why there is none; counts nothing."""
         try:
             found = self.store.lookup(self.key)
         except CacheError as error:
@@ -78,9 +78,9 @@ class Entry:
         return found.manifest if isinstance(found, Hit) else _reason_of(found, self._place)
 
     def read(self) -> list[StoredVariant] | Reason:
-        """Return the stored variants at the first look, or why that misses; this process uses the entry from then on.
+        """Return the stored variants at the first lookup, or the reason of the miss; this process then uses the entry.
 
-        A fault of the cache is told as one, and no variant is stored then.
+        A fault of the cache is recorded as one, and then no variant is stored.
         """
         with span("manifest", self._history.name):
             try:
@@ -92,25 +92,25 @@ class Entry:
                 return self._readable(found.manifest)
         reason = _reason_of(found, self._place)
         self._history.miss(reason, kind=found.reason.value)
-        if found.reason is MissReason.UNREADABLE:  # what no compile mends: a mode, a disk
+        if found.reason is MissReason.UNREADABLE:  # no compile can fix it: a mode, a disk
             self._history.fault(CacheError(f"{reason.text}: {reason.advice}"))
         return reason
 
     def read_again(self) -> list[StoredVariant]:
-        """Return what is stored by now; raises `CacheError`."""
+        """Return the variants that are stored by now; raises `CacheError`."""
         found = self._load(explain=False)
         variants = self._readable(found.manifest) if isinstance(found, Hit) else []
         return [] if isinstance(variants, Reason) else variants
 
     def _readable(self, manifest: Manifest) -> list[StoredVariant] | Reason:
-        """Return the variants that a manifest holds; what cannot be read is a miss."""
+        """Return the variants of a manifest; a manifest that cannot be read is a miss."""
         variants = self.decode(manifest)
         if isinstance(variants, Reason):
             self._history.miss(variants, kind=variants.kind)
         return variants
 
     def _load(self, *, explain: bool = True) -> Hit | Miss:
-        """Look the entry up as one that uses it, the only way to what is loaded; counts once what others stored."""
+        """Look up the entry as a user of it, which every load does; counts once variants that others stored."""
         found = self.store.load(self.key, explain=explain)
         if isinstance(found, Hit) and not self._is_counted:
             self._is_counted = True
@@ -118,17 +118,17 @@ class Entry:
         return found
 
     def decode(self, manifest: Manifest) -> list[StoredVariant] | Reason:
-        """Return the variants that a manifest holds, or that it cannot be read."""
+        """Return the variants of a manifest, or the reason why it cannot be read."""
         self._blob_sizes = manifest.blobs
         try:
             return entry_from_plain(manifest.payload)
-        except Exception as error:  # what has another form than ours raises anything
+        except Exception as error:  # data of an unknown form raises anything
             raise_interrupt(error)
             text = f"the variants of {manifest.name} cannot be read: {type(error).__name__}: {error}"
             return Reason("unreadable", text)
 
     def has_blob(self, digest: str) -> bool:
-        """Whether a blob is stored, unverified."""
+        """Whether a blob is stored; its content is not verified."""
         return self.store.has_blob(digest)
 
     def size_of(self, variants: list[StoredVariant]) -> int:
@@ -137,16 +137,16 @@ class Entry:
 
     @property
     def is_in_memory(self) -> bool:
-        """Whether the cache cannot be used."""
+        """Whether the cache cannot be used, so that variants are in memory only."""
         return self.store is not self._own
 
     @property
     def folder(self) -> Callable[[str], Path] | None:
-        """What gives a folder of this entry for files of the backend's own; None where there is none."""
+        """The function that returns a folder of this entry for the backend's own files; None if there is none."""
         return None if self.is_in_memory else self._folder
 
     def _folder(self, name: str) -> Path:
-        """Return a folder; raises `CacheError` where others can write."""
+        """Return a folder; raises `CacheError` if others can write to it."""
         folder = self.layout.manifest(self.key).parent / name
         try:
             check_folders(self.layout.root, folder)
@@ -156,9 +156,9 @@ class Entry:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Be the only writer of the entry on this host; raises `CacheError` where that cannot be.
+        """Be the only writer of the entry on this host; raises `CacheError` if that is impossible.
 
-        Misses are counted before anything is compiled; where there are tiers, afterwards, as one of them may serve.
+        Misses are counted before anything is compiled; with tiers they are counted afterwards, as a tier may serve.
         """
         with self.store.exclusive(self.key):
             if not self._settings.remotes:
@@ -171,13 +171,13 @@ class Entry:
     def _count_misses(self) -> None:
         from gearcache.cache.admin.tally import count_misses
 
-        if self._serves and not self.is_in_memory:  # else nobody waited for what was missed
+        if self._serves and not self.is_in_memory:  # else no call waited because of the misses
             count_misses(self.layout, self.key.safe_label, self._history.uncounted)
         self._history.uncounted.clear()
 
     @property
     def remotes(self) -> list[TierURL]:
-        """The tiers beyond this host, in the order in which they are asked; `OptionError` for what is none."""
+        """The tiers beyond this host, in the order in which they are asked; `OptionError` for an invalid one."""
         from gearcache.cache.remote.urls import parse_urls
 
         return parse_urls(self._settings.remotes, self._settings.remotes_source)
@@ -188,15 +188,15 @@ class Entry:
         return self._settings.max_variants
 
     def adopt(self, variants: list[StoredVariant], present: list[StoredVariant]) -> None:
-        """Store variants that came from elsewhere, whose blobs are here, beside those that are present."""
+        """Store variants from elsewhere, whose blobs are here, beside those that are present."""
         with self.store.writing():
             whole = [variant for variant in present if self.is_whole(variant)]
             self._write([*whole, *variants])
 
     def publish(self, result: BuildResult, present: list[StoredVariant]) -> None:
-        """Store what was built beside the variants that are present."""
+        """Store a build beside the variants that are present."""
         begin = time.perf_counter()
-        # Until the manifest names them, only the lock of the store keeps the blobs from being collected.
+        # Until the manifest names the blobs, only the lock of the store keeps them from being collected.
         with self.store.writing():
             variants = [variant for variant in present if self.is_whole(variant)]
             for item in result.variants:
@@ -214,7 +214,7 @@ class Entry:
         self.store.keep_limits(self.key)
 
     def impossible_calls(self) -> list[ImpossibleCall]:
-        """Return the calls of which no graph can be made, as builds have found; none where that cannot be read."""
+        """Return the calls for which builds found no graph; none if that cannot be read."""
         manifest = self.look_up()
         if (
             isinstance(manifest, Reason)
@@ -226,11 +226,11 @@ class Entry:
 
         try:
             return [ImpossibleCall(**plain) for plain in found]
-        except TypeError:  # of another form than ours
+        except TypeError:  # of an unknown form
             return []
 
     def note_impossible(self, call: ImpossibleCall) -> bool:
-        """Store that no graph can be made of a call; whether there is an entry to store it in. Raises `CacheError`."""
+        """Store that no graph can be made for a call; returns whether there is an entry for it. Raises `CacheError`."""
         with self.exclusive(), self.store.writing():
             variants = self.read_again()
             if variants:
@@ -259,14 +259,14 @@ class Entry:
         return sum(sizes.values())
 
     def is_whole(self, variant: StoredVariant) -> bool:
-        """Whether all blobs of a stored variant are there, and it names them as a variant does."""
+        """Whether all blobs of a stored variant exist; False for data of an unknown form."""
         try:
             return all(map(self.store.has_blob, blobs_of(variant)))
         except (AttributeError, TypeError, ValueError):
             return False
 
     def use_memory(self) -> None:
-        """Work without the cache from now on: what is published lives as long as this object, and only it finds it."""
+        """Work without the cache from now on: published variants are in memory, and only this object finds them."""
         from gearcache.cache.memory import MemoryStore
 
         if not self.is_in_memory:
@@ -292,9 +292,9 @@ def blobs_of(variant: StoredVariant) -> list[str]:
 
 
 def _reason_of(miss: Miss, place: tuple[str, int]) -> Reason:
-    """Return what the store says about a miss; a difference to the nearest entry is a reason of its own kind.
+    """Return the store's reason of a miss; a difference to the nearest entry is a reason of its own kind.
 
-    `place` is where the method stands.
+    `place` is the file and line of the method.
     """
     text, difference = f"{miss.reason.value}: {miss.detail}", miss.difference
     if difference is None:

@@ -1,4 +1,4 @@
-"""The entry of one binding in the tiers beyond this host: what a build asks of them, and what it sends there."""
+"""The entry of one binding in the tiers beyond this host: what a build fetches from them, and what it sends."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 class EntryTiers:
-    """The tiers of one binding, none of which is opened before it is needed."""
+    """The tiers of one binding; none is opened before it is needed."""
 
     def __init__(self, method: ResolvedMethod, variants: Variants, history: History) -> None:
         self._method = method
         self._entry = variants.entry
         self._variants = variants
         self._history = history
-        #: Whether this process ends with the build, and the one that it was forked from sends what it stored.
+        #: Whether this process ends with the build, so that its parent process sends what it stored.
         self.leaves_sending = False
         self._remote_entry: RemoteEntry | None = None
         self._has_no_remote = False
@@ -45,7 +45,7 @@ class EntryTiers:
         *,
         any_sizes: bool = False,
     ) -> Wanted:
-        """Return what is wanted of tiers for a call, beside what is present; `any_sizes`: at other sizes of it too."""
+        """Return what a call needs from tiers, beside the present variants; `any_sizes`: also at other sizes."""
         from gearcache.serving.remote_entry import Wanted
 
         evidence = EvidenceCheck(call.scope)
@@ -59,7 +59,7 @@ class EntryTiers:
         )
 
     def shared(self) -> str:
-        """Return the tiers to which what is compiled here is sent, by name; empty where there are none."""
+        """Return the names of the tiers that receive what is compiled here; empty if there are none."""
         remote = self.remote()
         return " ".join(remote.reached) if remote is not None and not self._entry.is_in_memory else ""
 
@@ -74,19 +74,19 @@ class EntryTiers:
                     self._entry,
                     self._history,
                     self._variants.renew,
-                    # A tier that fails is no reason for a prewarm, which is strict, to compile nothing: its report
-                    # says so.
+                    # A failing tier must not stop a prewarm, which is strict, from compiling: its report names the
+                    # failure.
                     strict=settings.strict and self._method.serves,
                     lock_timeout=settings.lock_timeout,
                 )
-            except (CacheError, OptionError) as error:  # keys or URLs cannot be used: no reason for a call to fail
+            except (CacheError, OptionError) as error:  # keys or URLs cannot be used; the call must not fail for it
                 self._has_no_remote = True
                 self._history.fault(error)
         return self._remote_entry
 
     @contextlib.contextmanager
     def giving_up(self) -> Iterator[None]:
-        """Let other hosts compile where this one could not."""
+        """Let other hosts compile if this one could not."""
         try:
             yield
         finally:
@@ -110,6 +110,6 @@ class EntryTiers:
             remote.offer()
 
     def send(self) -> list[str]:
-        """Send what is stored to the tiers, now; returns the problems."""
+        """Send the stored entry to the tiers, now; returns the problems."""
         remote = self.remote()
         return remote.send() if remote is not None and not self._entry.is_in_memory else []

@@ -1,4 +1,4 @@
-"""Arguments made of specs, for `.warm()` without an example call. A relaunch that is called does not import this."""
+"""Makes arguments from specs, for `.warm()` without an example call. A relaunch that is called does not import this."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from gearcache.guards.gears.tensor_spec import TensorSpec
 def example_inputs(
     specs: Mapping[str, Any], gears: GearSpec, module: torch.nn.Module, special: Special | None = None
 ) -> dict[str, Any]:
-    """Return an argument for each spec: tensors of zeros at one gear or at `special` sizes, values as they are."""
+    """Return an argument for each spec: tensors of zeros at one gear or at `special` sizes; values unchanged."""
     tensors = [leaf for name, spec in specs.items() for _, leaf in leaves(spec, name) if isinstance(leaf, TensorSpec)]
     sizes = ExampleSizes(gears, {size for spec in tensors for size in spec.shape if isinstance(size, int)}, special)
     held = next(iter((*module.parameters(), *module.buffers())), None)
     default = torch.device("cpu") if held is None else held.device
-    # Without weights (a prewarm) no argument has memory either: the device that it is for may not be in this host.
+    # If the weights have no memory (a prewarm), neither do arguments: this host may lack the target device.
     is_shape = held is not None and (held.is_meta or private_fake.is_fake(held))
 
     def made(spec: Any, path: str) -> Any:

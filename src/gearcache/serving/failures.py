@@ -1,4 +1,4 @@
-"""Unexpected exceptions on the way from a call to its graph: none of them breaks the model, unless `strict`."""
+"""Handles unexpected exceptions while a call is prepared: none of them breaks the model, unless `strict`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from gearcache.serving.parameters import Parameters
 from gearcache.torch_release import NEWEST, TESTED_TEXT, is_tested
 
 logger = logging.getLogger("gearcache")
-#: After so many in a row a method runs uncached at once: each attempt may take as long as a compile.
+#: After this many in a row a method runs uncached at once: each attempt may take as long as a compile.
 _MANY = 3
 _FOLDER = Path(__file__).parent
-#: Names of torch of which this process has told that they are missing.
+#: Missing names of torch that this process has warned about.
 _told: set[tuple[str, ...]] = set()
 
 
@@ -31,15 +31,15 @@ class Failures:
 
     @property
     def are_many(self) -> bool:
-        """Whether it is no use to try again before a `refresh`."""
+        """Whether another attempt is pointless before a `refresh`."""
         return self._count >= _MANY
 
     def clear(self) -> None:
-        """Start anew."""
+        """Forget all exceptions."""
         self._count = 0
 
     def add(self, error: Exception, parameters: Parameters) -> None:
-        """Warn of an exception, once for each; raises `PreparationError` where the options want that."""
+        """Warn about an exception, once for each; raises `PreparationError` if the options are strict."""
         cause = f"{type(error).__name__}: {error}"
         failure = PreparationError(self._name, cause, _place(error), host_remedy(error) or _release_remedy())
         if parameters.settings().strict:
@@ -51,14 +51,14 @@ class Failures:
 
 
 def warn_lacking(error: MissingTorchNames) -> None:
-    """Say, once in a process, which names this torch lacks, so that methods themselves answer."""
+    """Warn, once in a process, about the names that this torch lacks, for which methods themselves serve."""
     if error.names not in _told:
         _told.add(error.names)
         logger.warning("no graph is made or loaded, the methods themselves answer: %s", error)
 
 
 def _release_remedy() -> str:
-    """Return what to do where torch is of a release that was not tested; else ""."""
+    """Return what to do if the release of torch was not tested; else ""."""
     version = str(torch.__version__)
     if is_tested(version):
         return ""
@@ -66,7 +66,7 @@ def _release_remedy() -> str:
 
 
 def _place(error: Exception) -> str:
-    """Return the innermost function of gearcache's own that an exception went through."""
+    """Return the innermost function of gearcache that an exception went through."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if Path(frame.filename).is_relative_to(_FOLDER)]
     return f"`{own[-1].name}`, {Path(own[-1].filename).name}:{own[-1].lineno}" if own else "gearcache"

@@ -1,8 +1,8 @@
-"""A build in a process of its own: a fork, which has the module and the arguments as they are at this moment.
+"""A build in a forked process, which has the module and the arguments in their present state.
 
-A thread of this process would trace a module that other threads change meanwhile, and would take the interpreter from
-them. A fork of a process that has used OpenMP hangs where it begins a parallel region, so the child works with one
-thread; what takes long is done by its compile workers, which are processes of their own.
+A thread of this process would trace a module that other threads change, and would compete for the interpreter. A fork
+of a process that has used OpenMP hangs when it begins a parallel region, so the child works with one thread. Its
+compile workers, which are separate processes, do the long work.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ from gearcache.serving.pulse import STILL_SECONDS, Pulse
 _NICE = 19
 _POLL_SECONDS = 0.02
 _CONNECTIONS = ("socket:", "pipe:", "anon_inode:")
-#: Of each module that is being imported, a weak reference to its lock (Python's `importlib._bootstrap`).
+#: For each module that is being imported, a weak reference to its lock (Python's `importlib._bootstrap`).
 _module_locks: dict[Any, Any] = getattr(importlib._bootstrap, "_module_locks", {})
-#: Events that this process is told of as if they were its own; what the child has loaded is not loaded here.
+#: Events that this process reports as its own; graphs that the child has loaded are not loaded here.
 _TOLD = ("trace", "compile", "compile_failed", "publish", "fetch", "upload", "lease")
 
 
 class Report(Struct, frozen=True):
-    """What came of a build: empty `error` where the graphs are stored."""
+    """The result of a build: `error` is empty if the graphs are stored."""
 
     #: The class of the error.
     kind: str = ""
     error: str = ""
     events: list[Event] = field(default_factory=list)
-    #: Levels and texts of what was logged.
+    #: Levels and texts of the log records.
     logged: list[tuple[int, str]] = field(default_factory=list)
 
 
 class ForkedBuild:
-    """A child that runs `work`, at the lowest priority, and reports. It ends with this process."""
+    """A child that runs `work` at the lowest priority and reports. It ends with this process."""
 
     def __init__(self, work: Callable[[], None], seconds: float) -> None:
         self._deadline = time.monotonic() + seconds
@@ -62,7 +62,7 @@ class ForkedBuild:
         self._read, write = os.pipe()
         held, self._life_line = os.pipe()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of threads; see above
+            warnings.simplefilter("ignore", DeprecationWarning)  # about threads; see above
             try:
                 self._pid = os.fork()
             except BaseException:
@@ -81,11 +81,11 @@ class ForkedBuild:
 
     @property
     def is_here(self) -> bool:
-        """Whether it was started by this process, and not by the one that this was forked from."""
+        """Whether this process started it, and not the parent of this process."""
         return self._parent == os.getpid()
 
     def poll(self) -> Report | None:
-        """Return what came of it; None while it is under way. After that it is not to be called."""
+        """Return the report; None while the build is running. It must not be called after it returned a report."""
         with contextlib.suppress(BlockingIOError):
             while self._read >= 0 and (data := os.read(self._read, 1 << 16)):
                 self._received += data
@@ -97,7 +97,7 @@ class ForkedBuild:
         return None
 
     def wait(self) -> Report:
-        """Return what came of it when it has ended."""
+        """Wait for the end of the build and return its report."""
         while (report := self.poll()) is None:
             time.sleep(_POLL_SECONDS)
         return report
@@ -113,7 +113,7 @@ class ForkedBuild:
         return Report("RuntimeError", "the process of the build has ended without a report")
 
     def _ended(self, report: Report) -> Report:
-        for descriptor in (self._read, self._life_line):  # whatever is left of its group ends itself
+        for descriptor in (self._read, self._life_line):  # the rest of its process group then ends itself
             if descriptor >= 0:
                 os.close(descriptor)
         self._read = self._life_line = -1
@@ -125,7 +125,7 @@ class ForkedBuild:
 
 
 def can_fork() -> bool:
-    """Whether no other thread imports a module or compiles with Dynamo: its locks would never be free in the child."""
+    """Whether no other thread imports a module or compiles with Dynamo: the child could never get such a lock."""
     for reference in list(_module_locks.values()):
         owner = getattr(reference(), "owner", None)
         if owner is not None and owner != threading.get_ident():
@@ -140,7 +140,7 @@ def can_fork() -> bool:
 
 
 def _close_connections(own: set[int]) -> None:
-    """Close sockets and pipes that the child has no use for: whoever is at the other end would wait for it."""
+    """Close sockets and pipes that the child does not need: the process at the other end would wait for it."""
     with contextlib.suppress(OSError):
         for link in list(Path("/proc/self/fd").iterdir()):
             number = int(link.name)
@@ -154,7 +154,7 @@ def _close_connections(own: set[int]) -> None:
 
 
 class _Log(logging.Handler):
-    """Keeps what is logged, for the parent: handlers may belong to threads that are not here."""
+    """Keeps log records for the parent: handlers may belong to threads that do not exist here."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -189,16 +189,16 @@ def _run(work: Callable[[], None], write: int, life_line: int, parent: int) -> N
 
 def _enter(write: int, life_line: int, parent: int) -> _Log:
     _close_connections({write, life_line})
-    gc.freeze()  # nothing that the parent has is collected here: it would run finalizers twice
+    gc.freeze()  # no object of the parent is collected here: its finalizer would run twice
     os.setsid()
     with contextlib.suppress(OSError):
         os.nice(_NICE)
     keep_priority()
     for number in signal.valid_signals():
-        if callable(signal.getsignal(number)):  # a handler of the parent's
+        if callable(signal.getsignal(number)):  # a handler of the parent
             signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *_: None)  # as compile workers do: it survives what it sends to its group
+    signal.signal(signal.SIGTERM, lambda *_: None)  # as in compile workers: it survives signals to its own group
     signal.set_wakeup_fd(-1)
     threading.Thread(target=watch_parent, args=(parent, life_line), daemon=True).start()
     torch.set_num_threads(1)

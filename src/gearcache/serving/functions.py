@@ -1,4 +1,4 @@
-"""The functions behind cached methods: which are refused, whose instance is named, and where a class holds them."""
+"""The functions behind cached methods: which are refused, whose instance is named, and which class has them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gearcache.errors import UnsupportedMethod
 
 
 def check_kind(function: Callable[..., Any]) -> None:
-    """Refuse a method whose call does not give a result but something that runs later."""
+    """Refuse a method whose call returns something that runs later, instead of a result."""
     inner = inspect.unwrap(function)
     kinds = {
         "a generator": inspect.isgeneratorfunction,
@@ -29,9 +29,9 @@ def check_kind(function: Callable[..., Any]) -> None:
 
 
 def with_named_instance(function: types.MethodType) -> types.MethodType:
-    """Return a method whose instance is a parameter of its own: all paths to what it holds begin there.
+    """Return a method whose instance is a separate parameter: all paths to the instance's attributes begin there.
 
-    `def wrapper(*args, **kwargs)`, as decorators make it, takes it among other arguments.
+    `def wrapper(*args, **kwargs)`, as decorators make it, takes the instance as one of its arguments.
     """
     original: Any = function.__func__
     if original.__code__.co_argcount:
@@ -45,7 +45,7 @@ def with_named_instance(function: types.MethodType) -> types.MethodType:
 
 
 def place_of(cls: type, function: Callable[..., Any]) -> tuple[type, str]:
-    """Return which class holds a method, and under which name; `PicklingError` where none does."""
+    """Return the class of a method, and its name there; `PicklingError` if no class has it."""
     for base in cls.__mro__:
         for name, member in vars(base).items():
             inner = getattr(member, "function", member)

@@ -1,7 +1,7 @@
-"""Faults of what gearcache hooks into Dynamo, on a release of torch that was not tested: the method itself answers.
+"""Recognises errors of gearcache's hooks in Dynamo on an untested release of torch: the method itself then serves.
 
-A hook may be called with other arguments than it takes, or find that an attribute has another name. On a tested release
-such an error says that the method cannot be traced, and is raised; on another one it says nothing of the method.
+A hook may be called with unexpected arguments, or find that an attribute was renamed. On a tested release such an error
+means that the method cannot be traced, and is raised; on an untested one it means nothing about the method.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import torch
 from gearcache.errors import CaptureError
 from gearcache.torch_release import is_tested
 
-#: Also where it is reached through a symlink.
+#: Also under a symlink.
 _FOLDERS = (Path(__file__).parents[1] / "ge_cache", (Path(__file__).parents[1] / "ge_cache").resolve())
 _KINDS = (AssertionError, AttributeError, KeyError, NameError, NotImplementedError, TypeError)
 
 
 def is_hook_fault(error: CaptureError) -> bool:
-    """Whether a trace ended in an error that a hook has raised, with a torch that was not tested."""
+    """Whether a hook raised the error that ended a trace, on a torch that was not tested."""
     if is_tested(str(torch.__version__)):
         return False
     found: BaseException | None = error.__cause__

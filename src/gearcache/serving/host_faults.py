@@ -1,4 +1,4 @@
-"""Faults of the host that keep a compile from being made: no compiler, no room, no descriptors, no place to write."""
+"""Recognises faults of the host that prevent a compile: no compiler, no space, no descriptors, no writable folder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ERRORS = (
     errno.ENOSPC,
     errno.EROFS,
 )
-#: What compilers, and processes whose errors come back as text, say of them.
+#: Texts for them in errors of compilers, and of processes whose errors are returned as text.
 _NO_TEMPORARY = "No usable temporary directory"
 _WORDS = (*(os.strerror(number) for number in _ERRORS), _NO_TEMPORARY)
 TEMPORARY_REMEDY = (
@@ -27,12 +27,12 @@ TEMPORARY_REMEDY = (
 
 
 def keeps_from_compiling(error: BaseException) -> bool:
-    """Whether this host cannot compile, whatever the method is: it has no compiler, or a fault of `is_host_fault`."""
+    """Whether this host cannot compile any method: it has no compiler, or a fault of `is_host_fault`."""
     return isinstance(error, BackendUnavailable) or is_host_fault(error)
 
 
 def is_host_fault(error: BaseException) -> bool:
-    """Whether an error comes from a full disk, a lack of descriptors or memory, or from having no place to write."""
+    """Whether an error is caused by a full disk, a lack of descriptors or memory, or no place to write."""
     seen: set[int] = set()
     found: BaseException | None = error
     while found is not None and id(found) not in seen:
@@ -46,7 +46,7 @@ def is_host_fault(error: BaseException) -> bool:
 
 
 def host_remedy(error: BaseException) -> str:
-    """Return what is wrong with the host where that may have caused an error, and what to do; "" where nothing is."""
+    """Return the fault of the host that may have caused an error, and what to do; "" if there is none."""
     try:
         Path.cwd()
     except FileNotFoundError:

@@ -1,6 +1,7 @@
-"""A call of which no graph can be made, as a build has found: not every method takes an open dim of size 1.
+"""A call for which a build found that no graph can be made: not every method takes an open dim of size 1.
 
-It is stored beside the graphs of an entry, so that the next prewarm need not trace it and nothing waits for its graph.
+It is stored beside the graphs of an entry, so that the next prewarm does not trace it and no process waits for its
+graph.
 """
 
 from __future__ import annotations
@@ -24,35 +25,35 @@ _PLAIN = (bool, int, float, str, type(None))
 
 
 class ImpossibleCall(Struct, frozen=True):
-    """What is known of one: of other code, arguments or plain attributes of modules it says nothing.
+    """The record of such a call. It does not apply to other code, arguments or plain attributes of modules.
 
-    A trace that failed leaves no evidence of what else it has read, such as globals.
+    A failed trace leaves no evidence of other things that it has read, such as globals.
     """
 
     #: Digest of its arguments and of the modules that the method belongs to.
     call: str
     reason: str
-    #: The code that the trace went through, as of `guards.evidence.traced_files`.
+    #: The code that the trace went through, as in `guards.evidence.traced_files`.
     sources: dict[str, Any]
 
     @classmethod
     def found(cls, call: str, reason: str, codes: Iterable[CodeType]) -> ImpossibleCall | None:
-        """Return one after a trace that went through some code; None where an edit of it could not be seen."""
+        """Return one after a trace that went through some code; None if an edit of that code could not be detected."""
         try:
             return cls(call, reason[:_MOST_TEXT], record_sources(codes))
         except UnknownSource:
             return None
 
     def is_current(self) -> bool:
-        """Whether the code is as it was."""
+        """Whether the code is unchanged."""
         try:
             return changed_source(self.sources) is None
-        except (LookupError, TypeError, ValueError, AttributeError, ImportError):  # of another form than ours
+        except (LookupError, TypeError, ValueError, AttributeError, ImportError):  # of an unknown form
             return False
 
 
 def outline_of(call: Call, settings: Settings) -> str:
-    """Return a digest of the arguments of a call, of the modules below its instance and of what decides on misses."""
+    """Return a digest of the arguments of a call, the modules below its instance, and the options about misses."""
     tensors = [
         (path, str(tensor.dtype), tuple(tensor.shape), tuple(tensor.stride()), tensor.device.type)
         for path, tensor in call.tensors.items()
@@ -74,7 +75,7 @@ def _held(module: Any) -> list[tuple[str, Any]]:
 
 
 def _outline(value: Any, depth: int = 3) -> Any:
-    """Return what is plain of a value, and the types of the rest."""
+    """Return the plain parts of a value, and the types of the rest."""
     if depth and type(value) in (list, tuple):
         return [_outline(item, depth - 1) for item in value]
     if depth and type(value) is dict:

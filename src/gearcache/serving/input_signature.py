@@ -1,4 +1,4 @@
-"""What is declared about the arguments of one method before any call: their specs, checked against its parameters."""
+"""The declared specs of one method's arguments, checked against its parameters."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ Arguments = Mapping[str, Any]
 class InputSignature:
     """The specs of a method's arguments, by their names.
 
-    `GearSpecError` where they do not fit the parameters of the method, or contradict `gears=`.
+    `GearSpecError` if they do not fit the parameters of the method, or contradict `gears=`.
     """
 
     def __init__(self, name: str, function: types.MethodType, parameters: Parameters) -> None:
         self._name, self._function = name, function
         self._parameters = parameters
         self._specs = _by_name(name, function, parameters.input_signature)
-        _ = self._spec  # what contradicts `gears=` is told here
+        _ = self._spec  # raises if the specs contradict `gears=`
 
     def __bool__(self) -> bool:
         """Whether anything is declared."""
@@ -46,28 +46,28 @@ class InputSignature:
         return {path: leaf for path, leaf in found if isinstance(leaf, TensorSpec)}
 
     def tensors_of(self, arguments: Arguments) -> dict[str, TensorSpec]:
-        """Return the specs of tensors by where a call has them."""
+        """Return the specs of tensors, by their places in a call."""
         return at_their_places(self._tensors, self._function, arguments) or {}
 
     def places(self, arguments: Arguments) -> dict[str, str]:
-        """Return where a call has the arguments that are declared, by their names."""
+        """Return the places of the declared arguments in a call, by their names."""
         found = {name: place_of_argument(name, self._function, arguments) for name in self._specs}
         return {name: place[0] for name, place in found.items() if place is not None}
 
     @cached_property
     def _spec(self) -> GearSpec:
-        """Return all gears by the names that users know."""
+        """Return all gears under the names that users know."""
         return with_specs(self._gears(), self._tensors) if self else GearSpec(())
 
     def _gears(self, arguments: Arguments | None = None) -> GearSpec:
-        """Return those of `gears=`, at the places of a call where there is one."""
+        """Return the gears of `gears=`, at their places in a call if one is given."""
         gears = self._parameters.gears
         if arguments is not None:
             gears = at_their_places(gears, self._function, arguments)
         return parse_gears(gears, self._parameters.settings().policy)
 
     def check(self, arguments: Arguments) -> None:
-        """Compare a call with the specs, but for sizes that symbols say; `InputError` for the first difference."""
+        """Compare a call with the specs, except for sizes given by symbols; `InputError` for the first difference."""
         for name in self._specs:
             found = self._difference(name, arguments)
             if found is not None:
@@ -81,7 +81,7 @@ class InputSignature:
         return difference(self._specs[name], value, path, open_dims=self._open_dims(arguments))
 
     def _open_dims(self, arguments: Arguments) -> dict[str, set[int]]:
-        """Return the dims of examples whose sizes `gears=` gives."""
+        """Return the dims of examples whose sizes are given by `gears=`."""
         if not self._parameters.gears or not any(isinstance(spec, ExampleSpec) for spec in self._tensors.values()):
             return {}
         gears = self._gears(arguments)
@@ -90,7 +90,7 @@ class InputSignature:
     # -- the first call ----------------------------------------------------------------------------------
 
     def specials(self) -> list[Special]:
-        """Return the sizes at which declared calls take traces of their own."""
+        """Return the sizes at which declared calls need their own traces."""
         from gearcache.guards.gears.example_sizes import specials
 
         return specials(self._spec)
@@ -98,9 +98,9 @@ class InputSignature:
     def filled(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], special: Special | None = None
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments of a call with examples for what is declared and not given.
+        """Return the arguments of a call, with examples for declared arguments that are not given.
 
-        `TypeError` where an argument is neither given nor declared.
+        `TypeError` if an argument is neither given nor declared.
         """
         signature = inspect.signature(self._function)
         given = signature.bind_partial(*args, **kwargs).arguments
@@ -115,7 +115,7 @@ class InputSignature:
         return args, kwargs
 
     def check_given(self, bind: Callable[[], object]) -> None:
-        """Bind the arguments of a call that is not run; `TypeError` names the method and what is missing."""
+        """Bind the arguments of a call that is not run; `TypeError` names the method and the missing argument."""
         try:
             bind()
         except TypeError as error:
@@ -131,9 +131,10 @@ class InputSignature:
     # -- what is stored ----------------------------------------------------------------------------------
 
     def contradiction(self, variant: StoredVariant, arguments: Arguments) -> Reason | None:
-        """Return why a variant is not for calls such as are declared, or None.
+        """Return why a variant is not for declared calls, or None.
 
-        It is another one's who shares the entry, and says nothing about this method's calls: it is not loaded.
+        Such a variant belongs to another program that shares the entry, and does not concern this method: it is not
+        loaded.
         """
         for path, spec in self.tensors_of(arguments).items():
             if _contradicts(variant, path, spec):
@@ -146,10 +147,10 @@ class InputSignature:
     def for_dispatch(
         self, gears: list[BoundGear], places: Mapping[str, str]
     ) -> tuple[list[BoundGear], Callable[..., bool] | None]:
-        """Return the gears whose own checks admit no tensor against its spec, and a check of what they do not compare.
+        """Return the gears whose checks admit only tensors of the specs, and a check of the other arguments.
 
         An entry is shared with programs that declare less, so it may have graphs of other dtypes. The check takes the
-        values of the method's parameters, the instance left out; None where the gears compare everything themselves.
+        values of the method's parameters without the instance; None if the gears compare everything themselves.
         """
         specs = [leaf for name, place in places.items() for leaf in leaves(self._specs[name], place)]
         tensors = [(path, leaf) for path, leaf in specs if isinstance(leaf, TensorSpec)]
@@ -163,7 +164,7 @@ class InputSignature:
         if not asked or not kept:
             return kept, None
         names = list(inspect.signature(self._function.__func__, follow_wrapped=False).parameters)[1:]
-        # To look for an argument behind a wrapper takes 20 µs, so the others are taken as they come.
+        # Finding an argument behind a wrapper takes 20 µs, so the others are used directly.
         direct = {name: self._specs[name] for name in asked if name in names}
         hidden = [name for name in asked if name not in names]
         spec = self._gears()
@@ -213,11 +214,11 @@ def _contradicts(variant: StoredVariant, path: str, spec: TensorSpec) -> bool:
 
 
 def _compares(variant: StoredVariant, spec: Any, path: str) -> bool:
-    """Whether a variant, which does not contradict a spec, compares everything that the spec says of an argument."""
+    """Whether a variant that does not contradict a spec compares everything that the spec says about an argument."""
     inputs = {stored.access.text for stored in variant.inputs if stored.access.root[0] == "argument"}
     compared = {(check.kind, check.access.text) for check in variant.call_checks}
     for place, leaf in leaves(spec, path):
-        # A constant is that of a call that was compared with the spec before its gears were loaded.
+        # The call of a constant was compared with the spec before the gears were loaded.
         if place not in inputs if isinstance(leaf, TensorSpec) else ("constant", place) not in compared:
             return False
     return all(("length", place) in compared for place in containers(spec, path))

@@ -1,4 +1,4 @@
-"""The variants of one binding that are loaded, and which of their graphs serves a call."""
+"""The loaded variants of one binding, and which of their graphs serves a call."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from gearcache.guards.evidence.reason import Reason
 from gearcache.serving.activate import ActiveVariant, misfit, numbers_of, tensors_of
 from gearcache.serving.call import Call
 
-#: Takes the arguments of a call, the instance first, and gives its result.
+#: Takes the arguments of a call, the instance first, and returns its result.
 Frame = Callable[..., Any]
 
 
 class LoadedVariants:
-    """Finds the frame of a call the slow way, and readies the graphs for calls of its kind."""
+    """Finds the frame of a call without the dispatch, and prepares the graphs for similar calls."""
 
     def __init__(self, name: str, *, validate: bool) -> None:
         self.variants: list[ActiveVariant] = []
@@ -32,20 +32,20 @@ class LoadedVariants:
         self._validate = validate
 
     def forget(self) -> None:
-        """Serve nothing any more."""
+        """Drop all variants."""
         self.variants.clear()
         self.gears = []
 
     def gear_texts(self) -> list[str]:
-        """Return the loaded gears."""
+        """Return the texts of the loaded gears."""
         return [graph.gear.text for active in self.variants for graph in active.graphs]
 
     def left_out(self) -> list[str]:
-        """Return what the method says to loggers, and none of the graphs does."""
+        """Return the messages that the method logs and the graphs do not."""
         return sorted({text for active in self.variants for text in active.variant.left_out})
 
     def find(self, call: Call) -> Frame | Problems:
-        """Return the frame that serves a call, or why each graph does not."""
+        """Return the frame that serves a call, or the reason for each graph that does not."""
         problems = []
         for active in self.variants:
             tensors = tensors_of(active.variant, call.scope)
@@ -61,7 +61,7 @@ class LoadedVariants:
         return Problems(problems)
 
     def accept(self, active: ActiveVariant, graph: GraphCall, tensors: tuple[torch.Tensor, ...], call: Call) -> Frame:
-        """Return the frame of a graph, readied for tensors like these; `InputError` where a written one overlaps."""
+        """Return the frame of a graph, prepared for tensors like these; `InputError` if a written one overlaps."""
         if (overlap := graph.overlap(tensors)) is not None:
             written, other = overlap
             raise InputError(
@@ -75,7 +75,7 @@ class LoadedVariants:
         return next(bound.frame for bound in self.gears if bound.gear is graph.gear)
 
     def gears_for(self, call: Call) -> set[str]:
-        """Return the gears of the loaded variants that take such a call at some sizes, and those that they exclude."""
+        """Return the gears of the loaded variants that take such a call at some sizes, and the excluded gears."""
         found: set[str] = set()
         for active in self.variants:
             if takes(active.variant, call):
@@ -83,11 +83,11 @@ class LoadedVariants:
         return found
 
     def misfits(self, call: Call) -> list[Reason]:
-        """Return the argument that each loaded variant was traced with otherwise."""
+        """Return, for each loaded variant, the argument with which it does not fit the call."""
         return [reason for active in self.variants if (reason := misfit(active.variant, call.scope)) is not None]
 
     def _accept_others(self, present: ActiveVariant, call: Call) -> None:
-        """Ready the other variants that take such arguments: their first call then needs no second look."""
+        """Prepare the other variants that take such arguments, so that their first call needs no second lookup."""
         for active in self.variants:
             if active is present or any(graph.is_ready for graph in active.graphs):
                 continue
@@ -106,6 +106,6 @@ def takes(variant: StoredVariant, call: Call, *, any_sizes: bool = True) -> bool
 
 
 def _are_of_its_kind(variant: StoredVariant, tensors: tuple[Any, ...]) -> bool:
-    """Whether nothing but sizes keeps tensors from the graphs of a variant."""
+    """Whether only sizes and strides keep tensors from the graphs of a variant."""
     problem = find_problem(variant.inputs, variant.gears[0], tensors)
     return problem is None or problem.kind in ("shape", "stride")

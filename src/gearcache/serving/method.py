@@ -47,21 +47,21 @@ if TYPE_CHECKING:
     from gearcache.telemetry.method_shapes import MethodShapes
     from gearcache.telemetry.suggest import SuggestedGears
 
-#: Taken for the moment in which a `__call__` is exchanged, by a thread that may hold a method's lock or none.
+#: Held while a `__call__` is exchanged; the thread may or may not hold a method's lock.
 _switch = threading.RLock()
 os.register_at_fork(after_in_child=_switch._at_fork_reinit)  # type: ignore[attr-defined]
-#: How often a call looks for a graph anew because the one found does not take it any more when it runs.
+#: How often a call looks for a graph again if the one it found no longer takes it.
 _ATTEMPTS = 3
 
 
 class CachedMethod:
     """A bound method that runs through compiled graphs kept on disk. Safe to call from several threads.
 
-    Nothing is resolved before the first call: ranks may be unknown until then, and `set_dim_gears` marks tensors.
-    Each instance is of a class of its own, whose `__call__` is the dispatch function written for it.
+    Nothing is resolved before the first call: ranks may be unknown until then, and `set_dim_gears` marks tensors. Each
+    instance has its own class, whose `__call__` is the dispatch function written for it.
     """
 
-    #: `CachedMethod[[torch.Tensor], torch.Tensor]`, as type checkers know it, is no error at run time.
+    #: Type checkers know `CachedMethod[[torch.Tensor], torch.Tensor]`; this makes it valid at run time.
     __class_getitem__: Any = classmethod(types.GenericAlias)
 
     def __new__(cls, *args: Any, **kwargs: Any) -> CachedMethod:
@@ -72,10 +72,10 @@ class CachedMethod:
     def __init__(self, function: types.MethodType, parameters: Parameters) -> None:
         self._decorated = undecorated(function)
         self._function = with_named_instance(self._decorated.function)
-        #: Whose method it is.
+        #: The module whose method it is.
         self.instance: Any = function.__self__
         self._parameters = parameters
-        #: As messages name it.
+        #: The name of the method in messages.
         self.name = parameters.name_of(self._function)
         self._signature = InputSignature(self.name, self._function, parameters)
         self._lock = MethodLock()
@@ -112,7 +112,7 @@ class CachedMethod:
                 opened.declared(self)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Call the method. This body serves the first call only."""
+        """Call the method. This body serves only the first call."""
         return self._missed(self._function.__self__, *args, **kwargs)
 
     def __repr__(self) -> str:
@@ -129,7 +129,7 @@ class CachedMethod:
 
     @property
     def __code__(self) -> types.CodeType:
-        """The code of the method: `torch.export` looks at it."""
+        """The code of the method: `torch.export` reads it."""
         return self._decorated.original.__func__.__code__
 
     @property
@@ -138,7 +138,7 @@ class CachedMethod:
 
     @property
     def parameters(self) -> Parameters:
-        """What the user gave, with the specs that were set since."""
+        """The arguments that the user gave, with the specs that were set since."""
         return self._parameters
 
     @property
@@ -156,7 +156,7 @@ class CachedMethod:
         return Stats(self._counters, self._outcomes, self._use, self._shapes_met)
 
     def count_eager(self, reason: str) -> None:
-        """Count a call that who holds this method left to the function; `reason` is one of `EAGER_REASONS`."""
+        """Count a call that the owner of this method ran without a graph; `reason` is one of `EAGER_REASONS`."""
         self._outcomes.ran_eagerly(reason)
 
     @property
@@ -167,7 +167,7 @@ class CachedMethod:
     def explain(self) -> str:
         """Return what happened at the lookups so far: entry, hits, misses with their reasons, loaded gears.
 
-        If the last call that was looked up got no graph, that is told as well, and what graphs leave out: logging.
+        The text also says why the last call got no graph, if it got none, and which log messages the graphs omit.
         """
         binding = self._binding or self._tried
         if binding is None:
@@ -185,14 +185,14 @@ class CachedMethod:
 
     @property
     def is_unused(self) -> bool:
-        """Whether no call has been looked up, as far as this object remembers."""
+        """Whether this object has not looked up any call."""
         return self._binding is None and self._tried is None and not self._refusal
 
     def set_inputs(self, /, *inputs: Any, **named: Any) -> None:
-        """Declare what the arguments of all calls to come look like, as `input_signature=` of `cache_compile` does.
+        """Declare the arguments of all later calls, as `input_signature=` of `cache_compile` does.
 
-        Specs by position stand for all arguments, those by name for some. They replace all that was declared before;
-        without specs nothing is declared any more. What was loaded is looked up anew at the next call. Raises
+        Positional specs declare all arguments, specs by name some of them. They replace all earlier declarations;
+        without specs nothing is declared any more. Loaded graphs are looked up again at the next call. Raises
         `GearSpecError` for specs that do not fit the method; then nothing was changed.
         """
         specs = InputSpecs.of_inputs("set_inputs", inputs, named)
@@ -208,10 +208,10 @@ class CachedMethod:
     def warm(self, /, *args: Any, **kwargs: Any) -> None:
         """Compile and load every gear for a call like this one, without running it.
 
-        Arguments that are declared (`input_signature=`, `set_inputs`) need not be given: zeros stand for tensors.
-        With `on_miss="background"` it returns while the compile has just begun, unless `wait=True` is given too;
-        `OptionError` for `wait=False` with another `on_miss`, which always waits. `wait` is an argument of the method
-        itself where that has one of this name.
+        Declared arguments (`input_signature=`, `set_inputs`) need not be given: zeros stand for tensors. With
+        `on_miss="background"` it returns after starting the compile, unless `wait=True` is given too; `OptionError` for
+        `wait=False` with another `on_miss`, which always waits. If the method has an argument named `wait`, it is
+        passed to the method.
         """
         from gearcache.serving.warming import begin_build, take_wait
 
@@ -226,9 +226,9 @@ class CachedMethod:
             self._prepared(self.call_of(args, kwargs))
 
     def filled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments of a call with examples for what is declared and not given.
+        """Return the arguments of a call, with examples for declared arguments that are not given.
 
-        `TypeError` where an argument is neither given nor declared.
+        `TypeError` if an argument is neither given nor declared.
         """
         if self._signature:
             return self._signature.filled(args, kwargs)
@@ -236,18 +236,18 @@ class CachedMethod:
         return args, kwargs
 
     def declared_call(self, sizes: Special | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return a call as it is declared, at some sizes of its open dims."""
+        """Return a declared call, at some sizes of its open dims."""
         return self._signature.filled((), {}, sizes)
 
     def special_calls(self) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
-        """Return calls as they are declared, at those sizes of open dims that take traces of their own (size 1)."""
+        """Return declared calls at those sizes of open dims that need their own traces (size 1)."""
         return [self._signature.filled((), {}, special) for special in self._signature.specials()]
 
     def suggest_gears(self, k: int) -> SuggestedGears:
-        """Return the at most `k` gears that minimise padded work for the shapes met so far (`.stats.shapes`).
+        """Return at most `k` gears that minimise the padded work for the recorded shapes (`.stats.shapes`).
 
-        `.gears` of the result is what `cache_compile` takes; `.today` says what it changes against the gears of today,
-        and what it saves. Raises `GearSpecError` when nothing was met yet.
+        `.gears` of the result is an argument for `cache_compile`; `.today` describes the changes from the current
+        gears, and the savings. Raises `GearSpecError` if no shape was recorded yet.
         """
         from gearcache.telemetry.fleet_gears import propose, summed
         from gearcache.telemetry.suggest import suggest
@@ -267,10 +267,10 @@ class CachedMethod:
         return MethodShapes(self.name, full_name, *self._bindings.shapes_met())
 
     def refresh(self) -> None:
-        """Check the evidence and bind the weights again at the next call, after the module was changed."""
+        """Check the evidence and bind the weights again at the next call, for use after the module was changed."""
         with self._lock:
             self._binding: Binding | None = None
-            #: That of the last call that was looked up, also where that failed; and how it failed.
+            #: The binding of the last call that was looked up, even if that failed; and its error.
             self._tried: Binding | None = None
             self._refusal = ""
             self._bindings.drop()
@@ -278,13 +278,13 @@ class CachedMethod:
             self._serve_by(CachedMethod.__call__)
 
     def follow_stance(self) -> None:
-        """Serve calls as `torch.compiler.set_stance` says from now on; called when the stance changes."""
+        """Serve calls by the present `torch.compiler.set_stance`; called when the stance changes."""
         self._serve_by()
 
     def _serve_by(self, dispatch: Callable[..., Any] | None = None, *, notes: Callable[..., Any] | None = None) -> None:
-        """Make a function the object's `__call__`, unless the stance is that nothing compiled may run.
+        """Make a function the object's `__call__`, unless the stance forbids compiled code.
 
-        `notes` is the dispatch whose first call the function only notes.
+        `notes` is the dispatch for which `dispatch` only records the first call.
         """
         with _switch:
             if dispatch is not None:
@@ -294,13 +294,13 @@ class CachedMethod:
             type(self).__call__ = CachedMethod._run_eagerly if is_eager else self._dispatch  # type: ignore[method-assign]
 
     def _put_back(self) -> None:
-        """Serve by the dispatch whose first answer was noted, if there is one."""
+        """Use the dispatch whose first answer was recorded, if there is one."""
         with _switch:
             if self._noted is not None:
                 self._serve_by(self._noted)
 
     def _run_eagerly(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Run the method itself, without autograd as every cached call."""
+        """Run the method itself, without autograd like every cached call."""
         is_forced = present_stance() == FORCE_EAGER
         reason = "stance" if is_forced else "ranks" if self.right.is_eager else "function mode"
         self._outcomes.ran_eagerly(reason)
@@ -321,9 +321,9 @@ class CachedMethod:
         if self._lacks_names():
             self._outcomes.ran_eagerly("torch")
             return self._run_original(args, kwargs)
-        if private_core.is_traced():  # part of something else, which is to see what the method does
+        if private_core.is_traced():  # part of another trace, which has to see the method's operations
             return self.function(*args, **kwargs)
-        if has_function_mode():  # it is to see what the method calls
+        if has_function_mode():  # it has to see the method's operations
             return self._run_eagerly(*args, **kwargs)
         return self._served(instance, args, kwargs)
 
@@ -349,7 +349,7 @@ class CachedMethod:
                 if self._recorded is not None:
                     self._recorded.answer(begin, by_graph=True)
                 return found
-            except Mismatch:  # another thread has changed what was found to fit
+            except Mismatch:  # another thread has changed something since the lookup
                 continue
         found = self._run_original(args, kwargs)
         if refusal is not None:
@@ -362,11 +362,11 @@ class CachedMethod:
         return found
 
     def _ready(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Frame | None:
-        """Return the frame that serves a call; None when the method itself is to run."""
+        """Return the frame that serves a call; None if the method itself has to run."""
         try:
             arguments = self._bound(args, kwargs)
         except TypeError:
-            return None  # the method says it better
+            return None  # the method raises the clearer error
         if self._failures.are_many:
             self._outcomes.ran_eagerly("fault")
             return None
@@ -391,12 +391,12 @@ class CachedMethod:
         return getattr(self._parameters.config, "on_miss", None) == "background"
 
     def _prepared(self, call: Call) -> Frame | None:
-        """Prepare a call, alone."""
+        """Prepare a call while no other thread does."""
         with preparing(self._lock), span("prepare", self.name):
             return self._prepare(call)
 
     def _lacks_names(self) -> bool:
-        """Whether this torch lacks what a loaded graph needs; raises `MissingTorchNames` where options want that."""
+        """Whether this torch lacks what a loaded graph needs; raises `MissingTorchNames` if the options are strict."""
         if is_tested(str(torch.__version__)):
             return False
         from gearcache.torch_names import lacking_for_hits
@@ -421,7 +421,7 @@ class CachedMethod:
         frame = binding.prepare(call)
         self._refusal = ""
         binding.note_state()
-        if binding in self._bindings:  # else a refresh came in between
+        if binding in self._bindings:  # else it was refreshed in the meantime
             self._binding = binding
             self._bindings.release()
             dispatch = binding.dispatch(self._missed)
@@ -433,20 +433,20 @@ class CachedMethod:
         return frame
 
     def prepare(self, call: Call) -> Binding | None:
-        """Load what serves a call, or compile it, without running it; None where the method itself would run."""
+        """Load or compile what serves a call, without running it; None if the method itself would run."""
         return self._binding if self._prepared(call) is not None else None
 
     def current_binding(self, call: Call) -> Binding:
-        """Return the binding of a call; what was loaded is forgotten where what it rests on has changed.
+        """Return the binding of a call; its loaded graphs are dropped if their basis has changed.
 
-        Its caller keeps other threads out (`locked`).
+        The caller keeps other threads out (`locked`).
         """
         if self._bindings.are_outdated(call):
             self.refresh()
         return self.binding_for(call)
 
     def call_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-        """Bind the arguments of a call to the method's parameters, defaults applied; `TypeError` as the method's."""
+        """Bind the arguments of a call to the method's parameters, with defaults; raises the method's `TypeError`."""
         return Call(self._function, self._bound(args, kwargs))
 
     def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -456,11 +456,11 @@ class CachedMethod:
         return bound.arguments
 
     def binding_for(self, call: Call) -> Binding:
-        """Return the binding of a call; makes key and store when it is a new one."""
+        """Return the binding of a call; makes key and store for a new one."""
         return self._bindings.for_call(call, session.current())
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CachedMethod:
-        """A copy of the module gets a binding of its own, resolved at its own first call."""
+        """A copy of the module gets its own binding, resolved at its first call."""
         module = copy.deepcopy(self._function.__self__, memo)
         return CachedMethod(types.MethodType(self._decorated.original.__func__, module), self._parameters)
 
@@ -475,7 +475,7 @@ def _rebuild(module: torch.nn.Module, owner: type, name: str, parameters: Parame
 
 
 def _as_it_is(self: CachedMethod, /, *args: Any, **kwargs: Any) -> Any:
-    """What Dynamo traces where a cached method is called: the method itself."""
+    """What Dynamo traces when a cached method is called: the method itself."""
     return self._function(*args, **kwargs)
 
 

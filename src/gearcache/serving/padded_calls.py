@@ -1,4 +1,4 @@
-"""The padded sizes that one binding has met, each a gear of its own in the dispatch."""
+"""Serves padded calls of one binding: each of their sizes becomes a gear in the dispatch."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from gearcache.guards.dispatch.padded_call import PaddedGear, padded_gear
 from gearcache.serving.activate import ActiveVariant, tensors_of
 from gearcache.serving.call import Call
 
-#: Padded sizes that are kept ready; each costs a table entry, a tensor check and a frame.
+#: The most padded sizes that are kept ready; each costs a table entry, a tensor check and a frame.
 MAX_PADDED = 256
 
 
 class Padded(Struct, frozen=True):
-    """A graph for the sizes of a call, of a loaded variant, and the inputs that the call gives it."""
+    """A graph of a loaded variant for the sizes of a call, and the call's inputs for it."""
 
     active: ActiveVariant
     graph: GraphCall
@@ -30,14 +30,14 @@ class Padded(Struct, frozen=True):
 class Unpadded(Struct, frozen=True):
     """No loaded graph could be padded to."""
 
-    #: Why not to the gears of the call's own variant; None where that is not loaded.
+    #: Why not to the gears of the call's own variant; None if that variant is not loaded.
     reason: str | None = None
-    #: What else is wrong with the call's tensors.
+    #: Another problem of the call's tensors.
     problem: Problem | None = None
 
 
 class PaddedCalls:
-    """Makes padded gears on demand and forgets the oldest. Called under the lock of its binding's owner."""
+    """Makes padded gears on demand and drops the oldest. Called under the lock of its binding's owner."""
 
     def __init__(self, fills: Fills) -> None:
         self.fills = fills
@@ -65,7 +65,7 @@ class PaddedCalls:
                 else:
                     other = problem
         if not found:
-            # Of a call that is too large for all gears, those of a size of 1 differ in a dim that they do not fill.
+            # For a call that is too large for all gears, those of a size of 1 differ in a dim that they do not fill.
             is_of_size = reason is not None and other is not None and other.kind == "shape"
             return Unpadded(reason, None if is_of_size else other)
         smallest, active, graph, tensors = min(found, key=lambda item: item[0].work)

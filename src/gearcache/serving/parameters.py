@@ -1,4 +1,4 @@
-"""The parameters of `cache_compile`, checked as far as that can be done before the first call."""
+"""The parameters of `cache_compile`, checked as far as possible before the first call."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from gearcache.options import CompilerConfig, Settings, resolve_settings
 
 
 class Parameters(Struct, frozen=True, eq=False, kw_only=True):
-    """What a user gave to `gearcache.cache_compile`, which says what each means.
+    """The arguments of `gearcache.cache_compile`, which documents them.
 
-    Raises `TypeError` or `ValueError` where a value is of no use, whatever the method.
+    Raises `TypeError` or `ValueError` for a value that is invalid for any method.
     """
 
     config: Any = None
@@ -37,11 +37,11 @@ class Parameters(Struct, frozen=True, eq=False, kw_only=True):
     constants: Sequence[str] = ()
     fullgraph: bool = True
     remotes: str | Sequence[str] | None = None
-    #: How many modules of a model share these, whose variants may come to lie in one entry.
+    #: How many modules of a model share these parameters; their variants may be stored in one entry.
     blocks: int = 1
-    #: What the class of the module is called in names, unless the config says it; "" is its own name.
+    #: The name to use for the class of the module, unless the config sets one; "" is the class's own name.
     label: str = ""
-    #: Plain data that tells entries of equal methods apart: what an integration gives its own arguments.
+    #: Plain data that separates entries of equal methods, given by an integration.
     apart: Any = None
 
     def __post_init__(self) -> None:
@@ -73,12 +73,12 @@ class Parameters(Struct, frozen=True, eq=False, kw_only=True):
         _check_options(settings)
 
     def name_of(self, function: types.MethodType) -> str:
-        """`Class.method`, as entries, messages and metrics name a method: with the label in place of the class."""
+        """`Class.method`, the name of a method in entries, messages and metrics: the label replaces the class."""
         label = self.config.label if isinstance(self.config, CompilerConfig) else None
         return f"{label or self.label or type(function.__self__).__name__}.{function.__name__}"
 
     def settings(self, *, is_geared: bool = False) -> Settings:
-        """Return the options with the environment of now; `is_geared`: the first call's tensors carry gears."""
+        """Return the options with the current environment; `is_geared`: the first call's tensors have gears."""
         has_gears = bool(self.gears) or is_geared or self.input_signature.are_open
         settings = resolve_settings(self.config, has_gears=has_gears)
         if self.remotes is not None:
@@ -88,7 +88,7 @@ class Parameters(Struct, frozen=True, eq=False, kw_only=True):
 
 
 def _check_decompositions(given: Any) -> None:
-    """Refuse what maps no operators to functions."""
+    """Refuse a value that does not map operators to functions."""
     if given is None:
         return
     if not isinstance(given, Mapping):
@@ -102,7 +102,7 @@ def _check_decompositions(given: Any) -> None:
 
 
 def _check_options(settings: Settings) -> None:
-    """Refuse what no cached graph could follow. Imports nothing where the options are the usual ones."""
+    """Refuse options that no cached graph could follow. Imports nothing for the usual options."""
     if settings.options and settings.backend in ("auto", "inductor"):
         from gearcache.ge_cache.inductor.options import check_options
 

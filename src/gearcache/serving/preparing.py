@@ -1,9 +1,9 @@
-"""The time in which a thread prepares a call: finds, loads or compiles what serves it.
+"""Locks for the time in which a thread prepares a call: finds, loads or compiles the graph that serves it.
 
-Locks are taken in one order: that of the method, that of the key (a file), the turn to trace
-(`ge_cache.capture.turns`). A thread prepares one call at a time: what is called meanwhile (by a fake kernel, in a
-signal handler) runs uncached, and listeners are told afterwards, so that nobody waits for the lock of another method
-while holding one.
+Locks are acquired in one order: that of the method, that of the key (a file), the turn to trace
+(`ge_cache.capture.turns`). A thread prepares one call at a time: a call in the meantime (by a fake kernel, in a signal
+handler) runs uncached. Listeners are notified afterwards, so that no thread waits for the lock of another method while
+holding one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class MethodLock:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        #: Whether this process was forked while a thread that is not here prepared a call.
+        #: Whether this process was forked while a thread of the parent prepared a call.
         self.is_abandoned = False
         _locks.add(self)
 
@@ -39,14 +39,14 @@ class MethodLock:
 
     @property
     def is_held_elsewhere(self) -> bool:
-        """Whether another thread prepares a call at this moment."""
+        """Whether another thread is preparing a call."""
         if self._lock.acquire(blocking=False):
             self._lock.release()
             return False
         return True
 
     def after_fork(self) -> None:
-        """In a forked child: be free, unless this very thread holds the lock."""
+        """Release the lock in a forked child, unless this thread holds it."""
         if not self._lock.acquire(blocking=False):
             self._lock, self.is_abandoned = threading.RLock(), True
         else:
@@ -57,7 +57,7 @@ _locks: weakref.WeakSet[MethodLock] = weakref.WeakSet()
 
 
 class _Present(threading.local):
-    """Whether the present thread prepares a call."""
+    """Whether the current thread prepares a call."""
 
     is_preparing = False
 
@@ -72,7 +72,7 @@ def is_preparing() -> bool:
 
 @contextmanager
 def preparing(lock: MethodLock) -> Iterator[None]:
-    """Prepare a call of a method, alone; not to be nested."""
+    """Keep other threads out while the block prepares a call of a method; must not be nested."""
     with held_events():
         try:
             _present.is_preparing = True

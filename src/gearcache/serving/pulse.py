@@ -1,4 +1,4 @@
-"""Whether a process that may hang does anything: it, or a process that it has started."""
+"""Detects whether a process that may hang does any work: itself, or in a child process."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import contextlib
 import time
 from pathlib import Path
 
-#: A process that has neither worked nor waited for another one for so long hangs.
+#: A process hangs if it has neither worked nor waited for a child for this many seconds.
 STILL_SECONDS = 60.0
 _SAMPLE_SECONDS = 1.0
 
 
 class Pulse:
-    """The processor time of a process, looked at now and then. Where there is no `/proc` it never counts as still."""
+    """The processor time of a process, read now and then. Without `/proc` the process never counts as still."""
 
     def __init__(self, pid: int) -> None:
         self._folder = Path("/proc", str(pid))
@@ -31,7 +31,7 @@ class Pulse:
 
     def _time(self) -> tuple[str, ...] | None:
         with contextlib.suppress(OSError):
-            # The name of the program, in parentheses, may hold anything; user and system time are the 14th and 15th.
+            # The name of the program, in parentheses, may contain anything; user and system time are the 14th and 15th.
             fields = (self._folder / "stat").read_text().rpartition(")")[2].split()
             return tuple(fields[11:13])
         return None

@@ -1,4 +1,4 @@
-"""What one cached method tells the record of a start (`GEARCACHE_TRACE`): its first answer, and all its calls."""
+"""What one cached method reports to the record of a start (`GEARCACHE_TRACE`): its first answer, and all its calls."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _REASON = ("kind", "text", "subject", "stored", "found", "file", "line")
 
 
 def owner_of(instance: Any) -> str:
-    """Return `module:Class`, as keys name classes: two classes of one name are told apart by it."""
+    """Return `module:Class`, the name of a class in keys: it separates two classes of the same name."""
     return f"{type(instance).__module__}:{type(instance).__qualname__}"
 
 
 class RecordedCalls:
-    """The calls of one method. Its counters live as long as the process, the method and its model need not."""
+    """The calls of one method. Its counters live as long as the process, even if the method and its model do not."""
 
     def __init__(
         self, name: str, owner: str, counters: Counters, outcomes: Outcomes, use: GearUse, to: Recorder
@@ -36,18 +36,18 @@ class RecordedCalls:
         self._name, self._owner = name, owner
         self._counters, self._outcomes, self._use, self._to = counters, outcomes, use, to
         self._answered: set[str] = set()
-        #: Calls that the dispatch has passed on.
+        #: Number of calls that the dispatch has passed on.
         self._passed = 0
-        #: What has the method serve by its own dispatch again; kept weakly, as it is the method's.
+        #: Makes the method use its own dispatch again; a weak reference, as it belongs to the method.
         self._restore: Callable[[], Callable[[], None] | None] = _nothing
         to.follow(self)
 
     def pass_on(self) -> None:
-        """Note that the dispatch does not serve a call itself."""
+        """Record that the dispatch does not serve a call itself."""
         self._passed += 1
 
     def answer(self, begin: float, *, by_graph: bool) -> None:
-        """Note the first call that a graph has answered, and the first that the method itself has."""
+        """Record the first call that a graph has answered, and the first that the method itself has answered."""
         category = "answer" if by_graph else "itself"
         if category in self._answered:
             return
@@ -58,12 +58,12 @@ class RecordedCalls:
         self._to.answered()
 
     def once(self, dispatch: Callable[..., Any], restore: Callable[[], None]) -> Callable[..., Any]:
-        """Return a dispatch that notes the first answer; the method `restore` then puts the other one in its place."""
+        """Return a dispatch that records the first answer; the method `restore` then installs the usual dispatch."""
 
         def first(instance: Any, /, *args: Any, **kwargs: Any) -> Any:
             begin, passed = time.perf_counter(), self._passed
             found = dispatch(instance, *args, **kwargs)
-            if passed == self._passed:  # else it was noted where the call went
+            if passed == self._passed:  # else the code that served it recorded it
                 self.answer(begin, by_graph=True)
             return found
 
@@ -90,7 +90,7 @@ class RecordedCalls:
 
 
 def _nothing() -> None:
-    """There is no dispatch to put back yet."""
+    """Return None: there is no dispatch to restore yet."""
 
 
 class RecordedShapes:
@@ -117,7 +117,7 @@ class RecordedShapes:
 
 
 class RecordedBlobs:
-    """Notes how long each blob takes to be read and verified."""
+    """Records how long reading and verifying each blob takes."""
 
     def __init__(self, store: BlobReader) -> None:
         self._store = store
@@ -129,7 +129,7 @@ class RecordedBlobs:
 
     @contextmanager
     def blob_file(self, digest: str) -> Iterator[str]:
-        """Return the name of a file that holds a blob; what is done with it does not count."""
+        """Yield the name of a file with the content of a blob; the time of its use does not count."""
         with ExitStack() as stack:
             with span("blob", digest[:12]):
                 name = stack.enter_context(self._store.blob_file(digest))

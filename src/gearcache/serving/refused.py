@@ -1,4 +1,4 @@
-"""Calls for which no graph could be made: they are not traced again at each call, which may take minutes."""
+"""Remembers calls for which no graph could be made: they are not traced at each call, which may take minutes."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from gearcache.guards.evidence.tensor_facts import PLAIN_TYPES
 from gearcache.serving.call import Call
 from gearcache.telemetry.interrupts import raise_interrupt
 
-#: A call is tried again after so many times what the last attempt took, whatever may have changed meanwhile.
+#: A call is retried after this many times the duration of the last attempt, even if nothing has changed.
 _PATIENCE = 20.0
 _MOST = 64
-#: Values that are equal where they are the same; the others are compared as text (-0.0 and 0.0, NaN).
+#: Types whose equal values are interchangeable; others are compared as text (-0.0 and 0.0, NaN).
 _SCALARS = frozenset((bool, int, str, bytes, type(None)))
 _FLOATS = frozenset((float, complex))
 
 
 class RefusedCalls:
-    """Errors of builds, by the call and what its method can see at first sight: its module, its globals, its modes.
+    """Errors of builds, by the call and what its method can see directly: its module, its globals, its modes.
 
-    What changed further away is found by the attempt that is due in time, or after a `refresh`.
+    Changes elsewhere are found by the next attempt, when it is due, or after a `refresh`.
     """
 
     def __init__(self) -> None:
         self._errors: dict[Any, tuple[GearcacheError, float]] = {}
 
     def check(self, call: Call) -> None:
-        """Raise the error of a like call again, unless an attempt is due."""
+        """Raise the error of a like call again, unless another attempt is due."""
         if not self._errors:
             return
         error, due = self._errors.get(likeness(call), (None, 0.0))
@@ -54,7 +54,7 @@ class RefusedCalls:
         raise again
 
     def add(self, call: Call, error: GearcacheError, seconds: float) -> None:
-        """Note the error of a build, and how long that took; not one that an unforeseen exception has led to."""
+        """Record the error of a build and its duration; errors caused by an unforeseen exception are not recorded."""
         raise_interrupt(error)
         cause = error.__cause__
         if cause is not None and not module_of(type(cause)).startswith(("torch", "gearcache")):
@@ -68,16 +68,16 @@ class RefusedCalls:
 
 
 def likeness(call: Call) -> Any:
-    """Return what two calls have alike that are refused for the same reason."""
+    """Return a value that is equal for calls that are refused for the same reason."""
     instance = next(iter(call.arguments.values()))
     modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), call.stance
     given = tuple((name, _outline(value)) for name, value in call.given.items())
-    # The instance by its identity: what its parts hold is listed.
+    # The instance is represented by its identity; the content of its modules is listed.
     return modes, given, tuple(_parts(instance)), _outlines(call.scope.module_globals)
 
 
 def _parts(instance: Any) -> Iterable[Any]:
-    """Yield what the module and those below it hold; nothing of the user's is called."""
+    """Yield the content of the module and its submodules; no user code is called."""
     waiting, met = [instance], set()
     while waiting:
         module = waiting.pop()
@@ -96,7 +96,7 @@ def _outlines(values: Mapping[str, Any]) -> Any:
 
 
 def _outline(value: Any, depth: int = 4) -> Any:
-    """Return type and value, items of containers, the form of a tensor; else the identity."""
+    """Return type and value, items of containers, the layout of a tensor; for other objects, the identity."""
     kind = type(value)
     if kind in _SCALARS:
         return kind, value

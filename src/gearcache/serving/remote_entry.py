@@ -32,28 +32,28 @@ _NO_KEY = (
     "tier with `?unsigned=1` if all who can write there may run code here, or with `?read_only=1`"
 )
 _WITHOUT = "%s; the model is served without it (see `gearcache doctor --tiers`; `gearcache push` sends what is missing)"
-#: Warnings that this process has given: one for each tier and kind of fault.
+#: Warnings that this process has logged: one for each tier and kind of fault.
 _told: set[tuple[str, str]] = set()
 
 
 class Wanted(Struct):
-    """What a build wants of the tiers: variants whose evidence holds, above all one that serves the call."""
+    """What a build needs from the tiers: variants whose evidence holds, above all one that serves the call."""
 
     is_usable: Callable[[StoredVariant], bool]
-    #: Whether a variant is for such a call, as far as that can be told before it is loaded.
+    #: Whether a variant is for such a call, as far as that can be decided before it is loaded.
     is_likely: Callable[[StoredVariant], bool]
-    #: Whether the call is served by what is stored by now, which is loaded.
+    #: Loads what is stored by now, and returns whether that serves the call.
     is_served: Callable[[], bool]
-    #: Whether a stored variant may go where there is no room for another one.
+    #: Whether a stored variant may be dropped if there is no room for another one.
     is_outdated: Callable[[StoredVariant], bool]
-    #: What is to be compiled, for the lease: equal on all hosts that would compile the same.
+    #: The work text for the lease: equal on all hosts that would compile the same.
     work: str
     #: Variants that are stored here.
     present: list[StoredVariant] = field(default_factory=list)
 
 
 class RemoteEntry:
-    """One entry in all tiers of a method. Not thread safe: it is used under the lock of the key."""
+    """One entry in all tiers of a method. Not thread-safe: it is used under the lock of the key."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class RemoteEntry:
         strict: bool,
         lock_timeout: float,
     ) -> None:
-        """`renew` is told of variants that came, also where like ones were known and of no use."""
+        """`renew` is called with fetched variants, so that equal ones that were of no use are tried again."""
         self._renew = renew
         self._entry = entry
         self._history = history
@@ -76,13 +76,13 @@ class RemoteEntry:
         self._lookups = [Lookup(tier, self._name, self._trust) for tier in self._tiers]
         self._decoded: dict[str, list[StoredVariant]] = {}
         self._turn: Turn | None = None
-        #: Of this object and of its copies in forked processes.
+        #: Identifies this object and its copies in forked processes.
         self._identity = secrets.token_hex(8)
 
     def obtain(self, wanted: Wanted) -> bool:
-        """Bring variants that serve a call here; False where this process is to compile them.
+        """Fetch variants that serve a call; False if this process has to compile them.
 
-        Where a tier has leases, only one of many hosts is, and the others wait for what it stores.
+        If a tier has leases, only one of many hosts has to, and the others wait for its result.
         """
         if self._fetch(wanted, is_counted=True):
             return True
@@ -100,21 +100,21 @@ class RemoteEntry:
         return False
 
     def fetch(self, wanted: Wanted) -> bool:
-        """Bring what the tiers have, waiting for nobody; whether that serves the call."""
+        """Fetch what the tiers have, without waiting for other hosts; returns whether that serves the call."""
         return self._fetch(wanted, is_counted=True)
 
     def give_up(self) -> None:
-        """Let another host compile: this one cannot, or did and has sent it."""
+        """Let another host compile: this one cannot, or has finished and sent it."""
         turn, self._turn = self._turn, None
         if turn is not None:
             turn.end()
 
     def leave(self) -> None:
-        """Leave turn and sending to the process that this one was forked from, and which goes on with `take_over`."""
+        """Leave the turn and the upload to the parent process, which calls `take_over`."""
         self._turn = None
 
     def take_over(self, work: str) -> None:
-        """Send what a forked process has stored, which had its turn at some work."""
+        """Send what a forked process has stored, and keep the turn that it had at some work."""
         tier = next((tier for tier in self._writable if not tier.is_resting), None)
         if tier is not None:
             self._turn = self._turn_at(tier, work)
@@ -125,7 +125,7 @@ class RemoteEntry:
         return Turn(tier, self._entry.key.digest, work, self._history, self._lock_timeout, self._identity)
 
     def offer(self) -> None:
-        """Send what is stored here to the tiers, in the background; others that wait for it may then fetch it."""
+        """Send what is stored here to the tiers, in the background; hosts that wait for it may then fetch it."""
         turn, self._turn = self._turn, None
         if turn is not None:
             turn.keep_until_sent()
@@ -171,23 +171,23 @@ class RemoteEntry:
 
     @property
     def reached(self) -> list[str]:
-        """The tiers that get what this host compiles and that work, by name."""
+        """The names of the working tiers that receive what this host compiles."""
         return [tier.label for tier in self._writable if not tier.is_resting]
 
     @property
     def _writable(self) -> list[Tier]:
-        """The tiers that get what this host compiles."""
+        """The tiers that receive what this host compiles."""
         return [tier for tier in self._tiers if not tier.url.read_only and tier not in self._closed]
 
     @property
     def _closed(self) -> list[Tier]:
-        """Those that do not, although they might: hosts like this one would wait for what they refuse then."""
+        """Writable tiers that receive nothing, because hosts would refuse unsigned entries after waiting for them."""
         if self._trust.signs:
             return []
         return [tier for tier in self._tiers if not (tier.url.read_only or tier.url.unsigned)]
 
     def _fetch(self, wanted: Wanted, *, is_counted: bool = False) -> bool:
-        """Store here what the tiers have for this host; whether that serves the call."""
+        """Store here what the tiers have for this host; returns whether that serves the call."""
         for lookup in self._lookups:
             if lookup.tier.is_resting:
                 continue
@@ -209,7 +209,7 @@ class RemoteEntry:
         return False
 
     def _fetch_from(self, lookup: Lookup, wanted: Wanted) -> list[tuple[StoredVariant, int]]:
-        """Return the variants that came, each with the bytes of its blobs that came."""
+        """Return the fetched variants, each with the bytes of its fetched blobs."""
         deadline = lookup.tier.begin()
         chosen = self._chosen(lookup.tier, lookup.found, wanted)
         if not any(wanted.is_likely(variant) for variant, _ in chosen):
@@ -230,7 +230,7 @@ class RemoteEntry:
                 try:
                     fetch_blobs(lookup.tier, missing, store.put_blob, deadline)
                     break
-                except CorruptEntry as error:  # another host may have sent the same with blobs of its own
+                except CorruptEntry as error:  # another host may have sent the same variant with its own blobs
                     if lookup.tier.damaged.isdisjoint(missing):
                         raise
                     self._warn(lookup.tier, error)
@@ -247,9 +247,9 @@ class RemoteEntry:
         return brought
 
     def _chosen(self, tier: Tier, known: dict[str, Found], wanted: Wanted) -> list[tuple[StoredVariant, Found]]:
-        """Return the variants to bring here: those first that serve the call, no more than there may be.
+        """Return the variants to fetch, those that serve the call first, and no more than the entry may hold.
 
-        Of one that several hosts have compiled only the first, and none that a damaged blob belongs to.
+        Of a variant that several hosts have compiled only the first is fetched, and none with a damaged blob.
         """
         held = {gear for variant in wanted.present if self._entry.is_whole(variant) for gear in _gears(variant)}
         chosen: list[tuple[StoredVariant, Found]] = []
@@ -266,7 +266,7 @@ class RemoteEntry:
         return chosen[: max(0, most - len(self._kept(wanted, most)))]
 
     def _kept(self, wanted: Wanted, others: int) -> list[StoredVariant]:
-        """Return the present variants to keep beside others: all for which there is room, or that may not go."""
+        """Return the present variants to keep beside others: those that have room, or that may not be dropped."""
         excess = len(wanted.present) + others - self._entry.max_variants
         if excess <= 0:
             return wanted.present
@@ -274,20 +274,20 @@ class RemoteEntry:
         return [variant for variant in wanted.present if all(variant is not gone for gone in going)]
 
     def _usable(self, found: Found, wanted: Wanted) -> list[StoredVariant]:
-        """Return the variants of a manifest that this host may use; none where it has another form than ours."""
+        """Return the variants of a manifest that this host may use; none if it has an unknown form."""
         if found.name not in self._decoded or found.name.endswith("/manifest.msgpack"):
             try:
                 variants = entry_from_plain(found.manifest.payload)
                 sizes = found.manifest.blobs
                 is_whole = all(digest in sizes for variant in variants for digest in blobs_of(variant))
                 self._decoded[found.name] = variants if is_whole else []
-            except Exception as error:  # what has another form than ours raises anything
+            except Exception as error:  # data of an unknown form raises anything
                 self._warn(found.tier, CacheError(f"`{found.name}` cannot be read: {type(error).__name__}: {error}"))
                 self._decoded[found.name] = []
         return [variant for variant in self._decoded[found.name] if wanted.is_usable(variant)]
 
     def _nothing(self, lookup: Lookup) -> str:
-        """Return why nothing of a tier is of use."""
+        """Return why a tier has nothing useful."""
         if not lookup.found:
             return f"{lookup.tier.label} has no entry of this key" + (" that may be used" if lookup.refused else "")
         return f"{lookup.tier.label} has an entry of this key, and no trace in it is for this call and this code"
@@ -303,7 +303,7 @@ class RemoteEntry:
         logger.info("%s: fetched %d gears from %s in %.2f s", self._history.name, len(texts), tier.label, seconds)
 
     def _fault(self, tier: Tier, error: CacheError) -> None:
-        """A fault of a tier never breaks a call, unless `strict`; it is counted, and told once."""
+        """Handle a fault of a tier: it never breaks a call, unless `strict`; it is counted, and logged once."""
         if self._strict:
             raise error
         self._warn(tier, error)
@@ -320,5 +320,5 @@ class RemoteEntry:
 
 
 def _gears(variant: StoredVariant) -> frozenset[bytes]:
-    """Return what tells the gears of a variant from others, whoever compiled them."""
+    """Return digests that identify the gears of a variant, independent of the host that compiled them."""
     return frozenset(gears_of_row(variant.to_plain()))

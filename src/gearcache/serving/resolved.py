@@ -1,4 +1,4 @@
-"""What the first call of a cached method settles: its key and all that the key was made from."""
+"""The data that the first call of a cached method determines: its key and everything that the key is made from."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from gearcache.version import __version__
 
 
 class ResolvedMethod(Struct, eq=False):
-    """One method of one instance under one global state, with its options as they are used."""
+    """One method of one instance under one global state, with its resolved options."""
 
     name: str
     function: types.MethodType
@@ -46,18 +46,18 @@ class ResolvedMethod(Struct, eq=False):
     dynamic: bool | None
     decompositions: Mapping[Any, Any] | None
     ge_cache: bool
-    #: What is declared about the arguments, and where the call at hand has them.
+    #: The declared specs of the arguments, and their places in the present call.
     signature: InputSignature
     places: Mapping[str, str]
     #: Paths of ints that are to be constants of the graphs.
     constants: tuple[str, ...] = ()
-    #: The mode of autograd that decorators put the method under, see `gearcache.serving.decorators`.
+    #: The autograd mode that decorators set for the method, see `gearcache.serving.decorators`.
     mode: str = ""
-    #: Whether calls are served with what is loaded; a prewarm only sees to it that all is there.
+    #: Whether loaded graphs serve calls; a prewarm only makes sure that everything is stored.
     serves: bool = True
     #: Whether calls may compile what is missing.
     right: BuildRight = field(default_factory=BuildRight)
-    #: Where this process stands in its job, as the key says it.
+    #: The position of this process in its job, as in the key.
     ranks: Ranks = field(default_factory=Ranks)
 
     def original(self) -> types.FunctionType:
@@ -66,12 +66,12 @@ class ResolvedMethod(Struct, eq=False):
 
     @property
     def fills(self) -> Fills:
-        """What calls between gears are filled with."""
+        """The values of the filling of calls between gears."""
         return Fills(self.settings.pad_values, self.settings.filling == "vouched")
 
 
 class Overrides(Protocol):
-    """What a prewarm sets in place of the settings of its methods; None: as they say."""
+    """Settings that a prewarm uses in place of those of its methods; None leaves a setting unchanged."""
 
     cache_dir: str | None
     jobs: int | None
@@ -90,11 +90,11 @@ def resolve(
     overrides: Overrides | None = None,
     right: BuildRight | None = None,
 ) -> ResolvedMethod:
-    """Settle backend, gears, ranks and key of a bound method.
+    """Determine backend, gears, ranks and key of a bound method.
 
-    `mode` is the one of autograd that decorators put it under; `overrides` are those of an open prewarm.
+    `mode` is the autograd mode that decorators set; `overrides` are those of an open prewarm.
 
-    The tensors of `call`, the one at hand, may carry gears (`set_dim_gears`) and marks.
+    The tensors of `call`, the present one, may carry gears (`set_dim_gears`) and marks.
     """
     module: torch.nn.Module = function.__self__  # type: ignore[assignment]
     method: types.FunctionType = function.__func__  # type: ignore[assignment]
@@ -105,7 +105,7 @@ def resolve(
     settings = replace(settings, pad_values=at_their_places(settings.pad_values, function, call.arguments) or {})
     cache_dir, global_rank, world_size = parameters.cache_dir, parameters.global_rank, None
     if overrides is not None:
-        # In a prewarm a fault of the cache is what its user has to know of.
+        # In a prewarm, the user has to know about faults of the cache.
         settings = replace(settings, strict=True, jobs=overrides.jobs or settings.jobs)
         cache_dir = overrides.cache_dir or cache_dir
         global_rank = overrides.rank if global_rank is None else global_rank
@@ -152,7 +152,7 @@ def resolve(
 
 def _gears_component(spec: GearSpec, settings: Settings, parameters: Parameters) -> dict[str, Any]:
     found = spec.to_plain()
-    if settings.pad_values:  # which dims are filled, and on what that rests
+    if settings.pad_values:  # the filled dims, and the basis of the proof
         found["pad"] = fill_dims(settings.pad_values)
         if settings.filling != "proven":
             found["filling"] = settings.filling
@@ -162,7 +162,7 @@ def _gears_component(spec: GearSpec, settings: Settings, parameters: Parameters)
 
 
 def _constants(parameters: Parameters, function: types.MethodType, call: Call) -> tuple[str, ...]:
-    """Return the paths of declared constants as the method has them; `OptionError` for one that begins nowhere."""
+    """Return the paths of declared constants as the method has them; `OptionError` for a path without a valid root."""
     if not parameters.constants:
         return ()
     names = dict.fromkeys([*call.arguments, *inspect.signature(function).parameters])
@@ -177,7 +177,7 @@ def _constants(parameters: Parameters, function: types.MethodType, call: Call) -
 
 
 def _dynamic_component(parameters: Parameters, tensors: Mapping[str, torch.Tensor]) -> Any:
-    """Return what decides on dynamic dims: parameters, marks on the first call's tensors, settings of torch."""
+    """Return the values that determine dynamic dims: parameters, marks on the first call's tensors, torch settings."""
     marks, sources = private_shapes.shape_marks(tensors), private_shapes.shape_sources()
     found: dict[str, Any] = {"marks": marks, "sources": sources} if marks or sources else {}
     found |= {"constants": sorted(parameters.constants)} if parameters.constants else {}

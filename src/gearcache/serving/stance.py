@@ -1,7 +1,7 @@
-"""`torch.compiler.set_stance` for cached methods.
+"""Implements `torch.compiler.set_stance` for cached methods.
 
-A stance is looked at where a call has to compile, which costs the other calls nothing. `force_eager` concerns all
-calls: it exchanges the `__call__` of every cached method, at the moment the stance changes.
+A stance is read when a call has to compile, which costs the other calls nothing. `force_eager` concerns all calls: it
+exchanges the `__call__` of every cached method when the stance changes.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from gearcache.errors import UnsupportedStance
 from gearcache.ge_cache.private_torch import shapes as private_shapes
 
 FORCE_EAGER = "force_eager"
-#: Stances under which the first call that nothing stored can serve runs as it is, and the second one compiles.
+#: Stances under which the first call without a stored graph runs eagerly, and the second one compiles.
 DELAYED = ("eager_then_compile", "aot_eager_then_compile")
 
 
 class Follower(Protocol):
-    """What is told of a change of stance."""
+    """Is notified of a change of stance."""
 
     def follow_stance(self) -> None:
-        """Act as the present stance says."""
+        """Act on the present stance."""
         ...
 
 
@@ -34,7 +34,7 @@ _watched = False
 
 
 def follow(follower: Follower) -> None:
-    """Tell a follower of every change of stance from now on, for as long as it lives."""
+    """Notify a follower of every change of stance from now on, for as long as it exists."""
     global _watched
     with _lock:
         _followers.add(follower)
@@ -44,7 +44,7 @@ def follow(follower: Follower) -> None:
 
 
 def followers() -> list[Follower]:
-    """Return all followers that live."""
+    """Return all existing followers."""
     with _lock:
         return list(_followers)
 

@@ -1,4 +1,4 @@
-"""The turn to compile among many hosts that lack the same: one has it, the others wait for what it stores."""
+"""The turn to compile among many hosts that lack the same: one has it, the others wait for its result."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from gearcache.errors import RemoteError
 from gearcache.telemetry.history import History
 
 logger = logging.getLogger("gearcache")
-#: Seconds between two looks at what is stored: more each time.
+#: Seconds between two looks at what is stored; the pause grows each time.
 _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.5, 5.0, 1.5
-#: Holders that a host waits for in vain.
+#: How many holders of the turn a host waits for in vain.
 _MOST_WAITED_FOR = 3
 #: Seconds between two looks at the lease of another host.
 _LOOK_SECONDS = 5.0
@@ -35,9 +35,9 @@ class Turn:
         self._seconds = seconds
 
     def wait(self, fetch: Callable[[], bool]) -> bool:
-        """Return whether another host has stored what is wanted, which `fetch` tells; else it is this one's turn.
+        """Wait for another host; returns True if `fetch` has found its result, False if it is this process's turn.
 
-        At once where the tier has no leases, or where the wait has taken too long. What it raises leaves no turn.
+        Returns at once if the tier has no leases; also ends if the wait takes too long. If it raises, it holds no turn.
         """
         try:
             return self._wait(fetch)
@@ -51,8 +51,8 @@ class Turn:
         begin, pause, ended = time.monotonic(), _FIRST_PAUSE, 0
         seconds = waiting_time(self._seconds)
         while not self._lease.take():
-            # What they store is of no use here, for whatever reason: hosts that wait for each other in turn would
-            # compile one after the other.
+            # The results of these holders are of no use here, for whatever reason: hosts that wait for each other in
+            # turn would compile one after the other.
             if ended >= _MOST_WAITED_FOR:
                 return False
             looked = seen = time.monotonic()
@@ -60,17 +60,17 @@ class Turn:
                 if time.monotonic() - begin > seconds:
                     logger.warning("%s: waited %g s for another host to compile it", self._history.name, seconds)
                     return False
-                # Spread, so that hosts that began together do not ask together.
+                # Randomised, so that hosts that began together do not ask together.
                 time.sleep(waiting_time(pause * random.uniform(0.5, 1.0)))
                 pause = min(pause * _GROWTH, _LONGEST_PAUSE)
-                # What is stored ends the wait; the lease tells only whether anybody is at it.
+                # A stored result ends the wait; the lease only shows whether another host is working on it.
                 if fetch():
                     return self._waited(begin)
                 if time.monotonic() - looked >= _LOOK_SECONDS:
                     looked = time.monotonic()
                     try:
                         holder = self._lease.holder()
-                    except RemoteError:  # a request that fails ends no wait: the next look may tell
+                    except RemoteError:  # a failed request does not end the wait: the next look may succeed
                         if self._tier.is_resting or time.monotonic() - seen > LIFE_SECONDS:
                             raise
                         continue
@@ -96,16 +96,16 @@ class Turn:
         return True
 
     def resume(self) -> None:
-        """Keep the turn of a process that had it under the same identity, and has ended."""
+        """Keep the turn of an ended process that had it under the same identity."""
         self._lease.resume()
 
     def keep_until_sent(self) -> None:
-        """Keep the turn while what was compiled is sent; this process itself does not wait for that."""
+        """Keep the turn while the result is sent; this process itself does not wait for that."""
         self._is_kept = True
         self._tier.being_sent[self._name] += 1
 
     def end(self) -> None:
-        """Let another host have its turn, if this one has it."""
+        """Let another host have the turn, if this one has it."""
         self._lease.release()
         if self._is_kept:
             self._is_kept = False

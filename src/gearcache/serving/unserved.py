@@ -1,6 +1,6 @@
-"""Acts on the verdict about a call that nothing stored serves: an error, eager, padding, or a build.
+"""Acts on the verdict about a call without a stored graph: an error, an eager run, padding, or a build.
 
-A relaunch whose gears are all stored does not import this.
+A relaunch with all gears stored does not import this.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ class UnservedCalls:
         self._delayed = DelayedCalls()
         self._refused = RefusedCalls()
         self._padded = PaddedCalls(method.fills)
-        #: Set when the cache and its fallback have failed: the method itself serves what no loaded graph does.
+        #: Set when the cache and its fallback have failed: the method itself then serves calls without a loaded graph.
         self._runs_original = False
-        #: Set when the entry is full: it stays so.
+        #: Set when the entry is full; it is never reset.
         self._is_full = False
         self.builds = Builds(method, variants, record, self._delayed)
         self._background = BackgroundBuilds(method, self.builds, variants, record)
 
     def serve(self, call: Call, problems: Problems, told: str) -> Frame | None:
-        """Return the frame that serves a call after all; None when the method itself is to run.
+        """Return the frame that serves a call after all; None if the method itself has to run.
 
-        `problems` say why the loaded graphs do not serve it; `told` is the reason of a miss that the lookup has logged.
+        `problems` are the reasons of the loaded graphs; `told` is the reason of a miss that the lookup has logged.
         Raises as `Binding.prepare` does.
         """
         rules = replace(self._rules, spec=call.spec(self._rules.spec))
@@ -72,7 +72,7 @@ class UnservedCalls:
         why = told or "; ".join(map(str, reasons)) or "its arguments are new"
         verdict = decide(call, problems, rules, self._known(call, rules, problems, why))
         if isinstance(verdict, Refuse):
-            if isinstance(verdict.error, UnknownGear):  # no gears would serve another one that is refused
+            if isinstance(verdict.error, UnknownGear):  # other errors would remain with any gears
                 self._record.shapes.count_call(call.tensors)
             raise verdict.error
         if self._copies and isinstance(verdict, (Compile, Eager)) and problems.are_of("stride"):
@@ -106,7 +106,8 @@ class UnservedCalls:
         return self._variants.loaded.accept(padded.active, padded.graph, padded.tensors, call)
 
     def _known(self, call: Call, rules: Rules, problems: Problems, why: str) -> Known:
-        # Only a build of declared gears asks what is missing; a call that runs eagerly should not pay for the answer.
+        # Only a build of declared gears needs the missing ones; a call that runs eagerly should not pay for finding
+        # them.
         is_asked = rules.on_miss == "pad" or call.sizes(rules.spec) in rules.spec.gears
         return Known(
             loaded=problems.gears,
@@ -122,7 +123,7 @@ class UnservedCalls:
         self._record.outcomes.ran_eagerly(verdict.reason)
 
     def _built(self, call: Call, verdict: Compile | Pad, why: str, problem: Problem | None) -> bool:
-        """Build for a call; where that cannot be, a tensor unlike those of the loaded graphs is what is wrong."""
+        """Build for a call; if no graph can be made, a tensor unlike those of loaded graphs is named as the cause."""
         try:
             return self._build(call, verdict, why)
         except MethodRaises:
@@ -134,7 +135,7 @@ class UnservedCalls:
             raise InputError(self._rules.name, problem.argument, problem.found, allowed) from error
 
     def _build(self, call: Call, verdict: Compile | Pad, why: str) -> bool:
-        """Compile and load the gears of a verdict; whether that could be done."""
+        """Compile and load the gears of a verdict; returns whether that was possible."""
         if self._method_serves and not self._right.may_build(self._rules.name, self._on_miss, why):
             self._record.outcomes.ran_eagerly("ranks")
             self._record.shapes.count_call(call.tensors)
@@ -146,7 +147,7 @@ class UnservedCalls:
                 self._record.shapes.count_call(call.tensors)
             return not reason
         reason = "max_variants" if self._is_full else self.builds.obstacle
-        # Who only prepares calls wants to know why that cannot be done, each time.
+        # A caller that only prepares calls needs the error each time.
         if not call.is_run or not (self._runs_original or self._is_full):
             try:
                 if self._compile(call, verdict, why):
@@ -162,7 +163,7 @@ class UnservedCalls:
                     )
                     logger.warning(words, self._rules.name)
             except TooManyVariants as error:
-                if not call.is_run:  # a deploy wants to know
+                if not call.is_run:  # a deploy needs the error
                     raise
                 logger.warning("%s", error)
                 self._record.history.lines.append(f"full: {error}")
@@ -171,7 +172,7 @@ class UnservedCalls:
         return False
 
     def _compile(self, call: Call, verdict: Compile | Pad, why: str) -> bool:
-        """Compile and load, unless a like call was refused; whether that could be done."""
+        """Compile and load, unless a like call was refused; returns whether that was possible."""
         self._refused.check(call)
         begin = time.monotonic()
         try:
@@ -196,7 +197,7 @@ class UnservedCalls:
         return made
 
     def _reasons(self, call: Call, problems: Problems) -> tuple[Reason, ...]:
-        """Return why no loaded graph serves a call: its sizes, or the arguments that its variants were traced with."""
+        """Return why no loaded graph serves a call: its sizes, or the arguments of the trace of each variant."""
         problem = problems.decisive()
         if problem is None:
             return tuple(merged(self._variants.loaded.misfits(call)))

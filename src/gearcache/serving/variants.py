@@ -1,4 +1,4 @@
-"""The variants of one entry: those that are loaded, and those that are stored and fit a call."""
+"""The variants of one entry: those that are loaded, and the stored ones that fit a call."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from gearcache.telemetry.spans import recorder, span
 #: How often a variant is loaded while another thread changes the module.
 _ATTEMPTS = 3
 logger = logging.getLogger("gearcache")
-#: The reasons of a miss that are faults of the cache or the host; all of them, the most telling one first.
+#: The reasons of a miss that are faults of the cache or the host: all of them, the most specific one first.
 FAULTS = ("corrupt", "unloadable", "unreadable")
-#: Those that tell what the call, the code or the module differs in.
+#: The reasons that name a difference in the call, the code or the module.
 MISFITS = ("source", "evidence", "arguments")
 _TELLING = (*FAULTS, *MISFITS)
 
 
 class Unloaded(Struct, frozen=True):
-    """Why nothing was loaded for a call: the reason of a miss; empty where the lookup has found nothing new."""
+    """Why nothing was loaded for a call: the reason of the miss; empty if the lookup has found nothing new."""
 
     kind: str = ""
     text: str = ""
 
 
 class Variants:
-    """Loads variants of an entry where their evidence holds; what keeps one out is a reason."""
+    """Loads variants of an entry if their evidence holds; otherwise there is a reason."""
 
     def __init__(self, method: ResolvedMethod, record: Record) -> None:
         original, settings = method.original(), method.settings
@@ -58,7 +58,7 @@ class Variants:
         self._method = method
         self._record = record
         self._known: list[StoredVariant] | None = None
-        #: What was tried in vain for a reason of `FAULTS`, by its id: it is not tried again, and at most told once.
+        #: Variants that failed for a reason of `FAULTS`, by id: they are not tried again, and reported at most once.
         self._unusable: dict[int, tuple[StoredVariant, str]] = {}
 
     @property
@@ -71,9 +71,9 @@ class Variants:
         return self.loaded.find(call)
 
     def load(self, call: Call, *, counted: bool = True) -> Unloaded | None:
-        """Load the stored variants that fit a call; None, or why there was none.
+        """Load the stored variants that fit a call; returns None, or why there was none.
 
-        `counted=False`: what this process has just stored is no hit.
+        `counted=False`: a load of what this process has just stored is not a hit.
         """
         begin = time.perf_counter()
         if self._known is None:
@@ -100,16 +100,16 @@ class Variants:
             return None
         if not reasons:
             return Unloaded()
-        # If several variants miss, the most specific reason is told.
+        # If several variants miss, the most specific reason is reported.
         kind = min((reason.kind for reason in reasons), key=_TELLING.index)
         reasons = merged(reasons)
         self._record.history.miss(*reasons, kind=kind)
         return Unloaded(kind, "; ".join(reason.text for reason in reasons))
 
     def _candidates(self, call: Call) -> list[StoredVariant]:
-        """Return the variants to look at: under `validate="gears"` no call tells those of other dtypes or strides.
+        """Return the variants to try: under `validate="gears"` no call separates those of other dtypes or strides.
 
-        Where all are others, one says what is wrong with the call; where misses compile, the call gets its own.
+        If all have others, one of them reports the problem of the call; if misses compile, the call gets its own.
         """
         known, settings = self.known, self._method.settings
         if settings.validate == "inputs":
@@ -131,14 +131,14 @@ class Variants:
             history.lines.append(f"hit: {self.entry.layout.manifest(self.entry.key)}")
 
     def read_again(self) -> list[StoredVariant]:
-        """Take in what is stored now beside what is loaded, and return what is stored."""
+        """Add the variants that are stored now to the loaded ones, and return the stored ones."""
         present = self.entry.read_again()
         loaded = [active.variant for active in self.loaded.variants]
         self._known = [*loaded, *_unknown(present, loaded)]
         return present
 
     def take_fresh(self) -> tuple[list[StoredVariant], bool]:
-        """Return what is stored now, and whether that has variants that were not known; they are known then."""
+        """Return the variants that are stored now, and whether any of them were unknown; they are known then."""
         present = self.entry.read_again()
         fresh = _unknown(present, self.known)
         if fresh:
@@ -146,7 +146,7 @@ class Variants:
         return present, bool(fresh)
 
     def renew(self, variants: list[StoredVariant]) -> None:
-        """Forget what is known of variants that were stored anew: what kept them out may be mended."""
+        """Forget variants that were stored anew: the reason why they were not used may no longer apply."""
         texts = set(map(_text, variants))
         self._known = [variant for variant in self.known if _text(variant) not in texts]
 
@@ -160,7 +160,7 @@ class Variants:
             return self._unreadable(error)
 
     def distrust(self, error: Exception) -> Unloaded:
-        """Let go of all that was loaded, and be done with it: what an entry holds is not what was compiled."""
+        """Drop all loaded variants for good: the entry does not contain what was compiled."""
         reason = self._unreadable(error)
         for active in self.loaded.variants:
             self._unusable[id(active.variant)] = active.variant, "unreadable"
@@ -169,12 +169,12 @@ class Variants:
         return Unloaded(reason.kind, reason.text)
 
     def sound(self, variants: list[StoredVariant]) -> list[StoredVariant]:
-        """Return those of some variants that are worth keeping: all that were not found to be of another form."""
+        """Return the variants that are worth keeping: all except those found to be of an unknown form."""
         odd = [_text(variant) for variant, kind in self._unusable.values() if kind == "unreadable"]
         return [variant for variant in variants if (text := _text(variant)) is not None and text not in odd]
 
     def _take(self, variant: StoredVariant, call: Call, evidence: EvidenceCheck, bases: Bases) -> Reason | None:
-        """Load one variant if it fits the call; or return why not, whatever it holds."""
+        """Load one variant if it fits the call; else return the reason, whatever data it contains."""
         try:
             return (
                 misfit(variant, call.scope)
@@ -197,7 +197,7 @@ class Variants:
         return Reason("unreadable", text)
 
     def _activate(self, variant: StoredVariant, call: Call, bases: Bases) -> Reason | None:
-        """Load one variant, or return why that cannot be."""
+        """Load one variant, or return why that is impossible."""
         try:
             active = self._active(variant, call, bases)
         except CorruptEntry as error:  # quarantined by the store: a miss like any other
@@ -225,7 +225,7 @@ class Variants:
         return RecordedBlobs(self.entry.store)
 
     def _active(self, variant: StoredVariant, call: Call, bases: Bases) -> ActiveVariant | None:
-        """Return a variant with its graphs; None where other threads keep changing what it rests on."""
+        """Return a variant with its graphs; None if other threads keep changing its basis."""
         for _ in range(_ATTEMPTS):
             active = activate(
                 variant,
@@ -252,7 +252,7 @@ def _unknown(variants: list[StoredVariant], known: list[StoredVariant]) -> list[
 
 
 def _text(variant: StoredVariant) -> str | None:
-    """Return what tells a variant from others; None for one that is not of the form of a variant."""
+    """Return a text that identifies a variant; None for data that is not a variant."""
     try:
         return repr(variant.to_plain())
     except Exception:

@@ -1,4 +1,4 @@
-"""What becomes of a call that no graph serves: an error, an eager run, padding, or a compile. Changes nothing."""
+"""Decides about a call that no graph serves: an error, an eager run, padding, or a compile. Changes nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Refuse(Struct, frozen=True):
 
 
 class Eager(Struct, frozen=True):
-    """The method itself serves the call: `on_miss` or the stance wants that."""
+    """The method itself serves the call: `on_miss` or the stance says so."""
 
     #: One of `gearcache.telemetry.outcomes.EAGER_REASONS`.
     reason: str
@@ -33,7 +33,7 @@ class Eager(Struct, frozen=True):
 
 
 class Pad(Struct, frozen=True):
-    """The call is padded to a gear; the gears of the spec are compiled first where no loaded one can serve it."""
+    """The call is padded to a gear; the gears of the spec are compiled first if no loaded one can serve it."""
 
     spec: GearSpec
 
@@ -48,12 +48,12 @@ Verdict = Refuse | Eager | Pad | Compile
 
 
 class Rules(Struct, frozen=True):
-    """What the options of one method say about calls that no graph serves."""
+    """The options of one method about calls that no graph serves."""
 
     name: str
     spec: GearSpec
     on_miss: str
-    #: Whether calls compare dtypes and strides: else two graphs that differ in these alone could not be told apart.
+    #: Whether calls compare dtypes and strides: else two graphs that differ only in these could not be distinguished.
     is_compared: bool = True
 
     def outside(self, call: Call, reason: str | None = None) -> UnknownGear:
@@ -67,15 +67,15 @@ class Rules(Struct, frozen=True):
 
 
 class Known(Struct, frozen=True):
-    """What is known of a method when a call is decided about."""
+    """The data about a method for the decision about a call."""
 
-    #: The texts of the loaded gears whose variants take such arguments, but for what their tensors are.
+    #: The texts of the loaded gears whose variants take such arguments, apart from tensor properties.
     loaded: tuple[str, ...] = ()
     #: The gears of the spec that no loaded variant has for such a call.
     missing: tuple[Gear, ...] = ()
     #: Whether a delaying stance has held back a call before.
     has_delayed: bool = False
-    #: Why neither what is loaded nor what is stored serves the call.
+    #: Why no loaded or stored graph serves the call.
     why: str = ""
 
 
@@ -84,13 +84,13 @@ class _Wanted(Struct, frozen=True):
 
     #: Whether its sizes are outside the gears and ranges of the spec.
     is_outside: bool = False
-    #: Whether the other gears are not wanted anew: a loaded gear of these sizes is for other strides, or assumes more
-    #: than the spec says; or nothing but sizes tells this graph from those of another dtype.
+    #: Whether only this gear is compiled: a loaded gear of these sizes is for other strides, or assumes more than the
+    #: spec says; or only sizes distinguish this graph from those of another dtype.
     is_alone: bool = False
 
 
 def decide(call: Call, problems: Problems, rules: Rules, known: Known) -> Verdict:
-    """Return what becomes of a call; `problems` say why the loaded graphs do not serve it."""
+    """Return the verdict on a call; `problems` are the reasons of the loaded graphs."""
     wanted = _wanted(call, problems, rules, known.loaded)
     if isinstance(wanted, InputError):
         return Refuse(wanted)
@@ -111,7 +111,7 @@ def decide(call: Call, problems: Problems, rules: Rules, known: Known) -> Verdic
 
 
 def _wanted(call: Call, problems: Problems, rules: Rules, loaded: tuple[str, ...]) -> _Wanted | InputError:
-    """Return the graph that a call wants; an error for a wrong tensor, or a shape that the spec does not allow."""
+    """Return the graph that a call needs; an error for a wrong tensor, or a shape that the spec does not allow."""
     spec, raises = rules.spec, rules.on_miss == "raise"
     sizes = call.sizes(spec)
     is_complete = bool(spec.axes) and len(sizes) == len(spec.axes)
@@ -120,7 +120,7 @@ def _wanted(call: Call, problems: Problems, rules: Rules, loaded: tuple[str, ...
     if problem is not None and problem.kind == "grad":
         return GradientRequired(rules.name, problem.argument, problem.found, problem.allowed)
     if problem is not None and (problem.kind in ("structure", "alias", "number") or _is_of_state(problem, call)):
-        problem = None  # another variant, as for another text among the arguments
+        problem = None  # another variant, for example for another text among the arguments
     is_strided = problem is not None and problem.kind == "stride" and rules.is_compared
     is_other = is_strided or (problem is not None and problem.kind == "dtype" and rules.is_compared)
     if is_other and rules.on_miss == "eager":
@@ -128,7 +128,7 @@ def _wanted(call: Call, problems: Problems, rules: Rules, loaded: tuple[str, ...
     if problem is not None and problem.kind == "dtype" and rules.on_miss == "compile":
         if rules.is_compared:
             problem = None
-        elif is_complete and gear not in loaded:  # the sizes tell its graph from the loaded ones
+        elif is_complete and gear not in loaded:  # its sizes separate its graph from the loaded ones
             return _Wanted(is_outside=sizes not in spec.gears, is_alone=True)
     if problem is not None and not is_strided and problem.kind not in ("shape", "rank", "read"):
         return _error(rules, problem)
@@ -143,7 +143,7 @@ def _wanted(call: Call, problems: Problems, rules: Rules, loaded: tuple[str, ...
     if is_complete and sizes not in spec.gears:
         return rules.outside(call) if raises else _Wanted(is_outside=True)
     is_loaded = problem is not None and gear in loaded
-    # Where only dims differ of which the gears say nothing, all gears are wanted at the sizes that the call has there.
+    # If only dims differ that the gears do not mention, all gears are compiled at the call's sizes of these dims.
     return _Wanted(is_alone=is_loaded and problem is not None and (problem.is_assumption or is_strided))
 
 
@@ -169,9 +169,9 @@ def _is_declared(spec: GearSpec, problem: Problem) -> bool:
 
 
 def _is_of_state(problem: Problem, call: Call) -> bool:
-    """Whether it is about a weight, or about what the method reads by itself: what the process has is no argument.
+    """Whether the problem is about a weight, or about something that the method reads by itself, not an argument.
 
-    Weights that are inputs are those of a module among the arguments, and those that the method replaces.
+    Weights that are inputs belong to a module among the arguments, or are replaced by the method.
     """
     if problem.stored is None:
         return False

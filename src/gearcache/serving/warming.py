@@ -1,4 +1,4 @@
-"""`warm`: whether it waits for what it has begun."""
+"""The `wait` argument of `warm`: whether it waits for the build that it has started."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from gearcache.serving.call import Call
 def take_wait(name: str, function: Callable[..., Any], kwargs: dict[str, Any], *, is_background: bool) -> bool:
     """Take `wait` out of the arguments of `warm`, unless the method has one of this name; returns whether to wait.
 
-    Without it nobody waits with `on_miss="background"`. `OptionError` for what is no bool, and for False where every
-    `warm` waits.
+    By default `warm` does not wait with `on_miss="background"`. `OptionError` for a value that is not a bool, and for
+    False if every `warm` waits.
     """
     if "wait" not in kwargs or "wait" in inspect.signature(function, follow_wrapped=False).parameters:
         return not is_background
@@ -25,8 +25,8 @@ def take_wait(name: str, function: Callable[..., Any], kwargs: dict[str, Any], *
 
 
 def begin_build(prepare: Callable[[Call], object], call: Call, *, waits: bool) -> None:
-    """Have what a call needs built in the background; with `waits`, return when that has ended, well or not."""
-    # A relaunch that does without builds does not import what forks.
+    """Start the background build of what a call needs; with `waits`, return when it has ended, well or not."""
+    # A relaunch without builds does not import the code that forks.
     from gearcache.serving.background import wait_for_slot
 
     while prepare(call) is None and waits and wait_for_slot():

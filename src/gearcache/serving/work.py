@@ -1,4 +1,4 @@
-"""What a build would compile, as a text that is equal on every host that would compile the same."""
+"""Describes what a build would compile, as a text that is equal on every host that would compile the same."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _SCALARS = (bool, int, float, complex, str, bytes, type(None))
 def work_text(call: Call, spec: GearSpec, dynamic: bool | None) -> str:
     """Return gears, tensors without the sizes that do not matter, and plain values of a call.
 
-    Hosts compare it to share one compile. Nothing is wrong where it says less or more than what tells graphs apart:
-    a host then waits for a graph that does not serve it, or compiles beside another one.
+    Hosts compare it to share one compile. It need not identify graphs exactly: at worst, a host waits for a graph that
+    does not serve it, or compiles the same as another one.
     """
     tensors = [
         (path, str(tensor.dtype), tensor.device.type, [_size(spec, path, dim, size, dynamic) for dim, size in sizes])

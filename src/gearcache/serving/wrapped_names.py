@@ -1,4 +1,4 @@
-"""Names of arguments that a wrapper takes as `*args, **kwargs`, which users know by those of the method itself."""
+"""Resolves the names of arguments that a wrapper takes as `*args, **kwargs`: users know the method's own names."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 def at_their_places(
     values: Mapping[str, Any] | None, function: types.MethodType, arguments: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """Return a mapping of argument paths with those that a wrapper hides at the place where a call has them.
+    """Return a mapping of argument paths; paths to arguments behind a wrapper are changed to their places in a call.
 
-    `input_ids` is `kwargs['input_ids']` in a call by keyword, and `args[0]` in one by position. A path that begins
-    with a parameter of the wrapper itself, or with a name that the call does not give, stays as it is.
+    `input_ids` is `kwargs['input_ids']` in a call by keyword, and `args[0]` in one by position. A path that begins with
+    a parameter of the wrapper itself, or with a name that the call does not give, is not changed.
     """
     if not values:
         return dict(values) if values is not None else None
@@ -23,7 +23,7 @@ def at_their_places(
 
 
 def place_of_argument(name: str, function: types.MethodType, arguments: Mapping[str, Any]) -> tuple[str, Any] | None:
-    """Return the path at which a call has the argument of a name, and its value; None where it does not give it."""
+    """Return the path and the value of the argument of a name in a call; None if the call does not give it."""
     outer = inspect.signature(function.__func__, follow_wrapped=False).parameters
     if name in outer:
         return (name, arguments[name]) if name in arguments else None

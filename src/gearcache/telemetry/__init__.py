@@ -1,1 +1,1 @@
-"""What happened: counters, times, shapes met, progress."""
+"""Records what happened: counters, times, shapes of calls, progress."""

@@ -1,4 +1,4 @@
-"""What is counted of the events that the calls of one cached method cause."""
+"""Counts the events that the calls of one cached method cause."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gearcache.guards.evidence.reason import Reason
 
 
 class Counters(Struct):
-    """What happened so far. `hits` and `misses` count lookups of variants, not calls; times are in seconds."""
+    """The counts so far. `hits` and `misses` count lookups of variants, not calls; times are in seconds."""
 
     hits: int = 0
     misses: int = 0
@@ -33,7 +33,7 @@ class Counters(Struct):
     reasons: list[Reason] = field(default_factory=list)
 
     def note(self, event: Event) -> None:
-        """Count an event, and tell the listeners."""
+        """Count an event, and notify the listeners."""
         _COUNT.get(event.kind, _ignore)(self, event)
         emit(event)
 

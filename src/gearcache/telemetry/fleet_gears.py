@@ -1,4 +1,4 @@
-"""The shapes that all processes of a fleet have met, summed, and the gears that would serve them best."""
+"""Sums the shapes of calls in all processes of a fleet, and proposes the gears that would serve them best."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from gearcache.telemetry.method_shapes import Dims, Gears, MethodShapes, Shape
 from gearcache.telemetry.size_lists import MOST_EFFORT
 from gearcache.telemetry.suggest import SuggestedGears, suggest
 
-#: Gears that are proposed where nobody says how many, and the method has none.
+#: The default number of proposed gears for a method that has none.
 USUAL_GEARS = 8
-#: A suggestion tries many lists; of more shapes the most frequent ones are looked at, and the largest.
+#: A suggestion tries many lists; of more shapes only the most frequent ones and the largest are considered.
 MOST_SHAPES = 400
 
 
 class MethodTraffic(Struct):
-    """One method over all processes that had the same class, dims and gears: what others met says nothing of these."""
+    """One method over all processes that had the same class, dims and gears; other processes are not comparable."""
 
     method: str
     dims: Dims
@@ -36,11 +36,11 @@ class MethodTraffic(Struct):
 
 
 class Proposal(Struct, frozen=True):
-    """Gears for the next release. Work is rows: the product of the sizes that are computed.
+    """Gears for the next release. Work is measured in rows: the product of the computed sizes.
 
-    `unserved` calls fit into no gear of today; `padded_now` is the share of today's work that is padding, over the
-    calls that fit; `work_now` is that work. `left_out` calls are of shapes that were too many to look at, or have a
-    dim of size 0. `keeps`: the gears of today are as good, and stay.
+    `unserved` calls fit into none of the current gears; `padded_now` is the share of padding in `work_now`, the current
+    work over the calls that fit. `left_out` calls have shapes beyond the considered ones, or a dim of size 0. If
+    `keeps` is set, the current gears are as good, and stay.
     """
 
     found: SuggestedGears
@@ -53,12 +53,12 @@ class Proposal(Struct, frozen=True):
 
     @property
     def saved(self) -> float | None:
-        """The share of today's work that these gears save, over the calls that today's gears take; None without any."""
+        """The share of the current work that these gears save, over calls in current gears; None without any."""
         return 1 - self.work_then / self.work_now if self.work_now else None
 
     @property
     def against_today(self) -> str:
-        """What these gears change against those of today, in words."""
+        """How these gears differ from the current ones, in words."""
         text = "today's gears are as good" if self.keeps else ""
         if not self.keeps and self.saved is not None:
             text = f"{abs(self.saved):.1%} {'less' if self.saved >= 0 else 'more'} work than with today's gears"
@@ -68,7 +68,7 @@ class Proposal(Struct, frozen=True):
 
 
 def summed(found: Iterable[MethodShapes]) -> list[MethodTraffic]:
-    """Add up what processes have met, by method, its class, dims and gears, the busiest first."""
+    """Add up the shapes of processes by method, class, dims and gears, the busiest first."""
     traffic: dict[tuple[str, str, Dims, Gears], MethodTraffic] = {}
     for met in found:
         gears = tuple(sorted(met.gears, key=lambda gear: [-1 if size is None else size for size in gear]))
@@ -83,15 +83,15 @@ def summed(found: Iterable[MethodShapes]) -> list[MethodTraffic]:
 
 
 def propose(traffic: MethodTraffic, k: int | None = None, effort: int = MOST_EFFORT) -> Proposal:
-    """Return at most `k` gears for what was met, as many as there are now where `k` is None; `GearSpecError` where
-    nothing was met. `effort` bounds how much is tried."""
+    """Return at most `k` gears for the recorded shapes; None means as many as there are now. `GearSpecError` if there
+    are no shapes. `effort` bounds how much is tried."""
     looked_at = _looked_at(
         {shape: calls for shape, calls in traffic.shapes.items() if calls and all(size > 0 for size in shape)}
     )
     number = k if k is not None else min(len(traffic.gears) or USUAL_GEARS, MAX_GEARS)
     try:
         found = suggest(traffic.dims, looked_at, number, gears=traffic.gears, all_shapes=traffic.shapes, effort=effort)
-    except (AssertionError, ZeroDivisionError) as error:  # of sizes that no method has
+    except (AssertionError, ZeroDivisionError) as error:  # the data contains impossible sizes
         raise GearSpecError(f"suggest_gears: no gears fit these shapes: {error}") from error
     indices = {f"{path}.size({dim})": index for index, (path, dim) in enumerate(traffic.dims)}
     owners = [(indices[name], sizes) for name, sizes in found.sizes.items()]
@@ -117,7 +117,7 @@ def propose(traffic: MethodTraffic, k: int | None = None, effort: int = MOST_EFF
 
 
 def _looked_at(shapes: dict[Shape, int]) -> dict[Shape, int]:
-    """Return the most frequent shapes, and of each dim the largest one, which must fit as well."""
+    """Return the most frequent shapes, and the largest one of each dim, which must fit as well."""
     if len(shapes) <= MOST_SHAPES:
         return shapes
     largest = {max(shapes, key=lambda shape: shape[index]) for index in range(len(next(iter(shapes))))}

@@ -1,4 +1,4 @@
-"""Calls per gear, for one method and for the whole process (including collected methods)."""
+"""Counts calls per gear, for one method and for the whole process (including collected methods)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _gone_padded: dict[str, int] = {}
 
 
 class GearUse:
-    """The counters of the graphs that one cached method has loaded, also before a refresh. Safe to use from threads.
+    """The counters of all graphs that one cached method has loaded, including before a refresh. Thread-safe.
 
-    A graph counts its calls by `next` of an `itertools.count`, which costs 30 ns; here they are read.
+    A graph counts its calls by `next` of an `itertools.count`, which costs 30 ns; this class reads the counters.
     """
 
     def __init__(self, method: str) -> None:
@@ -29,7 +29,7 @@ class GearUse:
             _known.append((method, self._rows, weakref.ref(self)))
 
     def add(self, gear: str, counter: itertools.count[int], *, is_padded: bool = False) -> None:
-        """Watch one more graph; a padded one is that of a larger gear under the sizes of the calls."""
+        """Add the counter of a graph; `is_padded`: the graph is that of a larger gear, at the sizes of the calls."""
         self._rows.append((gear, counter, is_padded))
 
     def calls(self) -> dict[str, int]:
@@ -37,7 +37,7 @@ class GearUse:
         return _sum(self._rows)
 
     def calls_by_kind(self) -> tuple[dict[str, int], dict[str, int]]:
-        """Return gear -> calls of the gears themselves, and of the sizes that were padded to one."""
+        """Return gear -> calls of the gears themselves, and of sizes that were padded to a gear."""
         return _sum([row for row in self._rows if not row[2]]), _sum([row for row in self._rows if row[2]])
 
     def padded_calls(self) -> int:
@@ -46,7 +46,7 @@ class GearUse:
 
 
 def gear_calls() -> dict[tuple[str, str], int]:
-    """Return (method, gear) -> calls of this process; never goes down."""
+    """Return (method, gear) -> calls of this process; never decreases."""
     with _lock:
         _fold()
         found = dict(_gone)
@@ -56,7 +56,7 @@ def gear_calls() -> dict[tuple[str, str], int]:
 
 
 def padded_calls() -> dict[str, int]:
-    """Return method -> calls of this process that were padded to a gear; never goes down."""
+    """Return method -> calls of this process that were padded to a gear; never decreases."""
     with _lock:
         _fold()
         found = dict(_gone_padded)
@@ -67,7 +67,7 @@ def padded_calls() -> dict[str, int]:
 
 
 def _fold() -> None:
-    """Keep of the methods that are gone only their sums."""
+    """Keep only the sums of methods that were collected."""
     dead = [entry for entry in _known if entry[2]() is None]
     for method, rows, _ in dead:
         _add(_gone, method, rows)
@@ -95,5 +95,5 @@ def _padded(rows: Rows) -> int:
 
 
 def calls_of(counter: itertools.count[int]) -> int:
-    """Return how often a counter was asked for its next value."""
+    """Return how many values a counter has given."""
     return int(repr(counter)[len("count(") : -1])

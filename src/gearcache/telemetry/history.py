@@ -1,4 +1,4 @@
-"""What happened at the lookups of one binding: counted as events, logged, and kept as lines for `explain`."""
+"""The history of the lookups of one binding: counted as events, logged, and kept as lines for `explain`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gearcache.telemetry.interrupts import raise_interrupt
 from gearcache.telemetry.stats import Counters
 
 logger = logging.getLogger("gearcache")
-#: Lines that `.explain()` has; the earliest ones go.
+#: The most lines of `.explain()`; the earliest ones are dropped.
 _MOST = 400
 
 
@@ -23,10 +23,10 @@ class History:
     def __init__(self, name: str, key_name: str, folder: str, counters: Counters, *, strict: bool) -> None:
         self.name = name
         self.lines: deque[str] = deque(maxlen=_MOST)
-        #: What was explained: calls that run without a graph meet the same reasons each time.
+        #: Reasons that were explained: calls that run without a graph have the same reasons each time.
         self._explained: set[tuple[Reason, ...]] = set()
         self._missed: set[tuple[str, tuple[Reason, ...]]] = set()
-        #: Reasons of misses that the cache does not know yet: it is told when it is there, before a compile.
+        #: Reasons of misses that are not yet in the cache's counts; they are added before a compile.
         self.uncounted: list[str] = []
         self._key_name, self._folder = key_name, folder
         self._counters = counters
@@ -35,13 +35,13 @@ class History:
         self._untold: dict[str, None] = {}
 
     def note(self, kind: Kind, **fields: Any) -> None:
-        """Count an event and tell the listeners."""
+        """Count an event and notify the listeners."""
         self._counters.note(Event(kind, self.name, self._key_name, folder=self._folder, **fields))
 
     def miss(self, *reasons: Reason, kind: str) -> None:
-        """Count one miss; one reason per stored variant that did not do, of which `kind` is the most telling.
+        """Count one miss, with one reason per stored variant; `kind` is the most specific of their kinds.
 
-        A call that runs without a graph looks again each time, and is missed for the same reasons: that counts once.
+        A call that runs without a graph is looked up each time and misses for the same reasons: that counts once.
         """
         if (kind, reasons) in self._missed:
             return
@@ -53,7 +53,7 @@ class History:
         self.explain(reasons)
 
     def explain(self, reasons: tuple[Reason, ...]) -> None:
-        """Keep and log, once, why nothing that is stored or loaded serves a call."""
+        """Keep and log, once, why no stored or loaded graph serves a call."""
         if reasons in self._explained:
             return
         if len(self._explained) >= _MOST:
@@ -64,9 +64,9 @@ class History:
         logger.info("%s: miss: %s", self.name, "; ".join(str(reason) for reason in reasons))
 
     def fault(self, error: Exception) -> None:
-        """The one failure policy: a fault of the cache never breaks the model, unless `strict`.
+        """Apply the failure policy: a fault of the cache never breaks the model, unless `strict`.
 
-        Errors that are none of the cache's own must come from its work alone, too.
+        `error` may be of any type, but only the cache's own work may have raised it.
         """
         raise_interrupt(error)
         found = error if isinstance(error, GearcacheError) else CacheError(f"{type(error).__name__}: {error}")
@@ -78,23 +78,23 @@ class History:
             self._untold[str(found)] = None
 
     def lacks(self, error: MissingTorchNames) -> None:
-        """Note names that torch lacks, of which the process warns once; raises them where the options want that."""
+        """Record names that torch lacks, which the process warns about once; raises the error if `strict`."""
         if self._strict:
             raise error
         self.note("fault", detail=str(error))
         self.lines.append(f"fault: {error}")
 
     def lead(self, cause: str) -> None:
-        """Let the warning of this call begin with what led to its faults, if it has any that is untold."""
+        """Put the cause of this call's faults first in its warning, if there are faults to report."""
         if self._untold and not any(text.startswith(cause) for text in self._untold):
             self._untold = {cause: None, **self._untold}
 
     def untold(self) -> list[str]:
-        """Return the faults of the present call."""
+        """Return the faults of the present call that were not reported yet."""
         return list(self._untold)
 
     def tell(self) -> None:
-        """Give one warning of the faults of a call, at its end; of each fault once."""
+        """Log one warning about the faults of a call, at its end; each fault is logged once."""
         if self._untold:
             self._told |= self._untold.keys()
             text, self._untold = "; then ".join(self._untold), {}

@@ -1,6 +1,6 @@
-"""Exceptions that a program's signal handlers raise, such as the timeout of a request: they are no faults of the cache.
+"""Re-raises exceptions of a program's signal handlers, such as request timeouts: they are not faults of the cache.
 
-They may come out of any line. Where one was caught on its way, or made the cause of another error, it is raised anew.
+Any line may raise them. If one was caught, or caused another error, it is raised again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def raise_interrupt(error: BaseException) -> None:
-    """Raise what a signal handler raised, if that is this error or what led to it; else return."""
+    """Raise the exception of a signal handler, if it is this error or led to it; else return."""
     handlers = {code for number in signal.valid_signals() if (code := _code(signal.getsignal(number))) is not None}
     if not handlers:
         return
@@ -32,7 +32,7 @@ def _code(handler: Any) -> types.CodeType | None:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and all that stand behind it."""
+    """Yield an error and all errors that led to it."""
     met: list[BaseException] = []
     rest: list[BaseException | None] = [error]
     while rest:

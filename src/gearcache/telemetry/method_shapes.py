@@ -1,4 +1,4 @@
-"""Which shapes a process has met of a method, as `.stats.to_dict()` says it and `gearcache suggest-gears` reads it."""
+"""The shapes of a method's calls in one process: `.stats.to_dict()` contains them, `suggest-gears` reads them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from msgspec import Struct
 
 Shape = tuple[int, ...]
 Dims = tuple[tuple[str, int], ...]
-#: Sizes of each gear by dim; None where a gear leaves a dim open.
+#: Sizes of each gear by dim; None if a gear leaves a dim open.
 Gears = tuple[tuple[int | None, ...], ...]
 _DIM = re.compile(r"(.+)\.size\((\d{1,3})\)")
 
 
 class MethodShapes(Struct, frozen=True):
-    """What a process has met of a method: calls by the sizes of some dims, and the gears that it declares.
+    """The calls of a method in one process by the sizes of some dims, and its declared gears.
 
-    `full_name` has module and class as well, as two classes may have one name.
+    `full_name` includes module and class, because two classes may have the same name.
     """
 
     method: str
@@ -28,7 +28,7 @@ class MethodShapes(Struct, frozen=True):
     shapes: Mapping[Shape, int] = {}
 
     def to_plain(self) -> dict[str, Any]:
-        """Return it as data for JSON, which has no tuples for keys."""
+        """Return it as JSON data; JSON has no tuples for keys."""
         return {
             "method": self.method,
             "full_name": self.full_name,
@@ -39,8 +39,8 @@ class MethodShapes(Struct, frozen=True):
 
 
 def read_shapes(document: Any) -> Iterator[MethodShapes]:
-    """Yield what JSON data says of methods, at any depth: `.stats.to_dict()`, a list of those, what a server makes of
-    them. `ValueError` where a method is described in another form."""
+    """Yield the methods in JSON data, at any depth: `.stats.to_dict()`, a list of those, or a server's data that
+    contains them. `ValueError` if a method has an unknown form."""
     if isinstance(document, list):
         for item in document:
             yield from read_shapes(item)

@@ -1,4 +1,4 @@
-"""Calls as counters of prometheus_client, for scrapes that another process answers (its multi-process mode)."""
+"""Mirrors calls into counters of prometheus_client, for scrapes answered by another process (multi-process mode)."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import Any
 #: Label values -> calls of this process.
 Read = Callable[[], Mapping[tuple[str, ...], int]]
 
-#: Seconds for which a scrape may be behind.
+#: Seconds by which a scrape may be behind.
 INTERVAL = 1.0
 
 _lock = threading.Lock()
-#: What the files of this process hold, by family: they outlive a counter that is registered again.
+#: Values in the files of this process, by family: they outlive a counter that is registered again.
 _told: dict[str, dict[tuple[str, ...], int]] = {}
 
 
 class MirroredCalls:
-    """Adds the calls of this process to counters, each second and once more when it is closed or the process exits.
+    """Adds the calls of this process to counters, each second and again when it is closed or the process exits.
 
-    Nothing is counted at a call. A scrape of this process could read the calls, but that of another one finds only what
-    prometheus_client's counters have written into their files. Threads do not survive a fork: make it in the process
-    that serves.
+    Nothing is counted during a call. A scrape of this process could read the calls, but a scrape of another one only
+    sees what prometheus_client's counters have written into their files. Threads do not survive a fork: create the
+    object in the process that serves.
     """
 
     def __init__(self, families: Sequence[tuple[str, Any, Read]]) -> None:
-        """Start to mirror families: name, counter with labels, and what reads the calls."""
+        """Start to mirror families: name, counter with labels, and the function that reads the calls."""
         self._families = families
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gearcache-metrics", daemon=True)
@@ -35,7 +35,7 @@ class MirroredCalls:
         atexit.register(self.close)
 
     def close(self) -> None:
-        """Add what is left, and stop."""
+        """Add the remaining calls, and stop."""
         atexit.unregister(self.close)
         self._closed.set()
         self._thread.join()

@@ -1,4 +1,4 @@
-"""Calls that no graph has served: those that the method itself ran, and those that were refused, by reason."""
+"""Counts calls without a graph by reason: those that the method itself served, and those that were refused."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import threading
 from collections import Counter
 
-#: Why the method itself ran, as `.stats.eager_reasons` and the metrics name it.
+#: Why the method itself ran, as named in `.stats.eager_reasons` and the metrics.
 EAGER_REASONS: dict[str, str] = {
     "on_miss": 'no graph takes such arguments, and `on_miss` is "eager"',
     "background": 'its graph was being compiled, with `on_miss="background"`',
@@ -57,12 +57,12 @@ class Outcomes:
 
 
 def eager_calls() -> dict[tuple[str, str], int]:
-    """Return (method, reason) -> calls of this process that the method itself served; never goes down."""
+    """Return (method, reason) -> calls of this process that the method itself served; never decreases."""
     with _lock:
         return dict(_eager)
 
 
 def refused_calls() -> dict[tuple[str, str], int]:
-    """Return (method, error class) -> calls of this process that were refused; never goes down."""
+    """Return (method, error class) -> calls of this process that were refused; never decreases."""
     with _lock:
         return dict(_refused)

@@ -1,7 +1,7 @@
-"""What a user sees while gears compile: one line that says why and where, a bar on a terminal, and log lines.
+"""Shows progress while gears compile: a line with the reason and the place, a bar on a terminal, and log lines.
 
-`GEARCACHE_PROGRESS=0` turns bar and line off. The bar says what is done and for how long; where there is no terminal,
-further lines say it from time to time.
+`GEARCACHE_PROGRESS=0` turns bar and line off. The bar shows the current step and its duration; without a terminal,
+further lines report it from time to time.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 logger = logging.getLogger("gearcache")
-#: Where there is no terminal, a line tells after so many seconds what is done, then after twice as many, and so on.
+#: Without a terminal, a line reports the progress after this many seconds, then after twice as many, and so on.
 _FIRST_BEAT, _LAST_BEAT = 10.0, 60.0
-_REFRESHES = 4  # in a second
-#: A build that is over before, as those of backend `eager`, says nothing where there is no terminal.
+_REFRESHES = 4  # per second
+#: Without a terminal, a build that takes less time, as with backend `eager`, prints nothing.
 _SILENT_SECONDS = 2.0
-#: Of the reason: it may name many values.
+#: The most characters of the reason, which may name many values.
 _WHY_LETTERS = 300
 
 
@@ -35,7 +35,7 @@ class BuildProgress:
     """One build of a method. Called from several threads."""
 
     def __init__(self, method: str, gears: int, *, why: str = "", place: str = "") -> None:
-        """`why` nothing stored does, and the `place` where the graphs are to be stored; "" where they cannot be."""
+        """`why` no stored graph serves the call, and the `place` of the new graphs; "" if they cannot be stored."""
         self._method, self._why, self._place = method, why, place
         self._gears = gears
         self._done = 0
@@ -44,12 +44,12 @@ class BuildProgress:
         self._line = threading.Timer(_SILENT_SECONDS, self._tell)
         self._line.daemon = True
         self._bar: Any = None
-        #: Stage of each gear that is worked on, and since when.
+        #: The stage of each gear in progress, and when it began.
         self._stages: dict[str, tuple[str, float]] = {}
         self._failed = 0
         self._is_traced = self._has_headers = False
         self._created = time.monotonic()
-        #: Since when no gear is worked on, where none is.
+        #: When the last gear in progress ended, if none is in progress.
         self._idle = self._created
         self._lock = threading.Lock()
         self._ended = threading.Event()
@@ -80,7 +80,7 @@ class BuildProgress:
             self._bar.stop()
 
     def update(self, gear: str, stage: str) -> None:
-        """Note that a gear entered a stage."""
+        """Record that a gear entered a stage."""
         now = time.monotonic()
         with self._lock:
             self._is_traced = True
@@ -104,12 +104,12 @@ class BuildProgress:
             logger.debug("%s: gear %s: %s", self._method, gear, stage)
 
     def extend(self, gears: int) -> None:
-        """Note that more gears will be compiled than was known at first."""
+        """Record that more gears will be compiled than was known at first."""
         with self._lock:
             self._gears += gears
 
     def _state(self) -> State:
-        """Return what is done now: of several gears for the one that has been in its stage for longest."""
+        """Return the current state: of several gears, that of the one that has been in its stage for longest."""
         now = time.monotonic()
         with self._lock:
             busy = sorted((since, gear, stage) for gear, (stage, since) in self._stages.items())
@@ -125,7 +125,7 @@ class BuildProgress:
         return State(words, gear, now - since, len(busy) - 1)
 
     def _share(self) -> float:
-        """Return how much of the work is done: finished gears, the stages that others have behind them, the trace."""
+        """Return the share of the work that is done: finished gears, finished stages of others, the trace."""
         with self._lock:
             parts = sum(SHARES.get(stage, 0.0) for stage, _ in self._stages.values())
             return (self._done + parts + 0.3 * self._is_traced) / (self._gears + 0.3)
@@ -145,7 +145,7 @@ class BuildProgress:
         while not self._ended.wait(wait):
             wait = min(2 * wait, _LAST_BEAT)
             told = f"gearcache: `{self._method}`: {self._done} of {self._gears} done; {self._state().text()}\n"
-            with contextlib.suppress(AttributeError, OSError, ValueError):  # it may be gone by now
+            with contextlib.suppress(AttributeError, OSError, ValueError):  # the stream may be closed by now
                 sys.stderr.write(told)
 
     def _tell(self) -> None:
@@ -154,7 +154,7 @@ class BuildProgress:
         is_long = len(self._why) > _WHY_LETTERS
         why = f": {self._why[:_WHY_LETTERS]}{'…' if is_long else ''}" if self._why else ""
         line = f"gearcache: compiling {graphs} of `{self._method}`, {target}{why}"
-        with contextlib.suppress(AttributeError, OSError, ValueError):  # it may be gone by now
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # the stream may be closed by now
             if self._bar is not None:
                 self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
             else:

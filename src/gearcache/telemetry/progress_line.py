@@ -1,10 +1,10 @@
-"""One line of a build as it fits a terminal: what is done now, and for how long, is what is kept longest."""
+"""Formats the progress of a build as one line for a terminal; the current step and its duration are cut last."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-#: What compilers call their stages, as people read it. Those without a gear come once for a worker, or for a host.
+#: Labels for the stages of compilers. Stages without a gear occur once for a worker, or for a host.
 STAGES = {
     "trace": "tracing",
     "start": "starting a compile worker",
@@ -16,13 +16,13 @@ STAGES = {
     "compile": "compiling",
 }
 SHARED_STAGES = ("trace", "start", "import", "headers")
-#: How much of the work of a gear is behind it when a stage begins: a guess, so that the bar moves within a gear.
+#: The share of a gear's work that is done when a stage begins: a guess, so that the bar moves within a gear.
 SHARES = {"start": 0.02, "import": 0.05, "headers": 0.1, "begin": 0.2, "search": 0.2, "lower": 0.3, "compile": 0.5}
 _BAR, _LEAST_BAR, _LEAST_METHOD, _LEAST_GEAR = 16, 6, 12, 32
 
 
 class State(Struct, frozen=True):
-    """What is done now, for which gear (empty: for all), for how long, and how many other gears are worked on."""
+    """The current step, its gear (empty: for all), its duration, and the number of other gears in progress."""
 
     what: str
     gear: str = ""
@@ -30,7 +30,7 @@ class State(Struct, frozen=True):
     others: int = 0
 
     def text(self, room: int = 10_000) -> str:
-        """Say it in so many characters; the time stays, and what is done before the gear."""
+        """Return it in at most this many characters; the time is kept, and the step takes precedence over the gear."""
         others = f", and {self.others} more" if self.others else ""
         end = self._end
         for tail in (end + others, end):
@@ -41,7 +41,7 @@ class State(Struct, frozen=True):
 
     @property
     def least(self) -> int:
-        """How many characters it takes with the gear cut as far as it may be."""
+        """The number of characters it takes with the gear cut as far as possible."""
         gear = min(len(self.gear), _LEAST_GEAR) + 1 if self.gear else 0
         # With room for three digits, so that the bar does not get shorter with the time.
         return len(self.what) + gear + max(len(self._end), len(": 999 s") if self._end else 0)
@@ -52,7 +52,7 @@ class State(Struct, frozen=True):
 
 
 class Line(Struct, frozen=True):
-    """The parts of a line; `bar` is how many characters of it are done and how many are not."""
+    """The parts of a line; `bar` is the number of its characters that are done and that are not."""
 
     method: str
     bar: tuple[int, int]
@@ -62,9 +62,9 @@ class Line(Struct, frozen=True):
 
 
 def fitted(width: int, method: str, share: float, count: str, seconds: float, state: State) -> Line:
-    """Return the parts as they fit a width: first the bar gets short and goes, then the method, then the state is cut.
+    """Return the parts fitted to a width: the bar is shortened first and dropped, then the method, then the state.
 
-    `share` is how much of all the work is done, from 0 to 1; `count` how many gears of how many.
+    `share` is the share of all the work that is done, from 0 to 1; `count` is how many gears of how many.
     """
     clock = f"{int(seconds) // 60}:{int(seconds) % 60:02}"
     room = width - len(count) - len(clock) - 3  # spaces between the parts

@@ -1,4 +1,4 @@
-"""All that is noted of the calls of one binding."""
+"""Groups the objects that record the calls of one binding."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gearcache.telemetry.stats import Counters
 
 
 class Record(Struct, frozen=True):
-    """What is noted of the calls of one binding; all but history and shapes is that of the whole cached method."""
+    """The records of the calls of one binding; all but history and shapes belong to the whole cached method."""
 
     history: History
     counters: Counters

@@ -1,4 +1,4 @@
-"""Which shapes a binding has met, and how often: read off the graphs' own counters, so that no call pays for it."""
+"""The shapes of a binding's calls and their counts, read from the graphs' own counters, at no cost per call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Counted = tuple[tuple[int, ...], ...]
 
 
 class ShapesMet:
-    """Shapes over the dims that the spec names, or over all dims of all arguments where there is no spec."""
+    """Shapes over the dims that the spec names, or over all dims of all arguments without a spec."""
 
     def __init__(self, spec: GearSpec) -> None:
         self._spec = spec
@@ -40,11 +40,11 @@ class ShapesMet:
         self._others[tuple(sizes)] = self._others.get(tuple(sizes), 0) + 1
 
     def unserved(self) -> tuple[list[str], dict[Shape, int]]:
-        """Return the dims of the spec, as messages name them, and the calls by shape that no graph has served."""
+        """Return the dims of the spec, as messages name them, and the calls without a graph by shape."""
         return [f"{path}.size({dim})" for path, dim in self._named()], dict(self._others)
 
     def add(self, graph: GraphCall) -> None:
-        """Read what a graph counts from now on, also once it is dropped: its counters are kept, and no model."""
+        """Read the counters of a graph from now on, even after it is dropped: only its counters are kept, no model."""
         self._graphs.append((graph.variant, _rows(graph), graph.counter, graph.shapes))
 
     def dims(self) -> list[tuple[str, int]]:
@@ -63,7 +63,7 @@ class ShapesMet:
         return []
 
     def gears(self) -> list[tuple[int | None, ...]]:
-        """Return the declared gears over the dims that a shape lists; None where a gear leaves a dim open."""
+        """Return the declared gears over the dims that a shape lists; None if a gear leaves a dim open."""
         rest = (None,) * (len(self.dims()) - len(self._spec.axes))
         return [(*gear, *rest) for gear in self._spec.gears] if self._spec.axes else []
 
@@ -95,7 +95,7 @@ def _matching(tensors: Mapping[str, torch.Tensor], path: str) -> list[tuple[str,
 
 
 def _shape(variant: StoredVariant, rows: Rows, dims: list[tuple[str, int]]) -> Shape | None:
-    """Return the sizes of some dims; None where a dim is dynamic or not there."""
+    """Return the sizes of some dims; None if a dim is dynamic or does not exist."""
     from gearcache.guards.gears.parse import RangeAxis
 
     sizes = []

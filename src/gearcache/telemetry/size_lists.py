@@ -1,9 +1,9 @@
-"""The lists of sizes that waste the least work, one list per dim, found within a bounded effort.
+"""Finds the lists of sizes, one per dim, that waste the least work, within a bounded effort.
 
 For one dim the best `k` sizes are found exactly, by dynamic programming over the sorted sizes. Several independent dims
-form a product of lists: while they are few enough, all lists of the other dims are tried, each with the best list for
-the last one, which is exact as well; beyond that, one list at a time is made the best for the others until nothing
-improves, and with too many dims for that, the list grows by one size that saves the most.
+form a product of lists. If there are few lists, all lists of the other dims are tried, each with the best list for the
+last one, which is exact as well. Otherwise one list at a time is made the best for the others until nothing improves.
+With too many dims for that, the lists grow by the size that saves the most, one at a time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import math
 from collections import deque
 from collections.abc import Iterator, Mapping
 
-#: Steps, of about 0.3 µs, that the lists of one method may take.
+#: The most steps, of about 0.3 µs each, for the lists of one method.
 MOST_EFFORT = 1_000_000
 _MOST_TRIED = 2000
 _MOST_LENGTHS = 256
@@ -23,12 +23,12 @@ Lists = list[list[int]]
 
 
 def best_sizes(counts: Mapping[int, float], k: int) -> list[int]:
-    """Return the at most `k` sizes that minimise the sum of weight times the smallest size that holds each one."""
+    """Return at most `k` sizes that minimise the sum of weight times the smallest size that holds each one."""
     sizes = sorted(counts)
     if k >= len(sizes):
         return sizes
     weights = list(itertools.accumulate((counts[size] for size in sizes), initial=0.0))
-    # best[j]: the least work for the j smallest sizes, the largest of them being chosen.
+    # best[j]: the least work for the j smallest sizes, if the largest of them is chosen.
     best = [0.0] + [size * weights[j + 1] for j, size in enumerate(sizes)]
     choices: list[list[int]] = []
     for _ in range(k - 1):
@@ -44,11 +44,11 @@ def best_sizes(counts: Mapping[int, float], k: int) -> list[int]:
 
 
 def _with_one_more(before: list[float], sizes: list[int], weights: list[float]) -> tuple[list[float], list[int]]:
-    """Return the least work with one more size, and up to where the smaller ones go.
+    """Return the least work with one more size, and the index where the smaller ones end.
 
-    The work for the first j sizes, of which the first i are held by others, is `before[i] + size * (weights[j] -
-    weights[i])`: for each i a line over the size. The lines get flatter and the sizes larger, so lines that were
-    overtaken never come back, and each is looked at twice at most.
+    If smaller chosen sizes hold the first i of the first j sizes, the work for these j sizes is
+    `before[i] + size * (weights[j] - weights[i])`: for each i, this is a line over the size. The lines get flatter and
+    the sizes larger, so a line that was overtaken is never needed again, and each line is examined at most twice.
     """
     best, chosen = [0.0], [0]
     lines: deque[int] = deque()
@@ -99,7 +99,7 @@ class _Search:
 
     @property
     def _price(self) -> int:
-        """Of a look at all shapes."""
+        """Return the cost of examining all shapes."""
         return len(self._counts) * len(self._columns)
 
     def _first(self, lengths: tuple[int, ...]) -> Lists:
@@ -154,7 +154,7 @@ class _Search:
 
 
 def _lengths(limits: list[int], k: int) -> Iterator[tuple[int, ...]]:
-    """Yield the lengths of lists whose product is at most `k`, those that leave no room for one more."""
+    """Yield the lengths of lists whose product is at most `k`, and that leave no room for one more."""
 
     def longer(chosen: tuple[int, ...], room: int) -> Iterator[tuple[int, ...]]:
         if len(chosen) == len(limits):

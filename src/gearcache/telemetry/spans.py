@@ -1,4 +1,4 @@
-"""How long steps of a start take, where `GEARCACHE_TRACE` has a recorder put in place (`telemetry.start_trace`)."""
+"""Measures the steps of a start, if `GEARCACHE_TRACE` has installed a recorder (`telemetry.start_trace`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 
 class Recorder(Protocol):
-    """What spans are given to: `telemetry.start_trace` has it."""
+    """Receives spans; `telemetry.start_trace` implements it."""
 
     def add(self, category: str, name: str, begin: float, seconds: float, thread: int = 0) -> None: ...
 
@@ -24,18 +24,18 @@ _recorder: Recorder | None = None
 
 
 def recorder() -> Recorder | None:
-    """What records this process; None where nothing does."""
+    """The recorder of this process; None if there is none."""
     return _recorder
 
 
 def record_by(found: Recorder | None) -> None:
-    """Have this process recorded from now on, or not any more."""
+    """Install a recorder for this process, or remove it."""
     global _recorder
     _recorder = found
 
 
 def span(category: str, name: str) -> AbstractContextManager[None]:
-    """Note how long a block takes, if this process is recorded."""
+    """Record the duration of a block, if this process has a recorder."""
     return nullcontext() if _recorder is None else _timed(_recorder, category, name)
 
 

@@ -1,9 +1,9 @@
-"""Records how a process starts, where `GEARCACHE_TRACE` names a file: key, evidence, blobs, gears, first answers.
+"""Records how a process starts, if `GEARCACHE_TRACE` names a file: key, evidence, blobs, gears, first answers.
 
-Times are those since `import gearcache`. The file is in the Chrome trace format, which Perfetto opens; under
-`gearcache` it also has what became of the calls of each method. It is written when methods give their first answers,
-and when the process ends, as `final` then says.
-`%p` in its name is the number of the process. Without the variable nothing is recorded, and no call pays for it.
+Times are relative to `import gearcache`. The file is in the Chrome trace format, which Perfetto opens; under
+`gearcache` it also has the outcomes of the calls of each method. It is written when methods give their first answers,
+and, with `final` set, when the process ends. `%p` in its name stands for the process id. Without the variable nothing
+is recorded, at no cost per call.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from gearcache.telemetry.trace_file import TraceFile
 from gearcache.version import __version__
 
 VARIABLE = "GEARCACHE_TRACE"
-#: Of each category so many spans are kept, the first ones: a server that runs for weeks prepares many calls.
+#: The most spans per category, the first ones: a server that runs for weeks prepares many calls.
 MOST_SPANS = 2000
-#: Of each name, so that a method which is missed by every call leaves room for the others; blobs and gears of equal
+#: The most spans per name, so that a method that every call misses leaves room for the others; blobs and gears of equal
 #: blocks share their names.
 MOST_OF_A_NAME = 100
 _MANY_OF_A_NAME = ("blob", "gear", "compile")
-#: So many first answers are each written at once; the others as often as takes this share of the time.
+#: This many first answers are each written at once; later ones only as often as takes this share of the time.
 _AT_ONCE = 8
 _SHARE_OF_WRITES = 0.05
-#: How long the end of the process waits for another thread that writes.
+#: How long the end of the process waits for another thread that is writing.
 _LONGEST_WRITE = 10.0
 _LONGEST = 400
-#: Events that tell how long something took, with what names it.
+#: Events with a duration, and the field that names each.
 _TIMED = {"trace": "method", "compile": "gear", "publish": "method", "fetch": "tier", "upload": "tier", "lease": "tier"}
 logger = logging.getLogger("gearcache")
 
 
 class Followed(Protocol):
-    """What tells something of the calls of a method."""
+    """An object that provides a record of the calls of a method."""
 
     def to_record(self) -> dict[str, Any]:
         """Return `method`, and some of the fields of `NOTHING`."""
@@ -56,7 +56,7 @@ class Recorder:
     """The spans of this process. Safe to use from threads; a forked child records nothing."""
 
     def __init__(self, path: str) -> None:
-        # Absolute from now on: a program may change its folder.
+        # Absolute, because a program may change its working folder.
         self._file = TraceFile(Path(path.replace("%p", str(os.getpid()))).absolute())
         self._process = os.getpid()
         self._zero = time.perf_counter()
@@ -73,7 +73,7 @@ class Recorder:
         self._is_told = False
 
     def add(self, category: str, name: str, begin: float, seconds: float, thread: int = 0) -> None:
-        """Note a span; `begin` is a time of `time.perf_counter`, `thread` another than the present one."""
+        """Record a span; `begin` is a time of `time.perf_counter`, `thread` is another thread than the present one."""
         name = name[:_LONGEST]
         most = MOST_SPANS if category in _MANY_OF_A_NAME else MOST_OF_A_NAME
         if self._kept[category, ""] >= MOST_SPANS or self._kept[category, name] >= most:
@@ -85,18 +85,18 @@ class Recorder:
         self._spans.append(Span(category, name, begin - self._zero, seconds, thread or threading.get_native_id()))
 
     def note(self, event: Event) -> None:
-        """Note what an event says has just taken time, here or in a process of this one."""
+        """Record the duration of an event that has just ended, in this process or in a child."""
         field = _TIMED.get(event.kind)
         if field is not None:
             ended, thread = (event.ended, event.process) if isinstance(event, LateEvent) else (time.perf_counter(), 0)
             self.add(event.kind, getattr(event, field), ended - event.seconds, event.seconds, thread)
 
     def follow(self, method: Followed) -> None:
-        """Ask this for its record whenever the file is written; it must not keep a model alive."""
+        """Ask this object for its record whenever the file is written; it must not keep a model alive."""
         self._methods.append(method)
 
     def answered(self) -> None:
-        """A method has given its first answer. Of many methods not each writes the file."""
+        """Note that a method has given its first answer. With many methods, not every answer writes the file."""
         now = time.perf_counter()
         self._last_answer = now - self._zero
         self._answers += 1
@@ -106,11 +106,11 @@ class Recorder:
             self._next_write = after + (after - now) / _SHARE_OF_WRITES
 
     def write(self, *, is_final: bool = False) -> None:
-        """Write the file; a fault is told once and breaks nothing."""
+        """Write the file; a fault is logged once and breaks nothing."""
         if os.getpid() != self._process or not self._methods:
             return
         self._is_due = True
-        # Who writes at this moment may be this thread, which a signal handler has interrupted: it writes once more.
+        # The lock may be held by this thread, interrupted by a signal handler: it then writes once more.
         while self._is_due and self._lock.acquire(timeout=_LONGEST_WRITE if is_final else 0):
             try:
                 self._is_due = False
@@ -124,7 +124,7 @@ class Recorder:
                 self._lock.release()
 
     def release(self) -> None:
-        """Let others write the file: this process does not any more."""
+        """Let other processes write the file: this one no longer does."""
         self._file.release()
 
     def _document(self, is_final: bool = False) -> dict[str, Any]:
@@ -147,7 +147,7 @@ class Recorder:
 
 
 def record_start(path: str) -> None:
-    """Record this process from now on; of a second call in one process only the first counts."""
+    """Record this process from now on; only the first call in a process has an effect."""
     if recorder() is None:
         found = Recorder(path)
         record_by(found)
@@ -157,7 +157,7 @@ def record_start(path: str) -> None:
 
 
 def stop_recording() -> None:
-    """Record nothing any more, and leave the file to others: in a forked child, and in commands that only look."""
+    """Stop recording, and leave the file to others: in a forked child, and in commands that only read."""
     found = recorder()
     if found is not None:
         found.release()
@@ -166,7 +166,7 @@ def stop_recording() -> None:
 
 
 def _command() -> str:
-    """The command line, whatever the program has made of it."""
+    """Return the command line, even if the program has changed `sys.argv`."""
     words = getattr(sys, "argv", None)
     texts = [word if isinstance(word, str) else repr(word) for word in words] if isinstance(words, list) else []
     return " ".join([Path(texts[0]).name, *texts[1:]] if texts else ["python"])[:_LONGEST]

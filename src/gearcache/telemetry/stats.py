@@ -1,4 +1,4 @@
-"""Counters and times of one cached method, kept by the events that its calls cause."""
+"""Counters and times of one cached method, updated by the events that its calls cause."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _Use(Protocol):
-    """What is asked about the use of gears."""
+    """The queries about the use of gears."""
 
     def calls(self) -> dict[str, int]:
         """Return calls per gear."""
@@ -29,7 +29,7 @@ class _Use(Protocol):
 
 
 class _UseTogether:
-    """The use of gears by several methods."""
+    """The combined use of gears by several methods."""
 
     def __init__(self, parts: Sequence[_Use]) -> None:
         self._parts = parts
@@ -47,7 +47,7 @@ class _UseTogether:
 
 
 class Stats:
-    """Read-only view of the counters of one cached method in this process; `to_dict` gives them as plain data."""
+    """Read-only view of the counters of one cached method in this process; `to_dict` returns them as plain data."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Stats:
 
     @classmethod
     def together(cls, parts: Sequence[Stats]) -> Stats:
-        """Return the sums of several, as they are now."""
+        """Return the current sums of several views."""
         counters = Counters()
         for part in parts:
             for name in Counters.__struct_fields__:
@@ -79,8 +79,8 @@ class Stats:
         """Return everything that is counted as plain data for JSON.
 
         The names are those of the properties. `shapes` is a list of `{"shape": [...], "calls": n}`, as JSON has no
-        tuples for keys; `dims` names the sizes, `declared` has the gears, and `gearcache suggest-gears` reads all that.
-        `miss_reasons` has the texts.
+        tuples for keys; `dims` names the sizes, and `declared` has the gears; `gearcache suggest-gears` reads these
+        fields. `miss_reasons` has the texts.
         """
         plain = {name: getattr(self, name) for name in _PLAIN}
         met = self._met()
@@ -93,7 +93,7 @@ class Stats:
 
     @property
     def misses(self) -> int:
-        """Lookups that did not."""
+        """Lookups that found no stored variant."""
         return self._counters.misses
 
     @property
@@ -168,7 +168,7 @@ class Stats:
 
     @property
     def fetches(self) -> int:
-        """Gears that came from tiers beyond this host."""
+        """Gears that were fetched from tiers beyond this host."""
         return self._counters.fetches
 
     @property
@@ -178,7 +178,7 @@ class Stats:
 
     @property
     def bytes_fetched(self) -> int:
-        """Bytes of blobs that came from tiers."""
+        """Bytes of blobs that were fetched from tiers."""
         return self._counters.bytes_fetched
 
     @property
@@ -203,21 +203,21 @@ class Stats:
 
     @property
     def shapes(self) -> dict[tuple[int, ...], int]:
-        """Calls per shape met, served or not: sizes of the geared dims, or of all dims of all arguments without gears.
+        """Calls per shape, served or not: sizes of the geared dims, or of all dims of all arguments without gears.
 
-        Those of a dynamic graph are only counted with `count_shapes`.
+        Calls of a dynamic graph are only counted with `count_shapes`.
         """
         met = self._met()
         return dict(met.shapes) if met else {}
 
     @property
     def miss_reasons(self) -> tuple[str, ...]:
-        """Why each miss was one, in order."""
+        """The reason of each miss, in order."""
         return tuple(self._counters.miss_reasons)
 
     @property
     def reasons(self) -> tuple[Reason, ...]:
-        """The reasons of all misses as objects: what differed first, with both values, file and line."""
+        """The reasons of all misses as objects: the first difference, with both values, file and line."""
         return tuple(self._counters.reasons)
 
     def __repr__(self) -> str:
@@ -230,7 +230,7 @@ class Stats:
 
 
 def _met_together(parts: Sequence[MethodShapes]) -> MethodShapes | None:
-    """Return the sums of what equal blocks have met; of one that has other dims there is no sum."""
+    """Return the summed shapes of equal blocks; blocks with other dims than the first one are left out."""
     if not parts:
         return None
     shapes = Counter[tuple[int, ...]]()
@@ -240,7 +240,7 @@ def _met_together(parts: Sequence[MethodShapes]) -> MethodShapes | None:
     return replace(parts[0], shapes=shapes)
 
 
-#: The properties that `Stats.to_dict` takes as they are.
+#: The properties that `Stats.to_dict` copies unchanged.
 _PLAIN = (
     "hits",
     "misses",

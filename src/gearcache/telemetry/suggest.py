@@ -1,8 +1,9 @@
-"""Gears learnt from traffic: the sizes that waste the least work on the shapes that were met.
+"""Proposes gears from traffic: the sizes that waste the least work on the recorded shapes.
 
-A call is served by the smallest gear that holds it, so its work is the product of the gear's sizes (`size_lists.py`).
-A dim that always was a multiple of another one, or always larger by the same number, follows it, where the gears of
-today do so or enough sizes were met. What has gears today keeps some, and what they leave open stays open.
+The smallest gear that holds a call serves it, so the work of a call is the product of the gear's sizes
+(`size_lists.py`). If a dim was always a multiple of another one, or larger by a constant, it follows that dim, if the
+current gears or enough sizes show it and no current gear contradicts it. Dims that have gears now keep some, and dims
+that the current gears leave open stay open.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from gearcache.guards.gears.sizes import MAX_GEARS
 from gearcache.guards.gears.symbol import SizeExpression, Symbol
 from gearcache.telemetry.size_lists import MOST_EFFORT, best_lists, work_of
 
-#: Sizes that a dim must have had for its relation to another one to be no chance; gears that show it as well.
+#: The least sizes of a dim for its relation to another one to count, or the least gears that show the relation.
 LEAST_SIZES = 4
 LEAST_GEARS = 2
 Shape = tuple[int, ...]
@@ -27,10 +28,10 @@ _Relation = tuple[int, int, int]
 
 
 class SuggestedGears(Struct, frozen=True):
-    """Gears for the shapes that were met; `gears` is what `cache_compile` takes.
+    """Gears for the recorded shapes; `gears` is an argument for `cache_compile`.
 
-    `sizes`: the list of each dim that has one of its own. `open_dims` have none today and get none. `work` and
-    `least_work`: rows computed with these gears and without padding, over `calls` calls.
+    `sizes`: the list of each dim that has its own. `open_dims` have none now and get none. `work` and `least_work`:
+    rows computed with these gears and without padding, over `calls` calls.
     """
 
     gears: dict[str, dict[int, Any]]
@@ -39,7 +40,7 @@ class SuggestedGears(Struct, frozen=True):
     work: int
     least_work: int
     open_dims: tuple[str, ...] = ()
-    #: What these gears change against those of today, in words; empty where the method has none.
+    #: How these gears differ from the current ones, in words; empty if the method has none.
     today: str = ""
 
     @property
@@ -49,12 +50,12 @@ class SuggestedGears(Struct, frozen=True):
 
     @property
     def definitions(self) -> list[str]:
-        """The symbols that `gears` names, as lines of Python."""
+        """The symbols that `gears` refers to, as lines of Python."""
         return [f"{symbol} = {_source(symbol)}" for symbol in self._symbols()]
 
     @property
     def source(self) -> str:
-        """`gears` as one expression of Python, which needs `Symbol` of gearcache and nothing else."""
+        """`gears` as one Python expression, which needs only `Symbol` of gearcache."""
         names = {symbol: _source(symbol) for symbol in self._symbols()}
         rows = [
             f"{path!r}: {{{', '.join(f'{dim}: {_text(size, names)}' for dim, size in dims.items())}}}"
@@ -90,9 +91,9 @@ def suggest(
     all_shapes: Mapping[Shape, int] | None = None,
     effort: int = MOST_EFFORT,
 ) -> SuggestedGears:
-    """Return at most `k` gears for shapes met (sizes of `dims` -> calls); `GearSpecError` where nothing was met.
+    """Return at most `k` gears for shapes (sizes of `dims` -> calls); `GearSpecError` if there are no shapes.
 
-    `gears` are those of today over these dims, None where they leave one open. A relation between dims must hold in
+    `gears` are the current ones over these dims, None if they leave one open. A relation between dims must hold in
     `all_shapes`. `effort` bounds how much is tried.
     """
     if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= MAX_GEARS:
@@ -141,7 +142,7 @@ def _gears(
     followed: Mapping[int, _Relation | None],
     is_open: Sequence[bool],
 ) -> dict[str, dict[int, Any]]:
-    """Return what `cache_compile` takes: a list where it is the only one, else symbols, which form a product."""
+    """Return the argument for `cache_compile`: a single list, or symbols, which form a product."""
     symbols = {index: Symbol(f"n{number}", gears=lists[index]) for number, index in enumerate(sorted(lists))}
     relations = {index: to for index, to in followed.items() if to is not None and to[0] in symbols}
     is_single = len(lists) == 1 and not relations
@@ -161,7 +162,7 @@ def _gears(
 
 
 def _fixed(is_open: Sequence[bool], met: Mapping[Shape, int], gears: Gears) -> dict[int, int]:
-    """Return the one size of dims that have gears today, beside others, and were met at one size or are fixed."""
+    """Return the single size of dims that have gears now, beside others, and had one size in all calls or are fixed."""
     columns = [{gear[index] for gear in gears} - {None} for index in range(len(is_open))]
     found: dict[int, int] = {}
     for index, column in enumerate(columns):
@@ -177,7 +178,7 @@ def _fixed(is_open: Sequence[bool], met: Mapping[Shape, int], gears: Gears) -> d
 
 
 def _followed(indices: list[int], shapes: Sequence[Shape], gears: Gears) -> dict[int, _Relation | None]:
-    """Return for each dim the earlier one it follows, as (index, factor, offset), or None."""
+    """Return, for each dim, the earlier one that it follows, as (index, factor, offset), or None."""
     found: dict[int, _Relation | None] = {}
     for index in indices:
         owners = [owner for owner, before in found.items() if before is None]

@@ -1,4 +1,4 @@
-"""The Chrome trace of a start as plain data, and the records of methods of one name as one record."""
+"""The Chrome trace of a start as plain data, and the records of methods of one name joined into one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-#: What a record says of a method of which nothing is known.
+#: The record of a method about which nothing is known.
 NOTHING: dict[str, Any] = {
     "hits": 0,
     "misses": 0,
@@ -20,14 +20,14 @@ NOTHING: dict[str, Any] = {
     "shapes": [],
     "reasons": [],
 }
-#: More than Linux has threads.
+#: More than the number of threads that Linux allows.
 _LANE = 1 << 22
 #: Times are written to a tenth of a microsecond.
 _EQUAL = 1e-6
 
 
 class Span(NamedTuple):
-    """Something that took time; `begin` is in seconds since `import gearcache`."""
+    """A step with a duration; `begin` is in seconds since `import gearcache`."""
 
     category: str
     name: str
@@ -58,9 +58,9 @@ def trace_events(spans: Sequence[Span], process: int, command: str) -> list[dict
 
 
 def _rows(spans: Sequence[Span]) -> list[int]:
-    """Return a row for each span: its thread; another one for compiles that ran beside what the thread did.
+    """Return a row for each span: that of its thread, or a new one for compiles that ran beside the thread's work.
 
-    Spans of one row have to lie within each other. A compile is told by the thread that waits for it.
+    Spans in one row must be nested. A compile is reported by the thread that waits for it.
     """
     rows = [span.thread for span in spans]
     compiles = [index for index, span in enumerate(spans) if span.category == "compile"]
@@ -92,7 +92,7 @@ def _crosses(span: Span, by_begin: list[tuple[float, float]], by_end: list[tuple
 
 
 def _within(times: list[tuple[float, float]], first: float, last: float) -> Iterator[float]:
-    """Yield the other time of those whose time lies between two."""
+    """Yield the second time of each pair whose first time is between two times."""
     for index in range(bisect_left(times, (first, 0.0)), len(times)):
         one, other = times[index]
         if one > last:
@@ -103,7 +103,7 @@ def _within(times: list[tuple[float, float]], first: float, last: float) -> Iter
 def together(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return one record for each method of several objects of one class, such as equal blocks of a model.
 
-    Shapes of other dims cannot be added up: of a method whose objects have several, each has a further record of them.
+    Shapes over different dims cannot be added up: a method whose objects have several gets a further record for each.
     """
     found: dict[tuple[str, str], dict[str, Any]] = {}
     others: dict[tuple[str, ...], dict[str, Any]] = {}
@@ -128,7 +128,7 @@ def together(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _summed(rows: list[dict[str, Any]], number: str) -> list[dict[str, Any]]:
-    """Return rows without those that differ in a number alone, which are added up."""
+    """Return rows in which those that differ only in a number are added up."""
     found: dict[str, dict[str, Any]] = {}
     for row in rows:
         key = repr([(name, value) for name, value in row.items() if name != number])

@@ -1,6 +1,6 @@
-"""The file that `GEARCACHE_TRACE` names: while the process that has written it lives, no other one writes it.
+"""The file that `GEARCACHE_TRACE` names: no other process writes it while the process that wrote it is running.
 
-Variables are inherited: a health probe, a prewarm or a child that was started beside a server has the same name in it.
+Variables are inherited: a health probe, a prewarm or a child started beside a server has the same file name.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from gearcache.errors import PublishError
 
 
 class TraceFile:
-    """Writes one file, again and again. Not safe for threads."""
+    """Writes one file repeatedly. Not thread-safe."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        #: Open while this process lives, with a lock that says so.
+        #: Open while this process runs, with a lock that marks the file as taken.
         self._held = -1
 
     def write(self, data: bytes) -> None:
-        """Replace what is there; `PublishError` where that cannot be, or a process that lives has written it."""
+        """Replace the file; `PublishError` if that is impossible, or if a running process has written it."""
         from gearcache.cache.atomic import regular_target, write_atomic
 
         target = regular_target(self.path)
@@ -38,7 +38,7 @@ class TraceFile:
         self._held = descriptor
 
     def release(self) -> None:
-        """Let others write it; a forked child must, as it shares the lock."""
+        """Let others write it; a forked child must call this, as it shares the lock."""
         descriptor, self._held = self._held, -1
         if descriptor >= 0:
             os.close(descriptor)

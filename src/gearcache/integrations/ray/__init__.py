@@ -1,4 +1,4 @@
-"""`prewarm`: every node of a Ray cluster has all that a deployment calls, and each entry is compiled once."""
+"""`prewarm`: gives every node of a Ray cluster what a deployment calls, compiling each entry once."""
 
 from gearcache.integrations.ray.prewarm import NodePrewarmed as NodePrewarmed
 from gearcache.integrations.ray.prewarm import prewarm as prewarm

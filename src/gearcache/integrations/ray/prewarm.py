@@ -1,4 +1,4 @@
-"""`prewarm` on the nodes of a Ray cluster: they divide the work, and give each other what they have compiled."""
+"""`prewarm` on the nodes of a Ray cluster: they divide the work and exchange the compiled entries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ USUAL_TIMEOUT = 3600.0
 
 
 class NodePrewarmed(Struct):
-    """What became of one node. `problem` is empty where all is stored there; `compiled` gears were compiled by it."""
+    """The result of one node. `problem` is empty if everything is stored there; `compiled` counts its own compiles."""
 
     node: str
     address: str
@@ -52,16 +52,16 @@ def prewarm(
     """Compile and store on each node what `build` calls, as `gearcache.prewarm` does; each entry is compiled once.
 
     - `build`: a function of a module that the nodes can import, or its name, `"deploy:build"`.
-    - `nodes`: `"all"` that are alive, or their ids (`NodeID` of `ray.nodes()`).
-    - `cache_dir`: the folder of the cache, the same path on all nodes; else `$TORCHAIR_CACHE_HOME` of each.
-    - `jobs`: compile processes of each node. `threads`: those of the processes that serve, which are in the key.
-    - `world_size`: act as each rank of a job of so many.
+    - `nodes`: `"all"` living nodes, or their ids (`NodeID` of `ray.nodes()`).
+    - `cache_dir`: the folder of the cache, the same path on all nodes; else `$TORCHAIR_CACHE_HOME` of each node.
+    - `jobs`: compile processes per node. `threads`: thread count of the serving processes, which is part of the key.
+    - `world_size`: act as each rank of a job of this size.
     - `device`: where tensors on `meta` will be.
-    - `timeout`: seconds for all of it.
+    - `timeout`: seconds for the whole prewarm.
 
-    Nodes that have the same keys divide them; the others, with other CPUs say, compile their own. What one has compiled
-    comes to the others through Ray. Needs `ray.init(...)`. `PrewarmFailed` names each node that does not have all in
-    the end, and why; its `nodes` are what is returned otherwise. `OptionError` for wrong arguments.
+    Nodes with the same keys divide the work; other nodes, for example with another CPU, compile their own entries. Ray
+    sends the compiled entries to the other nodes. Needs `ray.init(...)`. `PrewarmFailed` names each node that lacks
+    something at the end, and why; its `nodes` are what is returned otherwise. `OptionError` for wrong arguments.
     """
     work = _checked(build, cache_dir, jobs, threads, world_size, device)
     limit = time.monotonic() + _positive("timeout", timeout)
@@ -69,7 +69,7 @@ def prewarm(
     running: list[_Node] = []
     try:
         for node in _chosen(nodes):
-            # No CPUs are asked for: a node that serves already is warmed too.
+            # No CPUs are requested, so that a node that is already serving is prewarmed too.
             where = NodeAffinitySchedulingStrategy(node_id=node["NodeID"], soft=False)
             worker = actor.options(num_cpus=0, scheduling_strategy=where).remote(work)
             running.append(_Node(NodePrewarmed(node["NodeID"], node["NodeManagerAddress"]), worker))
@@ -98,7 +98,7 @@ def _share(running: list[_Node], index: int, chosen: Mapping[str, int]) -> Any:
 
 
 def _rest(running: list[_Node], index: int) -> Any:
-    """Have a node take those shares of others that it has met as well."""
+    """Have a node import the shares of other nodes that contain its entries."""
     node = running[index]
     if node.told.problem:
         return None
@@ -113,7 +113,7 @@ def _note(node: _Node, found: Outcome) -> None:
 
 
 def _each(running: list[_Node], asked: list[Any], limit: float) -> list[tuple[int, Any]]:
-    """Return what nodes answered, by their index; of one that did not the problem is noted."""
+    """Return the answers of the nodes, by index; the problem of a node that did not answer is recorded."""
     found = []
     for index, reference in enumerate(asked):
         if reference is None:
@@ -123,7 +123,7 @@ def _each(running: list[_Node], asked: list[Any], limit: float) -> list[tuple[in
             found.append((index, ray.get(reference, timeout=max(limit - time.monotonic(), 0.001))))
         except ray.exceptions.GetTimeoutError:
             told.problem = "it was not ready in time"
-        except Exception as error:  # of the function, of the node, or of what it was sent
+        except Exception as error:  # raised by the function, by the node, or by sending the work to it
             cause = getattr(error, "cause", None) or error
             told.problem = f"{type(cause).__name__}: {cause}"
     return found

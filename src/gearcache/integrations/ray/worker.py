@@ -1,4 +1,4 @@
-"""What runs on each node: counts its work, compiles its share, and takes what other nodes have compiled."""
+"""Runs on each node: counts its work, compiles its share, and imports what other nodes have compiled."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gearcache.readable.joined import joined
 
 
 class Work(Struct, frozen=True):
-    """What to prewarm; `target` is a function, or the `module:function` of one."""
+    """The work of a prewarm; `target` is a function, or the `module:function` of one."""
 
     target: Callable[[], object] | str
     cache_dir: str | None
@@ -35,7 +35,7 @@ class Work(Struct, frozen=True):
 
 
 class Outcome(Struct):
-    """What became of a step on a node: a report, or why there is none; names and bytes of what it compiled."""
+    """The result of a step on a node: a report, or the problem; names and bytes of the entries that it compiled."""
 
     report: PrewarmReport | None = None
     problem: str = ""
@@ -44,7 +44,7 @@ class Outcome(Struct):
 
 
 class NodeWorker:
-    """One process of a node; its steps run one after the other."""
+    """One process on a node; its steps run one after the other."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
@@ -63,11 +63,11 @@ class NodeWorker:
         }
 
     def compile(self, left: Mapping[str, str]) -> Outcome:
-        """Compile what is not left to others (name of an entry -> which node has it), and return it for them."""
+        """Compile the entries that are not `left` to other nodes (entry name -> node), and return them as a bundle."""
         return self._told(lambda: self._compiled(left))
 
     def take(self, bundles: Iterable[bytes]) -> Outcome:
-        """Take what others have compiled, and compile what is missing still."""
+        """Import what other nodes have compiled, and compile what is still missing."""
         return self._told(lambda: self._taken(bundles))
 
     def _compiled(self, left: Mapping[str, str]) -> Outcome:
@@ -92,7 +92,7 @@ class NodeWorker:
                 path.chmod(0o600)
                 try:
                     take_bundle(self._layout, path, joined, trust=Trust.from_environment(os.environ))
-                except CacheError as error:  # as of a share that nobody signed, where signatures are asked for
+                except CacheError as error:  # for example an unsigned share where signatures are required
                     problems.append(str(error))
         outcome = _outcome(*self._run(dry_run=False, left=None))
         if problems and outcome.report is not None and outcome.report.compiled:
@@ -138,11 +138,11 @@ class _Given:
         self._left = left
 
     def divide(self, work: Mapping[str, int]) -> LeftTo:
-        """Return what was given; what nobody has met is done here."""
+        """Return the given division; entries that it does not contain are compiled here."""
         return lambda name: self._left.get(name, "")
 
     def give_up(self, reason: str) -> None:
-        """Nobody waits."""
+        """Do nothing: no other process waits."""
 
 
 def _name(label: str, digest: str, ranks: str) -> str:

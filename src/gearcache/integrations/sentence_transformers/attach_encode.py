@@ -1,4 +1,4 @@
-"""`attach_encode`: one line for a model of sentence-transformers."""
+"""`attach_encode`: attaches a sentence-transformers model in one line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gearcache.integrations.sentence_transformers.text_features import TextFeatu
 from gearcache.options import CompilerConfig
 from gearcache.serving.parameters import Parameters
 
-#: Lengths of graphs where the user names none: from the first one by this factor up to the last one.
+#: Default lengths of graphs: from the first one, multiplied by this factor, up to the last one.
 _SHORTEST, _FACTOR, _LONGEST = 16, 2, 512
 _MOST = 1 << 20
 
@@ -29,19 +29,19 @@ def attach_encode(
     config: Any = None,
     **options: Any,
 ) -> AttachedEncoder:
-    """Have `model.encode(...)` run from graphs kept on disk. It takes what it took, and returns what it returned.
+    """Have `model.encode(...)` run from graphs kept on disk. Its arguments and results do not change.
 
     - `model`: a `SentenceTransformer` that reads texts.
     - `batch`: numbers of texts; a call between two of them is filled up to the larger one.
-    - `sequence`: lengths in tokens, the same way; None is 16, 32, 64 and so on up to `model.max_seq_length`, and to 512
-      at most. There is one graph for each pair of batch and length.
-    - `config`: a `CompilerConfig`. `on_miss="eager"` (the default) has the model itself serve what no graph serves,
-      counted in `stats.eager_reasons`, with one warning for each reason; `"raise"` raises `UnknownGear`. `filling` is
-      "vouched" for the models that were tried (docs/sentence-transformers.md); for others it is what the config says.
+    - `sequence`: lengths in tokens, filled up the same way. None means 16, 32, 64 and so on up to
+      `model.max_seq_length`, and at most 512. There is one graph for each pair of batch and length.
+    - `config`: a `CompilerConfig`. With `on_miss="eager"` (the default) the model itself serves calls without a graph;
+      they are counted in `stats.eager_reasons`, with one warning per reason. `"raise"` raises `UnknownGear`. `filling`
+      is "vouched" for the models that were tried (docs/sentence-transformers.md); for others the config decides.
     - `options`: `cache_dir`, ranks and others of `cache_compile`.
 
-    Raises `UnsupportedMethod` for a model that does not read texts, `GearSpecError` for sizes that make no sense,
-    `OptionError` for another `on_miss`, and `AlreadyAttached` for a model whose calls are served already.
+    Raises `UnsupportedMethod` for a model that does not read texts, `GearSpecError` for invalid sizes, `OptionError`
+    for another `on_miss`, and `AlreadyAttached` for a model whose calls are already served.
     """
     for name in ("gears", "input_signature", "dynamic"):
         if name in options:
@@ -73,7 +73,7 @@ def attach_encode(
             pad_values=features.fills,
             filling="vouched" if Layout(model).is_known else config.filling,
         ),
-        # Named for each: where a batch of 1 is traced, nothing ties the mask to the ids.
+        # Named for each tensor: a trace with a batch of 1 does not tie the mask to the ids.
         gears={path: {0: rows, 1: length} for path in features.fills},
         **options,
     )

@@ -1,4 +1,4 @@
-"""A model whose `encode` runs from graphs: what `attach_encode` returns."""
+"""Defines `AttachedEncoder`, the result of `attach_encode`: a model whose `encode` runs from graphs."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ logger = logging.getLogger("gearcache")
 
 
 class AttachedEncoder(Attachment):
-    """What `attach_encode` returns: an `Attachment` that has the model itself serve what no graph serves.
+    """What `attach_encode` returns: an `Attachment` that lets the model itself serve calls without a graph.
 
-    Training (autograd on, or `model.train()`) goes on as before.
+    Training (autograd on, or `model.train()`) works as before.
     """
 
     def __init__(self, model: Any, parameters: Parameters, features: TextFeatures, on_miss: str) -> None:
@@ -57,7 +57,7 @@ class AttachedEncoder(Attachment):
                     raise
                 found = _miss_of(error)
             else:
-                args[0].update(results)  # the forward writes into what it is given, too
+                args[0].update(results)  # the forward writes into its argument, too
                 return args[0]
         elif self._on_miss == "raise":
             raise UnknownGear(self.name, found.reason, found.found, found.allowed)
@@ -65,7 +65,7 @@ class AttachedEncoder(Attachment):
         return self.module.forward(*args, **kwargs)
 
     def _read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | Miss:
-        """Return what a graph takes of a call, or why none does."""
+        """Return the tensors of a call that a graph takes, or the reason why no graph takes them."""
         layout = Layout(self.module)
         if len(args) != 1 or not layout.ignores(kwargs):
             return Miss("features", f"{len(args)} arguments and {sorted(kwargs)}", "features alone")

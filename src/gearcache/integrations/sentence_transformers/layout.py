@@ -1,4 +1,4 @@
-"""What a model of sentence-transformers is made of, and whether texts in it may be filled up."""
+"""Describes the modules of a sentence-transformers model, and decides whether its texts may be filled up."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from sentence_transformers.sentence_transformer.modules import (
 
 from gearcache.ge_cache.private_torch.module_hooks import has_hooks
 
-#: `model_type` of the models of transformers of which it was tried that filling behind the mask changes no result
+#: `model_type` of the transformers models for which tests show that filling behind the mask changes no result
 #: (tests/integrations/test_sentences.py). In each of them a token sees others through the mask alone.
 TRIED = frozenset(
     ("albert", "bert", "camembert", "distilbert", "electra", "mpnet", "qwen3", "roberta", "t5", "xlm-roberta")
 )
-#: What works on each vector by itself, after the pooling.
+#: Modules after the pooling that work on each vector by itself.
 _AFTER = (Dense, Dropout, LayerNorm, Normalize)
 _BY_ELEMENT = (torch.nn.Identity, torch.nn.Tanh, torch.nn.ReLU, torch.nn.GELU, torch.nn.Sigmoid, torch.nn.SiLU)
 _ATTENTION = ("eager", "sdpa")
-#: Of torch, what works on each token by itself, or runs nothing.
+#: Modules of torch that work on each token by itself, or run nothing.
 _BY_TOKEN = (
     *_BY_ELEMENT,
     torch.nn.Dropout,
@@ -38,18 +38,18 @@ _BY_TOKEN = (
     torch.nn.ModuleList,
     torch.nn.RMSNorm,
 )
-#: Whose modules were tried as they are.
+#: Libraries whose modules were tried unmodified.
 _LIBRARIES = ("transformers.", "sentence_transformers.")
 
 
 class Layout:
-    """The classes of a model's modules at one time. Equal ones treat filling alike."""
+    """The classes of a model's modules at one time. Models with equal layouts treat filling alike."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
         self._modules = tuple(model.children())
         self._classes = tuple(map(_class_of, self._modules))
-        #: Of each module below: its class, or None where it may do something else than its library wrote.
+        #: The class of each inner module, or None if the module may differ from what its library wrote.
         self._inside = tuple(map(_class_inside, (inner for module in self._modules for inner in module.modules())))
 
     def __eq__(self, other: object) -> bool:
@@ -70,9 +70,9 @@ class Layout:
         return _is_tried(self._modules[0]) and all(map(_is_by_vector, self._modules[2:]))
 
     def ignores(self, names: Collection[str]) -> bool:
-        """Whether no module is given arguments of these names, which `forward` takes beside the features.
+        """Whether no module receives arguments of these names, which `forward` takes beside the features.
 
-        `encode_query` and `encode_document` give it `task`, which a `Router` reads.
+        `encode_query` and `encode_document` pass `task`, which a `Router` reads.
         """
         if not type(self._model).forward.__module__.startswith("sentence_transformers."):
             return False
@@ -97,7 +97,7 @@ def _class_of(module: Any) -> Any:
 
 
 def _class_inside(module: Any) -> Any:
-    """Return the class of a module that runs what its library wrote; None for one with hooks or code of its own."""
+    """Return the class of a module that runs its library's code unmodified; None if it has hooks or other code."""
     kind, own = type(module), vars(module)
     if "forward" in own or has_hooks(module):
         return None
@@ -111,7 +111,7 @@ def _class_inside(module: Any) -> Any:
 def _is_tried(transformer: Any) -> bool:
     inner, text = transformer.auto_model, transformer.modality_config.get("text", {})
     return (
-        # A class of somebody else may use the name of a tried one.
+        # A user's class may have the same name as a tried one.
         type(inner).__module__.startswith("transformers.models.")
         and inner.config.model_type in TRIED
         and inner.config._attn_implementation in _ATTENTION

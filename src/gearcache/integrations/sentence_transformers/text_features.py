@@ -1,4 +1,4 @@
-"""The tensors of texts that graphs take, of all the features that `encode` makes."""
+"""Selects the tensors that graphs take from the features that `encode` makes of texts."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from sentence_transformers import SentenceTransformer
 from gearcache.errors import UnsupportedMethod
 from gearcache.guards.evidence.names import a_type
 
-#: Features that have a batch and a length, and the attribute of the tokenizer that says what fills them.
+#: Features with a batch and a length, and the tokenizer attribute that holds the filling of each.
 _FILLED_BY = {"input_ids": "pad_token_id", "attention_mask": None, "token_type_ids": "pad_token_type_id"}
-#: Features of which a model that was tried reads nothing, or nothing but that it is "text".
+#: Features that a tried model does not read, or only compares with "text".
 _OTHERS = ("modality", "prompt_length")
 
 
 class Miss(NamedTuple):
-    """Why no graph serves a call: one of `EAGER_REASONS`, what was found, and what is allowed."""
+    """Why no graph serves a call: one of `EAGER_REASONS`, the actual value, and the allowed values."""
 
     reason: str
     found: str
@@ -30,7 +30,7 @@ class Miss(NamedTuple):
 
 
 class TextFeatures:
-    """Which tensors of texts a model reads. Raises `UnsupportedMethod` for one that reads something else."""
+    """The tensors that a model reads of a text. Raises `UnsupportedMethod` for a model that reads anything else."""
 
     def __init__(self, model: Any) -> None:
         if not isinstance(model, SentenceTransformer):
@@ -40,9 +40,9 @@ class TextFeatures:
             )
         made = made_features(model)
         read = _read_by(getattr(model, "transformers_model", None))
-        #: Names in the order in which graphs have them.
+        #: Names in the order in which graphs take them.
         self.names = [name for name in _FILLED_BY if name in made and (read is None or name in read)]
-        #: Names that a call may have beside these.
+        #: Names that a call may contain beside these.
         self._beside = {*_OTHERS, *(name for name in _FILLED_BY if name in made and name not in self.names)}
         for name, value in made.items():
             is_text = name in self._beside or (isinstance(value, torch.Tensor) and value.dim() == 2)
@@ -58,11 +58,11 @@ class TextFeatures:
             )
         tokenizer = model.tokenizer
         fills = {name: getattr(tokenizer, _FILLED_BY[name] or "", None) for name in self.names}
-        #: Path of each tensor -> what it is filled with.
+        #: Path of each tensor -> the value of its filling.
         self.fills = {f"input[{name!r}]": int(value or 0) for name, value in fills.items()}
 
     def read(self, features: Any) -> dict[str, Any] | Miss:
-        """Return what a graph takes of the features of a call, or why none takes them."""
+        """Return the tensors of a call that a graph takes, or the reason why no graph takes them."""
         allowed = f"{', '.join(self.names)} of texts"
         if not isinstance(features, Mapping):
             return Miss("features", f"features are {a_type(type(features))}", allowed)
@@ -82,7 +82,7 @@ class TextFeatures:
                 or 0 in value.shape
             ):
                 return Miss("features", f"`{name}` is {_in_words(value)}", "int64 of shape (batch, length) for all")
-        # What such a text gets hangs on how many masked tokens there are: all of them are seen alike.
+        # The result of such a text depends on the number of masked tokens, because all of them are seen equally.
         if not bool(found["attention_mask"].any(1).all()):
             return Miss("empty text", "a text has no token that the mask shows", "texts of at least one token")
         return {**{name: value.contiguous() for name, value in found.items()}, "modality": "text"}
@@ -100,9 +100,9 @@ def made_features(model: Any) -> Any:
 
 
 def _read_by(model: Any) -> set[str] | None:
-    """Return the features that a model of transformers reads; None where that is not known.
+    """Return the features that a transformers model reads; None if that is not known.
 
-    Tokenizers of BERT make `token_type_ids` for any model, and some models take them and have none.
+    BERT tokenizers make `token_type_ids` for any model, and some models accept them without using them.
     """
     if model is None:
         return None

@@ -1,4 +1,4 @@
-"""`attach_generate`: `model.generate(...)` of a model of transformers runs from graphs kept on disk."""
+"""`attach_generate`: runs `model.generate(...)` of a transformers model from graphs kept on disk."""
 
 from gearcache.integrations.tried import transformers_problem as _problem
 
@@ -8,7 +8,7 @@ if _found := _problem("transformers", "transformers"):
 from gearcache.integrations.transformers.attach_generate import attach_generate as attach_generate
 from gearcache.integrations.transformers.attached_model import AttachedModel as AttachedModel
 
-#: Its name before.
+#: The former name.
 attach = attach_generate
 
 __all__ = ["AttachedModel", "attach", "attach_generate"]

@@ -1,4 +1,4 @@
-"""A model whose `generate` runs from graphs: what `attach_generate` returns."""
+"""Defines `AttachedModel`, the result of `attach_generate`: a model whose `generate` runs from graphs."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ _ABSENT = object()
 class AttachedModel:
     """What `attach_generate` returns, and what calls of the model run. Safe to call from several threads.
 
-    Calls inside of `generate` are served from graphs; any other call of the model runs as it would without.
+    Calls inside `generate` are served from graphs; any other call runs the plain model.
     """
 
     def __init__(self, model: Any, sizes: Sizes, on_miss: str, parameters: Parameters) -> None:
         check_model(model)
-        #: Whose `generate` is served.
+        #: The model whose `generate` is served.
         self.model = model
-        #: What the graphs take.
+        #: The sizes that the graphs take.
         self.sizes = sizes
         self._on_miss = on_miss
         reader = Seq2SeqReader if model.config.is_encoder_decoder else CausalReader
         state = ModelState(model)
         self._reader: CausalReader | Seq2SeqReader = reader(model, state, sizes, parameters)
         self._generate = Generate(model, state, self._missed, sizes.too_long if on_miss == "raise" else None)
-        #: What is put in place, and what was there: dictionaries of modules, names and values.
+        #: The objects to put in place, and the previous ones: dictionaries of modules, names and values.
         self._ours: list[tuple[dict[str, Any], str, Any]] = [
             (vars(model), SEAM, self),
             (vars(model), "generate", self._generate),
@@ -66,15 +66,15 @@ class AttachedModel:
 
     @property
     def methods(self) -> dict[str, CachedMethod]:
-        """The cached methods by name: `prefill` (none where prompts are read token by token) and `decode`.
+        """The cached methods by name: `prefill` (absent if prompts are read token by token) and `decode`.
 
-        Of an encoder-decoder: `encode`, `begin` (the first token) and `decode`.
+        For an encoder-decoder: `encode`, `begin` (the first token) and `decode`.
         """
         return dict(self._reader.methods)
 
     @property
     def stats(self) -> GenerationStats:
-        """Counters of all methods together, and of the calls that the model itself served."""
+        """Combined counters of all methods, and of the calls that the model itself served."""
         with self._lock:
             return GenerationStats(self.methods, self._eager)
 
@@ -95,16 +95,16 @@ class AttachedModel:
 
     @property
     def is_attached(self) -> bool:
-        """Whether the model's calls come here."""
+        """Whether the model's calls are served here."""
         return vars(self.model).get(SEAM) is self
 
     @property
     def attached_module(self) -> Any:
-        """Whose calls come here: `gearcache.attach` does not put itself in this place."""
+        """The module whose calls are served here: `gearcache.attach` does not replace this attachment."""
         return self.model
 
     def attach(self) -> None:
-        """Have `generate` come here; `AlreadyAttached` where the model's calls are served from graphs already."""
+        """Serve `generate` here; `AlreadyAttached` if the model's calls are already served from graphs."""
         with self._lock:
             present = vars(self.model).get(SEAM)
             if present is self:
@@ -118,7 +118,7 @@ class AttachedModel:
                 held[name] = value
 
     def detach(self) -> None:
-        """Put back what was there before. Caches that were given away stay usable by the plain model."""
+        """Restore the previous state. Caches that `generate` returned remain usable by the plain model."""
         with self._lock:
             for (held, name, value), before in zip(self._ours, self._before, strict=False):
                 if held.get(name) is not value:
@@ -134,7 +134,7 @@ class AttachedModel:
         return self._serve(self.model, self._reader.serve, *args, **kwargs)
 
     def _serve(self, module: Any, serve: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Serve one call of a module, or have the module itself do so."""
+        """Serve one call of a module, or let the module itself do so."""
         if not self._generate.is_running:
             return module._call_impl(*args, **kwargs)
         if not has_hooks(module):
@@ -145,14 +145,14 @@ class AttachedModel:
             found = self._found(serve, args, kwargs, is_hooked=True)
             return module.forward(*args, **kwargs) if found is None else found
 
-        # Around the graph, so that they see what `generate` gives and not what it is filled up to.
+        # Hooks run around the graph, so they see the tensors of `generate`, without filling.
         return call_with_hooks(module, forward, args, kwargs)
 
     def _found(self, serve: Callable[..., Any], args: Any, kwargs: Any, **more: Any) -> Any:
-        """Return what graphs have served; None for a miss, which is counted."""
+        """Return the result of a graph; None for a miss, which is counted."""
         try:
             found = serve(args, kwargs, **more)
-        except DoesNotFit as error:  # what was written lies beyond what is in use
+        except DoesNotFit as error:  # any slots that were written are beyond those in use
             found = Miss(*error.args)
         if not isinstance(found, Miss):
             return found
@@ -160,7 +160,7 @@ class AttachedModel:
         return None
 
     def _missed(self, miss: Miss) -> None:
-        """Raise for what no graph serves, or count it and warn once of each reason, as `on_miss` says."""
+        """Raise for a call without a graph, or count it and warn once per reason, as `on_miss` says."""
         if self._on_miss == "raise":
             raise UnknownGear(self.name, miss.argument, miss.found, miss.allowed)
         miss = self._generate.cause_of(miss)
@@ -171,7 +171,7 @@ class AttachedModel:
             logger.warning("`%s` runs without graphs: %s", self.name, miss)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> None:
-        """A copy of the model is a plain one."""
+        """A copy of the model is not attached."""
 
     def __reduce__(self) -> Any:
         return type(None), ()

@@ -1,4 +1,4 @@
-"""Serves the calls of a causal language model: prompts in pieces, then token after token."""
+"""Serves the calls of a causal language model: prompts in pieces, then one token at a time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class CausalReader:
         self._model, self._sizes, self._shapes = model, sizes, state.shapes
         parameters = replace(parameters, label=type(model).__name__, apart=state.apart(sizes))
         self._owner = uuid.uuid4().hex
-        #: Modules within the model whose calls are served too.
+        #: Inner modules of the model whose calls are served too.
         self.inner: dict[Any, Callable[..., Any]] = {}
         decoder = CausalDecoder(model)
         widths: Sequence[int] = [width for width in sizes.prompt if width > 1]
@@ -49,7 +49,7 @@ class CausalReader:
             self._method(width).warm(**_arguments(slots, 0, ids, self._mask(None, rows, rows), ids.clone(), width))
 
     def serve(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, is_hooked: bool = False) -> Any:
-        """Return what the model returns for a call of it, or a `Miss`; `is_hooked`: hooks see what is returned."""
+        """Return the model's result for a call, or a `Miss`; `is_hooked`: hooks see the result."""
         call = read_call(args, kwargs, self._owner, self._model.device, is_hooked=is_hooked)
         if isinstance(call, Miss):
             return call
@@ -59,9 +59,9 @@ class CausalReader:
         return miss or self._read(call)
 
     def _blind(self, mask: torch.Tensor | None) -> Miss | None:
-        """Return why a mask is not served with which the last token of a row, the one asked for, may see nothing.
+        """Return a `Miss` for a mask with which the last token of a row, whose logits are used, may see nothing.
 
-        Other tokens that see nothing are hidden themselves, and their logits are not asked for.
+        Other tokens that see nothing are hidden themselves, and their logits are not used.
         """
         if mask is None or mask[:, -1].all():
             return None
@@ -95,7 +95,7 @@ class CausalReader:
         return SequenceCache(forms, self._owner, batch, rows)
 
     def _mask(self, given: torch.Tensor | None, rows: int, batch: int) -> torch.Tensor:
-        """Return a mask of all slots; the slots of tokens to come are hidden from those before them by causality."""
+        """Return a mask of all slots; causality hides the slots of later tokens from earlier ones."""
         if given is None:
             return torch.ones(batch, self._sizes.cache_length, dtype=torch.long, device=self._model.device)
         return filled_mask(given, batch, self._sizes.cache_length, self._model.device)
@@ -104,7 +104,7 @@ class CausalReader:
 def _arguments(
     slots: OpenSlots, begin: int, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, count: int
 ) -> dict[str, Any]:
-    """Return the arguments of prefill or decode for tokens of which the first `count` are no filling."""
+    """Return the arguments of prefill or decode for tokens whose first `count` are not filling."""
     width, device = ids.shape[1], ids.device
     found = {
         "input_ids": ids,

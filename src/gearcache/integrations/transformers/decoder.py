@@ -1,4 +1,4 @@
-"""What is compiled: a causal language model that reads tokens into the slots of a static cache."""
+"""Defines the modules that are compiled: a causal language model over the slots of a static cache."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from gearcache.integrations.transformers.cache_name import CACHE
 
 
 class DoesNotFit(Exception):
-    """A layer makes keys or values that its slots are not for; `args`: what of them, what it is, and what slots have.
+    """A layer makes keys or values that do not fit its slots; `args`: the property, its value, and that of the slots.
 
-    Slots have the model's dtype and the sizes that its config tells. A layer may cast, or know better.
+    Slots have the model's dtype and the sizes given by its config. A layer may cast, or use other sizes.
     """
 
 
 class SlotLayer(CacheLayerMixin):  # type: ignore[misc]
-    """The keys and values of one layer inside a graph: it writes the slots that it is told to write.
+    """The keys and values of one layer inside a graph: it writes the slots that are given to it.
 
     A layer with a sliding window has all its slots too: its mask hides the old ones, and a slot is a position.
     """
 
     is_sliding = False
-    #: Else a mask of one token is left out where the method runs without a graph, and hidden slots are seen.
+    #: If False, transformers drops a one-token mask when the method runs without a graph, and hidden slots are seen.
     is_compileable = True
 
     def __init__(self, keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor) -> None:
@@ -34,7 +34,7 @@ class SlotLayer(CacheLayerMixin):  # type: ignore[misc]
         self.is_initialized = True
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        """Nothing is left to make."""
+        """Do nothing: the slots exist already."""
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
@@ -46,7 +46,7 @@ class SlotLayer(CacheLayerMixin):  # type: ignore[misc]
         return self.keys, self.values
 
     def check(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        """Raise `DoesNotFit` for what slots would round, spread out or not take."""
+        """Raise `DoesNotFit` for tensors that slots would round, broadcast or reject."""
         for given, slots in ((key_states, self.keys), (value_states, self.values)):
             if given.dtype != slots.dtype:
                 raise DoesNotFit(
@@ -63,15 +63,15 @@ class SlotLayer(CacheLayerMixin):  # type: ignore[misc]
         return (batch, heads, size) == (*slots.shape[:2], slots.shape[3]) and tokens == self.slots.shape[0]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Return how many slots there are, and the first one."""
+        """Return the number of slots, and the first one."""
         return self.keys.shape[2], 0
 
     def get_seq_length(self) -> Any:
-        """Return how many slots are in use: a tensor, as no graph may know the number."""
+        """Return the number of slots in use: a tensor, so that no graph depends on the number."""
         return self.slots[0]
 
     def get_max_length(self) -> int:
-        """Return how many slots there are."""
+        """Return the number of slots."""
         return self.keys.shape[2]
 
 
@@ -90,7 +90,7 @@ class CausalDecoder(torch.nn.Module):
         parameters = inspect.signature(model.forward).parameters
         self._takes_positions = "position_ids" in parameters
         self._takes_logits_to_keep = "logits_to_keep" in parameters
-        self.training = False  # of no meaning here: each module below has its own
+        self.training = False  # has no effect here: each inner module has its own
 
     def prefill(
         self,
@@ -132,7 +132,7 @@ class CausalDecoder(torch.nn.Module):
         if self._takes_positions:
             more["position_ids"] = position_ids
         more[CACHE] = Cache(layers=[SlotLayer(key, value, slots) for key, value in zip(keys, values, strict=True)])
-        # Not `self.model(...)`: that is what the attachment serves, which runs the hooks of the model.
+        # Not `self.model(...)`: the attachment serves that call, and runs the model's hooks.
         call: Any = self.model.forward
         output = call(
             input_ids=input_ids,

@@ -1,4 +1,4 @@
-"""Batches and prompts filled up to a gear, and the methods that take them."""
+"""Fills batches and prompts up to a gear, and makes the cached methods that take them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from gearcache.serving.parameters import Parameters
 
 
 def filled(tensor: torch.Tensor, batch: int, width: int) -> torch.Tensor:
-    """Fill up with copies of the last row and of the last token of each row: nothing that a model would not meet."""
+    """Fill up with copies of the last row and of the last token of each row, which are ordinary values for a model."""
     rows, tokens = tensor.shape
     if rows < batch:
         tensor = torch.cat([tensor, tensor[-1:].expand(batch - rows, -1)])
     if tokens < width:
         tensor = torch.cat([tensor, tensor[:, -1:].expand(-1, width - tokens)], 1)
-    return tensor.clone(memory_format=torch.contiguous_format)  # `contiguous` leaves a row of a longer one as it is
+    return tensor.clone(memory_format=torch.contiguous_format)  # `contiguous` returns a row of a longer one unchanged
 
 
 def filled_mask(given: torch.Tensor, batch: int, width: int, device: torch.device) -> torch.Tensor:
-    """Return int64 (batch, width): what was given, its last row again for further rows, and 0 for further columns."""
+    """Return int64 (batch, width): the given mask, its last row repeated for more rows, and 0 in more columns."""
     rows, tokens = given.shape
     mask = torch.zeros(batch, width, dtype=torch.long, device=device)
     mask[:rows, :tokens] = given

@@ -1,4 +1,4 @@
-"""`model.generate` of an attached model: transformers' own, within which calls of the model are served."""
+"""`model.generate` of an attached model: transformers' own `generate`, inside which calls of the model are served."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gearcache.integrations.transformers.cache_name import CACHE
 from gearcache.integrations.transformers.model_call import Miss
 from gearcache.integrations.transformers.model_state import ModelState
 
-#: Arguments of `generate` with which it reads drafts of several tokens, or leaves the loop to somebody else.
+#: Arguments with which `generate` reads drafts of several tokens, or uses another loop.
 _OTHER_LOOPS = ("assistant_model", "custom_generate", "prompt_lookup_num_tokens", "prefill_chunk_size")
 
 
@@ -27,7 +27,7 @@ class Generate:
         missed: Callable[[Miss], None],
         too_long: Callable[[int], Miss | None] | None,
     ) -> None:
-        """`too_long` says why so many tokens do not fit; None where that is no error."""
+        """`too_long` returns why a number of tokens does not fit; None if that is not an error."""
         self._model, self._missed, self._too_long = model, missed, too_long
         self._model_state = model_state
         self._threads = threading.local()
@@ -46,14 +46,14 @@ class Generate:
             if miss is not None:
                 self._missed(miss)
             elif self._option("cache_implementation", args, kwargs) in ALL_STATIC_CACHE_IMPLEMENTATIONS:
-                kwargs["cache_implementation"] = "dynamic"  # what it asks for is what the graphs have anyway
+                kwargs["cache_implementation"] = "dynamic"  # the graphs have a static cache anyway
             state.is_running = miss is None
             return type(self._model).generate(self._model, *args, **kwargs)
         finally:
             state.is_running, state.cause = before
 
     def cause_of(self, miss: Miss) -> Miss:
-        """Return why this thread's generation has left the graphs, if a call with the plain model's cache follows."""
+        """Return why this thread's generation left the graphs, if this miss is a call with the plain model's cache."""
         cause: Miss | None = self._threads.cause
         if cause is None:
             self._threads.cause = miss
@@ -77,7 +77,7 @@ class Generate:
         return self._too_long(total - 1) if new is None and isinstance(total, int) else None
 
     def _begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-        """Return how many tokens the cache holds at least before the first new one."""
+        """Return the least number of tokens that the cache holds before the first new one."""
         if self._model.config.is_encoder_decoder:
             given = (kwargs.get("decoder_input_ids"),)
         else:
@@ -86,7 +86,7 @@ class Generate:
         return int(ids.shape[1]) if isinstance(ids, torch.Tensor) and ids.ndim == 2 else 1
 
     def _option(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return what `generate` will take for an option: of the call, of the config given, or of the model's."""
+        """Return the value that `generate` will use for an option: from the call, the given config, or the model's."""
         if kwargs.get(name) is not None:
             return kwargs[name]
         given = kwargs.get("generation_config", args[1] if len(args) > 1 else None)

@@ -1,4 +1,4 @@
-"""Counters of prefill and decode together."""
+"""Combined counters of prefill and decode."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SUMS = (
 
 
 class GenerationStats:
-    """Read-only counters of one attached model in this process. `.prefill` and `.decode` have each one's own."""
+    """Read-only counters of one attached model in this process. `.prefill` and `.decode` have their own counters."""
 
     hits: int
     misses: int
@@ -63,12 +63,12 @@ class GenerationStats:
 
     @property
     def eager_reasons(self) -> dict[str, int]:
-        """Calls of the model inside of `generate` that the model itself served, by the argument that is why."""
+        """Calls of the model inside `generate` that the model itself served, by the argument that is the reason."""
         return dict(self._eager)
 
     @property
     def eager_calls(self) -> int:
-        """Calls of the model inside of `generate` that the model itself served."""
+        """Calls of the model inside `generate` that the model itself served."""
         return sum(self._eager.values())
 
     @property

@@ -1,4 +1,4 @@
-"""One call of the model by `generate`, or why no graph serves it."""
+"""Reads one call of the model by `generate`, or finds the reason why no graph serves it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from transformers import Cache, DynamicCache
 from gearcache.integrations.transformers.cache_name import CACHE
 from gearcache.integrations.transformers.sequence_cache import SequenceCache
 
-#: Arguments that a served call may have; any other one that is not None or False is none of a graph's.
+#: Arguments that a served call may have; graphs take no other argument that is not None or False.
 _KNOWN = {
     "input_ids",
     "attention_mask",
@@ -24,7 +24,7 @@ _KNOWN = {
 
 
 class Miss(NamedTuple):
-    """Why no graph serves a call: the argument, what it is, and what is allowed."""
+    """Why no graph serves a call: the argument, its value, and the allowed values."""
 
     argument: str
     found: str
@@ -35,7 +35,7 @@ class Miss(NamedTuple):
 
 
 class ModelCall(Struct, frozen=True):
-    """Tokens to read after those that the cache holds. Without a cache it is the first call of a generation."""
+    """Tokens to read after those in the cache. A call without a cache is the first one of a generation."""
 
     input_ids: torch.Tensor
     attention_mask: torch.Tensor | None
@@ -50,16 +50,16 @@ class ModelCall(Struct, frozen=True):
 
     @property
     def tokens(self) -> int:
-        """How many tokens each row has."""
+        """The number of tokens of each row."""
         return int(self.input_ids.shape[1])
 
 
 def read_call(
     args: tuple[Any, ...], kwargs: dict[str, Any], owner: str, device: torch.device, *, is_hooked: bool = False
 ) -> ModelCall | Miss:
-    """Return what a call of the model asks for, or why no graph can answer it.
+    """Return the content of a call of the model, or the reason why no graph can answer it.
 
-    `device` is the model's; `is_hooked` says that hooks see the result, which else is `generate` alone.
+    `device` is the model's; `is_hooked` says that hooks see the result, which otherwise only `generate` reads.
     """
     if args:
         return Miss("args", f"{len(args)} arguments by position", "arguments by name")
@@ -97,7 +97,7 @@ def read_call(
 
 
 def _is_new(cache: Any) -> bool:
-    """Whether it is the empty cache that `generate` makes, which nobody else holds."""
+    """Whether the cache is the empty one that `generate` makes, which no other code holds."""
     return (
         type(cache) is DynamicCache
         and not cache.offloading
@@ -107,7 +107,7 @@ def _is_new(cache: Any) -> bool:
 
 
 def are_tokens(ids: Any, device: torch.device) -> TypeGuard[torch.Tensor]:
-    """Whether it is int64 (batch, tokens): one kind of tensors, so that no call makes graphs that others do not fit."""
+    """Whether ids are int64 (batch, tokens): a single kind of tensors, so that all calls share the same graphs."""
     return (
         type(ids) is torch.Tensor
         and ids.ndim == 2
@@ -117,25 +117,25 @@ def are_tokens(ids: Any, device: torch.device) -> TypeGuard[torch.Tensor]:
 
 
 def is_mask(mask: Any, shape: tuple[int, int]) -> TypeGuard[torch.Tensor]:
-    """Whether it says of each token that it is seen or not: a fraction, which models take for seen, is no such word."""
+    """Whether a mask has one int or bool per token: models take a fraction for seen, so floats are not accepted."""
     return type(mask) is torch.Tensor and mask.shape == shape and not (mask.is_floating_point() or mask.is_complex())
 
 
 def sees_nothing() -> Miss:
-    """Return why a mask is not served that hides all from a token which is asked for.
+    """Return the `Miss` for a mask that hides everything from a token whose logits are used.
 
-    Attention is even over all that is hidden then, and a graph's slots are more than what the model itself has.
+    Attention is then even over all hidden slots, and a graph has more slots than the model itself has tokens.
     """
     return Miss("attention_mask", "one that hides all tokens of a row", "masks with which each row sees a token")
 
 
 def other_weights() -> Miss:
-    """Return why a cache is not served that a model has made before it was cast or moved."""
+    """Return the `Miss` for a cache that the model made before it was cast or moved."""
     return Miss(CACHE, "of other weights", "a cache of the dtype and device that the model has")
 
 
 def in_words(value: Any) -> str:
-    """Return what an argument is, for a message."""
+    """Return a description of an argument, for a message."""
     if isinstance(value, torch.Tensor):
         return f"a tensor of {value.dtype} with the shape {tuple(value.shape)}"
     if isinstance(value, Cache):

@@ -1,4 +1,4 @@
-"""What a model was when it was attached, and why a generation of it is left to the model itself."""
+"""Records the state of a model when it was attached, and decides whether a generation must run without graphs."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from gearcache.integrations.transformers.sizes import Sizes
 from gearcache.integrations.transformers.slots import LayerShapes
 from gearcache.integrations.transformers.support import layer_shapes, reason_against
 
-#: What attributes are called that make a module in training mode draw random numbers.
+#: Names of attributes that make a module in training mode draw random numbers.
 _RANDOM = ("drop", "jitter")
-#: Of a config: what is for classifiers and is not used by `generate`.
+#: Config values for classifiers, which `generate` does not use.
 _UNUSED = ("classifier", "summary")
 
 
 class ModelState:
-    """A model with the sizes of its keys and values, which the graphs of one attachment take and no others."""
+    """A model with the sizes of its keys and values; the graphs of one attachment take only these."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
-        #: Heads and sizes of the heads of each layer.
+        #: Heads and head sizes of each layer.
         self.shapes: LayerShapes = layer_shapes(model)
 
     def apart(self, sizes: Sizes) -> dict[str, Any]:
-        """Return what tells entries apart whose graphs take other keys and values."""
+        """Return the data that separates entries whose graphs take different keys and values."""
         return {"cache_length": sizes.cache_length, "layers": [list(shape) for shape in self.shapes]}
 
     def miss(self) -> Miss | None:
@@ -47,7 +47,7 @@ class ModelState:
         )
 
     def _random_place(self) -> tuple[str, Any] | None:
-        """Return where a module in training mode has a probability that is not 0, and what it is."""
+        """Return the place of a nonzero probability in a module in training mode, and its value."""
         training = [(path, module) for path, module in self._model.named_modules() if module.training]
         for path, module in training:
             attributes = vars(module)

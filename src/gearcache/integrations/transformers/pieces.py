@@ -1,4 +1,4 @@
-"""How a prompt is cut into pieces that prefill graphs take."""
+"""Cuts a prompt into pieces that prefill graphs take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One call of an encoder-decoder, or of its encoder, by `generate`; or why no graph serves it."""
+"""Reads one call of an encoder-decoder or its encoder by `generate`, or finds why no graph serves it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OF_MODEL = {"decoder_input_ids", "attention_mask", "encoder_outputs", CACHE, "u
 
 
 class SequencePair(EncoderDecoderCache):  # type: ignore[misc]
-    """The caches of one generation: of the decoder's tokens, and of what the encoder has read."""
+    """The caches of one generation: of the decoder's tokens, and of the encoder's tokens."""
 
     def __init__(self, own: SequenceCache, encoded: SequenceCache) -> None:
         super().__init__(own, encoded)
@@ -29,7 +29,7 @@ class SequencePair(EncoderDecoderCache):  # type: ignore[misc]
 
 
 class Seq2SeqCall(Struct, frozen=True):
-    """Tokens for the decoder to read. Without a cache it is the first call of a generation."""
+    """Tokens for the decoder to read. A call without a cache is the first one of a generation."""
 
     input_ids: torch.Tensor
     hidden_states: torch.Tensor
@@ -59,10 +59,10 @@ def read_encoder_call(
 def read_seq2seq_call(
     args: tuple[Any, ...], kwargs: dict[str, Any], owner: str, like: torch.Tensor, *, is_hooked: bool = False
 ) -> Seq2SeqCall | Miss:
-    """Return what a call of the model asks for, or why no graph can answer it.
+    """Return the content of a call of the model, or the reason why no graph can answer it.
 
-    `like` has the dtype and device of hidden states and their size as its last dim; `is_hooked` says that hooks see
-    the result, which else is `generate` alone.
+    `like` has the dtype and device of hidden states and their size as its last dim; `is_hooked` says that hooks see the
+    result, which otherwise only `generate` reads.
     """
     miss = _unknown(args, kwargs, _OF_MODEL)
     if miss is not None:
@@ -110,7 +110,7 @@ def _are_states(hidden: Any, like: torch.Tensor) -> TypeGuard[torch.Tensor]:
 
 
 def _with_mask(of: torch.Tensor, mask: Any) -> tuple[torch.Tensor, torch.Tensor] | Miss:
-    """Return tokens and their mask; all ones where none is given."""
+    """Return tokens and their mask; all ones if none is given."""
     if mask is None:
         return of, torch.ones(of.shape, dtype=torch.long, device=of.device)
     if not is_mask(mask, (of.shape[0], of.shape[1])):
@@ -119,7 +119,7 @@ def _with_mask(of: torch.Tensor, mask: Any) -> tuple[torch.Tensor, torch.Tensor]
 
 
 def _is_new(cache: Any) -> bool:
-    """Whether it is the empty cache that `generate` makes, which nobody else holds."""
+    """Whether the cache is the empty one that `generate` makes, which no other code holds."""
     return (
         type(cache) is EncoderDecoderCache
         and type(cache.self_attention_cache) is type(cache.cross_attention_cache) is DynamicCache

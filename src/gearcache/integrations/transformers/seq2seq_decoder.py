@@ -1,4 +1,4 @@
-"""What is compiled of an encoder-decoder: the encoder, and a decoder that reads tokens into slots."""
+"""Defines the compiled modules of an encoder-decoder: the encoder, and a decoder that reads tokens into slots."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from gearcache.integrations.transformers.decoder import SlotLayer
 
 
 class EncodedLayer(SlotLayer):
-    """Keys and values of what the encoder has read, inside a graph; written once, by the first token."""
+    """Keys and values of the encoder's tokens, inside a graph; the first token writes them once."""
 
     def __init__(self, keys: torch.Tensor, values: torch.Tensor, *, is_read: bool) -> None:
-        if keys.shape[2] != values.shape[2]:  # what attention does not ask for, and so ties them in the trace
+        if keys.shape[2] != values.shape[2]:  # attention does not compare them, so this ties them in the trace
             raise ValueError(f"{keys.shape[2]} keys and {values.shape[2]} values")
         self.keys, self.values, self.is_read = keys, values, is_read
         self.is_initialized = True
@@ -31,7 +31,7 @@ class EncodedLayer(SlotLayer):
         return self.keys, self.values
 
     def _takes(self, given: torch.Tensor, slots: torch.Tensor) -> bool:
-        """All at once: `copy_` would spread out what is smaller."""
+        """Require all at once: `copy_` would broadcast a smaller tensor."""
         return given.shape == slots.shape
 
     def get_seq_length(self) -> int:
@@ -45,13 +45,13 @@ class Seq2SeqDecoder(torch.nn.Module):
     - `decoder_input_ids`: int64 (batch, 1); `attention_mask`: int64 (batch, encoder tokens), 0 hides one.
     - `slots`: int64 (1,): where the keys and values of the token go.
     - `keys`, `values`: for each layer (batch, heads, slots, head size); written in place. `encoded_keys`,
-      `encoded_values`: the same of the encoder's tokens; `begin` writes them.
+      `encoded_values`: the same for the encoder's tokens; `begin` writes them.
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()
         self.model = model
-        self.training = False  # of no meaning here: each module below has its own
+        self.training = False  # has no effect here: each inner module has its own
 
     def encode(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """Return the hidden states of the encoder, (batch, encoder tokens, size)."""
@@ -70,7 +70,7 @@ class Seq2SeqDecoder(torch.nn.Module):
         encoded_keys: list[torch.Tensor],
         encoded_values: list[torch.Tensor],
     ) -> torch.Tensor:
-        """Read the first token, and what the encoder says."""
+        """Read the first token and the encoder's output."""
         pairs = zip(encoded_keys, encoded_values, strict=True)
         encoded = Cache(layers=[EncodedLayer(key, value, is_read=False) for key, value in pairs])
         return self._read(decoder_input_ids, attention_mask, hidden_states, slots, keys, values, encoded)
@@ -88,7 +88,7 @@ class Seq2SeqDecoder(torch.nn.Module):
         """Read one more token of each row."""
         pairs = zip(encoded_keys, encoded_values, strict=True)
         encoded = Cache(layers=[EncodedLayer(key, value, is_read=True) for key, value in pairs])
-        # The model asks for their sizes only: the keys and values are there.
+        # The model asks only for their sizes: the keys and values are already there.
         hidden_states = keys[0].new_empty(*attention_mask.shape, 1)
         return self._read(decoder_input_ids, attention_mask, hidden_states, slots, keys, values, encoded)
 

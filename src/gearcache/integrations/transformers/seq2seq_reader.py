@@ -1,4 +1,4 @@
-"""Serves the calls of an encoder-decoder: the encoder for a whole prompt, then token after token."""
+"""Serves the calls of an encoder-decoder: the encoder for a whole prompt, then one token at a time."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Seq2SeqReader:
             "begin": geared(decoder.begin, "attention_mask", *gears, own),
             "decode": geared(decoder.decode, "attention_mask", *gears, own),
         }
-        #: Modules within the model whose calls are served too.
+        #: Inner modules of the model whose calls are served too.
         self.inner: dict[Any, Callable[..., Any]] = {model.get_encoder(): self.serve_encoder}
 
     def warm(self) -> None:
@@ -59,7 +59,7 @@ class Seq2SeqReader:
         self.methods["decode"].warm(**arguments)
 
     def serve_encoder(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, is_hooked: bool = False) -> Any:
-        """Return what the encoder returns for a call of it, or a `Miss`."""
+        """Return the encoder's result for a call, or a `Miss`."""
         call = read_encoder_call(args, kwargs, self._model.device)
         if isinstance(call, Miss):
             return call
@@ -75,7 +75,7 @@ class Seq2SeqReader:
         return BaseModelOutput(last_hidden_state=found[:rows, :tokens])
 
     def serve(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, is_hooked: bool = False) -> Any:
-        """Return what the model returns for a call of it, or a `Miss`."""
+        """Return the model's result for a call, or a `Miss`."""
         call = read_seq2seq_call(
             args, kwargs, self._owner, self._model.get_input_embeddings().weight, is_hooked=is_hooked
         )

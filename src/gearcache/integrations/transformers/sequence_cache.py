@@ -1,4 +1,4 @@
-"""The cache of one generation: slots that graphs write, which transformers sees as a cache that grows."""
+"""The cache of one generation: graphs write its slots, and transformers sees a cache that grows."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class SequenceCache(DynamicCache):  # type: ignore[misc]
     """The cache of one generation. transformers may read, crop, reorder and extend it as any `DynamicCache`."""
 
     def __init__(self, forms: list[Form], owner: str, batch: int, rows: int) -> None:
-        """`batch` is a size of a gear, of which the first `rows` are in use."""
+        """`batch` is the batch size of a gear; the first `rows` of it are in use."""
         super().__init__()
         #: Names the attachment whose graphs may write the slots.
         self.owner = owner
-        #: Of each layer, what slots it needs.
+        #: The form of the slots of each layer.
         self.forms = forms
         self.layers = [SlotView(Slots(form, batch), rows) for form in forms]
 
     @property
     def rows(self) -> int | None:
-        """The size of the batch; None where the layers do not hold what slots can: one batch with one length."""
+        """The size of the batch; None if slots cannot hold the content of the layers: one batch with one length."""
         layers = self.layers
         if len({id(layer) for layer in layers}) != len(self.forms) or len(layers) != len(self.forms):
             return None
@@ -43,20 +43,20 @@ class SequenceCache(DynamicCache):  # type: ignore[misc]
         return None if found is None else found[0]
 
     def suits(self, dtype: torch.dtype, device: torch.device) -> bool:
-        """Whether a model with such weights goes on with the slots: it may have been cast or moved since."""
+        """Whether a model with this dtype and device can continue with the slots: it may have been cast or moved."""
         return (self.forms[0].dtype, self.forms[0].device) == (dtype, device)
 
     def open(self, batch: int, tokens: int) -> OpenSlots:
-        """Have the slots of a batch of this size hold what the layers hold; the next `tokens` are theirs to write.
+        """Make the slots of a batch of this size hold the layers' content; the next `tokens` slots may be written.
 
-        What is written counts from `advance` on; what fails before leaves the layers as they are.
+        Written slots count only after `advance`; a failure before it leaves the layers unchanged.
         """
         layers = self.layers
         rows, length = layers[0].sizes(self.forms[0])  # type: ignore[misc]  # `rows` was asked before
         slots = [layer.slots for layer in layers]
         fits = all(one.batch == batch and one.form == form for one, form in zip(slots, self.forms, strict=True))
         if not fits or not self._claims(slots, length, tokens):
-            # transformers has cropped or reordered it, the plain model has extended it, or a copy of it has gone on.
+            # transformers has cropped or reordered it, the plain model has extended it, or a copy of it was continued.
             if not fits or any(layer.is_shared or layer.slots.is_seen for layer in layers):
                 slots = [Slots(form, batch) for form in self.forms]
             copy_into(slots, layers, rows, length)
@@ -69,6 +69,6 @@ class SequenceCache(DynamicCache):  # type: ignore[misc]
         return all(one.claim(length, length + tokens) for one in slots)
 
     def advance(self, tokens: int) -> None:
-        """Hold so many tokens more, which were written."""
+        """Add this many tokens, which were written."""
         for layer in self.layers:
             layer.show(layer.slots, layer.slot_rows, layer.slot_length + tokens)

@@ -1,4 +1,4 @@
-"""The slots of one layer, which graphs write, and a layer that grows over them."""
+"""The slots of one layer, which graphs write, and a growing cache layer over them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import torch
 from msgspec import Struct
 from transformers.cache_utils import DynamicLayer
 
-#: Heads, size of a key's head and of a value's, of each layer.
+#: Number of heads, size of a key's head and of a value's head, for each layer.
 LayerShapes = list[tuple[int, int, int]]
 _claims = threading.Lock()
 
 
 class Form(Struct, frozen=True):
-    """What all slots of one layer have in common: heads, sizes of a key's head and of a value's, and their number."""
+    """The properties that all slots of one layer share: heads, head sizes of keys and values, and their number."""
 
     heads: int
     key_size: int
@@ -34,18 +34,18 @@ def forms_of(shapes: LayerShapes, length: int, model: Any) -> list[Form]:
 class Slots:
     """Static keys and values of one layer and a batch of a gear.
 
-    What is written stays: a layer that goes on from where another one has gone on before takes slots of its own. So
-    copies of a layer, and tensors that somebody has taken from one, are what they were, as those of transformers.
+    Written slots never change: if a second layer continues from the same point as another, it gets its own slots. So
+    copies of a layer, and tensors that were taken from one, keep their values, as with transformers' own layers.
     """
 
     def __init__(self, form: Form, batch: int) -> None:
         self.form, self.batch = form, batch
-        #: How many slots are some layer's.
+        #: How many slots belong to some layer.
         self.written = 0
-        #: Whether others than one layer may hold what is in the slots; then nothing of it may change.
+        #: Whether anything besides one layer may refer to the content of the slots; then none of it may change.
         self.is_seen = False
-        # Tensors of inference mode could not be written in a later call outside of it. Zeros: hidden slots have the
-        # weight 0, and what else lies there could be a NaN.
+        # Inference tensors could not be written by a later call outside inference mode. Zeros, because hidden slots
+        # have the weight 0, and uninitialised memory could hold a NaN.
         with torch.inference_mode(False):
             self.keys, self.values = (
                 torch.zeros(batch, form.heads, form.length, size, dtype=form.dtype, device=form.device)
@@ -53,7 +53,7 @@ class Slots:
             )
 
     def claim(self, begin: int, end: int) -> bool:
-        """Take these slots for one layer; returns False where another one has them."""
+        """Reserve these slots for one layer; returns False if another layer has them."""
         with _claims:
             if self.written != begin:
                 return False
@@ -62,9 +62,9 @@ class Slots:
 
 
 class SlotView(DynamicLayer):  # type: ignore[misc]
-    """The first slots of one layer as a layer that grows: whoever sets keys or values has a layer of its own tensors.
+    """The first slots of one layer as a growing layer; setting keys or values gives the layer its own tensors.
 
-    It changes by new values of its attributes alone, so that a shallow copy goes its own way.
+    It only changes by assigning new attribute values, so a shallow copy is independent.
     """
 
     def __init__(self, slots: Slots, rows: int) -> None:
@@ -73,7 +73,7 @@ class SlotView(DynamicLayer):  # type: ignore[misc]
         self.is_initialized = True
 
     def show(self, slots: Slots, rows: int, length: int) -> None:
-        """Hold what is in the first `length` slots of the first `rows`."""
+        """Refer to the first `length` slots of the first `rows`."""
         self.slots, self.slot_rows, self.slot_length = slots, rows, length
         self._own: dict[str, Any] = {}
 
@@ -85,11 +85,11 @@ class SlotView(DynamicLayer):  # type: ignore[misc]
 
     @property
     def is_shared(self) -> bool:
-        """Whether the slots hold what this layer holds."""
+        """Whether the content of this layer is in the slots."""
         return not self._own
 
     def held(self, name: str) -> Any:
-        """Return keys or values for a moment: for who keeps nothing of them."""
+        """Return keys or values for temporary use: the caller must not keep them."""
         if name in self._own:
             return self._own[name]
         return getattr(self.slots, name)[: self.slot_rows, :, : self.slot_length]
@@ -110,13 +110,13 @@ class SlotView(DynamicLayer):  # type: ignore[misc]
         return self.slot_length if self.is_shared else super().get_seq_length()
 
     def reorder_cache(self, beam_idx: torch.Tensor) -> None:
-        """Take other rows, at each step of beams: copies, so that the slots are written anew and none are made."""
+        """Select other rows, at each step of beam search: copies, so slots are rewritten instead of allocated."""
         if self.get_seq_length() > 0:
             for name in ("keys", "values"):
                 self._set(name, self.held(name).index_select(0, beam_idx.to(self.device)))
 
     def sizes(self, form: Form) -> tuple[int, int] | None:
-        """Return rows and length; None where slots of this form cannot hold what the layer holds."""
+        """Return rows and length; None if slots of this form cannot hold the layer's content."""
         if self.is_shared:
             return (self.slot_rows, self.slot_length) if self.slots.form == form else None
         found = set()
@@ -133,7 +133,7 @@ class SlotView(DynamicLayer):  # type: ignore[misc]
 
 
 def copy_into(targets: Sequence[Slots], layers: Sequence[SlotView], rows: int, length: int) -> None:
-    """Write what layers hold into slots, and have them show those."""
+    """Write the content of layers into slots, and make the layers refer to them."""
     for slots, layer in zip(targets, layers, strict=True):
         for name in ("keys", "values"):
             getattr(slots, name)[:rows, :, :length] = layer.held(name)

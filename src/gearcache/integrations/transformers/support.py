@@ -1,4 +1,4 @@
-"""Which models can be attached, or why one cannot."""
+"""Decides which models can be attached, and says why one cannot."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from gearcache.guards.evidence.names import a_type
 from gearcache.integrations.transformers.cache_name import CACHE, takes_cache
 from gearcache.integrations.transformers.slots import LayerShapes
 
-#: Kinds of layers for which a token sees nothing of the tokens after it, and keeps nothing but keys and values.
+#: Kinds of layers in which a token sees no later token, and stores only keys and values.
 LAYER_TYPES = ("full_attention", "sliding_attention")
 ATTENTION = ("sdpa", "eager")
-#: Encoder-decoders whose encoder gives each token the same beside filling that its mask hides: not those that attend in
+#: Encoder-decoders whose encoder gives each token the same result next to masked filling: not those that attend in
 #: blocks or count tokens.
 ENCODER_DECODERS = (
     "bart",
@@ -41,7 +41,7 @@ def check_model(model: Any) -> None:
 
 
 def reason_against(model: transformers.PreTrainedModel) -> str | None:
-    """Return why the `generate` of a model cannot run from slots; None where it can."""
+    """Return why the `generate` of a model cannot run from slots; None if it can."""
     config = model.config
     if not model.can_generate():
         return "it has no `generate`; `gearcache.attach` serves its calls"
@@ -76,14 +76,14 @@ def _has_dynamic_rope(config: Any) -> bool:
 
 
 def has_windows(model: Any) -> bool:
-    """Whether a token of some layer sees no more than the tokens next to it."""
+    """Whether a token of some layer sees only the tokens next to it."""
     config = model.config.get_text_config(decoder=True)
     kinds = set(get_layer_types_and_kwargs(config)[0])
     return kinds != {"full_attention"} or getattr(config, "sliding_window", None) is not None
 
 
 def layer_shapes(model: Any) -> LayerShapes:
-    """Return heads, size of a key's head and of a value's, of each layer."""
+    """Return the number of heads, and the head sizes of keys and values, for each layer."""
     heads, size = model._get_static_cache_init_shape()
     count = len(model.config.get_text_config(decoder=True).per_layer_config)
     every_heads = heads if isinstance(heads, list) else [heads] * count
