@@ -1,4 +1,4 @@
-"""Numbers as compiled code takes them: tensors of one element, whose memory is written before each call.
+"""Slots that pass numbers to compiled code: one-element tensors whose memory is written before each call.
 
 A slot serves one call at a time: a call takes one and gives it back, so threads never share one.
 """
@@ -9,12 +9,12 @@ from array import array
 
 import torch
 
-#: The memory of the numbers of one call, and the tensors that lie in it.
+#: The memory of the numbers of one call, and the tensors over it.
 Slot = tuple["array[int]", list[torch.Tensor]]
 
 
 class NumberSlots:
-    """The slots of one graph that no call is using."""
+    """The free slots of one graph."""
 
     def __init__(self, count: int) -> None:
         self._count = count
