@@ -125,8 +125,7 @@ def _layout(tensor: torch.Tensor) -> str:
 
 
 def state_component() -> dict[str, Any]:
-    """Return torch's global state that a trace depends on. Grad and inference mode are left out: traces have both off.
-    """
+    """Return torch's global state that a trace depends on. Grad and inference mode are not in: traces have both off."""
     devices = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
     default_device = torch.get_default_device()
     return {

@@ -134,7 +134,7 @@ class Layout(Struct, frozen=True):
         return self.bucket / "quarantine"
 
     def entry(self, label: str, digest: str, ranks: str) -> Path:
-        """Return the folder of an entry; `ValueError` for an invalid label, digest or ranks: these may come from
+        """Return the folder of an entry; `ValueError` for an invalid label, digest or ranks, which may come from
         outside.
         """
         if not is_label(label) or not is_digest(digest) or (ranks and not is_ranks_folder(ranks)):

@@ -105,9 +105,7 @@ def decode_manifest(data: bytes, path: Path) -> Manifest:
 
 
 def signed_parts(data: bytes) -> Signed:
-    """Return the signatures of a manifest that `decode_manifest` accepts, and the signed bytes; the signers are not
-    checked.
-    """
+    """Return the signatures of a manifest that `decode_manifest` accepts, and the signed bytes; checks no signer."""
     return split(data, _HEADER.size + int(_HEADER.unpack_from(data)[2]))
 
 

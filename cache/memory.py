@@ -60,8 +60,7 @@ class MemoryStore:
 
     @contextmanager
     def blob_file(self, digest: str) -> Iterator[str]:
-        """The name of a file in memory with the bytes of a blob, for the `with`; `CacheError` where it cannot be made.
-        """
+        """Yield the name of a file in memory with the bytes of a blob; `CacheError` where it cannot be made."""
         data = self.read_blob(digest)
         try:
             descriptor = os.memfd_create(f"gearcache {digest}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)

@@ -88,9 +88,7 @@ def trusted_keys(environ: Mapping[str, str]) -> tuple[TrustedKey, ...]:
 
 
 def is_key_name(text: str) -> bool:
-    """Return whether a key may have this name: 1 to 64 letters, digits and `._-`, beginning with a letter or digit; not
-    `hmac`.
-    """
+    """Return whether a key may have this name: up to 64 letters, digits and `._-`, none of these first; not `hmac`."""
     return _NAME.fullmatch(text) is not None and text != HMAC_NAME
 
 

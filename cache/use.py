@@ -125,8 +125,7 @@ def users_of(path: Path) -> list[User]:
 
 
 def _command(pid: int) -> str:
-    """Return the command line of a process; for a worker of `multiprocessing`, which has none of its own, its parent's.
-    """
+    """Return the command line of a process; for a worker of `multiprocessing`, which has none, its parent's."""
     words = _words(pid)
     parent = pid
     for _ in range(_MAX_PARENTS):

@@ -1,5 +1,4 @@
-"""Limit how long this thread waits for others, whatever each single wait allows: an agreement of ranks has a deadline.
-"""
+"""Limit how long this thread waits for others, whatever a single wait allows: an agreement of ranks has a deadline."""
 
 from __future__ import annotations
 

@@ -82,9 +82,7 @@ MODULE_PARTS = ("_parameters", "_buffers", "_modules")
 
 
 def own_attributes(value: Any) -> dict[str, Any] | None:
-    """Return the dictionary of an object's own attributes, whatever its class does with `__dict__`; None where it has
-    none.
-    """
+    """Return the dictionary of an object's own attributes, bypassing its class's `__dict__`; None where it has none."""
     try:
         found = object.__getattribute__(value, "__dict__")
     except AttributeError:

@@ -147,9 +147,7 @@ def dict_item(value: dict[Any, Any], key: Any) -> Any:
 
 
 def has_key(value: Any, key: Any) -> bool:
-    """Return whether a container holds a key of `plain_key`, as `in` does; items that are not plain keys count as
-    different.
-    """
+    """Return whether a container holds a key of `plain_key`, as `in` does; items without a plain key differ."""
     if isinstance(value, _HASHED):
         return key in (dict.keys(value) if isinstance(value, dict) else value)
     return any(_is_key(found) and found == key for found in (value.keys() if isinstance(value, Mapping) else value))

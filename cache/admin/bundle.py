@@ -149,8 +149,8 @@ class _Taking:
             raise self._wrong(f"it is damaged, or no bundle: {error}") from error
 
     def _open(self) -> int:
-        """Open the bundle as a descriptor. A bundle is code, so without signatures other users must not be able to
-        write it.
+        """Open the bundle as a descriptor. It holds code, so without signatures only this user and root may write
+        it.
         """
         descriptor = open_regular(self._source, os.O_RDONLY, follow=True)
         reason = others_wrote(self._source, os.fstat(descriptor)) if not self._trust.asks else ""
@@ -223,9 +223,7 @@ class _Taking:
         self._summary.skipped.append(manifest.name)
 
     def _signed(self, name: str, data: bytes) -> bytes:
-        """Return a manifest that a trusted key has signed, as this host stores it: local lookups ask for this host's
-        HMAC.
-        """
+        """Return a manifest that a trusted key has signed, as this host stores it: lookups ask for its own HMAC."""
         try:
             signed_by = self._trust.check(data, name)
         except UnsignedEntry as error:

@@ -65,9 +65,7 @@ def collect(layout: Layout, now: float, patience: float, *, dry_run: bool = Fals
 
 
 def needed_blobs(found: Scan) -> set[str]:
-    """Return the digests that entries name; `CacheError` when an entry cannot be read, since its blobs are then
-    unknown.
-    """
+    """Return the digests that entries name; `CacheError` when an entry is unreadable: its blobs are then unknown."""
     misplaced: set[str] = set()
     for fault in found.faults:
         if isinstance(fault, MisplacedEntry):

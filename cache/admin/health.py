@@ -56,7 +56,8 @@ def check_health(layout: Layout, hmac_key_file: Path | None = None) -> list[Chec
 
 
 def guarded_all(name: str, check: Callable[[], list[Check]]) -> list[Check]:
-    """Return the results of some checks, or one result of this name that says why they failed: other checks still run.
+    """Return the results of some checks, or one result of this name with their fault, so that other checks still
+    run.
     """
     made: list[Check] = []
 

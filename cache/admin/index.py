@@ -31,7 +31,8 @@ _FILES = ("cache.db", "cache.db-wal", "cache.db-shm")
 
 
 class RowDisk(diskcache.Disk):  # type: ignore[misc]
-    """Stores texts as keys and bytes as values, in the database, and refuses everything that diskcache would unpickle.
+    """Stores texts as keys and bytes as values in the database, and refuses everything that diskcache would
+    unpickle.
     """
 
     def put(self, key: Any) -> tuple[Any, bool]:

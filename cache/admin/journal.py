@@ -40,9 +40,7 @@ def append_entry(folder: Path, entry: EntryRow) -> None:
 
 
 def read_journal(folder: Path) -> tuple[list[EntryRow], int]:
-    """Return the entries of the journal, oldest first, and its size, for `cut_journal`; no entries of an unreadable
-    journal.
-    """
+    """Return the entries of the journal, oldest first, and its size, for `cut_journal`; empty for an unreadable one."""
     try:
         with open_trusted(folder / JOURNAL_NAME) as descriptor, open(descriptor, "rb", closefd=False) as file:
             data = file.read(2 * MAX_JOURNAL_SIZE)

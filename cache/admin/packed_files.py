@@ -28,8 +28,7 @@ class Member(Struct, frozen=True):
 
 
 def members_of(packed: Packing) -> Iterator[Member]:
-    """Yield blobs first, then the manifests that name them; `open` verifies, and raises the errors of `Packing.blob`.
-    """
+    """Yield blobs first, then the manifests that name them; `open` verifies, with the errors of `Packing.blob`."""
     for digest, size in packed.sizes.items():
         yield Member(f"{_BUCKET}/blobs/{digest[:2]}/{digest}", size, partial(_blob, packed, digest, size))
     for entry, data, _ in packed.manifests:

@@ -125,7 +125,8 @@ def repair_entry(layout: Layout, path: Path, damaged: Collection[str], parts: Pa
 
 
 def _lost(layout: Layout, manifest: Manifest, damaged: Collection[str]) -> list[str]:
-    """Return the blobs that are missing or damaged now; raises for an untrusted or unreadable blob, which may be sound.
+    """Return the blobs that are missing or damaged now; raises for an untrusted or unreadable one, which may be
+    sound.
     """
     lost = []
     for digest, size in manifest.blobs.items():

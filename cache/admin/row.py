@@ -75,9 +75,7 @@ class EntryRow(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Return the bytes that a load may need: manifest, blobs, and the files that a backend keeps beside the
-        manifest.
-        """
+        """Return the bytes that a load may need: manifest, blobs, and the backend's files beside the manifest."""
         return self.own_size + self.blobs_size
 
     def blob_sizes(self) -> dict[str, int]:
@@ -164,9 +162,7 @@ def folders_size(folder: str) -> int:
 
 
 def manifest_state(path: str | Path) -> FileState:
-    """Return the state of a manifest, with the time of its last change of any kind; `OSError` other than for an absent
-    one.
-    """
+    """Return the state of a manifest, with the time of its last change of any kind; `OSError` except when absent."""
     found = _lstat(path)
     return (found.st_ino, found.st_ctime_ns, found.st_size) if found is not None else ABSENT
 

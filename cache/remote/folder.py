@@ -148,8 +148,9 @@ class FolderRemote:
         return self._claim(folder, hidden, leaf)
 
     def _claim(self, folder: int, hidden: str, leaf: str) -> bool:
-        """Create an object without links: the process that makes the claim file beside it may. The claim stays as long
-        as the object.
+        """Create an object without links: the process that makes the claim file beside it may.
+
+        The claim stays as long as the object.
         """
         with contextlib.suppress(FileNotFoundError):
             if self._size(folder, leaf) is not None:

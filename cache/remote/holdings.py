@@ -35,9 +35,7 @@ class Holdings(Struct):
         return sorted(name for names in self.manifests.values() for name in names)
 
     def called(self, text: str) -> list[EntryName]:
-        """Return the entries that match a method, a pattern with `*`, a key or its start, or `<method>-<start of the
-        key>`.
-        """
+        """Return the entries of a method, a pattern with `*`, a key or its start, or `<method>-<start of the key>`."""
         return [entry for entry in self.manifests if is_called(entry, text)]
 
 

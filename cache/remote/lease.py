@@ -101,9 +101,7 @@ class Lease:
         self._stays: bytes | None = None
 
     def holder(self) -> Holder | None:
-        """Return the other holder of the lease; None where it is free, or the holder showed no beat while this process
-        watched.
-        """
+        """Return the other holder of the lease; None where it is free, or the holder showed no beat for too long."""
         data = self._ask(lambda remote, deadline: remote.get(self._name, _MAX_SIZE, deadline))
         if data is None:
             return None

@@ -68,9 +68,7 @@ class Remote(Protocol):
 
     @property
     def creates(self) -> Creates:
-        """Return whether only one of several hosts that `create` one object succeeds; "perhaps" where only a try shows
-        it.
-        """
+        """Return whether only one of several hosts that `create` an object succeeds; "perhaps": only a try shows it."""
 
     def get(self, name: str, limit: int, deadline: Deadline) -> bytes | None:
         """Return an object of at most `limit` bytes; None where it is missing."""

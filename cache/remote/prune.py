@@ -172,9 +172,7 @@ class RemotePrune:
         return [] if self.outcome.unread else [digest for digest in digests if digest not in needed]
 
     def _remove_late(self) -> None:
-        """Remove manifests that were stored while blobs that they name were removed: a host would assume that they are
-        whole.
-        """
+        """Remove manifests stored while their blobs were removed: a host would assume that they are whole."""
         if gone := set(self.outcome.blobs):
             self.outcome.late = [each.name for each in self._stored() if gone & each.manifest.blobs.keys()]
             self._delete(self.outcome.late)

@@ -153,9 +153,7 @@ class Trust:
         return body + parts.hmac if pair == parts.pair else body
 
     def _untrusted(self, data: bytes, parts: Signed) -> bool:
-        """Return whether only this host's HMAC vouches for a manifest with a key-pair signature; raises where neither
-        does.
-        """
+        """Return whether only this host's HMAC vouches for a manifest signed by key pair; raises where neither does."""
         found = self._pair_signature(parts, "manifest")
         if found.state == "good":
             return False

@@ -9,9 +9,7 @@ import torch
 
 
 def _looked_up(find: Callable[[], Any]) -> Any:
-    """Return the object behind a name of torch; None where it is missing, which `gearcache.torch_names` reports at a
-    call.
-    """
+    """Return the object behind a name of torch; None where it is missing, which `gearcache.torch_names` reports."""
     try:
         return find()
     except AttributeError:

@@ -130,9 +130,7 @@ def _unmet(variant: StoredVariant, proof: Mapping[str, Any], real: Values, full:
 
 
 def _corners(real: Values, full: Values, groups: Sequence[Sequence[str]]) -> Iterator[dict[str, int]]:
-    """Yield the values of all symbols, with each padded group (the symbols of one proof) as in the call or as in the
-    gear.
-    """
+    """Yield the values of all symbols, with each padded group (a proof's symbols) as in the call or as in the gear."""
     for chosen in itertools.product((real, full), repeat=len(groups)):
         yield {**real, **{name: row[name] for row, group in zip(chosen, groups, strict=True) for name in group}}
 

@@ -20,9 +20,7 @@ def result_lines(
     call: str,
     namespace: dict[str, Any],
 ) -> list[str]:
-    """Return statements that run the graph by `call` and return the frame's results; their names are added to
-    `namespace`.
-    """
+    """Return statements that run the graph by `call` and return the frame's results; adds names to `namespace`."""
     results = gear.results
     if all(form == ["output", index] for index, form in enumerate(results)):
         lines = [f"out = {call}", "return out"] if gear.regions else [f"return {call}"]

@@ -73,7 +73,7 @@ class TensorChecks:
         return any(added)
 
     def source(self, names: Sequence[str], namespace: dict[str, Any]) -> str:
-        """Return the condition on the tensors of these names as Python source; the objects that it uses are added to
+        """Return the condition on the tensors of these names as Python source; adds the objects in it to
         `namespace`.
         """
         if not self._single:

@@ -88,9 +88,7 @@ def is_versioned(code: types.CodeType | None) -> bool:
 
 
 def is_library_file(file: Any) -> bool:
-    """Whether the `__file__` of a module belongs to torch or the standard library; a program may have put anything
-    there.
-    """
+    """Return whether the `__file__` of a module, which may be any value, belongs to torch or the standard library."""
     return isinstance(file, str) and versioned_place(file) is not None
 
 

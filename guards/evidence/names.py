@@ -22,9 +22,7 @@ def name_of(value: Any) -> str:
     """Return `module:qualname` of a class, function, builtin or module."""
     if isinstance(value, types.ModuleType):
         return f"{value.__name__}:"
-    if isinstance(
-        value, types.MethodWrapperType
-    ):  # a slot of an object, `Tensor.T.__get__`: named after its type
+    if isinstance(value, types.MethodWrapperType):  # a slot of an object, `Tensor.T.__get__`: named after its type
         return f"{name_of(value.__self__)}.{value.__name__}"
     if type(value).__module__ == "torch._ops":  # all operators share the name of one C++ class
         return f"torch.ops:{value}"

@@ -83,9 +83,7 @@ PREDICATES: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def holds(kind: str, value: Any, expected: Any) -> bool:
-    """Return whether a check holds for a value, regardless of other values; not for `classes` and the kinds of
-    `RELATIONS`.
-    """
+    """Return whether a check holds for a value, regardless of other values; not for `classes` and `RELATIONS`."""
     predicate = PREDICATES.get(kind)
     if predicate is not None:
         return predicate(value, expected)

@@ -50,8 +50,7 @@ def names_with_fakes() -> list[str]:
 
 
 def registered_functions(name: str) -> Iterator[tuple[str, Any]]:
-    """Yield name and function of the functions that `torch.library` registered outside the dispatcher for an operator.
-    """
+    """Yield name and function of an operator's functions that `torch.library` registered outside the dispatcher."""
     entry = torch._library.simple_registry.singleton.get(name)
     if entry is not None:
         if entry.fake_impl.kernel is not None:

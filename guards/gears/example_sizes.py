@@ -49,12 +49,10 @@ def owner_of(axis: RangeAxis) -> Any:
 
 
 class ExampleSizes:
-    """A size for every declared dim. Dims that differ in meaning differ in size, so that a trace does not equate them.
-    """
+    """A size for every declared dim. Dims that differ in meaning differ in size, so a trace does not equate them."""
 
     def __init__(self, spec: GearSpec, fixed: set[int], special: Special | None = None) -> None:
-        """`fixed`: the sizes of all dims with the same size in every call; `special`: dims that must have other sizes.
-        """
+        """`fixed`: the sizes of all dims with the same size in every call; `special`: dims that need other sizes."""
         self._spec = spec
         taken = fixed | {axis.size for axis in spec.ranges if isinstance(axis.size, int)}
         gear = min(spec.gears, key=lambda gear: _likeness(gear, taken), default=())

@@ -41,8 +41,7 @@ class InputSpecs(Struct, frozen=True):
 
     @staticmethod
     def of_signature(given: Any) -> InputSpecs:
-        """Return the specs of an `input_signature=`: one spec, a tuple or list of specs, or a dict of names to specs.
-        """
+        """Return the specs of an `input_signature=`: one spec, a tuple or list of specs, or a dict by name."""
         if given is None:
             return InputSpecs()
         if isinstance(given, InputSpecs):

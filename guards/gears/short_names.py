@@ -41,8 +41,7 @@ class _Dim(Struct, frozen=True):
 
 
 class _Tied(Struct, frozen=True):
-    """Dims that have equal sizes in each gear: the place of the one that names them, their name, and the size by gear.
-    """
+    """Dims that have equal sizes in each gear: the place of the naming dim, its name, and the size by gear."""
 
     place: int
     name: str
@@ -84,8 +83,7 @@ def sizes_name(text: str, gears: Iterable[str] = ()) -> str:
 
 
 def _distinct(names: dict[str, str]) -> dict[str, str]:
-    """Use the full text for all but one of the gears that share a name: gears of other dims, such as size 1 of a range.
-    """
+    """Use the full text for all but one of the gears that share a name: other dims, such as size 1 of a range."""
     while len(set(names.values())) < len(names):
         owners: dict[str, str] = {}
         for text, name in names.items():

@@ -41,8 +41,7 @@ class WatchedFacts(WatchedObjects):
     def collect(
         self, method: types.FunctionType, evidence: Tree, attributes: Mapping[str, Access], scope: Scope
     ) -> dict[str, torch.Tensor]:
-        """Add everything that valid evidence and weights depend on; returns the tensors that the graphs are bound to.
-        """
+        """Add everything that valid evidence and weights depend on; returns the tensors bound to the graphs."""
         self.method = method
         self._add_function(method)
         self._scope = scope

@@ -1,6 +1,4 @@
-"""Questions to torch and the interpreter that are repeated on every call, because a trace treated the answers as
-constants.
-"""
+"""Questions to torch and the interpreter that every call repeats, because a trace treated the answers as constants."""
 
 from __future__ import annotations
 

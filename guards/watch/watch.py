@@ -79,7 +79,7 @@ class Watched:
         return f"a {kind} that the trace read"
 
     def has_changed_untold(self) -> bool:
-        """Return whether something changed that no evidence covers: the memory of a tensor, the method's code or
+        """Return whether something changed that no evidence covers: a tensor's memory, the method's code or
         defaults.
         """
         return not self._untold.holds()

@@ -108,7 +108,7 @@ def _config(packed: Packing, layer: Layer, machine: str) -> dict[str, object]:
 
 
 def _machine(packed: Packing) -> str:
-    """Return the machine of the entries; hosts refuse images of another one. Entries that name no machine count as this
+    """Return the machine of the entries; hosts refuse images of another one. Entries without one count as this
     one's.
     """
     found = machines_of(manifest for _, _, manifest in packed.manifests)
