@@ -24,9 +24,7 @@ class EagerBackend(Backend):
     compiles = False
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return the version of torch_npu where it is installed: its operators computed sizes while the graph was
-        made.
-        """
+        """Return the version of torch_npu, if installed: its operators computed sizes while the graph was made."""
         torch_npu = sys.modules.get("torch_npu")
         return {} if torch_npu is None else {"torch_npu": str(getattr(torch_npu, "__version__", ""))}
 

@@ -30,9 +30,7 @@ class Met(Struct):
 
 
 class TypeTest(Struct, frozen=True):
-    """A call of `isinstance` or `issubclass`: the tested class, source and value of the tested object, and the
-    answer.
-    """
+    """A call of `isinstance` or `issubclass`: the tested class, source and value of the tested object, the answer."""
 
     kind: str
     cls: type

@@ -40,9 +40,7 @@ _FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
 
 
 class TracedCode(Struct, frozen=True):
-    """Everything that was traced: the method, all code that Dynamo entered, the graph, and the frame's writes to
-    classes.
-    """
+    """Everything traced: the method, all code that Dynamo entered, the graph, the frame's writes to classes."""
 
     method: Any  #: a `types.FunctionType`, which a type checker would bind
     codes: Iterable[types.CodeType]

@@ -1,6 +1,4 @@
-"""Checks of named tuples that a frame makes: their class is a constant of the bytecode, and its definition is
-evidence.
-"""
+"""Checks of named tuples that a frame makes: the bytecode contains their class, and its definition is evidence."""
 
 from __future__ import annotations
 

@@ -35,9 +35,7 @@ def regions_of_outputs(module: fx.GraphModule, arguments: list[torch.Tensor]) ->
 
 
 class _Followed(fx.Interpreter):
-    """Runs a graph and notes the region in which each memory appears first; keeps all values, so memory is never
-    reused.
-    """
+    """Runs a graph and notes the region where each memory appears first; keeps all values, so none is reused."""
 
     def __init__(self, module: fx.GraphModule, arguments: list[torch.Tensor]) -> None:
         super().__init__(module, garbage_collect_values=False)

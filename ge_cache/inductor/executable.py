@@ -37,9 +37,7 @@ def _identity(descriptor: int) -> tuple[int, int]:
 
 
 def _copy(data: bytes) -> int:
-    """Return the descriptor of a file with these bytes: in memory, or, where the kernel refuses that, an unnamed
-    file.
-    """
+    """Return the descriptor of a file with these bytes: in memory, or, where the kernel refuses, an unnamed file."""
     try:
         descriptor = os.memfd_create("gearcache", os.MFD_CLOEXEC)
     except (AttributeError, OSError):

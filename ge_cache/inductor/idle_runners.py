@@ -21,9 +21,7 @@ _idle: defaultdict[Hashable, list[tuple[Any, Mapping[str, torch.Tensor]]]] = def
 
 
 def run_with(code: Hashable, load: Callable[[], Any], weights: Mapping[str, torch.Tensor]) -> Callable[..., Any]:
-    """Return `run` of a runner that is bound to these tensors; `load` makes one where no runner of this code is
-    idle.
-    """
+    """Return `run` of a runner that is bound to these tensors; `load` makes one where none of this code is idle."""
     try:
         runner, bound = _idle[code].pop()
     except IndexError:

@@ -44,9 +44,7 @@ _OF_TARGETS = ("cpp.march", "cpp.simdlen", "cpp.vec_isa_ok")
 
 
 def check_options(options: Mapping[str, Any], target: str = NATIVE) -> None:
-    """Raise `ValueError` for a setting that a cached graph cannot follow, with the reason, or that the target
-    determines.
-    """
+    """Raise `ValueError`, with the reason, for a setting that a cached graph cannot follow or the target fixes."""
     for name in _OF_TARGETS:
         if target != NATIVE and name in options:
             raise OptionError(

@@ -37,9 +37,7 @@ def make_linked(make: Make, written: Written) -> str:
 
 
 def without_runtime(written: Written) -> Written:
-    """Return a source without its runtime, which is returned beside it; unchanged where it is not written as
-    expected.
-    """
+    """Return a source with its runtime split off; unchanged where it is not written as expected."""
     text = written.wrapper
     if text.count(INTERFACE) != 1 or text.count(INTERFACE_END) != 1 or written.runtime:
         return written

@@ -257,7 +257,7 @@ std::unordered_map<std::string, AtenTensorHandle> AOTInductorModel::const_run_im
 }
 """
 
-# What a step takes for the last time it takes over; the rest stays with the caller until the end.
+# A step takes ownership of a value at its last use; other values stay with the caller until the end.
 _DRIVER = """\
 void AOTInductorModel::run_impl(
     AtenTensorHandle* input_handles,
