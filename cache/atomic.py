@@ -41,7 +41,7 @@ def write_pieces_atomic(path: Path, pieces: Iterable[bytes]) -> None:
 def write_new(path: Path, data: bytes) -> None:
     """Put `data` at `path`, mode 0600; `FileExistsError` where any file or link exists. Raises `OSError`.
 
-    Not atomic for readers: they may see a partial file.
+    Not atomic: no reader expects the file yet.
     """
     try:
         _write_all(path, (data,))

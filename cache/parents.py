@@ -89,7 +89,7 @@ def is_private(path: str, group: int) -> bool:
 
 @lru_cache
 def _is_own_group(group: int, user: int) -> bool:
-    """Return whether a group's only known members are this user and root: many systems give each user such a group."""
+    """Return whether a group's only known members are this user and root: many systems give each user their own."""
     import grp
     import pwd
 

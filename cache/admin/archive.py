@@ -12,7 +12,7 @@ PIECE = 1 << 20
 
 
 class BoundedReads:
-    """A file that refuses huge reads: tarfile reads extended headers whole, however long they say they are."""
+    """A file that refuses huge reads: tarfile reads extended headers whole, whatever length they claim."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

@@ -140,7 +140,7 @@ class Catalog:
         return outcome
 
     def collect(self, *, dry_run: bool = False) -> Collected:
-        """Remove blobs that no entry names, unfinished files of dead writers, and what is left of removed entries."""
+        """Remove blobs that no entry names, unfinished files of dead writers, and leftovers of removed entries."""
         return collect(self.layout, self.clock(), self.patience, dry_run=dry_run)
 
     def total_size(self, entries: Iterable[EntryRow]) -> int:

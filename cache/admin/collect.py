@@ -22,7 +22,7 @@ LEFTOVER_SECONDS = 3600.0
 
 
 class Collected(Struct):
-    """What was removed, or would be; `fault` says why not all of it."""
+    """What was removed, or would be; `fault` says why some of it was not."""
 
     blobs: list[Path] = field(default_factory=list)
     leftovers: list[Path] = field(default_factory=list)

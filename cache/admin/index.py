@@ -156,7 +156,7 @@ def _open(folder: Path) -> tuple[diskcache.Cache, Index] | None:
         try:
             if _is_locked(folder / _FILES[0]):
                 return None
-            # No limits of its own: with the defaults, values may go at any write.
+            # No limits of its own: with the defaults, diskcache may evict values at any write.
             cache = diskcache.Cache(str(folder), disk=RowDisk, eviction_policy="none", cull_limit=0, timeout=1)
             try:
                 return cache, Index(cache, folder)

@@ -35,7 +35,7 @@ def version_of(name: str) -> int | None:
 
 
 def foreign_name(folder: Path) -> str | None:
-    """The name of something that no format version keeps in its folder; None in one of ours. Raises `OSError`."""
+    """Return a name in a folder that no format version uses; None where all names are ours. Raises `OSError`."""
     return next((path.name for path in folder.iterdir() if path.name not in _PARTS and not is_unfinished(path)), None)
 
 

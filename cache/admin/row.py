@@ -26,9 +26,9 @@ _BLOB = struct.Struct(">32sQ")
 class EntryRow(NamedTuple):
     """One entry. Times are seconds since 1970, sizes bytes; `blobs` is for `EntryRow.blob_sizes`.
 
-    `gears`, `variants`, `compile_seconds` and `torch` are what the manifest's producer states, where it does; types and
-    ranges were checked when the manifest was read. The last fields show whether the manifest and the use file have
-    changed since they were read. All of it is flat: 100,000 of them are listed in a second.
+    `gears`, `variants`, `compile_seconds` and `torch` are the values that the manifest's producer states, where it
+    does; types and ranges were checked when the manifest was read. The last fields show whether the manifest and the
+    use file have changed since they were read. All of it is flat: 100,000 of them are listed in a second.
     """
 
     label: str

@@ -79,7 +79,7 @@ def verify(
 ) -> Verification:
     """Read every manifest and blob and compare all digests. Never raises for a fault of the cache.
 
-    `repair` moves what is corrupt to the quarantine, removes from entries what needs a blob that is lost, as far as
+    `repair` moves corrupt files to the quarantine, removes the gears of entries that need a lost blob, as far as
     `parts` understands them, and collects leftovers; files that are untrusted or unreadable are left to their owner.
     `progress` receives files done and files in all. Of `trust`, the HMAC key checks every entry, and public keys check
     the entries that are signed by key pair.

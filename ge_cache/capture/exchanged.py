@@ -97,7 +97,7 @@ def exchanged(replacements: Iterable[tuple[Any, Any, Any]]) -> Iterator[None]:
 
 
 def put_back(present: int = 0) -> None:
-    """Undo all replacements but the first `present`; an interrupt may have prevented their own end from doing so."""
+    """Undo all replacements but the first `present`; an interrupt may have kept their contexts from undoing them."""
     while len(_in_place) > present:
         owner, name, before = _in_place[-1]
         if before is not _ABSENT:

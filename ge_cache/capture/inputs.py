@@ -13,7 +13,7 @@ from gearcache.ge_cache.capture.translation import GuardTranslator
 from gearcache.guards.access import Access, Scope
 from gearcache.guards.evidence.checks import Check
 
-#: Results of a graph's questions about a tensor that it does not compute with: values never have these types.
+#: Types of sizes and the like, which a graph may read of a tensor without computing with it: no value has these types.
 _NUMBERS = (torch.SymInt, torch.SymBool)
 
 

@@ -21,7 +21,7 @@ class UnknownSource(Exception):
 class FrameNames(Struct, frozen=True):
     """The meaning of names in a captured frame: Dynamo's module aliases, other globals that it created, free variables.
 
-    Every other global is the user's, whatever its name. `looked_up`: by source, dictionaries of which only single keys
+    Every other global is the user's, whatever its name. `looked_up`: by source, dictionaries in which only single keys
     count (see `ge_cache.dependencies.looked_up`).
     """
 

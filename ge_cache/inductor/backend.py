@@ -76,7 +76,7 @@ class InductorBackend(Backend):
         targets.check_target(target)
         self.target = target
         self._options = options or {}
-        #: In a worker: the folder of shared headers, and of this worker's from the first compile on.
+        #: In a worker: the folder where workers share headers, and its own headers from the first compile on.
         self._folder: Path | None = None
         self._headers: SharedHeaders | None = None
         if self._options:
@@ -139,7 +139,7 @@ class InductorBackend(Backend):
         return artifact
 
     def enter_worker(self, folder: str) -> None:
-        """Choose the folder of Inductor's files; the parent gives the shared one."""
+        """Settle the folder of Inductor's files, and in it the folder of the shared headers."""
         from gearcache.ge_cache.private_torch.inductor import settle_folder
 
         self._folder = Path(settle_folder(f"{folder}/inductor"), "gearcache-headers")

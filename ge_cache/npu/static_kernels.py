@@ -65,7 +65,7 @@ def kernel_folder(root: Path, key: str) -> Iterator[Path]:
         # Ranks wait for each other while they compile: none of them may wait for the lock of another job.
         timeout = 0.0 if _world_size() > 1 else LOCK_TIMEOUT
         with graph_folder(root, key, timeout) as folder:
-            # npugraph_ex takes packages of the current user only, and no path with a link in it.
+            # npugraph_ex accepts only packages of the current user, and only paths without links.
             if folder is not None and folder.stat().st_uid == os.getuid():
                 was_sealed = is_sealed(folder)
                 yield folder.resolve()

@@ -106,7 +106,7 @@ def regroup(dims: Sequence[Dim], sizes: Sequence[Any]) -> tuple[Dim, ...] | None
 
 
 def kept(before: Sequence[Dim], after: Sequence[Dim]) -> dict[int, int]:
-    """Return the new places of a tensor's dims after dims of size 1 came or went; empty after other changes."""
+    """Return the new places of a tensor's dims after adding or removing dims of size 1; empty after other changes."""
     places = [[index for index, dim in enumerate(dims) if dim != ONE] for dims in (before, after)]
     if [before[index] for index in places[0]] != [after[index] for index in places[1]]:
         return {}

@@ -82,7 +82,7 @@ def _require_whole_rows(step: Step) -> None:
 
 
 def doubtful(step: Step) -> bool:
-    """Return True, for a result that NaN in filling would make NaN: on a CPU it does."""
+    """Return True for a result that a NaN in filling turns into NaN, as on a CPU; refuse other devices."""
     if step.node.meta["val"].device.type != "cpu":
         raise Dependent(f"`aten.{step.name}` masks filling of {step.proof.label}, which is understood on a CPU only")
     return True

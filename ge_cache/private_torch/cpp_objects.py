@@ -121,7 +121,7 @@ def _runtime_object(command: list[str], target: str, source: str, folder: Path) 
     from torch._inductor import cpp_builder
 
     own = _source(command)
-    if "-include" in command:  # headers that were compiled with ours
+    if "-include" in command:  # headers compiled together with ours
         at = command.index("-include")
         del command[at : at + 2]
     command = [word for word in command if word != f"-{_HEADERS}"]

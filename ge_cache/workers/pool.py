@@ -66,7 +66,7 @@ class CompilePool:
         self._slots = []
 
     def compile(self, jobs: Iterator[CompileJob], progress: Progress) -> Iterator[Outcome]:
-        """Compile the jobs as they come (tracing the next gear goes on meanwhile); outcomes in order of completion."""
+        """Compile the jobs as they arrive (the next gear is traced meanwhile); outcomes in order of completion."""
         if not self._slots:
             for index, job in enumerate(jobs):
                 yield self._here(index, job, progress)

@@ -1,8 +1,8 @@
 """Turn generated Python source into functions; the only place that does.
 
 The source is made from verified plain data: names are checked to be identifiers, numbers are numbers, and every other
-object enters through the namespace. Stored text never runs here as dispatch code: torchair's artifacts, which are text,
-are compiled where they are made.
+object enters through the namespace. Stored text never runs: torchair's artifacts, which are text, are compiled where
+they are made.
 """
 
 from __future__ import annotations

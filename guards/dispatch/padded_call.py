@@ -8,8 +8,8 @@ sizes that the caller passes. The plan has these keys; all numbers are ints or e
 |---|---|
 | `symbols` | `(symbol, input, "size" or "stride", dim)`: where the value of each free symbol is read |
 | `padded` | the symbols that may be padded |
-| `proofs` | `{"symbols", "fills", "doubtful"}`: symbols that one proof is about (if several, it takes them for equal),
-`(input, value)` that it takes the filling for, outputs in which a NaN may come from the filling: a call that finds one
+| `proofs` | `{"symbols", "fills", "doubtful"}`: symbols that one proof covers (assumed equal if several),
+`(input, value)` as the assumed filling, outputs in which the filling may cause a NaN: a call that finds one
 fails |
 | `conditions` | guards of the trace |
 | `ones` | sets of symbols that may be 1: a trace at 1 ran the same operations |

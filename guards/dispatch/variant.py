@@ -19,8 +19,7 @@ from gearcache.guards.evidence.checks import Check
 class StoredInput(Struct, frozen=True):
     """One tensor input of the graph; `in_frame` means that the frame passes it, otherwise the graph call reads it.
 
-    `computed` is false for an input of which the trace only read facts such as sizes: the graph does not use its
-    values.
+    `computed` is false for an input where the trace only read facts such as sizes: the graph does not use its values.
     """
 
     access: Access

@@ -34,7 +34,7 @@ def with_groups(variant: StoredVariant, change: Callable[[list[Any]], list[Any]]
 def with_groups_here(variant: StoredVariant, scope: Scope) -> StoredVariant | None:
     """Return a variant of another rank with this rank's groups in the same places; None where they are ambiguous.
 
-    A group of which the other rank knew only the name keeps it.
+    A group keeps its name where the other rank knew only the name.
     """
     here: dict[str, list[Any]] = {}
     for check in (*evidence_checks(variant.evidence), *variant.call_checks):

@@ -1,4 +1,4 @@
-"""Checks: predicates on one access path, as plain data; they replace Dynamo's guards.
+"""Checks: predicates on one access path, as plain data; they express Dynamo's guards.
 
 A check is `(kind, access, expected)` whose `expected` is plain data. The same check serves as evidence (run once when
 an entry is loaded) and as a part of the dispatch (compiled to Python source, run on every call).

@@ -62,7 +62,7 @@ def registered_functions(name: str) -> Iterator[tuple[str, Any]]:
 def python_libraries() -> Iterator[torch.library.Library]:
     """Yield the libraries that Python code made, except the one with torch's own Meta kernels of `aten`.
 
-    torch has no list of them; each has a finalizer, and Python lists those. A destroyed library has no finalizer left.
+    torch has no list of them; each has a finalizer, and Python lists those. A destroyed library has no kernels left.
     """
     own = torch._meta_registrations._meta_lib_dont_use_me_use_register_meta
     finalized = torch.library._del_library

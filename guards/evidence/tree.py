@@ -112,7 +112,7 @@ def _holds(tree: Tree, scope: Scope) -> bool:
     def holds(value: Any, number: int) -> bool:
         checks, children = nodes[number]
         for kind, expected in checks:
-            if kind == "type" and classes.get(expected) is type(value):  # the most frequent check, of a known class
+            if kind == "type" and classes.get(expected) is type(value):  # the most frequent check: a class seen before
                 continue
             if kind == "classes":
                 last.append(expected)

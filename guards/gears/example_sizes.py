@@ -29,7 +29,7 @@ class Special(Struct, frozen=True):
 
 
 def specials(spec: GearSpec) -> list[Special]:
-    """Return all special sizes of a call, of which a trace of a range says nothing: torch specialises size 1.
+    """Return all special sizes that a trace of a range does not cover: torch specialises size 1.
 
     With more than three open dims, each is 1 alone, and all are 1 together.
     """

@@ -35,7 +35,7 @@ class WatchedFacts(WatchedObjects):
         #: Steps of paths that were added: the source object, kept alive so that its identity stays unique, and the
         #: target.
         self._met: dict[tuple[int, str, Any], tuple[Any, Any]] = {}
-        #: The method itself, while the facts of one variant are collected: no evidence covers it.
+        #: The method itself, where the facts of one variant are collected: no evidence covers it.
         self.method: types.FunctionType | None = None
 
     def collect(
