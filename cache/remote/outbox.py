@@ -27,7 +27,7 @@ class Outbox:
         self._thread: threading.Thread | None = None
 
     def add(self, job: Callable[[], object]) -> bool:
-        """Queue a job, which must not raise; False where too many jobs wait."""
+        """Queue a job; False where too many jobs wait. An exception of the job is only logged."""
         with self._changed:
             if len(self._waiting) >= MOST_WAITING:
                 return False

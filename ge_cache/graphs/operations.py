@@ -60,7 +60,7 @@ class Operations:
         return isinstance(value, torch.Tensor) and private_core.storage_key(value) not in self._bound
 
     def bytes_of(self, begin: int, length: int) -> int:
-        """Return the least bytes that consecutive operations move: their results, and the weights they read."""
+        """Return the minimum of bytes that consecutive operations move: their results, and the weights they read."""
         nodes = self.calls[begin : begin + length]
         weights = {used for node in nodes for used in node.all_input_nodes if used in self.weights}
         values = [node.meta["val"] for node in (*nodes, *weights)]

@@ -34,7 +34,7 @@ def _product(step: Step, left: Extent, right: Extent) -> Extent:
 
 @rule("mm", "bmm", "matmul")
 def product(step: Step) -> Extent:
-    """A matrix product; the summed dim must hold no filling."""
+    """A matrix product; the summed dim must have no filling, unless one factor is 0 there."""
     names = ("self", "other") if "other" in step.given else ("self", "mat2")
     left, right = (step.extent(name) for name in names)
     rows, columns = len(left.dims) == 1, len(right.dims) == 1
@@ -64,7 +64,7 @@ def sum_and_product(step: Step) -> Extent:
 
 @rule("linear")
 def linear(step: Step) -> Extent:
-    """Neither weights nor the last dim have filling."""
+    """Neither weights nor the last dim may have filling."""
     source, weight = step.extent("input"), step.extent("weight")
     step.require_unpadded("sums over", source.dims[-1], *weight.dims)
     dims = (*source.dims[:-1], *step.fresh().dims[len(source.dims) - 1 :])

@@ -69,7 +69,7 @@ def _dims_of(step: Step, rank: int) -> list[int]:
 @rule("sum", "mean", "amax", "amin", "max", "min", "prod", "any", "all", "var", "std", "var_mean", "std_mean", "norm")
 @rule("linalg_vector_norm", "logsumexp", "argmax", "argmin", "count_nonzero", "nansum", "median")
 def reduction(step: Step) -> Extent | list[Extent]:
-    """Reduced dims must have no filling."""
+    """Reduced dims must have no filling, unless its value is neutral to the operator."""
     if "other" in step.given:
         return elementwise(step)
     source = step.extent("self")
@@ -117,7 +117,7 @@ def along(step: Step) -> Extent | list[Extent]:
 
 @rule("scaled_dot_product_attention")
 def attention(step: Step) -> Extent:
-    """Keys have no filling, unless a mask or causality hides it from the queries."""
+    """Keys must have no filling, unless a mask or causality hides it from the queries."""
     query, key, value = (step.extent(name) for name in ("query", "key", "value"))
     if step.value("dropout_p"):
         raise Dependent("`aten.scaled_dot_product_attention` draws random numbers")
@@ -154,7 +154,7 @@ def _keeps_out(mask: Extent, keys: Dim) -> bool:
 
 @rule("layer_norm", "rms_norm")
 def last_dims_norm(step: Step) -> Extent:
-    """The normalised dims have no filling."""
+    """The normalised dims must have no filling."""
     source = step.extent("input")
     step.require_unpadded("normalises over", *source.dims[-len(step.value("normalized_shape")) :])
     return Extent(source.dims)
@@ -181,6 +181,6 @@ def _of(step: Step, node: Any) -> tuple[Dim, ...]:
 
 @rule("embedding")
 def embedding(step: Step) -> Extent:
-    """The table has no filling."""
+    """The table must have no filling."""
     step.require_unpadded("looks up in", *step.extent("weight").dims)
     return Extent((*step.extent("indices").dims, step.extent("weight").dims[1]))

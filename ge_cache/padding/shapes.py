@@ -120,7 +120,7 @@ def select(step: Step) -> Extent:
 
 @rule("split", "split_with_sizes", "chunk", "unbind", "tensor_split")
 def split(step: Step) -> list[Extent]:
-    """The split dim has no filling."""
+    """The split dim must have no filling."""
     source = step.extent("self")
     index = step.value("dim") % len(source.dims)
     step.require_unpadded("splits", source.dims[index])
